@@ -1,0 +1,1 @@
+"""Prefect: when and in which order; the CLI; configuration; reports."""

@@ -1,0 +1,1 @@
+"""Apache Beam: one file per job; reads tables, applies a stage, writes shards."""

@@ -1,0 +1,173 @@
+"""The one internal action space: the mobile and desktop spaces of GUI-Owl (Tables 9 and 10) as a tagged union.
+
+Positions are whole pixels of the stored screenshot. The texts that models write are turned into these by the
+dialects in `schemas/dialects/`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, TypeAdapter
+
+from schemas.record import Record
+
+
+class Click(Record):
+    """Press a mouse button, or a finger, at a position."""
+
+    kind: Literal["click"] = "click"
+    x: int
+    y: int
+    button: Literal["left", "middle", "right"] = "left"
+    count: int = 1
+    """1 for a single, 2 for a double, 3 for a triple click."""
+
+
+class LongPress(Record):
+    """Keep a finger at a position for some seconds."""
+
+    kind: Literal["long_press"] = "long_press"
+    x: int
+    y: int
+    seconds: float = 1.0
+
+
+class Swipe(Record):
+    """Move a finger from one position to another; the content follows the finger."""
+
+    kind: Literal["swipe"] = "swipe"
+    x: int
+    y: int
+    x2: int
+    y2: int
+
+
+class Drag(Record):
+    """Hold the left mouse button from one position to another."""
+
+    kind: Literal["drag"] = "drag"
+    x: int
+    y: int
+    x2: int
+    y2: int
+
+
+class MoveMouse(Record):
+    """Move the mouse without pressing a button."""
+
+    kind: Literal["mouse_move"] = "mouse_move"
+    x: int
+    y: int
+
+
+class Scroll(Record):
+    """Turn the mouse wheel at a position; positive `clicks` scroll up, as in GUI-Owl's `pixels`."""
+
+    kind: Literal["scroll"] = "scroll"
+    x: int | None = None
+    y: int | None = None
+    clicks: int
+
+
+class TypeText(Record):
+    """Type text into the focused input."""
+
+    kind: Literal["type"] = "type"
+    text: str
+    clear: bool = False
+    """Replace what the input holds."""
+    enter: bool = False
+    """Press Enter afterwards."""
+
+
+class PressKeys(Record):
+    """Press keys in order and release them in reverse order (desktop), or one adb keyevent (mobile)."""
+
+    kind: Literal["key"] = "key"
+    keys: tuple[str, ...]
+
+
+class SystemButton(Record):
+    """Press a system button of a phone."""
+
+    kind: Literal["system_button"] = "system_button"
+    button: Literal["Back", "Home", "Menu", "Enter"]
+
+
+class OpenApp(Record):
+    """Open an app by the name on its icon."""
+
+    kind: Literal["open"] = "open"
+    app: str
+
+
+class Wait(Record):
+    """Wait for the screen to change."""
+
+    kind: Literal["wait"] = "wait"
+    seconds: float = 1.0
+
+
+class Answer(Record):
+    """Give the answer to a question; ends the episode."""
+
+    kind: Literal["answer"] = "answer"
+    text: str
+
+
+class Terminate(Record):
+    """End the episode and say whether the task is done."""
+
+    kind: Literal["terminate"] = "terminate"
+    status: Literal["success", "failure"]
+
+
+Action = Annotated[
+    Click
+    | LongPress
+    | Swipe
+    | Drag
+    | MoveMouse
+    | Scroll
+    | TypeText
+    | PressKeys
+    | SystemButton
+    | OpenApp
+    | Wait
+    | Answer
+    | Terminate,
+    Field(discriminator="kind"),
+]
+
+_ADAPTER: TypeAdapter[Action] = TypeAdapter(Action)
+
+
+def action_from_json(text: str) -> Action:
+    """Read a stored action.
+
+    Raises:
+        pydantic.ValidationError: the text is not an action as `action_to_json` writes it.
+    """
+    return _ADAPTER.validate_json(text)
+
+
+def action_to_json(action: Action) -> str:
+    """Write an action as compact JSON, defaults included."""
+    return action.model_dump_json()
+
+
+def pressed_point(action: Action) -> tuple[int, int] | None:
+    """The position an action touches first, None for one without a position."""
+    match action:
+        case Click(x=x, y=y) | LongPress(x=x, y=y) | Swipe(x=x, y=y) | Drag(x=x, y=y) | MoveMouse(x=x, y=y):
+            return x, y
+        case Scroll(x=int() as x, y=int() as y):
+            return x, y
+        case _:
+            return None
+
+
+def ends_episode(action: Action) -> bool:
+    """Whether the agent says with this action that it is done."""
+    return isinstance(action, Terminate | Answer)

@@ -1,0 +1,1 @@
+"""Codecs between the texts that models write and the one internal action space."""

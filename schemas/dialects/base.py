@@ -1,0 +1,38 @@
+"""What a dialect is: `parse` never raises on model text and never executes it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+from schemas.actions import Action
+from schemas.coordinates import CoordinateFrame
+
+
+class ParseFailure(NamedTuple):
+    """Model text that is no action."""
+
+    message: str
+
+
+class Reply(NamedTuple):
+    """A parsed reply of an end-to-end agent."""
+
+    thought: str
+    action: Action
+    conclusion: str
+
+
+class Dialect(Protocol):
+    """A wire format of actions."""
+
+    def system_prompt(self, frame: CoordinateFrame) -> str:
+        """The system message that teaches a model this format."""
+        ...
+
+    def parse(self, text: str, frame: CoordinateFrame) -> Reply | ParseFailure:
+        """Read a model's reply; any text whatever gives a reply or a failure."""
+        ...
+
+    def render(self, reply: Reply, frame: CoordinateFrame) -> str:
+        """Write a reply as the model would."""
+        ...

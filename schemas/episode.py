@@ -1,0 +1,22 @@
+"""What travels through a pipeline: one trajectory with its steps and, later, its verdicts; screens by id."""
+
+from __future__ import annotations
+
+from schemas.model_call import ModelCall
+from schemas.query import Query
+from schemas.record import Record
+from schemas.step import Step
+from schemas.trajectory import Trajectory
+from schemas.verdict import Judgement, StepVerdict, TrajectoryVerdict
+
+
+class Episode(Record):
+    """One trajectory with its query, its steps and, later, its verdicts."""
+
+    query: Query
+    trajectory: Trajectory
+    steps: tuple[Step, ...]
+    calls: tuple[ModelCall, ...] = ()
+    step_verdicts: tuple[StepVerdict, ...] = ()
+    trajectory_verdicts: tuple[TrajectoryVerdict, ...] = ()
+    judgement: Judgement | None = None

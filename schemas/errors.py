@@ -1,0 +1,67 @@
+"""The error vocabulary: a bad rollout is data, bad input is one clear line.
+
+`FailureClass` says whose fault a failure was; the classes are never mixed, so that the crash of an
+environment can never be read as a reward.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class FailureClass(StrEnum):
+    """Whose fault it was."""
+
+    ENVIRONMENT = "environment"
+    """The environment crashed, hung or answered nonsense during an episode."""
+    SETUP = "setup"
+    """The environment could not be brought into the start state of the query."""
+    MODEL = "model"
+    """A model server did not answer within its bounds."""
+    JUDGE = "judge"
+    """A critic failed or answered garbage; never a verdict."""
+    PARSE = "parse"
+    """Model text that is no action."""
+    TASK = "task"
+    """The query itself is wrong: its reference path or goal check does not hold."""
+    LIMIT = "limit"
+    """A limit on steps, seconds or tokens was reached."""
+
+
+class TrajmillError(Exception):
+    """Base of all errors that trajmill raises on purpose; its text is one line for the user."""
+
+
+class BadInputError(TrajmillError):
+    """A file, option or value from the user is wrong; the text says what, where and what to do."""
+
+
+class StageError(TrajmillError):
+    """A stage could not make a row; `failure_class` says whose fault it was."""
+
+    failure_class: FailureClass
+
+    def __init__(self, message: str, failure_class: FailureClass) -> None:
+        super().__init__(message)
+        self.failure_class = failure_class
+
+
+class EnvironmentFailure(StageError):
+    """The environment failed (or, with `SETUP`, could not be prepared)."""
+
+    def __init__(self, message: str, failure_class: FailureClass = FailureClass.ENVIRONMENT) -> None:
+        super().__init__(message, failure_class)
+
+
+class ModelFailure(StageError):
+    """A model did not answer within its bounds."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, FailureClass.MODEL)
+
+
+class JudgeFailure(StageError):
+    """A critic gave no usable verdict."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, FailureClass.JUDGE)

@@ -1,0 +1,52 @@
+"""One supervised training example, in the canonical form that every exporter starts from."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import pyarrow as pa
+
+from schemas.query import Split
+from schemas.record import STRINGS, Record, Row, optional, required, table_schema
+
+
+class Message(Record):
+    """One chat message; the text `<image>` stands where an image goes, in the order of `screens`."""
+
+    role: str
+    content: str
+
+
+class Example(Row):
+    """One supervised training example."""
+
+    example_id: str
+    kind: str
+    """`end_to_end`; later grounding, planning, action_semantics, reasoning."""
+    messages: tuple[Message, ...]
+    """The last message is the completion that is learned."""
+    screens: tuple[str, ...]
+    """Screen ids in placeholder order."""
+    action: str | None
+    """JSON of the typed action in pixels of the stored screenshot, null where there is none."""
+    coordinate_space: str
+    """Space in which the messages write coordinates; their frame is the last screen."""
+    loss_weight: float
+    query_id: str
+    trajectory_id: str
+    step_index: int | None
+    split: Split
+
+    arrow_schema: ClassVar[pa.Schema] = table_schema(
+        required("example_id", pa.string()),
+        required("kind", pa.string()),
+        required("messages", pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))),
+        required("screens", STRINGS),
+        optional("action", pa.string()),
+        required("coordinate_space", pa.string()),
+        required("loss_weight", pa.float64()),
+        required("query_id", pa.string()),
+        required("trajectory_id", pa.string()),
+        optional("step_index", pa.int32()),
+        required("split", pa.string()),
+    )

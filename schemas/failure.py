@@ -1,0 +1,29 @@
+"""What did not become a row; never silently dropped."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import pyarrow as pa
+
+from schemas.errors import FailureClass
+from schemas.record import Row, required, table_schema
+
+
+class Failure(Row):
+    """What did not become a row."""
+
+    stage: str
+    input_id: str
+    """Id of the query, trajectory or example that the stage was working on."""
+    failure_class: FailureClass
+    message: str
+    attempts: int
+
+    arrow_schema: ClassVar[pa.Schema] = table_schema(
+        required("stage", pa.string()),
+        required("input_id", pa.string()),
+        required("failure_class", pa.string()),
+        required("message", pa.string()),
+        required("attempts", pa.int32()),
+    )

@@ -1,0 +1,42 @@
+"""Points, boxes and sizes, always in whole pixels of the stored screenshot."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Size(NamedTuple):
+    """Width and height of a screen, in pixels."""
+
+    width: int
+    height: int
+
+
+class Point(NamedTuple):
+    """A pixel position; the origin is the top left corner."""
+
+    x: int
+    y: int
+
+
+class Box(NamedTuple):
+    """A rectangle in pixels; `right` and `bottom` are exclusive."""
+
+    left: int
+    top: int
+    right: int
+    bottom: int
+
+    @property
+    def center(self) -> Point:
+        """The middle of the box, rounded down to whole pixels."""
+        return Point((self.left + self.right) // 2, (self.top + self.bottom) // 2)
+
+    @property
+    def area(self) -> int:
+        """Area in square pixels, 0 for an empty box."""
+        return max(0, self.right - self.left) * max(0, self.bottom - self.top)
+
+    def contains(self, x: int, y: int) -> bool:
+        """Whether the pixel (x, y) lies inside the box."""
+        return self.left <= x < self.right and self.top <= y < self.bottom

@@ -1,0 +1,47 @@
+"""Query-specific guidance (paper 6.4)."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import pyarrow as pa
+
+from schemas.record import STRINGS, Record, Row, content_id, required, table_schema
+
+
+class DroppedStep(Record):
+    """A step of the source trajectory that the guidance leaves out."""
+
+    index: int
+    reason: str
+
+
+class Guidance(Row):
+    """Hints for one query, written from one successful or reference trajectory."""
+
+    guidance_id: str
+    query_id: str
+    source_trajectory: str
+    """The trajectory it was written from."""
+    source: str
+    """`own_success` or `reference_path`."""
+    step_descriptions: tuple[str, ...]
+    """The outcome of each step kept, in order."""
+    dropped_steps: tuple[DroppedStep, ...]
+    text: str
+    """What is put into the prompt."""
+
+    arrow_schema: ClassVar[pa.Schema] = table_schema(
+        required("guidance_id", pa.string()),
+        required("query_id", pa.string()),
+        required("source_trajectory", pa.string()),
+        required("source", pa.string()),
+        required("step_descriptions", STRINGS),
+        required("dropped_steps", pa.list_(pa.struct([("index", pa.int32()), ("reason", pa.string())]))),
+        required("text", pa.string()),
+    )
+
+    @staticmethod
+    def make_id(query_id: str, text: str) -> str:
+        """The content id of a guidance text for a query."""
+        return content_id("guidance", query_id, text)

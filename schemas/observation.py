@@ -1,0 +1,70 @@
+"""What an agent sees: a screenshot handle and, where the platform has one, an accessibility tree.
+
+These are hot: an environment makes tens of thousands of them per second, so they are plain tuples and slotted
+dataclasses, and pixels are drawn only when somebody asks for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from schemas.geometry import Box, Size
+
+
+class UIElement(NamedTuple):
+    """One visible element of an accessibility tree, in reading order."""
+
+    role: str
+    """button, link, list_item, radio, checkbox, switch, text_field, stepper_button, tab, icon, text, value, heading,
+    image, dialog, keyboard, ... ; `value` marks data worth noting (a code, an address, a total)."""
+    text: str
+    """Its visible label."""
+    bounds: Box
+    """Where it is drawn, in pixels of the screenshot."""
+    states: tuple[str, ...] = ()
+    """Any of clickable, checked, selected, focused, editable, scrollable_down, scrollable_up, disabled, password."""
+    value: str = ""
+    """What an input holds or a slider shows; empty where there is none."""
+    element_id: str = ""
+    """The platform's own name for it (resource id, DOM id), empty where there is none."""
+
+    @property
+    def clickable(self) -> bool:
+        """Whether a press on it can do something."""
+        return "clickable" in self.states
+
+
+@dataclass(frozen=True, slots=True)
+class ScreenHandle:
+    """A screenshot by its content id; the pixels are made when `encode` is called."""
+
+    screen_id: str
+    """Content hash of what is on the screen: equal ids mean equal pixels and equal trees."""
+    size: Size
+    encode: Callable[[], bytes]
+    """Returns the encoded image (PNG)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """One look at an environment."""
+
+    screen: ScreenHandle
+    elements: tuple[UIElement, ...] | None
+    """The accessibility tree, None where the platform has none."""
+    app: str
+    """Name of the app in the foreground, empty if unknown."""
+
+
+class ScreenReader(Protocol):
+    """Gives access to stored screens, so that a stage needs no warehouse."""
+
+    def image(self, screen_id: str) -> bytes:
+        """The encoded image. Raises KeyError for an unknown id."""
+        ...
+
+    def elements(self, screen_id: str) -> tuple[UIElement, ...]:
+        """The accessibility tree, empty where there was none. Raises KeyError for an unknown id."""
+        ...

@@ -1,0 +1,146 @@
+"""A task for an agent."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from schemas.record import STRINGS, Record, Row, content_id, required, table_schema
+
+
+class Platform(StrEnum):
+    """Which action space and screen an environment has."""
+
+    PHONE = "phone"
+    DESKTOP = "desktop"
+    WEB = "web"
+
+
+class Source(StrEnum):
+    """How a query was made."""
+
+    DAG = "dag"
+    ATOMIC = "atomic"
+    PATHWAY = "pathway"
+    SCREENSHOT = "screenshot"
+    CURRICULUM = "curriculum"
+    CAUSAL = "causal"
+    IMPORTED = "imported"
+
+
+class Split(StrEnum):
+    """Fixed before training; only `train` is ever trained on."""
+
+    TRAIN = "train"
+    HELDOUT_SLOTS = "heldout_slots"
+    """New slot combinations, phrased as in training."""
+    HELDOUT_PHRASINGS = "heldout_phrasings"
+    """New slot combinations in phrasings that training never sees."""
+    HELDOUT_APPS = "heldout_apps"
+    """Apps that training never sees."""
+
+
+HELDOUT_SPLITS = (Split.HELDOUT_SLOTS, Split.HELDOUT_PHRASINGS, Split.HELDOUT_APPS)
+
+
+class Slot(Record):
+    """One constraint of the user: a slot of a page and the value asked for."""
+
+    name: str
+    """The slot's name, unique within its task, e.g. `size`."""
+    value: str
+    """The value as the screen shows it, e.g. `Large`."""
+    said: str
+    """The value as the instruction says it, e.g. `big`; empty where it is not said (carried from another app)."""
+    page: str
+    """`app.screen` on which the slot is set."""
+
+
+class PathStep(Record):
+    """One operation of the annotated reference path."""
+
+    page: str
+    """`app.screen` on which the operation happens."""
+    operation: str
+    """`open` (an app), `tap`, `type` or `finish`."""
+    target: str
+    """Element id to tap or type into; the app's name for `open`; empty for `finish`."""
+    text: str = ""
+    """Text to type."""
+
+
+class Query(Row):
+    """A task for an agent, with what is needed to start it, walk it and check it."""
+
+    query_id: str
+    """Content hash of platform, task, slots, start state and instruction."""
+    platform: Platform
+    apps: tuple[str, ...]
+    """Apps the task needs, in order of use."""
+    source: Source
+    task: str
+    """Name of the task template (`app.task`), or of the MiniWoB page."""
+    raw_instruction: str
+    """Synthesised from the path's metadata (paper 6.2, step 3)."""
+    instruction: str
+    """After refinement (paper 6.2, step 4): what the agent is given."""
+    phrasing: str
+    """Id of the phrasing that the instruction was written with."""
+    pages: tuple[str, ...]
+    """The sampled path of the navigation DAG, as `app.screen` (paper 6.2, step 1)."""
+    page_descriptions: tuple[str, ...]
+    """What each page is for (paper 6.2, step 2)."""
+    slots: tuple[Slot, ...]
+    """The constraints that the user gave."""
+    path: tuple[PathStep, ...]
+    """The annotated reference path, empty where there is none."""
+    start_state: str
+    """JSON that the environment's reset understands; `{}` for its default state."""
+    goal: str
+    """JSON of the programmatic goal check; only the environment reads it. `{}` where there is none."""
+    difficulty: int
+    """1 to 3 as in NaturalGAIA 3.4: by path length and number of apps."""
+    max_steps: int
+    """Step limit of an episode."""
+    split: Split
+    validation: str
+    """`passed`, or why the query was dropped (paper 6.2, step 5)."""
+
+    arrow_schema: ClassVar[pa.Schema] = table_schema(
+        required("query_id", pa.string()),
+        required("platform", pa.string()),
+        required("apps", STRINGS),
+        required("source", pa.string()),
+        required("task", pa.string()),
+        required("raw_instruction", pa.string()),
+        required("instruction", pa.string()),
+        required("phrasing", pa.string()),
+        required("pages", STRINGS),
+        required("page_descriptions", STRINGS),
+        required(
+            "slots",
+            pa.list_(pa.struct([(name, pa.string()) for name in ("name", "value", "said", "page")])),
+        ),
+        required(
+            "path",
+            pa.list_(pa.struct([(name, pa.string()) for name in ("page", "operation", "target", "text")])),
+        ),
+        required("start_state", pa.string()),
+        required("goal", pa.string()),
+        required("difficulty", pa.int32()),
+        required("max_steps", pa.int32()),
+        required("split", pa.string()),
+        required("validation", pa.string()),
+    )
+
+    @staticmethod
+    def make_id(platform: Platform, task: str, slots: tuple[Slot, ...], start_state: str, instruction: str) -> str:
+        """The content id of a query."""
+        return content_id("query", platform, task, [s.model_dump() for s in slots], start_state, instruction)
+
+    def goal_key(self) -> str:
+        """Identifies what is to be achieved, whatever the words: task, slot values and start state."""
+        values: list[Any] = sorted((s.name, s.value) for s in self.slots)
+        return content_id("goal", self.task, values, self.start_state)

@@ -1,0 +1,49 @@
+"""One policy-update instance of trajectory-level RL (paper 3.1)."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import pyarrow as pa
+
+from schemas.example import Message
+from schemas.record import STRINGS, Row, required, table_schema
+
+
+class RLStep(Row):
+    """One step of one trajectory, with the trajectory's advantage."""
+
+    rl_step_id: str
+    group: str
+    """The query whose rollouts are compared."""
+    trajectory_id: str
+    step_index: int
+    prompt: tuple[Message, ...]
+    response: str
+    screens: tuple[str, ...]
+    accuracy_reward: float
+    format_reward: float
+    reward: float
+    """Accuracy plus format, one number per trajectory."""
+    advantage: float
+    """Normalised reward, the same on all steps of a trajectory."""
+    step_weight: float
+    """One over the trajectory's length: every trajectory weighs the same."""
+    replayed: bool
+    """Whether the trajectory is a remembered success of an earlier round."""
+
+    arrow_schema: ClassVar[pa.Schema] = table_schema(
+        required("rl_step_id", pa.string()),
+        required("group", pa.string()),
+        required("trajectory_id", pa.string()),
+        required("step_index", pa.int32()),
+        required("prompt", pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))),
+        required("response", pa.string()),
+        required("screens", STRINGS),
+        required("accuracy_reward", pa.float64()),
+        required("format_reward", pa.float64()),
+        required("reward", pa.float64()),
+        required("advantage", pa.float64()),
+        required("step_weight", pa.float64()),
+        required("replayed", pa.bool_()),
+    )

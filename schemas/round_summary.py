@@ -1,0 +1,91 @@
+"""One round's figures."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import pyarrow as pa
+
+from schemas.policy_version import SplitSuccess
+from schemas.record import Record, Row, required, table_schema
+
+
+class StageCount(Record):
+    """Rows into and out of one stage, in the order of the stages, and the time it took."""
+
+    stage: str
+    rows_in: int
+    rows_out: int
+    seconds: float
+    cost: float
+
+
+class JudgeQuality(Record):
+    """Agreement of a judge with the programmatic check."""
+
+    level: str
+    """`trajectory` (the consensus), `text`, `multimodal` or `step`."""
+    true_positive: int
+    false_positive: int
+    true_negative: int
+    false_negative: int
+
+
+class RoundSummary(Row):
+    """One row of `rounds`."""
+
+    policy_before: str
+    policy_after: str
+    stages: tuple[StageCount, ...]
+    success_before: tuple[SplitSuccess, ...]
+    success_after: tuple[SplitSuccess, ...]
+    judge: tuple[JudgeQuality, ...]
+    trained: bool
+    """False when the judge fell under its floor, or there was nothing to learn from."""
+    reference_paths_used: int
+    """Distinct queries, so far in the run, whose guidance came from their annotated reference path."""
+    release: str
+    """Name of the round's release, empty when there was none."""
+
+    arrow_schema: ClassVar[pa.Schema] = table_schema(
+        required("policy_before", pa.string()),
+        required("policy_after", pa.string()),
+        required(
+            "stages",
+            pa.list_(
+                pa.struct(
+                    [
+                        ("stage", pa.string()),
+                        ("rows_in", pa.int64()),
+                        ("rows_out", pa.int64()),
+                        ("seconds", pa.float64()),
+                        ("cost", pa.float64()),
+                    ]
+                )
+            ),
+        ),
+        *(
+            required(
+                name,
+                pa.list_(pa.struct([("split", pa.string()), ("queries", pa.int32()), ("successes", pa.int32())])),
+            )
+            for name in ("success_before", "success_after")
+        ),
+        required(
+            "judge",
+            pa.list_(
+                pa.struct(
+                    [
+                        ("level", pa.string()),
+                        *(
+                            (name, pa.int64())
+                            for name in ("true_positive", "false_positive", "true_negative", "false_negative")
+                        ),
+                    ]
+                )
+            ),
+        ),
+        required("trained", pa.bool_()),
+        required("reference_paths_used", pa.int32()),
+        required("release", pa.string()),
+    )

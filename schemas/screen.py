@@ -1,0 +1,45 @@
+"""One distinct screen: pixels and accessibility tree, stored once however often it is seen."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import pyarrow as pa
+
+from schemas.observation import UIElement
+from schemas.record import Row, required, table_schema
+
+IMAGE = pa.struct([pa.field("bytes", pa.binary()), pa.field("path", pa.string())])
+"""How Hugging Face datasets store an image."""
+
+ELEMENT = pa.struct(
+    [
+        pa.field("role", pa.string()),
+        pa.field("text", pa.string()),
+        pa.field("bounds", pa.list_(pa.int32())),
+        pa.field("states", pa.list_(pa.string())),
+        pa.field("value", pa.string()),
+        pa.field("element_id", pa.string()),
+    ]
+)
+
+
+class Screen(Row):
+    """One distinct screen: pixels and accessibility tree."""
+
+    screen_id: str
+    """Content hash of what is on the screen."""
+    width: int
+    height: int
+    image: bytes
+    """The encoded image (PNG); stored as the struct that Hugging Face datasets read."""
+    elements: tuple[UIElement, ...]
+    """The accessibility tree in reading order, empty where there is none."""
+
+    arrow_schema: ClassVar[pa.Schema] = table_schema(
+        required("screen_id", pa.string()),
+        required("width", pa.int32()),
+        required("height", pa.int32()),
+        required("image", IMAGE),
+        required("elements", pa.list_(ELEMENT)),
+    )

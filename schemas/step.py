@@ -1,0 +1,67 @@
+"""One action of a trajectory, between two screens."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import pyarrow as pa
+
+from schemas.geometry import Box
+from schemas.record import Record, Row, optional, required, table_schema
+
+
+class TargetElement(Record):
+    """The accessibility element under the action's position."""
+
+    role: str
+    text: str
+    bounds: Box
+
+
+class Step(Row):
+    """One action of a trajectory, between two screens."""
+
+    trajectory_id: str
+    index: int
+    """0 for the first action."""
+    screen_before: str
+    screen_after: str
+    """Screen ids."""
+    app_before: str
+    app_after: str
+    thought: str
+    action: str | None
+    """JSON of the typed action in pixels of the stored screenshot; null when the reply was no action."""
+    action_kind: str
+    """Kind of the action, `unparsed` when the reply was no action."""
+    conclusion: str
+    raw_response: str
+    """The model's words as they came, untrusted."""
+    target: TargetElement | None
+    role_outputs: str
+    """JSON object of what other roles said (subgoal, reflection, notes); `{}` for a single agent."""
+    prompt: str
+    """The user text of the prompt that was answered, without guidance."""
+    guided: bool
+    """Whether guidance stood in the prompt."""
+
+    arrow_schema: ClassVar[pa.Schema] = table_schema(
+        required("trajectory_id", pa.string()),
+        required("index", pa.int32()),
+        required("screen_before", pa.string()),
+        required("screen_after", pa.string()),
+        required("app_before", pa.string()),
+        required("app_after", pa.string()),
+        required("thought", pa.string()),
+        optional("action", pa.string()),
+        required("action_kind", pa.string()),
+        required("conclusion", pa.string()),
+        required("raw_response", pa.string()),
+        optional(
+            "target",
+            pa.struct([("role", pa.string()), ("text", pa.string()), ("bounds", pa.list_(pa.int32()))]),
+        ),
+        required("role_outputs", pa.string()),
+        required("prompt", pa.string()),
+        required("guided", pa.bool_()),
+    )

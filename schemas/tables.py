@@ -1,0 +1,75 @@
+"""The tables of the warehouse and the record behind each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from schemas.example import Example
+from schemas.failure import Failure
+from schemas.guidance import Guidance
+from schemas.model_call import ModelCall
+from schemas.policy_version import PolicyVersion
+from schemas.query import Query
+from schemas.record import Row
+from schemas.rl_step import RLStep
+from schemas.round_summary import RoundSummary
+from schemas.screen import Screen
+from schemas.step import Step
+from schemas.trajectory import Trajectory
+from schemas.verdict import Judgement, StepVerdict, TrajectoryVerdict
+
+TABLES: dict[str, type[Row]] = {
+    "queries": Query,
+    "trajectories": Trajectory,
+    "steps": Step,
+    "screens": Screen,
+    "model_calls": ModelCall,
+    "step_verdicts": StepVerdict,
+    "trajectory_verdicts": TrajectoryVerdict,
+    "judgements": Judgement,
+    "guidance": Guidance,
+    "examples": Example,
+    "rl_steps": RLStep,
+    "models": PolicyVersion,
+    "rounds": RoundSummary,
+    "failures": Failure,
+}
+
+
+def arrow_schema(table: str) -> pa.Schema:
+    """The Arrow schema of a table. Raises KeyError for an unknown table."""
+    schema: pa.Schema = TABLES[table].arrow_schema  # type: ignore[attr-defined]
+    return schema
+
+
+def rows_to_arrow(table: str, rows: Sequence[Row]) -> pa.Table:
+    """Records as an Arrow table in the table's schema."""
+    return pa.Table.from_pylist([_plain(row) for row in rows], schema=arrow_schema(table))
+
+
+def rows_from_arrow(table: str, data: pa.Table) -> list[Row]:
+    """Records from an Arrow table in the table's schema.
+
+    Raises:
+        pydantic.ValidationError: a row is not a valid record.
+    """
+    record = TABLES[table]
+    return [record.model_validate(_record_input(record, row)) for row in data.to_pylist()]
+
+
+def _plain(row: Row) -> dict[str, object]:
+    if isinstance(row, Screen):
+        values = row.model_dump(exclude={"elements", "image"})
+        elements = [element._asdict() for element in row.elements]
+        return values | {"image": {"bytes": row.image, "path": None}, "elements": elements}
+    return row.model_dump()
+
+
+def _record_input(record: type[Row], row: dict[str, object]) -> dict[str, object]:
+    if record is not Screen:
+        return row
+    image, elements = row["image"], row["elements"]
+    assert isinstance(image, dict) and isinstance(elements, list)
+    return row | {"image": image["bytes"], "elements": [tuple(element.values()) for element in elements]}

@@ -1,0 +1,105 @@
+"""One attempt of an agent at a query."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import ClassVar
+
+import pyarrow as pa
+
+from schemas.errors import FailureClass
+from schemas.record import Row, content_id, optional, required, table_schema
+
+
+class StopReason(StrEnum):
+    """Why an episode ended; every exit has one."""
+
+    AGENT_DONE = "agent_done"
+    """The agent terminated or answered."""
+    STEP_LIMIT = "step_limit"
+    TIME_LIMIT = "time_limit"
+    TOKEN_LIMIT = "token_limit"
+    FAILED = "failed"
+    """A failure; see `failure_class`."""
+
+
+class Purpose(StrEnum):
+    """Why the attempt was made."""
+
+    TRAIN = "train"
+    """Collected to learn from."""
+    GUIDED = "guided"
+    """A second chance for a failed query, with guidance in the prompt."""
+    EVALUATE = "evaluate"
+    """Measures a policy; never trained on."""
+    REFERENCE = "reference"
+    """Walks the annotated path, to write guidance from."""
+
+
+class Trajectory(Row):
+    """One attempt of an agent at a query."""
+
+    trajectory_id: str
+    """Content hash of query, agent, model version, purpose, guidance, seed and attempt."""
+    query_id: str
+    agent: str
+    """explorer, end_to_end, reference, ..."""
+    model_version: str
+    environment: str
+    """simulated, miniwob, ..."""
+    seed: int
+    attempt: int
+    """0 for the first attempt of its round, purpose and query."""
+    purpose: Purpose
+    guidance_id: str | None
+    """The guidance in the prompt, null for an unguided attempt."""
+    status: str
+    """`finished`, or `failed` for one that is no evidence about the agent."""
+    stop_reason: StopReason
+    failure_class: FailureClass | None
+    failure_message: str | None
+    answer: str | None
+    """What the agent answered; the status it reported when it terminated."""
+    reward: float | None
+    """Programmatic reward in [0, 1]; null where there is no check, and after a failure."""
+    steps: int
+    input_tokens: int
+    output_tokens: int
+    wall_ms: float
+    environment_ms: float
+
+    arrow_schema: ClassVar[pa.Schema] = table_schema(
+        required("trajectory_id", pa.string()),
+        required("query_id", pa.string()),
+        required("agent", pa.string()),
+        required("model_version", pa.string()),
+        required("environment", pa.string()),
+        required("seed", pa.int64()),
+        required("attempt", pa.int32()),
+        required("purpose", pa.string()),
+        optional("guidance_id", pa.string()),
+        required("status", pa.string()),
+        required("stop_reason", pa.string()),
+        optional("failure_class", pa.string()),
+        optional("failure_message", pa.string()),
+        optional("answer", pa.string()),
+        optional("reward", pa.float64()),
+        required("steps", pa.int32()),
+        required("input_tokens", pa.int64()),
+        required("output_tokens", pa.int64()),
+        required("wall_ms", pa.float64()),
+        required("environment_ms", pa.float64()),
+    )
+
+    @staticmethod
+    def make_id(
+        query_id: str,
+        agent: str,
+        model_version: str,
+        purpose: Purpose,
+        guidance_id: str | None,
+        seed: int,
+        attempt: int,
+    ) -> str:
+        """The content id of an attempt."""
+        return content_id("trajectory", query_id, agent, model_version, purpose, guidance_id, seed, attempt)

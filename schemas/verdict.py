@@ -1,0 +1,93 @@
+"""What critics say: of one step, of one trajectory by one channel, and the decision."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import ClassVar
+
+import pyarrow as pa
+
+from schemas.record import Row, optional, required, table_schema
+
+
+class StepLabel(StrEnum):
+    """Effectiveness of one step towards the user's objective (paper 6.3)."""
+
+    GOOD = "GOOD"
+    NEUTRAL = "NEUTRAL"
+    HARMFUL = "HARMFUL"
+
+
+class Channel(StrEnum):
+    """Who votes on a trajectory."""
+
+    TEXT = "text"
+    MULTIMODAL = "multimodal"
+    PROGRAMMATIC = "programmatic"
+
+
+class StepVerdict(Row):
+    """One critic on one step."""
+
+    trajectory_id: str
+    index: int
+    analysis: str
+    summary: str
+    """At most 30 words."""
+    label: StepLabel
+
+    arrow_schema: ClassVar[pa.Schema] = table_schema(
+        required("trajectory_id", pa.string()),
+        required("index", pa.int32()),
+        required("analysis", pa.string()),
+        required("summary", pa.string()),
+        required("label", pa.string()),
+    )
+
+
+class TrajectoryVerdict(Row):
+    """One vote of one channel on one trajectory."""
+
+    trajectory_id: str
+    channel: Channel
+    resolution: str
+    """`full`, or the scale of a cheaper pass."""
+    vote: int
+    """0 for the first vote of the channel."""
+    correct: bool
+    reason: str
+    redundant_steps: tuple[int, ...]
+    first_error_step: int | None
+
+    arrow_schema: ClassVar[pa.Schema] = table_schema(
+        required("trajectory_id", pa.string()),
+        required("channel", pa.string()),
+        required("resolution", pa.string()),
+        required("vote", pa.int32()),
+        required("correct", pa.bool_()),
+        required("reason", pa.string()),
+        required("redundant_steps", pa.list_(pa.int32())),
+        optional("first_error_step", pa.int32()),
+    )
+
+
+class Judgement(Row):
+    """The decision on one trajectory; judging again adds rows, never rewrites."""
+
+    trajectory_id: str
+    correct: bool
+    rule: str
+    """How the votes were combined, e.g. `consensus(text,multimodal)`."""
+    agreed: bool
+    """Whether all votes were the same."""
+    redundant_steps: tuple[int, ...]
+    first_error_step: int | None
+
+    arrow_schema: ClassVar[pa.Schema] = table_schema(
+        required("trajectory_id", pa.string()),
+        required("correct", pa.bool_()),
+        required("rule", pa.string()),
+        required("agreed", pa.bool_()),
+        required("redundant_steps", pa.list_(pa.int32())),
+        optional("first_error_step", pa.int32()),
+    )

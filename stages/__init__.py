@@ -1,0 +1,1 @@
+"""The verbs: pure functions and small protocols, one sub-package per stage."""

@@ -1,0 +1,1 @@
+"""Agents: what decides on the next action."""

@@ -1,0 +1,72 @@
+"""The protocol of an agent: one decision per look at the screen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from schemas.actions import Action
+from schemas.observation import Observation
+from stages.models.base import ChatRequest, Completion
+
+
+@dataclass(frozen=True, slots=True)
+class AgentCall:
+    """One model call of a decision, to be accounted."""
+
+    request: ChatRequest
+    completion: Completion | None
+    """None when the call failed."""
+    latency_ms: float
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What an agent decided on one look at the screen."""
+
+    thought: str
+    action: Action | None
+    """None when the reply was no action; the episode counts it as a step without effect."""
+    conclusion: str
+    """What is kept of this step in the history."""
+    raw_response: str = ""
+    prompt: str = ""
+    """The user text of the prompt without guidance; empty for an agent without a model."""
+    role_outputs: dict[str, str] = field(default_factory=dict)
+    calls: tuple[AgentCall, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeView:
+    """All that an agent may know: never the query's path, slots or goal."""
+
+    instruction: str
+    guidance: str | None
+    observation: Observation
+    history: tuple[Decision, ...]
+    """Its own decisions so far, oldest first."""
+    seed: int
+    """Seed of the episode."""
+
+
+class Agent(Protocol):
+    """Decides on the next action; keeps no state between episodes."""
+
+    @property
+    def name(self) -> str:
+        """Name as it stands on trajectories: explorer, end_to_end, reference."""
+        ...
+
+    @property
+    def model_version(self) -> str:
+        """Version of the policy behind it."""
+        ...
+
+    async def act(self, episode: EpisodeView) -> Decision:
+        """Decide on the next action.
+
+        Raises:
+            schemas.errors.ModelFailure: its model did not answer.
+        """
+        ...

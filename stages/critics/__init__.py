@@ -1,0 +1,1 @@
+"""Judging steps and trajectories."""

@@ -1,0 +1,1 @@
+"""What training data must pass: filters, re-weighting, leakage."""

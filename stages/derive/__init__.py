@@ -1,0 +1,1 @@
+"""Training examples from judged trajectories."""

@@ -1,0 +1,1 @@
+"""Rows as the trainers read them, and the dataset card."""

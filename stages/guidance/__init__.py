@@ -1,0 +1,1 @@
+"""Query-specific guidance for queries that failed."""

@@ -1,0 +1,1 @@
+"""Models behind roles: one protocol, many servers."""

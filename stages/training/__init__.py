@@ -1,0 +1,1 @@
+"""The trainers that downstream flows start."""
