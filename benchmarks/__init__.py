@@ -1,0 +1,1 @@
+"""Measurements, compared within one run."""

@@ -1,0 +1,35 @@
+"""What is on a simulated screen, before it is drawn: drawing is a pure function of a `Scene`."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from schemas.geometry import Box, Size
+
+
+class Shape(NamedTuple):
+    """One drawn thing. A shape that is an accessibility element has exactly the element's box."""
+
+    kind: str
+    """status_bar, app_bar, icon, heading, text, value, list_item, button, primary_button, danger_button, radio,
+    checkbox, switch, label, stepper_button, field, search, keyboard, key, dialog, dim, menu_bar, menu, menu_item,
+    window, taskbar, badge, scroll_bar, banner."""
+    box: Box
+    text: str = ""
+    note: str = ""
+    """Secondary text, set smaller."""
+    state: str = ""
+    """`on`, `focused` or `disabled`, empty otherwise."""
+    color: str = ""
+    """`#RRGGBB` where the kind has a colour of its own (icons, bars)."""
+
+
+class Scene(NamedTuple):
+    """All shapes of a screen, painted in order."""
+
+    size: Size
+    accent: str
+    """`#RRGGBB` of the app in the foreground."""
+    dark: bool
+    """Dark or light theme, by device profile."""
+    shapes: tuple[Shape, ...]
