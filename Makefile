@@ -1,0 +1,50 @@
+# make run   the main job on the embedded default: several rounds, then a report
+# make test  ruff, mypy, pytest
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: help run run-web test lint types pytest bench system-deps clean
+
+help: ## what can be made
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
+
+.venv/installed: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable .
+	touch $@
+
+.venv/installed-dev: .venv/installed
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,web]'
+	touch $@
+
+.venv/installed-web: .venv/installed
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[web]'
+	touch $@
+
+run: .venv/installed ## install and run the main job on the embedded default
+	$(BIN)/trajmill evolve
+
+run-web: .venv/installed-web ## the same loop on MiniWoB++ in a real headless Chromium (needs `make system-deps`)
+	$(BIN)/trajmill evolve --config examples/miniwob.toml
+
+test: lint types pytest ## ruff, mypy and pytest
+
+lint: .venv/installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: .venv/installed-dev
+	$(BIN)/mypy
+
+pytest: .venv/installed-dev
+	$(BIN)/pytest
+
+bench: .venv/installed-dev ## measure: prints tables, asserts nothing
+	for file in benchmarks/*.py; do case $$file in */__init__.py) ;; *) $(BIN)/python $$file || exit 1 ;; esac; done
+
+system-deps: ## Chromium and fonts for the browser environment (Debian; needs root)
+	apt-get update
+	apt-get install --yes --no-install-recommends chromium-headless-shell fonts-dejavu-core fonts-noto-core
+
+clean: ## remove the virtual environment and caches, never data
+	rm -rf .venv build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,69 @@
+"""What is to be rolled out, within which limits, and what comes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from schemas.episode import Episode
+from schemas.failure import Failure
+from schemas.guidance import Guidance
+from schemas.observation import Observation
+from schemas.query import Query
+from schemas.trajectory import Purpose, Trajectory
+from stages.agents.base import Agent
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One attempt at a query that is to be made."""
+
+    query: Query
+    purpose: Purpose
+    attempt: int
+    """0 for the first attempt of its round, purpose and query."""
+    seed: int
+    """Decides start state variation, faults and sampling; equal seeds give equal episodes."""
+    guidance: Guidance | None = None
+
+    def trajectory_id(self, agent: Agent) -> str:
+        """The id its trajectory will have."""
+        guidance_id = self.guidance.guidance_id if self.guidance else None
+        return Trajectory.make_id(
+            self.query.query_id, agent.name, agent.model_version, self.purpose, guidance_id, self.seed, self.attempt
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds of one episode; the step limit stands on the query."""
+
+    seconds: float = 600.0
+    """Wall time of the whole episode."""
+    tokens: int = 1_000_000
+    """Input and output tokens of all its model calls."""
+    environment_tries: int = 3
+    """Fresh environments to try before an environment failure is final."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """A finished attempt: the episode, the distinct screens it saw, and its failure if it is void."""
+
+    episode: Episode
+    screens: dict[str, Observation] = field(default_factory=dict)
+    """By screen id."""
+    failure: Failure | None = None
+
+
+class AgentMaker(Protocol):
+    """Gives the agent for an attempt (the reference agent needs the query's path)."""
+
+    def __call__(self, query: Query) -> Agent:
+        """Return the agent that is to work on `query`."""
+        ...
+
+
+Recorder = Callable[[Rollout], None]
+"""Puts a finished attempt on disk; called before the next attempt starts in its place."""

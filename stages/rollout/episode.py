@@ -1,0 +1,254 @@
+"""One episode: the one place where an agent meets an environment.
+
+Every exit has a stop reason; each step records both screens. A failure of the environment or the model makes the
+episode void: it has no reward, and is kept as a failed trajectory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import TypeVar
+
+from schemas.actions import Action, Answer, Terminate, action_to_json, ends_episode, pressed_point
+from schemas.episode import Episode
+from schemas.errors import FailureClass, StageError
+from schemas.failure import Failure
+from schemas.model_call import ModelCall
+from schemas.observation import Observation
+from schemas.record import Origin, content_id
+from schemas.step import Step, TargetElement
+from schemas.trajectory import StopReason, Trajectory
+from stages.agents.base import Agent, AgentCall, Decision, EpisodeView
+from stages.environments.base import Environment
+from stages.rollout.base import Attempt, Limits, Rollout
+from stages.rollout.messages import messages_to_json
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class _Transcript:
+    """What has happened so far in one episode."""
+
+    decisions: list[Decision] = field(default_factory=list)
+    observations: list[Observation] = field(default_factory=list)
+    environment_seconds: float = 0.0
+    tokens_in: int = 0
+    tokens_out: int = 0
+
+    async def timed(self, work: Awaitable[T]) -> T:
+        """Await the environment and add the time to its account."""
+        start = perf_counter()
+        try:
+            return await work
+        finally:
+            self.environment_seconds += perf_counter() - start
+
+    def account(self, calls: tuple[AgentCall, ...]) -> None:
+        """Add the tokens of the calls of one decision."""
+        for call in calls:
+            if call.completion is not None:
+                self.tokens_in += call.completion.input_tokens
+                self.tokens_out += call.completion.output_tokens
+
+
+async def run_episode(
+    attempt: Attempt, agent: Agent, environment: Environment, limits: Limits, origin: Origin
+) -> Rollout:
+    """Roll out one attempt.
+
+    Never raises for a bad rollout: a `StageError` of the environment or the model, or the time limit, ends the
+    episode with its class on the trajectory (and, for a void one, a `Failure` beside it).
+    """
+    transcript = _Transcript()
+    start = perf_counter()
+    failure: StageError | None = None
+    reward: float | None = None
+    try:
+        async with asyncio.timeout(limits.seconds):
+            stop = await _act_until_done(attempt, agent, environment, limits, transcript)
+            reward = await transcript.timed(environment.score())
+    except TimeoutError:
+        stop = StopReason.TIME_LIMIT
+    except StageError as error:
+        stop, failure = StopReason.FAILED, error
+    seconds = perf_counter() - start
+    return _rollout(attempt, agent, environment.name, origin, transcript, stop, reward, failure, seconds)
+
+
+async def _act_until_done(
+    attempt: Attempt, agent: Agent, environment: Environment, limits: Limits, transcript: _Transcript
+) -> StopReason:
+    guidance = attempt.guidance.text if attempt.guidance else None
+    observation = await transcript.timed(environment.reset(attempt.query, attempt.seed))
+    transcript.observations.append(observation)
+    while len(transcript.decisions) < attempt.query.max_steps:
+        view = EpisodeView(attempt.query.instruction, guidance, observation, tuple(transcript.decisions), attempt.seed)
+        decision = await agent.act(view)
+        transcript.account(decision.calls)
+        if decision.action is not None:
+            observation = await transcript.timed(environment.step(decision.action))
+        transcript.decisions.append(decision)
+        transcript.observations.append(observation)
+        if decision.action is not None and ends_episode(decision.action):
+            return StopReason.AGENT_DONE
+        if transcript.tokens_in + transcript.tokens_out > limits.tokens:
+            return StopReason.TOKEN_LIMIT
+    return StopReason.STEP_LIMIT
+
+
+def _rollout(
+    attempt: Attempt,
+    agent: Agent,
+    environment: str,
+    origin: Origin,
+    transcript: _Transcript,
+    stop: StopReason,
+    reward: float | None,
+    failure: StageError | None,
+    seconds: float,
+) -> Rollout:
+    trajectory_id = attempt.trajectory_id(agent)
+    common = origin.common(made_by=agent.model_version)
+    steps = tuple(
+        _step(trajectory_id, index, transcript, attempt.guidance is not None, common)
+        for index in range(len(transcript.decisions))
+    )
+    trajectory = Trajectory(
+        trajectory_id=trajectory_id,
+        query_id=attempt.query.query_id,
+        agent=agent.name,
+        model_version=agent.model_version,
+        environment=environment,
+        seed=attempt.seed,
+        attempt=attempt.attempt,
+        purpose=attempt.purpose,
+        guidance_id=attempt.guidance.guidance_id if attempt.guidance else None,
+        status="finished" if failure is None else "failed",
+        stop_reason=stop,
+        failure_class=_failure_class(stop, failure),
+        failure_message=str(failure) if failure else None,
+        answer=_answer(transcript.decisions),
+        reward=None if failure else _earned(reward, stop, transcript.decisions),
+        steps=len(steps),
+        input_tokens=transcript.tokens_in,
+        output_tokens=transcript.tokens_out,
+        wall_ms=seconds * 1000,
+        environment_ms=transcript.environment_seconds * 1000,
+        **common,
+    )
+    calls = tuple(
+        _model_call(trajectory_id, index, position, call, common)
+        for index, decision in enumerate(transcript.decisions)
+        for position, call in enumerate(decision.calls)
+    )
+    screens = {seen.screen.screen_id: seen for seen in transcript.observations}
+    episode = Episode(query=attempt.query, trajectory=trajectory, steps=steps, calls=calls)
+    return Rollout(episode, screens, _failure_row(trajectory, failure, common) if failure else None)
+
+
+def void_rollout(attempt: Attempt, agent: Agent, origin: Origin, failure: StageError) -> Rollout:
+    """The rollout of an attempt for which no environment could be started."""
+    return _rollout(attempt, agent, "none", origin, _Transcript(), StopReason.FAILED, None, failure, 0.0)
+
+
+def _step(trajectory_id: str, index: int, transcript: _Transcript, guided: bool, common: dict[str, object]) -> Step:
+    decision = transcript.decisions[index]
+    before, after = transcript.observations[index], transcript.observations[index + 1]
+    return Step.model_validate(
+        {
+            "trajectory_id": trajectory_id,
+            "index": index,
+            "screen_before": before.screen.screen_id,
+            "screen_after": after.screen.screen_id,
+            "app_before": before.app,
+            "app_after": after.app,
+            "thought": decision.thought,
+            "action": action_to_json(decision.action) if decision.action is not None else None,
+            "action_kind": decision.action.kind if decision.action is not None else "unparsed",
+            "conclusion": decision.conclusion,
+            "raw_response": decision.raw_response,
+            "target": target_element(decision.action, before),
+            "role_outputs": json.dumps(decision.role_outputs, sort_keys=True),
+            "prompt": decision.prompt,
+            "guided": guided,
+        }
+        | common
+    )
+
+
+def target_element(action: Action | None, observation: Observation) -> TargetElement | None:
+    """The smallest accessibility element under the position an action touches, None where there is none."""
+    point = pressed_point(action) if action is not None else None
+    if point is None or observation.elements is None:
+        return None
+    under = [element for element in observation.elements if element.bounds.contains(*point)]
+    if not under:
+        return None
+    hit = min(under, key=lambda element: element.bounds.area)
+    return TargetElement(role=hit.role, text=hit.text, bounds=hit.bounds)
+
+
+def _answer(decisions: list[Decision]) -> str | None:
+    match decisions[-1].action if decisions else None:
+        case Answer(text=text):
+            return text
+        case Terminate(status=status):
+            return status
+        case _:
+            return None
+
+
+def _earned(reward: float | None, stop: StopReason, decisions: list[Decision]) -> float | None:
+    """A task counts as done only when the agent also says so."""
+    if reward is None:
+        return None
+    said_failure = isinstance(decisions[-1].action, Terminate) and decisions[-1].action.status == "failure"
+    return reward if stop is StopReason.AGENT_DONE and not said_failure else 0.0
+
+
+def _failure_class(stop: StopReason, failure: StageError | None) -> FailureClass | None:
+    if failure is not None:
+        return failure.failure_class
+    limits = (StopReason.STEP_LIMIT, StopReason.TIME_LIMIT, StopReason.TOKEN_LIMIT)
+    return FailureClass.LIMIT if stop in limits else None
+
+
+def _failure_row(trajectory: Trajectory, failure: StageError, common: dict[str, object]) -> Failure:
+    return Failure.model_validate(
+        {
+            "stage": "rollout",
+            "input_id": trajectory.trajectory_id,
+            "failure_class": failure.failure_class,
+            "message": str(failure),
+            "attempts": 1,
+        }
+        | common
+    )
+
+
+def _model_call(trajectory_id: str, index: int, position: int, call: AgentCall, common: dict[str, object]) -> ModelCall:
+    messages = messages_to_json(call.request.messages)
+    completion = call.completion
+    payload = content_id(messages, call.request.temperature, call.request.seed, call.request.max_tokens)
+    return ModelCall.model_validate(
+        {
+            "call_id": content_id("call", trajectory_id, index, position),
+            "trajectory_id": trajectory_id,
+            "step_index": index,
+            "role": call.request.role,
+            "payload_hash": payload,
+            "messages": messages,
+            "response": completion.text if completion else None,
+            "input_tokens": completion.input_tokens if completion else 0,
+            "output_tokens": completion.output_tokens if completion else 0,
+            "latency_ms": call.latency_ms,
+            "price": 0.0,
+            "error": call.error,
+        }
+        | common
+    )
