@@ -68,3 +68,7 @@ class ScreenReader(Protocol):
     def elements(self, screen_id: str) -> tuple[UIElement, ...]:
         """The accessibility tree, empty where there was none. Raises KeyError for an unknown id."""
         ...
+
+    def size(self, screen_id: str) -> Size:
+        """Width and height in pixels. Raises KeyError for an unknown id."""
+        ...
