@@ -7,9 +7,9 @@ is what goals look at.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Discriminator, Field, Tag
 
 from schemas.query import Platform
 from schemas.record import Record
@@ -51,7 +51,25 @@ class ResetEffect(Record):
     reset: tuple[str, ...]
 
 
-Effect = SetEffect | AppendEffect | UpdateEffect | RemoveEffect | ResetEffect
+EFFECT_KINDS = ("set", "append", "update", "remove", "reset")
+
+
+def effect_kind(effect: Any) -> str | None:
+    """The key that says what an effect does, None where there is none."""
+    for kind in EFFECT_KINDS:
+        if kind in effect if isinstance(effect, dict) else kind in type(effect).model_fields:
+            return kind
+    return None
+
+
+Effect = Annotated[
+    Annotated[SetEffect, Tag("set")]
+    | Annotated[AppendEffect, Tag("append")]
+    | Annotated[UpdateEffect, Tag("update")]
+    | Annotated[RemoveEffect, Tag("remove")]
+    | Annotated[ResetEffect, Tag("reset")],
+    Discriminator(effect_kind),
+]
 
 
 class Widget(Record):
@@ -83,7 +101,10 @@ class Button(Widget):
 
 
 class ItemList(Widget):
-    """A list that scrolls; a tap sets `variable` to the item's name, runs the effects and goes to a screen."""
+    """A list that scrolls; a tap sets `variable` to the item's name, runs the effects and goes to a screen.
+
+    A list without `variable`, `do` and `to` only shows its items: their rows are values, not buttons.
+    """
 
     kind: Literal["list"]
     items: str
@@ -96,6 +117,7 @@ class ItemList(Widget):
     note: str = ""
     variable: str = ""
     do: tuple[Effect, ...] = ()
+    """Values may be `{field}` of the item too."""
     to: str = ""
 
 
@@ -230,6 +252,8 @@ class AppSpec(Record):
     variables: dict[str, Scalar] = {}
     lists: dict[str, tuple[Item, ...]] = {}
     """Fixed content; every item has a `name` that is unique in its list."""
+    ordered: tuple[str, ...] = ()
+    """The `lists` that stand in the same order on every device (hours, days, sizes); others do not."""
     state: dict[str, Scalar | tuple[Item, ...]] = {}
     """What lasts and what goals look at; list records have a `name` when they are to be picked."""
     first: str
@@ -239,7 +263,11 @@ class AppSpec(Record):
 
 
 class ErrandSpec(Record):
-    """Tasks that cross apps: pages, slots and goals name `app.screen` and `app.state`."""
+    """Tasks that cross apps: pages, slots, setup and goals name `app.screen` and `app.state`.
+
+    An edge of the navigation DAG from one app to another ends on the other app's first screen: the user gets there
+    by way of the launcher.
+    """
 
     errand: str
     apps: tuple[str, ...]

@@ -16,8 +16,10 @@ class Shape(NamedTuple):
     window, taskbar, badge, scroll_bar, banner."""
     box: Box
     text: str = ""
+    """Lines are parted by newlines and share the height of the box."""
     note: str = ""
-    """Secondary text, set smaller."""
+    """Secondary text, set smaller: below the text of a `list_item`, at the right end of a `label` or a bar; what a `field`
+    or `search` holds, whose text is its hint."""
     state: str = ""
     """`on`, `focused` or `disabled`, empty otherwise."""
     color: str = ""
@@ -25,7 +27,7 @@ class Shape(NamedTuple):
 
 
 class Scene(NamedTuple):
-    """All shapes of a screen, painted in order."""
+    """All shapes of a screen, painted in order; what follows a `dim` lies over everything before it."""
 
     size: Size
     accent: str
@@ -33,3 +35,5 @@ class Scene(NamedTuple):
     dark: bool
     """Dark or light theme, by device profile."""
     shapes: tuple[Shape, ...]
+    scale: float = 1.0
+    """Text size of the device profile: 1.0 or 1.15 of the usual size."""
