@@ -1,0 +1,116 @@
+"""The arguments of one GUI-Owl function call: every value is checked for type and bounds before it is used."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+from schemas.coordinates import CoordinateFrame, CoordinateSpace
+from schemas.geometry import Point
+
+_LONGEST_WAIT = 600.0
+_MOST_WHEEL = 5
+_BUTTONS: dict[Any, Literal["Back", "Home", "Menu", "Enter"]] = {
+    "Back": "Back",
+    "Home": "Home",
+    "Menu": "Menu",
+    "Enter": "Enter",
+}
+
+
+class ArgumentsError(Exception):
+    """A call that cannot be an action; its text says what is wrong. Never leaves the dialect."""
+
+
+class Arguments(NamedTuple):
+    """The JSON object that a model gave as arguments, and the frame its coordinates are written in."""
+
+    values: dict[str, Any]
+    frame: CoordinateFrame
+
+    def has(self, name: str) -> bool:
+        """Whether the argument was given."""
+        return self.values.get(name) is not None
+
+    def word(self, name: str) -> str:
+        """A string, empty if missing or not one."""
+        value = self.values.get(name)
+        return value if isinstance(value, str) else ""
+
+    def text(self) -> str:
+        """The `text` argument: any string that can be stored as UTF-8."""
+        return _storable(self.values.get("text"), "text")
+
+    def position(self, name: str) -> Point:
+        """A position on the screen in pixels of the stored screenshot."""
+        value = self.values.get(name)
+        if not isinstance(value, list) or len(value) != 2:
+            raise ArgumentsError(f"{name} is not a list of two numbers")
+        wide, high = _limits(self.frame)
+        return self.frame.to_pixels(_number(value[0], name, 0.0, wide), _number(value[1], name, 0.0, high))
+
+    def seconds(self, default: float) -> float:
+        """The `time` argument."""
+        return _number(self.values["time"], "time", 0.0, _LONGEST_WAIT) if self.has("time") else default
+
+    def wheel(self) -> int:
+        """The `pixels` argument: wheel clicks, positive up."""
+        return round(_number(self.values.get("pixels"), "pixels", -_MOST_WHEEL, _MOST_WHEEL))
+
+    def flag(self, name: str) -> bool:
+        """A 0 or 1, 0 if missing."""
+        value = self.values.get(name)
+        if value not in (None, 0, 1):
+            raise ArgumentsError(f"{name} is neither 0 nor 1")
+        return bool(value)
+
+    def keys(self) -> tuple[str, ...]:
+        """The `keys` argument: one key at least."""
+        value = self.values.get("keys")
+        if not isinstance(value, list) or not value:
+            raise ArgumentsError("keys is not a list of key names")
+        return tuple(_storable(key, "keys") for key in value)
+
+    def button(self) -> Literal["Back", "Home", "Menu", "Enter"]:
+        """The `button` argument."""
+        button = _BUTTONS.get(self.word("button"))
+        if button is None:
+            raise ArgumentsError("button is not one of Back, Home, Menu, Enter")
+        return button
+
+    def status(self) -> Literal["success", "failure"]:
+        """The `status` argument."""
+        match self.values.get("status"):
+            case "success":
+                return "success"
+            case "failure":
+                return "failure"
+            case _:
+                raise ArgumentsError("status is neither success nor failure")
+
+
+def _limits(frame: CoordinateFrame) -> tuple[float, float]:
+    match frame.space:
+        case CoordinateSpace.RESIZED_PIXELS:
+            return float(frame.resized.width), float(frame.resized.height)
+        case CoordinateSpace.PER_MILLE:
+            return 1000.0, 1000.0
+        case CoordinateSpace.PER_999:
+            return 999.0, 999.0
+        case CoordinateSpace.UNIT:
+            return 1.0, 1.0
+
+
+def _number(value: Any, name: str, low: float, high: float) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not low <= value <= high:
+        raise ArgumentsError(f"{name} holds no number between {low:g} and {high:g}")
+    return float(value)
+
+
+def _storable(value: Any, name: str) -> str:
+    if not isinstance(value, str):
+        raise ArgumentsError(f"{name} is not a text")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise ArgumentsError(f"{name} is not valid Unicode") from error
+    return value

@@ -1,0 +1,74 @@
+"""One model sees the screen and says what to do: thought, tool call, conclusion (paper 2.1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from time import perf_counter
+
+from schemas.coordinates import CoordinateFrame, CoordinateSpace
+from schemas.dialects.base import Dialect, ParseFailure
+from schemas.dialects.gui_owl_v3 import dialect_for
+from schemas.geometry import Size
+from schemas.query import Platform
+from schemas.record import content_id
+from stages.agents.base import AgentCall, Decision, EpisodeView
+from stages.agents.user_text import compose
+from stages.models.base import ChatMessage, ChatModel, ChatRequest
+
+NO_ACTION = "The reply held no valid action."
+"""Conclusion of a step whose reply could not be parsed."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndToEndAgent:
+    """Asks a model for the next action in GUI-Owl's format; knows only what an `EpisodeView` holds."""
+
+    model: ChatModel
+    platform: Platform
+    temperature: float = 1.0
+    """0 acts greedily."""
+    space: CoordinateSpace = CoordinateSpace.RESIZED_PIXELS
+    """Space in which the model writes positions; resized pixels are those of the screenshot as it is."""
+    role: str = "policy"
+    name: str = "end_to_end"
+
+    @property
+    def model_version(self) -> str:
+        """Version of the model that is asked."""
+        return self.model.version
+
+    async def act(self, episode: EpisodeView) -> Decision:
+        """Decide on the next action; a reply that is none gives a decision without action, the words kept.
+
+        Raises:
+            schemas.errors.ModelFailure: the model did not answer.
+        """
+        dialect = dialect_for(self.platform)
+        frame = self._frame(episode.observation.screen.size)
+        request = self._request(episode, dialect, frame)
+        start = perf_counter()
+        completion = await self.model.complete(request)
+        call = AgentCall(request, completion, (perf_counter() - start) * 1000)
+        # Words of a model may hold lone surrogates, which no file can store.
+        text = completion.text if completion.text.isascii() else completion.text.encode(errors="replace").decode()
+        reply = dialect.parse(text, frame)
+        prompt = compose(episode.instruction, None, _conclusions(episode))
+        if isinstance(reply, ParseFailure):
+            return Decision("", None, NO_ACTION, raw_response=text, prompt=prompt, calls=(call,))
+        return Decision(reply.thought, reply.action, reply.conclusion, raw_response=text, prompt=prompt, calls=(call,))
+
+    def _frame(self, screen: Size) -> CoordinateFrame:
+        return CoordinateFrame(self.space, screen, screen)
+
+    def _request(self, episode: EpisodeView, dialect: Dialect, frame: CoordinateFrame) -> ChatRequest:
+        text = compose(episode.instruction, episode.guidance, _conclusions(episode))
+        messages = (
+            ChatMessage("system", (dialect.system_prompt(frame),)),
+            ChatMessage("user", (text, episode.observation)),
+        )
+        seed = int(content_id("act", episode.seed, len(episode.history)), 16) % 2**31
+        return ChatRequest(self.role, messages, self.temperature, seed)
+
+
+def _conclusions(episode: EpisodeView) -> list[str]:
+    return [decision.conclusion for decision in episode.history]

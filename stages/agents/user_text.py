@@ -1,0 +1,59 @@
+"""The user's part of an end-to-end prompt: instruction, guidance, progress (paper 2.1: history is conclusions only).
+
+For example `The user query: order a Margherita`, then `Guidance:` with its lines, then
+`Task progress (done on this device so far): Step 1: Opened "Bites".; Step 2: ...`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+_QUERY = "The user query: "
+_GUIDANCE = "\nGuidance:\n"
+_PROGRESS = "\nTask progress (done on this device so far): "
+_NOTHING = "nothing yet"
+
+
+class UserText(NamedTuple):
+    """What a user text says."""
+
+    instruction: str
+    guidance: tuple[str, ...]
+    """Its lines."""
+    conclusions: tuple[str, ...]
+    """One for each step so far, oldest first."""
+
+
+def compose(instruction: str, guidance: str | None, conclusions: Sequence[str]) -> str:
+    """Write the user text; the instruction is put on one line."""
+    hints = f"{_GUIDANCE}{guidance.strip()}" if guidance else ""
+    done = "; ".join(f"Step {number}: {_line(text)}" for number, text in enumerate(conclusions, start=1))
+    return f"{_QUERY}{_line(instruction)}{hints}{_PROGRESS}{done or _NOTHING}"
+
+
+def read(text: str) -> UserText:
+    """Take a user text apart; what does not follow the layout counts as instruction."""
+    head, found, progress = text.rpartition(_PROGRESS)
+    if not found:
+        head, progress = text, ""
+    query, _, hints = head.partition(_GUIDANCE)
+    lines = tuple(line.strip() for line in hints.splitlines() if line.strip())
+    return UserText(query.removeprefix(_QUERY).strip(), lines, _steps(progress.strip()))
+
+
+def _steps(progress: str) -> tuple[str, ...]:
+    """Split at `Step 1: `, `Step 2: ` in turn, so that a number quoted inside a conclusion starts no step."""
+    steps: list[str] = []
+    rest = progress.removeprefix("Step 1: ")
+    if rest == progress:
+        return ()
+    while True:
+        step, found, rest = rest.partition(f"; Step {len(steps) + 2}: ")
+        steps.append(step)
+        if not found:
+            return tuple(steps)
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())

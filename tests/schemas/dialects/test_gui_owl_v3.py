@@ -1,0 +1,176 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schemas.actions import (
+    Action,
+    Answer,
+    Click,
+    Drag,
+    LongPress,
+    MoveMouse,
+    OpenApp,
+    PressKeys,
+    Scroll,
+    Swipe,
+    SystemButton,
+    Terminate,
+    TypeText,
+    Wait,
+    pressed_point,
+)
+from schemas.coordinates import CoordinateFrame, CoordinateSpace, native_frame
+from schemas.dialects.base import Dialect, ParseFailure, Reply
+from schemas.dialects.gui_owl_v3 import GuiOwlDesktop, GuiOwlMobile, dialect_for
+from schemas.geometry import Size
+from schemas.query import Platform
+
+PHONE, SCREEN = native_frame(Size(720, 1280)), native_frame(Size(1280, 720))
+words = st.text(st.characters(codec="utf-8"), max_size=40)
+xs, ys = st.integers(0, 719), st.integers(0, 719)
+seconds = st.floats(0, 600)
+
+phone_actions = st.one_of(
+    st.builds(Click, x=xs, y=ys),
+    st.builds(LongPress, x=xs, y=ys, seconds=seconds),
+    st.builds(Swipe, x=xs, y=ys, x2=xs, y2=ys),
+    st.builds(TypeText, text=words),
+    st.builds(Answer, text=words),
+    st.builds(OpenApp, app=words),
+    st.builds(PressKeys, keys=st.tuples(words)),
+    st.builds(SystemButton, button=st.sampled_from(["Back", "Home", "Menu", "Enter"])),
+    st.builds(Wait, seconds=seconds),
+    st.builds(Terminate, status=st.sampled_from(["success", "failure"])),
+)
+desktop_actions = st.one_of(
+    st.builds(Click, x=xs, y=ys, button=st.sampled_from(["left", "middle", "right"])),
+    st.builds(Click, x=xs, y=ys, count=st.just(2)),
+    st.builds(Drag, x=xs, y=ys, x2=xs, y2=ys),
+    st.builds(MoveMouse, x=xs, y=ys),
+    st.builds(Scroll, x=xs, y=ys, clicks=st.integers(-5, 5)),
+    st.builds(Scroll, clicks=st.integers(-5, 5)),
+    st.builds(TypeText, text=words, clear=st.booleans(), enter=st.booleans()),
+    st.builds(PressKeys, keys=st.lists(words, min_size=1, max_size=3).map(tuple)),
+    st.builds(Wait, seconds=seconds),
+    st.builds(Terminate, status=st.sampled_from(["success", "failure"])),
+)
+
+
+@given(phone_actions)
+def test_phone_actions_survive_the_wire(action: Action) -> None:
+    text = GuiOwlMobile().render(Reply("Looking.", action, "Done."), PHONE)
+    assert GuiOwlMobile().parse(text, PHONE) == Reply("Looking.", action, "Done.")
+
+
+@given(desktop_actions)
+def test_desktop_actions_survive_the_wire(action: Action) -> None:
+    text = GuiOwlDesktop().render(Reply("Looking.", action, "Done."), SCREEN)
+    assert GuiOwlDesktop().parse(text, SCREEN) == Reply("Looking.", action, "Done.")
+
+
+@given(words, words)
+def test_what_is_said_never_hides_the_call(thought: str, conclusion: str) -> None:
+    tags = "<tool_call></tool_call>"
+    text = GuiOwlMobile().render(Reply(thought + tags, Answer(text=tags), conclusion + tags), PHONE)
+    parsed = GuiOwlMobile().parse(text, PHONE)
+    assert isinstance(parsed, Reply) and parsed.action == Answer(text=tags)
+
+
+@pytest.mark.parametrize("space", list(CoordinateSpace))
+@given(x=xs, y=ys)
+def test_positions_come_back_within_the_rounding_of_their_space(space: CoordinateSpace, x: int, y: int) -> None:
+    frame = CoordinateFrame(space, Size(720, 1280), Size(1440, 2560))
+    dialect = GuiOwlMobile()
+    parsed = dialect.parse(dialect.render(Reply("", Click(x=x, y=y), ""), frame), frame)
+    assert isinstance(parsed, Reply)
+    point = pressed_point(parsed.action)
+    assert point is not None
+    unit = 1000 if space in (CoordinateSpace.PER_MILLE, CoordinateSpace.PER_999) else 10_000
+    for got, wanted, extent in zip(point, (x, y), frame.screen, strict=True):
+        assert abs(got - wanted) <= max(0.5, 0.5 * extent / unit + 0.5)
+
+
+@pytest.mark.parametrize("dialect", [GuiOwlMobile(), GuiOwlDesktop()])
+@given(st.text(max_size=300) | st.text(st.sampled_from('<tool_call>{}[]":,/0 123 name arguments')))
+def test_any_text_is_a_reply_or_a_failure(dialect: Dialect, text: str) -> None:
+    assert isinstance(dialect.parse(text, PHONE), Reply | ParseFailure)
+    assert isinstance(dialect.parse(f"<tool_call>{text}</tool_call>", PHONE), Reply | ParseFailure)
+
+
+json_values: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3),
+    max_leaves=4,
+)
+names = st.sampled_from(["action", "coordinate", "coordinate2", "text", "time", "button", "status", "keys", "pixels"])
+action_names = st.sampled_from(["click", "swipe", "type", "wait", "key", "scroll", "terminate", "drag", "open"])
+
+
+@pytest.mark.parametrize("tool", ["mobile_use", "computer_use"])
+@given(action_names, st.dictionaries(names, json_values))
+def test_any_arguments_are_a_reply_or_a_failure(tool: str, action: str, values: dict[str, Any]) -> None:
+    dialect: Dialect = GuiOwlMobile() if tool == "mobile_use" else GuiOwlDesktop()
+    body = json.dumps({"name": tool, "arguments": values | {"action": action}})
+    parsed = dialect.parse(f"<tool_call>{body}</tool_call>", PHONE)
+    assert isinstance(parsed, Reply | ParseFailure)
+    if isinstance(parsed, Reply):
+        parsed.action.model_dump_json()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        '{"action": "click", "coordinate": [721, 5]}',
+        '{"action": "click", "coordinate": [-1, 5]}',
+        '{"action": "click", "coordinate": [NaN, 5]}',
+        '{"action": "click", "coordinate": [1e999, 5]}',
+        '{"action": "click", "coordinate": [true, 5]}',
+        '{"action": "click", "coordinate": ["5", 5]}',
+        '{"action": "click", "coordinate": [5]}',
+        '{"action": "type"}',
+        '{"action": "type", "text": "\\ud800"}',
+        '{"action": "terminate", "status": "maybe"}',
+        '{"action": "system_button", "button": "Power"}',
+        '{"action": "double_click", "coordinate": [5, 5]}',
+        '{"action": ["click"]}',
+        "[]",
+    ],
+)
+def test_wrong_arguments_are_failures(arguments: str) -> None:
+    text = f'<tool_call>{{"name": "mobile_use", "arguments": {arguments}}}</tool_call>'
+    assert isinstance(GuiOwlMobile().parse(text, PHONE), ParseFailure)
+
+
+def test_deep_nesting_and_endless_numbers_are_failures() -> None:
+    for body in ("[" * 100_000, "9" * 5_000, '{"name": "mobile_use", "arguments": ' * 3):
+        assert isinstance(GuiOwlMobile().parse(f"<tool_call>{body}", PHONE), ParseFailure)
+
+
+def test_the_published_models_tags_are_read() -> None:
+    text = (
+        "<thinking>The menu is open.</thinking>\n<tool_call>\n"
+        '{"name": "mobile_use", "arguments": {"action": "click", "coordinate": [10, 20]}}\n</tool_call>\n'
+        "<conclusion>Opened the menu.</conclusion>"
+    )
+    assert GuiOwlMobile().parse(text, PHONE) == Reply("The menu is open.", Click(x=10, y=20), "Opened the menu.")
+
+
+def test_an_action_of_the_other_platform_cannot_be_rendered() -> None:
+    with pytest.raises(ValueError, match="mobile_use"):
+        GuiOwlMobile().render(Reply("", Scroll(clicks=1), ""), PHONE)
+    with pytest.raises(ValueError, match="computer_use"):
+        GuiOwlDesktop().render(Reply("", SystemButton(button="Back"), ""), SCREEN)
+
+
+@pytest.mark.parametrize("platform", list(Platform))
+def test_the_system_prompt_holds_a_json_tool_and_the_resolution(platform: Platform) -> None:
+    prompt = dialect_for(platform).system_prompt(PHONE)
+    tool = json.loads(prompt.split("<tools>")[1].split("</tools>")[0])
+    assert "720x1280" in tool["function"]["description"]
+    name = "mobile_use" if platform is Platform.PHONE else "computer_use"
+    assert tool["function"]["name"] == name
