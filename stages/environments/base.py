@@ -59,3 +59,7 @@ class EnvironmentFactory(Protocol):
             schemas.errors.EnvironmentFailure: of class `setup`.
         """
         ...
+
+    async def close(self) -> None:
+        """Free what its environments share (a browser, a server); closing twice is fine."""
+        ...

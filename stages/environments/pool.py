@@ -46,10 +46,11 @@ class EnvironmentPool:
                 self._idle.append((environment, served + 1))
 
     async def close(self) -> None:
-        """Close every environment; closing twice is fine."""
+        """Close every environment and what they share; closing twice is fine."""
         for environment in [*self._leased, *(idle for idle, _ in self._idle)]:
             await self._discard(environment)
         self._idle.clear()
+        await self._factory.close()
 
     async def _discard(self, environment: Environment) -> None:
         self._leased.discard(environment)

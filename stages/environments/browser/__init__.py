@@ -1,0 +1,1 @@
+"""A real headless Chromium, driven through Playwright."""

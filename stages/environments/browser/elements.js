@@ -1,0 +1,78 @@
+// Reads the visible elements of a page as an accessibility tree, in reading order.
+// Returns rows of [role, text, left, top, right, bottom, states, value, id] in CSS pixels.
+() => {
+  const width = window.innerWidth, height = window.innerHeight;
+  const listening = window.__listensForPresses || new WeakSet();
+  const squeeze = (text) => (text || "").replace(/\s+/g, " ").trim().slice(0, 200);
+  const inputRoles = { checkbox: "checkbox", radio: "radio", range: "slider", submit: "button", button: "button",
+                       image: "button", color: "button", file: "button", reset: "button" };
+  const tagRoles = { A: "link", BUTTON: "button", TEXTAREA: "text_field", SELECT: "combo_box", OPTION: "list_item",
+                     LI: "list_item", IMG: "image", H1: "heading", H2: "heading", H3: "heading", H4: "heading" };
+  const ownText = (node) =>
+    squeeze([...node.childNodes].filter((child) => child.nodeType === 3).map((child) => child.data).join(" "));
+  const roleOf = (node) => {
+    const named = node.getAttribute("role");
+    if (named && named !== "presentation" && named !== "none") return { option: "list_item", textbox: "text_field", menuitem: "menu_item" }[named] || named;
+    if (node.tagName === "INPUT") return inputRoles[node.type] || "text_field";
+    if (node.namespaceURI === "http://www.w3.org/2000/svg") return node.tagName === "text" ? "text" : "image";
+    return tagRoles[node.tagName] || "text";
+  };
+  const besides = (node) => {
+    for (let before = node.previousElementSibling; before; before = before.previousElementSibling) {
+      const text = squeeze(before.innerText);
+      if (text) return text;
+    }
+    return "";
+  };
+  const appearance = (node) => {
+    if (node.namespaceURI !== "http://www.w3.org/2000/svg") return "";
+    const color = node.getAttribute("fill") || node.style.fill || "";
+    return squeeze(`${color} ${node.tagName === "rect" ? "square" : node.tagName}`);
+  };
+  const labelOf = (node, role) => {
+    if (node.getAttribute("aria-label")) return squeeze(node.getAttribute("aria-label"));
+    if (node.tagName === "INPUT" || node.tagName === "TEXTAREA" || node.tagName === "SELECT") {
+      if (role === "button") return squeeze(node.value || node.alt);
+      const label = node.labels && node.labels.length ? squeeze(node.labels[0].innerText) : "";
+      return label || squeeze(node.placeholder) || besides(node) || squeeze(node.name || node.id);
+    }
+    if (role === "link" || role === "button" || role === "list_item" || role === "tab")
+      return squeeze(node.innerText || node.title || node.getAttribute("alt") || node.id);
+    return ownText(node) || squeeze(node.getAttribute("alt") || node.getAttribute("title")) || appearance(node);
+  };
+  const pressable = (node, style) =>
+    ["A", "BUTTON", "INPUT", "TEXTAREA", "SELECT", "OPTION"].includes(node.tagName) || node.onclick !== null ||
+    listening.has(node) || style.cursor === "pointer" || node.getAttribute("role") === "option";
+  const rows = [];
+  const visit = (node, covered) => {
+    const style = getComputedStyle(node);
+    if (style.display === "none" || style.visibility === "hidden" || Number(style.opacity) === 0) return;
+    const box = node.getBoundingClientRect();
+    const left = Math.max(0, box.left), top = Math.max(0, box.top);
+    const right = Math.min(width, box.right), bottom = Math.min(height, box.bottom);
+    let inside = covered;
+    if (right - left >= 2 && bottom - top >= 2 && node !== document.body) {
+      const role = roleOf(node), can = pressable(node, style), text = labelOf(node, role);
+      const isInput = ["INPUT", "TEXTAREA", "SELECT"].includes(node.tagName);
+      const ownsPresses = can && (isInput || listening.has(node) || node.onclick !== null || !covered);
+      const drawn = node.namespaceURI === "http://www.w3.org/2000/svg" && node.tagName !== "svg" && node.tagName !== "g";
+      if ((ownsPresses && (isInput || node.children.length === 0 || text)) || (!covered && (ownText(node) || drawn))) {
+        const states = [];
+        if (can || drawn) states.push("clickable");
+        if (node.checked) states.push("checked");
+        if (node.selected || node.getAttribute("aria-selected") === "true") states.push("selected");
+        if (node === document.activeElement) states.push("focused");
+        if (node.disabled) states.push("disabled");
+        if (role === "text_field") states.push("editable");
+        if (node.type === "password") states.push("password");
+        const value = role === "text_field" || role === "combo_box" || role === "slider" ? squeeze(node.value) : "";
+        rows.push([role, text, left, top, right, bottom, states, value, node.id || ""]);
+        inside = covered || (can && !isInput && (role === "link" || role === "button" || role === "list_item"));
+      }
+    }
+    if (node.tagName === "SELECT") return;
+    for (const child of node.children) visit(child, inside);
+  };
+  visit(document.body, false);
+  return rows;
+}

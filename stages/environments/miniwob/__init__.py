@@ -1,0 +1,1 @@
+"""MiniWoB++: the pages of the `miniwob` wheel in a real browser."""
