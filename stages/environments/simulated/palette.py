@@ -1,0 +1,90 @@
+"""The colours of one screen: an index per colour, and ramps between two colours for antialiased edges and text."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+RAMP_LEVELS = 8
+"""Steps from background to foreground: more cannot be told apart, fewer look ragged."""
+PALETTE_SIZE = 256
+
+
+class Rgb(NamedTuple):
+    """A colour, each part 0 to 255."""
+
+    red: int
+    green: int
+    blue: int
+
+    @property
+    def is_light(self) -> bool:
+        """Whether dark text is easier to read on it than light text."""
+        return 299 * self.red + 587 * self.green + 114 * self.blue > 150_000
+
+
+class Theme(NamedTuple):
+    """The colours that all apps share."""
+
+    page: Rgb
+    surface: Rgb
+    text: Rgb
+    muted: Rgb
+    line: Rgb
+
+
+LIGHT = Theme(Rgb(244, 245, 248), Rgb(255, 255, 255), Rgb(29, 32, 38), Rgb(101, 108, 120), Rgb(214, 218, 225))
+DARK = Theme(Rgb(18, 20, 24), Rgb(33, 36, 42), Rgb(236, 238, 242), Rgb(160, 167, 179), Rgb(62, 67, 77))
+WHITE = Rgb(255, 255, 255)
+BLACK = Rgb(0, 0, 0)
+
+
+def parse_color(text: str) -> Rgb:
+    """`#RRGGBB` as a colour."""
+    return Rgb(int(text[1:3], 16), int(text[3:5], 16), int(text[5:7], 16))
+
+
+def mix(start: Rgb, end: Rgb, part: float) -> Rgb:
+    """The colour at `part` (0 to 1) of the way from `start` to `end`."""
+    return Rgb(*(round(a + (b - a) * part) for a, b in zip(start, end, strict=True)))
+
+
+class Palette:
+    """Gives out the indices of an 8-bit image as colours are asked for."""
+
+    def __init__(self) -> None:
+        self.colors: list[Rgb] = []
+        self._index: dict[Rgb, int] = {}
+        self._ramps: dict[tuple[Rgb, Rgb], bytes] = {}
+
+    def index(self, color: Rgb) -> int:
+        """The index of a colour; once all 256 are taken, that of the nearest."""
+        known = self._index.get(color)
+        if known is not None:
+            return known
+        if len(self.colors) < PALETTE_SIZE:
+            found = len(self.colors)
+            self.colors.append(color)
+        else:
+            found = min(range(PALETTE_SIZE), key=lambda at: _distance(self.colors[at], color))
+        self._index[color] = found
+        return found
+
+    def ramp(self, background: Rgb, foreground: Rgb) -> bytes:
+        """A table from coverage (0 to 255) to the index of the mixture of the two colours."""
+        known = self._ramps.get((background, foreground))
+        if known is None:
+            last = RAMP_LEVELS - 1
+            levels = [self.index(mix(background, foreground, step / last)) for step in range(RAMP_LEVELS)]
+            known = bytes(levels[(coverage * last + 127) // 255] for coverage in range(256))
+            self._ramps[background, foreground] = known
+        return known
+
+    def darken(self, part: float) -> None:
+        """Darken all colours given out so far, and with them every pixel painted so far."""
+        self.colors = [mix(color, BLACK, part) for color in self.colors]
+        self._index.clear()
+        self._ramps.clear()
+
+
+def _distance(first: Rgb, second: Rgb) -> int:
+    return sum((a - b) ** 2 for a, b in zip(first, second, strict=True))
