@@ -1,1 +1,1 @@
-"""Where rows live: shards, commits, releases, screens, DuckDB views."""
+"""Where rows live: shards, commits, releases, screens, DuckDB views. Knows nothing of stages."""

@@ -1,0 +1,63 @@
+"""Files that appear whole or not at all, and what is said when the disk is full."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from schemas.errors import TrajmillError
+
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yield a temporary path next to `path`; what was written there becomes `path` when the block ends well.
+
+    Raises:
+        TrajmillError: the disk is full; nothing is visible at `path` that was not there before.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with disk_full_as_error(path):
+            yield temporary
+            _to_disk(temporary)
+            temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def disk_full_as_error(path: Path) -> Iterator[None]:
+    """Turn an operating system's "no space left" into one line for the user."""
+    try:
+        yield
+    except Exception as error:
+        if not _is_no_room(error):
+            raise
+        raise TrajmillError(
+            f"disk full while writing {path}: nothing was lost; free some space and run the same command again"
+        ) from error
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a small UTF-8 file that appears whole or not at all."""
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def _is_no_room(error: Exception) -> bool:
+    # deltalake reports the operating system's error as text only.
+    return getattr(error, "errno", None) in _NO_ROOM or "No space left on device" in str(error)
+
+
+def _to_disk(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

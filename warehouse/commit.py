@@ -1,0 +1,84 @@
+"""One task commits: a set of shards becomes one atomic version of its table, once however often it is asked."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake.transaction import AddAction, PostCommitHookProperties
+
+from schemas.tables import TABLES, arrow_schema
+from warehouse.atomic import disk_full_as_error
+from warehouse.delta_log import delta_table
+from warehouse.layout import StageRun, Warehouse
+from warehouse.shards import DataFile
+
+_KEEP = "interval 36500 days"
+_TABLE_SETTINGS = {"delta.logRetentionDuration": _KEEP, "delta.deletedFileRetentionDuration": _KEEP}
+
+
+def commit_stage(warehouse: Warehouse, at: StageRun, files: Mapping[str, Sequence[DataFile]]) -> dict[str, int]:
+    """Commit the shards of one stage to their tables and return each table's version.
+
+    Idempotent as a whole: after a crash between two tables, the same call completes it. What other rows point to is
+    committed first (`screens`, then in the order of `schemas.tables.TABLES`).
+    """
+    order = sorted(files, key=lambda table: (table != "screens", list(TABLES).index(table)))
+    return {table: commit(warehouse, table, files[table], at) for table in order if any(f.rows for f in files[table])}
+
+
+def commit(warehouse: Warehouse, table: str, files: Sequence[DataFile], at: StageRun) -> int:
+    """Make shards visible as one new version of a table and return the version.
+
+    A stage run that was committed before adds nothing. The table is created at its first commit, and columns that
+    the schema has gained since are added to it.
+
+    Raises:
+        TrajmillError: the disk is full; the table is as it was before.
+    """
+    with disk_full_as_error(warehouse.table(table)):
+        delta = delta_table(warehouse, table) or _create(warehouse, table)
+        if _done(delta, at):
+            return int(delta.version())
+        _add_missing_columns(delta, table)
+        delta.create_write_transaction(
+            [_add_action(file) for file in files if file.rows],
+            mode="append",
+            schema=delta.schema(),
+            commit_properties=CommitProperties(app_transactions=[Transaction(at.name, at.attempt)]),
+            post_commithook_properties=PostCommitHookProperties(cleanup_expired_logs=False),
+        )
+        return int(delta.version())
+
+
+def is_committed(warehouse: Warehouse, table: str, at: StageRun) -> bool:
+    """Whether the stage run's rows of this table are committed."""
+    delta = delta_table(warehouse, table)
+    return delta is not None and _done(delta, at)
+
+
+def _done(delta: DeltaTable, at: StageRun) -> bool:
+    last = delta.transaction_version(at.name)
+    return last is not None and last >= at.attempt
+
+
+def _create(warehouse: Warehouse, table: str) -> DeltaTable:
+    return DeltaTable.create(
+        str(warehouse.table(table)), schema=arrow_schema(table), mode="ignore", configuration=_TABLE_SETTINGS
+    )
+
+
+def _add_missing_columns(delta: DeltaTable, table: str) -> None:
+    known = {field.name for field in delta.schema().fields}
+    # Rows that are there already have no value in a new column, so it is nullable for Delta whatever the record says.
+    missing = [field.with_nullable(True) for field in arrow_schema(table) if field.name not in known]
+    if missing:
+        delta.alter.add_columns(Schema.from_arrow(pa.schema(missing)).fields)
+
+
+def _add_action(file: DataFile) -> AddAction:
+    no_partition: dict[str, Any] = {}
+    return AddAction(file.path, file.size, no_partition, int(time.time() * 1000), True, file.stats)

@@ -1,0 +1,40 @@
+"""What the log of a Delta table says: its version, its files, what was committed.
+
+Paths are taken from the log's relative ones: `DeltaTable.file_uris` percent-encodes the folder's own name, and
+`to_pyarrow_dataset` brings its own file system and threads.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from warehouse.layout import Warehouse
+
+
+def delta_table(warehouse: Warehouse, table: str, version: int | None = None) -> DeltaTable | None:
+    """The Delta table at a version (None: the newest); None as long as nothing was committed to it."""
+    folder = warehouse.table(table)
+    if not (folder / "_delta_log").is_dir() or not DeltaTable.is_deltatable(str(folder)):
+        return None
+    return DeltaTable(str(folder), version=version)
+
+
+def logged_names(delta: DeltaTable) -> list[str]:
+    """File names of a table's version, sorted, relative to the table's folder."""
+    return sorted(pa.table(delta.get_add_actions()).column("path").to_pylist())
+
+
+def committed_files(warehouse: Warehouse, table: str, version: int | None = None) -> list[Path]:
+    """Absolute paths of the Parquet files of a table's version, sorted; empty if nothing was committed."""
+    delta = delta_table(warehouse, table, version)
+    folder = warehouse.table(table)
+    return [] if delta is None else [folder / name for name in logged_names(delta)]
+
+
+def table_version(warehouse: Warehouse, table: str) -> int | None:
+    """The newest version of a table, None as long as nothing was committed to it."""
+    delta = delta_table(warehouse, table)
+    return None if delta is None else int(delta.version())

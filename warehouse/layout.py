@@ -1,0 +1,146 @@
+"""The folders of a warehouse, and the version that guards them."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from schemas import SCHEMA_VERSION
+from schemas.errors import BadInputError
+from schemas.tables import TABLES
+from warehouse.atomic import write_text
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+_VERSION_FILE = "warehouse.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Warehouse:
+    """A warehouse folder; made by `create_warehouse` or `open_warehouse`."""
+
+    root: Path
+    """Absolute path of the folder."""
+
+    def table(self, name: str) -> Path:
+        """Folder of a Delta table. Raises KeyError for a table that does not exist."""
+        if name not in TABLES:
+            raise KeyError(name)
+        return self.root / "tables" / name
+
+    def staging(self, run_id: str) -> Path:
+        """Folder of what the stages of a run have done so far."""
+        return self.root / "staging" / checked_name(run_id)
+
+    def release(self, name: str) -> Path:
+        """Folder of a release."""
+        return self.root / "releases" / checked_name(name)
+
+    def model(self, version: str) -> Path:
+        """Folder of a policy version."""
+        return self.root / "models" / checked_name(version)
+
+    def run(self, run_id: str) -> Path:
+        """Folder of a run's statistics and report."""
+        return self.root / "runs" / checked_name(run_id)
+
+    @property
+    def database(self) -> Path:
+        """The DuckDB file with the views."""
+        return self.root / "trajmill.duckdb"
+
+
+@dataclass(frozen=True, slots=True)
+class StageRun:
+    """One stage in one round of a run: where its files go and what its commits are called."""
+
+    run_id: str
+    round: int
+    stage: str
+    attempt: int = 0
+    """Raised by one to do a committed stage again on purpose; its rows are added to the earlier ones."""
+
+    def __post_init__(self) -> None:
+        checked_name(self.run_id)
+        checked_name(self.stage)
+
+    @property
+    def name(self) -> str:
+        """Unique name within the warehouse, without the attempt."""
+        return f"r{self.round:04d}-{self.run_id}-{self.stage}"
+
+    def staging(self, warehouse: Warehouse) -> Path:
+        """Folder for the journals and the marker of this stage."""
+        suffix = f"-a{self.attempt}" if self.attempt else ""
+        return warehouse.staging(self.run_id) / f"r{self.round:04d}-{self.stage}{suffix}"
+
+    def shard_name(self, shard: int) -> str:
+        """File name of one shard, the same in every table and at every repetition."""
+        suffix = f"-a{self.attempt}" if self.attempt else ""
+        return f"{self.name}{suffix}-{shard:05d}.parquet"
+
+
+def create_warehouse(root: Path) -> Warehouse:
+    """Open the warehouse at `root`, making it if there is none.
+
+    Raises:
+        BadInputError: see `open_warehouse`; or `root` is a file or cannot be made.
+    """
+    root = root.absolute()
+    if "%" in str(root):
+        raise BadInputError(
+            f"warehouse {root}: Delta tables cannot live under a path with a '%'; choose another folder"
+        )
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInputError(
+            f"warehouse {root}: cannot be made ({error.strerror}); choose a folder you can write to"
+        ) from error
+    version_file = root / _VERSION_FILE
+    if not version_file.exists() or _checked_version(version_file) < SCHEMA_VERSION:
+        write_text(version_file, json.dumps({"schema_version": SCHEMA_VERSION}) + "\n")
+    for folder in ("tables", "staging", "models", "releases", "runs"):
+        (root / folder).mkdir(exist_ok=True)
+    return Warehouse(root)
+
+
+def open_warehouse(root: Path) -> Warehouse:
+    """Open an existing warehouse.
+
+    Raises:
+        BadInputError: there is no warehouse at `root`, or one of a newer schema version.
+    """
+    root = root.absolute()
+    version_file = root / _VERSION_FILE
+    if not version_file.is_file():
+        raise BadInputError(f"{root} is no warehouse ({_VERSION_FILE} is missing); name the folder that `evolve` wrote")
+    _checked_version(version_file)
+    return Warehouse(root)
+
+
+def checked_name(name: str) -> str:
+    """The name itself if it is safe as part of a file name.
+
+    Raises:
+        BadInputError: it is not.
+    """
+    if not _NAME.fullmatch(name):
+        raise BadInputError(
+            f"name {name[:40]!r} cannot be part of a file name; use letters, digits, '.', '_' and '-', at most 100"
+        )
+    return name
+
+
+def _checked_version(version_file: Path) -> int:
+    try:
+        version = int(json.loads(version_file.read_text(encoding="utf-8"))["schema_version"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise BadInputError(f"{version_file}:1: not a warehouse's version file; restore it from a copy") from error
+    if version > SCHEMA_VERSION:
+        raise BadInputError(
+            f"{version_file}:1: the warehouse has schema version {version}, this trajmill knows {SCHEMA_VERSION}; "
+            "install a newer trajmill"
+        )
+    return version

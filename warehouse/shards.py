@@ -1,0 +1,157 @@
+"""Workers write shards: Parquet files at deterministic paths inside the table's folder, invisible until committed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from schemas.tables import arrow_schema
+from warehouse.atomic import replacing
+from warehouse.delta_log import delta_table, logged_names
+from warehouse.layout import StageRun, Warehouse
+
+_ROWS_PER_GROUP = 16_384
+_SCREENS_PER_GROUP = 64
+_LONGEST_STATISTIC = 64
+_HUGGING_FACE = {b"huggingface": json.dumps({"info": {"features": {"image": {"_type": "Image"}}}}).encode()}
+
+
+class DataFile(NamedTuple):
+    """A shard as it is on disk; what a commit needs to know of it."""
+
+    path: str
+    """Relative to the table's folder."""
+    rows: int
+    """0 for a shard without rows, for which no file exists."""
+    size: int
+    """Bytes."""
+    stats: str
+    """Row count, minima, maxima and null counts in Delta's JSON, from the Parquet footer."""
+
+
+def file_schema(table: str) -> pa.Schema:
+    """The schema that the table's files are written with.
+
+    For `screens` it carries the Hugging Face features, and the image is nullable: `datasets` ignores the features of
+    a column whose nullability differs from its own.
+    """
+    schema = arrow_schema(table)
+    if table != "screens":
+        return schema
+    image = schema.get_field_index("image")
+    return schema.set(image, schema.field(image).with_nullable(True)).with_metadata(_HUGGING_FACE)
+
+
+def write_shard(
+    warehouse: Warehouse, table: str, at: StageRun, shard: int, data: pa.Table | Iterable[pa.RecordBatch]
+) -> DataFile:
+    """Write rows as one shard of a table; readers see them after `commit` only.
+
+    Writing the same shard again replaces it, unless it is committed: a committed file never changes and is returned
+    as it stands. `data` has the table's columns, in any order; batches are written as they come, in constant memory.
+
+    Raises:
+        TrajmillError: the disk is full.
+        KeyError: no such table, or a column is missing.
+    """
+    path = warehouse.table(table) / at.shard_name(shard)
+    if path.exists() and _is_committed(warehouse, table, path.name):
+        return describe(path)
+    schema = file_schema(table)
+    groups = _row_groups(_batches(data), schema, _SCREENS_PER_GROUP if table == "screens" else _ROWS_PER_GROUP)
+    first = next(groups, None)
+    if first is None:
+        path.unlink(missing_ok=True)
+        return DataFile(path.name, 0, 0, "")
+    with replacing(path) as temporary:
+        _write(temporary, schema, first, groups)
+    return describe(path)
+
+
+def describe(path: Path) -> DataFile:
+    """Name, rows, size and statistics of a Parquet file."""
+    footer = pq.read_metadata(path)
+    return DataFile(path.name, footer.num_rows, path.stat().st_size, json.dumps(_statistics(footer)))
+
+
+def _write(path: Path, schema: pa.Schema, first: pa.Table, rest: Iterator[pa.Table]) -> None:
+    leaves = [leaf for field in schema for leaf in _leaves(field.name, field.type)]
+    small = [leaf for leaf in leaves if leaf != "image.bytes"]
+    # Statistics of images would put two whole images per row group into the footer; PNG does not compress.
+    with pq.ParquetWriter(
+        path,
+        schema,
+        compression={leaf: "NONE" if leaf == "image.bytes" else "ZSTD" for leaf in leaves},
+        use_dictionary=small,
+        write_statistics=small,
+    ) as writer:
+        writer.write_table(first)
+        for group in rest:
+            writer.write_table(group)
+
+
+def _batches(data: pa.Table | Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    if isinstance(data, pa.Table):
+        yield data
+    else:
+        for batch in data:
+            yield pa.Table.from_batches([batch])
+
+
+def _row_groups(tables: Iterator[pa.Table], schema: pa.Schema, rows: int) -> Iterator[pa.Table]:
+    waiting: list[pa.Table] = []
+    count = 0
+    for table in tables:
+        waiting.append(table.select(schema.names).cast(schema))
+        count += table.num_rows
+        if count >= rows:
+            joined, full = pa.concat_tables(waiting), count - count % rows
+            yield from (joined.slice(start, rows) for start in range(0, full, rows))
+            waiting, count = [joined.slice(full)], count - full
+    if count:
+        yield pa.concat_tables(waiting)
+
+
+def _leaves(path: str, kind: pa.DataType) -> Iterator[str]:
+    if pa.types.is_struct(kind):
+        for field in kind:
+            yield from _leaves(f"{path}.{field.name}", field.type)
+    elif pa.types.is_list(kind):
+        yield from _leaves(f"{path}.list.element", kind.value_type)
+    else:
+        yield path
+
+
+def _is_committed(warehouse: Warehouse, table: str, name: str) -> bool:
+    delta = delta_table(warehouse, table)
+    return delta is not None and name in logged_names(delta)
+
+
+def _statistics(footer: pq.FileMetaData) -> dict[str, Any]:
+    low: dict[str, Any] = {}
+    high: dict[str, Any] = {}
+    nulls: dict[str, int] = {}
+    for index in range(footer.num_columns):
+        column = footer.schema.column(index)
+        if column.path != column.name:
+            continue
+        parts = [footer.row_group(group).column(index).statistics for group in range(footer.num_row_groups)]
+        if any(part is None or not part.has_null_count for part in parts):
+            continue
+        nulls[column.name] = sum(part.null_count for part in parts)
+        limits = [limit for part in parts if part.has_min_max for limit in (part.min, part.max)]
+        if limits and len(limits) == 2 * len(parts) and all(_fits(limit) for limit in limits):
+            low[column.name], high[column.name] = min(limits), max(limits)
+    return {"numRecords": footer.num_rows, "minValues": low, "maxValues": high, "nullCount": nulls}
+
+
+def _fits(limit: object) -> bool:
+    """Whether a value may stand in the log: long texts would bloat it, and Delta keeps no bounds of booleans."""
+    if isinstance(limit, str):
+        return len(limit) <= _LONGEST_STATISTIC
+    return isinstance(limit, int | float) and not isinstance(limit, bool)
