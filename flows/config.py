@@ -1,0 +1,214 @@
+"""What one TOML file can say about a run; every key has a default, and the defaults are the default job.
+
+`flows/config_file.py` reads the file, `docs/configuration.md` lists the keys.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveInt
+
+from schemas.record import content_id
+
+Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
+Cron = Annotated[str, Field(pattern=r"^\S+( +\S+){4}$")]
+
+
+class Section(BaseModel):
+    """A table of the file; a key that is not listed is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
+
+
+class RunSection(Section):
+    """What to run, and where its rows go."""
+
+    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=40)] = "default"
+    """Name of the run: lower-case letters, digits, `-` and `_`."""
+    seed: NonNegativeInt = 0
+    """Seed of everything random; equal seeds give equal runs."""
+    rounds: PositiveInt = 8
+    """Rounds after which `evolve` is done."""
+    root: Path = Path("trajmill-data")
+    """Folder of the warehouse."""
+    environment: Literal["simulated", "miniwob"] = "simulated"
+    """Where episodes happen: the simulated phone and desktop, or MiniWoB++ in a browser (extra `web`)."""
+
+
+class QueriesSection(Section):
+    """How many queries are generated in the first round, for each split."""
+
+    train: PositiveInt = 400
+    """Queries to learn on."""
+    heldout_slots: NonNegativeInt = 60
+    """New slot combinations, phrased as in training."""
+    heldout_phrasings: NonNegativeInt = 60
+    """New slot combinations in phrasings that training never sees."""
+    heldout_apps: NonNegativeInt = 60
+    """Queries of apps that training never sees."""
+    heldout_app_names: tuple[str, ...] = ()
+    """Ids of the apps kept from training."""
+    apps: tuple[Path, ...] = ()
+    """App files of your own (YAML, see apps.md), beside the built-in ones."""
+
+
+class RolloutSection(Section):
+    """How the policy is rolled out to collect trajectories."""
+
+    episodes_per_round: PositiveInt = 600
+    """Episodes in each round, guided ones included."""
+    concurrency: PositiveInt = 32
+    """Episodes that one worker has under way at once."""
+    temperature: PositiveFloat = 1.0
+    """Sampling temperature of the policy; evaluation is greedy."""
+    max_seconds: PositiveFloat = 60.0
+    """Time limit of one episode."""
+    workers: PositiveInt = 1
+    """Worker processes."""
+
+
+class JudgeSection(Section):
+    """How trajectories and steps are judged."""
+
+    channels: Annotated[tuple[Literal["text", "multimodal"], ...], Field(min_length=1)] = ("text", "multimodal")
+    """Channels that must all say Correct."""
+    precision_floor: Fraction = 0.8
+    """A round whose judge has a lower precision does not train."""
+    false_positive: Fraction = 0.0
+    """Calibration studies: share of wrong trajectories that each channel calls correct."""
+    false_negative: Fraction = 0.0
+    """Calibration studies: share of correct trajectories that each channel calls wrong."""
+    step_critic: bool = True
+    """Whether steps that the step critic finds useless are dropped from training data."""
+    filter: bool = True
+    """Whether only trajectories judged correct become training data."""
+
+
+class GuidanceSection(Section):
+    """Second chances for queries that failed."""
+
+    enabled: bool = True
+    """Whether failed queries get guidance."""
+    after_failures: PositiveInt = 3
+    """Failed attempts after which a query is guided."""
+    share: Fraction = 0.3
+    """Largest share of a round's episodes that may be guided."""
+
+
+class TrainSection(Section):
+    """How the policy is trained on a release."""
+
+    recipe: Literal["sft"] = "sft"
+    """`sft`: supervised on the judged-correct trajectories."""
+    min_updates: PositiveInt = 60
+    """Fewest optimiser updates in a round."""
+    max_updates: PositiveInt = 400
+    """Most optimiser updates in a round."""
+    epochs: PositiveFloat = 2.0
+    """Passes over the release, within those bounds."""
+    learning_rate: PositiveFloat = 0.001
+    """Peak learning rate."""
+    batch: PositiveInt = 64
+    """Examples in one update."""
+    keep_per_query: PositiveInt = 3
+    """Most trajectories kept for one query, shortest first."""
+    reweight: bool = True
+    """Whether every query weighs the same, however many trajectories it has."""
+    frozen_explorer: bool = False
+    """Control run: collect with the untrained policy in every round and train once, at the end."""
+
+
+class EvaluateSection(Section):
+    """How an old and a new policy are compared."""
+
+    episodes: PositiveInt = 60
+    """Greedy episodes on each held-out split."""
+    train_sample: NonNegativeInt = 60
+    """Greedy episodes on training queries."""
+    tolerance: Fraction = 0.02
+    """A new policy is promoted if its held-out success is no more than this below the old one's."""
+
+
+class ModelRole(Section):
+    """The model behind one role."""
+
+    kind: Literal["embedded"] = "embedded"
+    """`embedded`: the small policy network that comes with trajmill."""
+
+
+class ModelsSection(Section):
+    """The models, by role."""
+
+    policy: ModelRole = ModelRole()
+    """The model that acts."""
+
+
+class MiniwobSection(Section):
+    """What is used of MiniWoB++ when `run.environment` is `miniwob`."""
+
+    tasks: Annotated[tuple[str, ...], Field(min_length=1)] = (
+        "click-button",
+        "click-checkboxes",
+        "click-collapsible",
+        "click-dialog",
+        "click-dialog-2",
+        "click-link",
+        "click-option",
+        "click-tab",
+        "click-test",
+        "click-test-2",
+        "enter-password",
+        "enter-text",
+        "focus-text",
+        "login-user",
+    )
+    """Names of the pages."""
+    train_seeds: PositiveInt = 8
+    """Instances of each page to learn on."""
+    heldout_seeds: PositiveInt = 4
+    """Instances of each page that are only evaluated on."""
+
+
+class ServeSection(Section):
+    """What `trajmill serve` schedules."""
+
+    cron: Cron = "0 2 * * *"
+    """When the nightly deployment runs (minute, hour, day, month, weekday)."""
+    rounds_per_night: PositiveInt = 1
+    """Rounds that one nightly run adds."""
+    retrain_after_accepted: PositiveInt = 200
+    """Newly accepted trajectories that start the retrain deployment."""
+
+
+class Config(Section):
+    """A whole configuration."""
+
+    run: RunSection = RunSection()
+    queries: QueriesSection = QueriesSection()
+    rollout: RolloutSection = RolloutSection()
+    judge: JudgeSection = JudgeSection()
+    guidance: GuidanceSection = GuidanceSection()
+    train: TrainSection = TrainSection()
+    evaluate: EvaluateSection = EvaluateSection()
+    models: ModelsSection = ModelsSection()
+    miniwob: MiniwobSection = MiniwobSection()
+    serve: ServeSection = ServeSection()
+
+    @property
+    def run_id(self) -> str:
+        """The run that this configuration stands for: its name and a hash of all that decides its rows.
+
+        The number of rounds, the place of the warehouse, the schedule and the workers do not decide them, so a
+        run can be prolonged, moved and sped up.
+        """
+        decisive = self.model_dump(
+            mode="json",
+            exclude={"run": {"rounds", "root"}, "rollout": {"workers", "concurrency"}, "serve": True},
+        )
+        return f"{self.run.name}-{content_id(decisive)[:8]}"
+
+    def with_rounds(self, rounds: int) -> Config:
+        """The same run, up to another round."""
+        return self.model_copy(update={"run": self.run.model_copy(update={"rounds": rounds})})
