@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from schemas.actions import Action, Click, Terminate, Wait
+from schemas.errors import FailureClass, ModelFailure
+from schemas.trajectory import Purpose, StopReason
+from stages.agents.base import Decision, EpisodeView
+from stages.rollout.base import Attempt, Limits, Rollout
+from stages.rollout.episode import run_episode
+from tests.stages.rollout.toy import ORIGIN, ToyAgent, ToyEnvironment, press_and_finish, toy_query
+
+
+def roll(agent: ToyAgent, environment: ToyEnvironment, limits: Limits | None = None) -> Rollout:
+    attempt = Attempt(toy_query(), Purpose.TRAIN, 0, 1)
+    return asyncio.run(run_episode(attempt, agent, environment, limits or Limits(), ORIGIN))
+
+
+def test_a_solved_episode_has_its_reward_its_steps_and_both_screens() -> None:
+    rollout = roll(ToyAgent(press_and_finish), ToyEnvironment())
+    trajectory = rollout.episode.trajectory
+    assert (trajectory.reward, trajectory.stop_reason, trajectory.answer) == (1.0, StopReason.AGENT_DONE, "success")
+    assert [(step.screen_before, step.screen_after) for step in rollout.episode.steps] == [
+        ("before", "after"),
+        ("after", "after"),
+    ]
+    target = rollout.episode.steps[0].target
+    assert target is not None and target.text == "Go"
+    assert set(rollout.screens) == {"before", "after"}
+
+
+def test_equal_attempts_have_equal_ids_and_other_seeds_other_ids() -> None:
+    agent = ToyAgent(press_and_finish)
+    one, same, other = (Attempt(toy_query(), Purpose.TRAIN, 0, seed) for seed in (1, 1, 2))
+    assert one.trajectory_id(agent) == same.trajectory_id(agent) != other.trajectory_id(agent)
+
+
+@pytest.mark.parametrize("status", ["success", "failure"])
+def test_a_task_counts_only_when_the_agent_says_success(status: str) -> None:
+    def script(step: int) -> Action:
+        return Click(x=1, y=1) if step == 0 else Terminate.model_validate({"status": status})
+
+    reward = roll(ToyAgent(script), ToyEnvironment()).episode.trajectory.reward
+    assert reward == (1.0 if status == "success" else 0.0)
+
+
+def test_the_step_limit_ends_an_episode_without_reward() -> None:
+    trajectory = roll(ToyAgent(lambda step: Click(x=1, y=1)), ToyEnvironment()).episode.trajectory
+    assert (trajectory.stop_reason, trajectory.failure_class) == (StopReason.STEP_LIMIT, FailureClass.LIMIT)
+    assert (trajectory.reward, trajectory.status, trajectory.steps) == (0.0, "finished", 4)
+
+
+def test_an_environment_that_crashes_gives_no_reward_but_a_failure() -> None:
+    rollout = roll(ToyAgent(press_and_finish), ToyEnvironment(crashes=True))
+    trajectory = rollout.episode.trajectory
+    assert (trajectory.reward, trajectory.status) == (None, "failed")
+    assert rollout.failure is not None and rollout.failure.failure_class is FailureClass.ENVIRONMENT
+
+
+def test_a_model_failure_is_not_an_environment_failure() -> None:
+    class Broken(ToyAgent):
+        async def act(self, episode: EpisodeView) -> Decision:
+            raise ModelFailure("no answer")
+
+    trajectory = roll(Broken(press_and_finish), ToyEnvironment()).episode.trajectory
+    assert (trajectory.failure_class, trajectory.reward) == (FailureClass.MODEL, None)
+
+
+def test_the_time_limit_ends_a_hanging_episode() -> None:
+    trajectory = roll(ToyAgent(press_and_finish), ToyEnvironment(hangs=True), Limits(seconds=0.05)).episode.trajectory
+    assert trajectory.stop_reason is StopReason.TIME_LIMIT
+
+
+def test_a_reply_that_is_no_action_is_a_step_without_effect() -> None:
+    def script(step: int) -> Action | None:
+        return None if step == 0 else Terminate(status="success")
+
+    steps = roll(ToyAgent(script), ToyEnvironment()).episode.steps
+    assert (steps[0].action, steps[0].action_kind) == (None, "unparsed")
+    assert steps[0].screen_before == steps[0].screen_after
+
+
+def test_waiting_touches_no_element() -> None:
+    steps = roll(ToyAgent(lambda step: Wait()), ToyEnvironment()).episode.steps
+    assert steps[0].target is None
