@@ -1,0 +1,149 @@
+"""Plays the wheel's own pages in the real browser."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import signal
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+from PIL import Image
+
+from schemas.actions import Click, TypeText
+from schemas.errors import EnvironmentFailure, FailureClass
+from schemas.observation import Observation, UIElement
+from schemas.query import Query, Split
+from schemas.record import Origin
+from stages.environments.miniwob.environment import MiniWobEnvironment, MiniWobFactory
+from stages.environments.miniwob.suite import SuiteSize, import_queries
+
+pytestmark = pytest.mark.browser
+ORIGIN = Origin(round=1, run_id="run", code_version="test")
+T = TypeVar("T")
+
+
+def queries(*pages: str) -> list[Query]:
+    return asyncio.run(import_queries(pages, SuiteSize(2, 1), 7, ORIGIN)).queries
+
+
+def play(work: Callable[[MiniWobEnvironment, MiniWobFactory], Awaitable[T]]) -> T:
+    async def run() -> T:
+        factory = MiniWobFactory()
+        try:
+            return await work(await factory(), factory)
+        finally:
+            await factory.close()
+
+    return asyncio.run(run())
+
+
+def element(observation: Observation, role: str, text: str = "") -> UIElement:
+    assert observation.elements is not None
+    return next(e for e in observation.elements if e.role == role and text.lower() in e.text.lower())
+
+
+def press(target: UIElement) -> Click:
+    return Click(x=target.bounds.center.x, y=target.bounds.center.y)
+
+
+def test_queries_are_split_by_seed_and_say_what_the_page_says() -> None:
+    made = queries("enter-text")
+    assert [query.split for query in made] == [Split.TRAIN, Split.TRAIN, Split.HELDOUT_SLOTS]
+    assert all(query.instruction.startswith("Enter ") for query in made)
+    assert len({query.goal_key() for query in made}) == 3
+
+
+def test_typing_and_pressing_solves_a_page_and_its_own_reward_says_so() -> None:
+    (query, *_) = queries("enter-text")
+    wanted = query.instruction.split('"')[1]
+
+    async def solve(environment: MiniWobEnvironment, _: MiniWobFactory) -> tuple[float | None, float | None, str]:
+        first = await environment.reset(query, 0)
+        before = await environment.score()
+        await environment.step(press(element(first, "text_field")))
+        typed = await environment.step(TypeText(text=wanted))
+        shown = element(typed, "text_field").value
+        await environment.step(press(element(typed, "button", "Submit")))
+        return before, await environment.score(), shown
+
+    assert play(solve) == (0.0, 1.0, wanted)
+
+
+def test_a_list_of_a_select_can_be_pressed_by_pixel() -> None:
+    (query, *_) = queries("choose-list")
+    wanted = query.instruction.removeprefix("Select ").split(" from ")[0]
+
+    async def solve(environment: MiniWobEnvironment, _: MiniWobFactory) -> tuple[str, float | None]:
+        first = await environment.reset(query, 0)
+        opened = await environment.step(press(element(first, "combo_box")))
+        chosen = await environment.step(press(element(opened, "list_item", wanted)))
+        value = element(chosen, "combo_box").value
+        await environment.step(press(element(chosen, "button", "Submit")))
+        return value, await environment.score()
+
+    assert play(solve) == (wanted, 1.0)
+
+
+def test_equal_seeds_show_equal_screens_and_pixels_match_the_handle() -> None:
+    (query, other, _) = queries("click-checkboxes")
+
+    async def look(environment: MiniWobEnvironment, factory: MiniWobFactory) -> list[Observation]:
+        fresh = await factory()
+        return [
+            await environment.reset(query, 0),
+            await fresh.reset(query, 5),
+            await environment.reset(other, 0),
+        ]
+
+    one, same, different = play(look)
+    assert one.screen.screen_id == same.screen.screen_id != different.screen.screen_id
+    assert Image.open(io.BytesIO(one.screen.encode())).size == (one.screen.size.width, one.screen.size.height)
+
+
+def test_a_killed_browser_is_an_environment_failure_and_the_next_one_works() -> None:
+    (query, *_) = queries("click-test")
+
+    async def survive(environment: MiniWobEnvironment, factory: MiniWobFactory) -> FailureClass:
+        await environment.reset(query, 0)
+        for process in _children("chromium"):
+            os.kill(process, signal.SIGKILL)
+        with pytest.raises(EnvironmentFailure) as failure:
+            await environment.step(Click(x=10, y=10))
+        await (await factory()).reset(query, 0)
+        return failure.value.failure_class
+
+    assert play(survive) is FailureClass.ENVIRONMENT
+
+
+def test_an_unknown_page_is_a_setup_failure_of_that_page_alone() -> None:
+    made = asyncio.run(import_queries(("no-such-page", "click-test"), SuiteSize(1, 1), 1, ORIGIN))
+    assert [query.task for query in made.queries] == ["click-test", "click-test"]
+    assert [failure.failure_class for failure in made.failures] == [FailureClass.SETUP]
+
+
+def _children(name: str) -> list[int]:
+    """Processes with `name` in their command that descend from this one."""
+    parents, named = {}, []
+    for entry in os.listdir("/proc"):  # noqa: PTH208
+        if not entry.isdigit():
+            continue
+        try:
+            with Path("/proc", entry, "stat").open() as stat, Path("/proc", entry, "cmdline").open() as command:
+                parents[int(entry)] = int(stat.read().rsplit(")", 1)[1].split()[1])
+                if name in command.read():
+                    named.append(int(entry))
+        except OSError:
+            continue
+
+    def ours(process: int) -> bool:
+        while process > 1:
+            process = parents.get(process, 0)
+            if process == os.getpid():
+                return True
+        return False
+
+    return [process for process in named if ours(process)]
