@@ -56,10 +56,8 @@ EFFECT_KINDS = ("set", "append", "update", "remove", "reset")
 
 def effect_kind(effect: Any) -> str | None:
     """The key that says what an effect does, None where there is none."""
-    for kind in EFFECT_KINDS:
-        if kind in effect if isinstance(effect, dict) else kind in type(effect).model_fields:
-            return kind
-    return None
+    keys = effect if isinstance(effect, dict) else getattr(type(effect), "model_fields", {})
+    return next((kind for kind in EFFECT_KINDS if kind in keys), None)
 
 
 Effect = Annotated[

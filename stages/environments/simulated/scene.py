@@ -18,8 +18,8 @@ class Shape(NamedTuple):
     text: str = ""
     """Lines are parted by newlines and share the height of the box."""
     note: str = ""
-    """Secondary text, set smaller: below the text of a `list_item`, at the right end of a `label` or a bar; what a `field`
-    or `search` holds, whose text is its hint."""
+    """Secondary text, set smaller: below the text of a `list_item`, at the right end of a `label` or a bar; what a
+    `field` or `search` holds, whose text is its hint."""
     state: str = ""
     """`on`, `focused` or `disabled`, empty otherwise."""
     color: str = ""
