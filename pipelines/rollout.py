@@ -1,0 +1,135 @@
+"""Rolls out attempts: journals each finished episode at once, then writes the journals as shards."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pipelines.fan_out import BeamSettings, fan_out, split_evenly
+from pipelines.resources import AgentSpec, EnvironmentSpec
+from schemas.episode import Episode
+from schemas.failure import Failure
+from schemas.model_call import ModelCall
+from schemas.query import Platform
+from schemas.record import Origin, Record
+from schemas.step import Step
+from schemas.tables import rows_to_arrow
+from schemas.trajectory import Trajectory
+from stages.rollout.base import Attempt, Limits, Rollout
+from stages.rollout.worker import run_attempts
+from warehouse.layout import StageRun, Warehouse
+from warehouse.screen_journal import ScreenJournal
+from warehouse.screens import WarehouseScreens, write_screens
+from warehouse.shards import DataFile, write_shard
+from warehouse.staging import Journal
+
+Progress = Callable[[int], None]
+"""Gets the number of attempts finished so far."""
+
+
+class RolledOut(Record):
+    """A finished attempt as its journal holds it."""
+
+    trajectory: Trajectory
+    steps: tuple[Step, ...]
+    calls: tuple[ModelCall, ...]
+    failure: Failure | None
+
+
+@dataclass(frozen=True)
+class RollOut:
+    """The work of one shard of attempts."""
+
+    warehouse: Warehouse
+    at: StageRun
+    origin: Origin
+    environment: EnvironmentSpec
+    agent: AgentSpec
+    limits: Limits
+    concurrency: int
+
+    def __call__(self, shard: int, attempts: Sequence[Attempt]) -> Mapping[str, DataFile]:
+        """Roll out what the shard's journal does not hold yet, then write the whole journal as shards."""
+        journal = Journal(_episodes_path(self.warehouse, self.at, shard))
+        screens = ScreenJournal(_screens_path(self.warehouse, self.at, shard))
+        try:
+            self._roll_out(attempts, journal, screens)
+            done = {row.trajectory.trajectory_id: row for row in map(RolledOut.model_validate_json, journal.read())}
+        finally:
+            journal.close()
+            screens.close()
+        return self._write(shard, [done[trajectory_id] for trajectory_id in sorted(done)])
+
+    def _roll_out(self, attempts: Sequence[Attempt], journal: Journal, screens: ScreenJournal) -> None:
+        make_agent = self.agent.maker()
+        finished = {RolledOut.model_validate_json(line).trajectory.trajectory_id for line in journal.read()}
+        committed = WarehouseScreens(self.warehouse)
+
+        def record(rollout: Rollout) -> None:
+            for observation in rollout.screens.values():
+                if observation.screen.screen_id not in committed:
+                    screens.append(observation)
+            journal.append(_to_line(rollout))
+
+        for platform, owed in _by_platform(attempts).items():
+            left = [attempt for attempt in owed if attempt.trajectory_id(make_agent(attempt.query)) not in finished]
+            if left:
+                factory = self.environment.factory(platform)
+                asyncio.run(run_attempts(left, make_agent, factory, self.limits, self.origin, record, self.concurrency))
+
+    def _write(self, shard: int, rows: Sequence[RolledOut]) -> Mapping[str, DataFile]:
+        tables = {
+            "trajectories": [row.trajectory for row in rows],
+            "steps": [step for row in rows for step in row.steps],
+            "model_calls": [call for row in rows for call in row.calls],
+            "failures": [row.failure for row in rows if row.failure],
+        }
+        return {
+            table: write_shard(self.warehouse, table, self.at, shard, rows_to_arrow(table, records))
+            for table, records in tables.items()
+        }
+
+
+def roll_out(
+    work: RollOut, attempts: Sequence[Attempt], key: str, shards: int, beam: BeamSettings
+) -> dict[str, list[DataFile]]:
+    """Roll out attempts in `shards` shards and return the files written, by table.
+
+    A screen that several shards saw is written once.
+    """
+    payloads = split_evenly(attempts, shards)
+    files = fan_out(work.warehouse, work.at, key, payloads, work, beam)
+    journals = [ScreenJournal(_screens_path(work.warehouse, work.at, shard)) for shard in range(len(payloads))]
+    committed = WarehouseScreens(work.warehouse)
+    try:
+        screens = write_screens(
+            work.warehouse, work.at, journals, committed, work.origin, made_by=work.environment.kind
+        )
+    finally:
+        for journal in journals:
+            journal.close()
+    return files | {"screens": [screens]}
+
+
+def _to_line(rollout: Rollout) -> bytes:
+    episode: Episode = rollout.episode
+    row = RolledOut(trajectory=episode.trajectory, steps=episode.steps, calls=episode.calls, failure=rollout.failure)
+    return row.model_dump_json().encode()
+
+
+def _by_platform(attempts: Sequence[Attempt]) -> dict[Platform, list[Attempt]]:
+    found: dict[Platform, list[Attempt]] = defaultdict(list)
+    for attempt in attempts:
+        found[attempt.query.platform].append(attempt)
+    return dict(found)
+
+
+def _episodes_path(warehouse: Warehouse, at: StageRun, shard: int) -> Path:
+    return at.staging(warehouse) / f"episodes-{shard:05d}.jsonl"
+
+
+def _screens_path(warehouse: Warehouse, at: StageRun, shard: int) -> Path:
+    return at.staging(warehouse) / f"screens-{shard:05d}.screens"
