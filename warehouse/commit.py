@@ -51,6 +51,7 @@ def commit(warehouse: Warehouse, table: str, files: Sequence[DataFile], at: Stag
             commit_properties=CommitProperties(app_transactions=[Transaction(at.name, at.attempt)]),
             post_commithook_properties=PostCommitHookProperties(cleanup_expired_logs=False),
         )
+        delta.update_incremental()
         return int(delta.version())
 
 

@@ -6,6 +6,7 @@ Paths are taken from the log's relative ones: `DeltaTable.file_uris` percent-enc
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 
 import pyarrow as pa
@@ -27,14 +28,30 @@ def logged_names(delta: DeltaTable) -> list[str]:
     return sorted(pa.table(delta.get_add_actions()).column("path").to_pylist())
 
 
-def committed_files(warehouse: Warehouse, table: str, version: int | None = None) -> list[Path]:
-    """Absolute paths of the Parquet files of a table's version, sorted; empty if nothing was committed."""
+def committed_files(
+    warehouse: Warehouse, table: str, version: int | None = None, rounds: Collection[int] | None = None
+) -> list[Path]:
+    """Absolute paths of the Parquet files of a table's version, sorted; empty if nothing was committed.
+
+    With `rounds`, files that the log's statistics exclude are left out; the others may still hold other rounds' rows.
+    """
     delta = delta_table(warehouse, table, version)
-    folder = warehouse.table(table)
-    return [] if delta is None else [folder / name for name in logged_names(delta)]
+    if delta is None:
+        return []
+    names = logged_names(delta) if rounds is None else _names_of_rounds(delta, rounds)
+    return [warehouse.table(table) / name for name in names]
 
 
 def table_version(warehouse: Warehouse, table: str) -> int | None:
     """The newest version of a table, None as long as nothing was committed to it."""
     delta = delta_table(warehouse, table)
     return None if delta is None else int(delta.version())
+
+
+def _names_of_rounds(delta: DeltaTable, rounds: Collection[int]) -> list[str]:
+    log = pa.table(delta.get_add_actions(flatten=True)).select(["path", "min.round", "max.round"])
+    return sorted(
+        name
+        for name, low, high in zip(*(column.to_pylist() for column in log.columns), strict=True)
+        if low is None or any(low <= number <= high for number in rounds)
+    )

@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+
+from schemas.tables import arrow_schema, rows_to_arrow
+from schemas.verdict import StepVerdict
+from tests.warehouse.samples import stage_run, step_verdicts
+from warehouse.commit import commit, commit_stage, is_committed
+from warehouse.delta_log import committed_files, table_version
+from warehouse.layout import StageRun, Warehouse, open_warehouse
+from warehouse.read import read_batches, read_rows, read_table
+from warehouse.shards import DataFile, write_shard
+
+TABLE = "step_verdicts"
+
+
+def write(warehouse: Warehouse, at: StageRun, count: int = 5, shard: int = 0) -> DataFile:
+    return write_shard(warehouse, TABLE, at, shard, rows_to_arrow(TABLE, step_verdicts(count, at, 100 * shard)))
+
+
+def test_rows_are_visible_only_after_their_commit(warehouse: Warehouse) -> None:
+    at = stage_run("judge")
+    file = write(warehouse, at)
+    assert read_table(warehouse, TABLE).num_rows == 0
+    assert not is_committed(warehouse, TABLE, at)
+    commit(warehouse, TABLE, [file], at)
+    assert is_committed(warehouse, TABLE, at)
+    assert read_rows(warehouse, StepVerdict) == step_verdicts(5, at)
+
+
+def test_committing_twice_is_a_no_op(warehouse: Warehouse) -> None:
+    at = stage_run("judge")
+    version = commit(warehouse, TABLE, [write(warehouse, at)], at)
+    assert commit(warehouse, TABLE, [write(warehouse, at)], at) == version
+    assert read_table(warehouse, TABLE).num_rows == 5
+
+
+def test_a_later_attempt_adds_rows(warehouse: Warehouse) -> None:
+    first, second = stage_run("judge"), stage_run("judge", attempt=1)
+    commit(warehouse, TABLE, [write(warehouse, first)], first)
+    commit(warehouse, TABLE, [write(warehouse, second, count=2)], second)
+    assert read_table(warehouse, TABLE).num_rows == 7
+
+
+def test_a_committed_file_never_changes(warehouse: Warehouse) -> None:
+    at = stage_run("judge")
+    file = write(warehouse, at, count=5)
+    commit(warehouse, TABLE, [file], at)
+    assert write(warehouse, at, count=3) == file
+    assert read_table(warehouse, TABLE).num_rows == 5
+
+
+def test_an_uncommitted_file_is_replaced(warehouse: Warehouse) -> None:
+    at = stage_run("judge")
+    write(warehouse, at, count=5)
+    commit(warehouse, TABLE, [write(warehouse, at, count=3)], at)
+    assert read_table(warehouse, TABLE).num_rows == 3
+
+
+def test_a_shard_without_rows_is_no_file_and_no_version(warehouse: Warehouse) -> None:
+    at = stage_run("judge")
+    file = write(warehouse, at, count=0)
+    assert file.rows == 0 and not (warehouse.table(TABLE) / file.path).exists()
+    assert commit_stage(warehouse, at, {TABLE: [file]}) == {}
+    assert table_version(warehouse, TABLE) is None
+
+
+def test_several_shards_become_one_version(warehouse: Warehouse) -> None:
+    at = stage_run("judge")
+    files = [write(warehouse, at, shard=shard) for shard in range(3)]
+    version = commit(warehouse, TABLE, files, at)
+    assert read_table(warehouse, TABLE).num_rows == 15
+    assert read_table(warehouse, TABLE, version=version - 1).num_rows == 0
+
+
+def test_an_interrupted_stage_is_completed_by_the_same_call(warehouse: Warehouse) -> None:
+    at = stage_run("judge")
+    judgements = _judgements(at)
+    files = {TABLE: [write(warehouse, at)], "judgements": [write_shard(warehouse, "judgements", at, 0, judgements)]}
+    commit(warehouse, TABLE, files[TABLE], at)
+    for _ in range(2):
+        commit_stage(warehouse, at, files)
+    assert read_table(warehouse, TABLE).num_rows == 5
+    assert read_table(warehouse, "judgements").num_rows == 2
+
+
+def _judgements(at: StageRun) -> pa.Table:
+    row = {"trajectory_id": "t", "correct": True, "rule": "r", "agreed": True, "redundant_steps": [1]}
+    common = {"round": at.round, "run_id": at.run_id, "made_by": "m", "code_version": "c", "schema_version": 1}
+    return pa.Table.from_pylist([row | common] * 2, schema=arrow_schema("judgements"))
+
+
+def test_rows_of_rounds_runs_and_columns(warehouse: Warehouse) -> None:
+    for at in (stage_run("judge", 1), stage_run("judge", 2), stage_run("judge", 2, run_id="run-b")):
+        commit(warehouse, TABLE, [write(warehouse, at)], at)
+    assert read_table(warehouse, TABLE, rounds=[2]).num_rows == 10
+    assert read_table(warehouse, TABLE, ["index"], rounds=[2], run_id="run-b").column_names == ["index"]
+    assert read_table(warehouse, TABLE, ["index"], rounds=[2], run_id="run-b").num_rows == 5
+    assert read_table(warehouse, TABLE, rounds=[3]).num_rows == 0
+    assert sum(batch.num_rows for batch in read_batches(warehouse, TABLE, run_id="run-a")) == 10
+
+
+def test_the_log_holds_row_counts_and_limits_but_no_long_text(warehouse: Warehouse) -> None:
+    at = stage_run("judge", 7)
+    long = [row.model_copy(update={"analysis": "x" * 500}) for row in step_verdicts(4, at)]
+    file = write_shard(warehouse, TABLE, at, 0, rows_to_arrow(TABLE, long))
+    stats = json.loads(file.stats)
+    assert stats["numRecords"] == 4
+    assert (stats["minValues"]["index"], stats["maxValues"]["index"]) == (0, 3)
+    assert stats["minValues"]["round"] == 7
+    assert "analysis" not in stats["minValues"]
+    assert stats["nullCount"]["analysis"] == 0
+
+
+def test_batches_become_row_groups_in_constant_memory(warehouse: Warehouse) -> None:
+    at = stage_run("judge")
+    batches = (rows_to_arrow(TABLE, step_verdicts(1, at, n)).to_batches()[0] for n in range(10))
+    file = write_shard(warehouse, TABLE, at, 0, batches)
+    assert file.rows == 10
+    commit(warehouse, TABLE, [file], at)
+    assert read_rows(warehouse, StepVerdict) == step_verdicts(10, at)
+
+
+def test_a_column_added_later_is_null_in_older_rows(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    old, new = stage_run("judge", 1), stage_run("judge", 2)
+    commit(warehouse, TABLE, [write(warehouse, old)], old)
+    wider = arrow_schema(TABLE).append(pa.field("confidence", pa.float64(), nullable=False))
+    for module in ("shards", "commit"):
+        monkeypatch.setattr(f"warehouse.{module}.arrow_schema", lambda table: wider)
+    data = rows_to_arrow(TABLE, step_verdicts(3, new)).append_column("confidence", pa.array([0.5] * 3))
+    commit(warehouse, TABLE, [write_shard(warehouse, TABLE, new, 0, data)], new)
+    assert read_table(warehouse, TABLE, ["confidence"]).column(0).to_pylist() == [None] * 5 + [0.5] * 3
+    assert DeltaTable(str(warehouse.table(TABLE))).schema().fields[-1].name == "confidence"
+
+
+def test_the_folder_can_be_copied_and_read_elsewhere(warehouse: Warehouse, tmp_path: Path) -> None:
+    at = stage_run("judge")
+    commit(warehouse, TABLE, [write(warehouse, at)], at)
+    copy = tmp_path / "elsewhere #2"
+    shutil.copytree(warehouse.root, copy)
+    shutil.rmtree(warehouse.root)
+    moved = open_warehouse(copy)
+    assert read_rows(moved, StepVerdict) == step_verdicts(5, at)
+    later = stage_run("judge", 2)
+    commit(moved, TABLE, [write(moved, later)], later)
+    assert all(path.is_relative_to(copy) for path in committed_files(moved, TABLE))
+    assert read_table(moved, TABLE).num_rows == 10
+
+
+def test_files_keep_the_schema_that_the_records_name(warehouse: Warehouse) -> None:
+    file = write(warehouse, stage_run("judge"))
+    assert pq.read_schema(warehouse.table(TABLE) / file.path).equals(arrow_schema(TABLE))

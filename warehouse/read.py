@@ -1,0 +1,100 @@
+"""Reading committed rows: as Arrow, in batches, or as records; at the newest version or at an earlier one."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import TypeVar
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from schemas.record import Row
+from schemas.tables import TABLES, rows_from_arrow
+from warehouse.delta_log import committed_files
+from warehouse.layout import Warehouse
+from warehouse.shards import file_schema
+
+R = TypeVar("R", bound=Row)
+
+
+def read_table(
+    warehouse: Warehouse,
+    table: str,
+    columns: Sequence[str] | None = None,
+    *,
+    rounds: Collection[int] | None = None,
+    run_id: str | None = None,
+    version: int | None = None,
+) -> pa.Table:
+    """Committed rows of a table, in the order of their files' names.
+
+    Columns that a file was written without are null. Without any commit, the table is empty but has its columns.
+
+    Args:
+        warehouse: where to read.
+        table: a name of `schemas.tables.TABLES`.
+        columns: names of the columns to read, all if None.
+        rounds: only rows of these rounds.
+        run_id: only rows of this run.
+        version: the table's version, the newest if None.
+    """
+    return _scanner(warehouse, table, columns, rounds, run_id, version).to_table()
+
+
+def read_batches(
+    warehouse: Warehouse,
+    table: str,
+    columns: Sequence[str] | None = None,
+    *,
+    rounds: Collection[int] | None = None,
+    run_id: str | None = None,
+    version: int | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """As `read_table`, batch by batch and in constant memory."""
+    batches: Iterator[pa.RecordBatch] = _scanner(warehouse, table, columns, rounds, run_id, version).to_batches()
+    return batches
+
+
+def read_rows(
+    warehouse: Warehouse,
+    record: type[R],
+    *,
+    rounds: Collection[int] | None = None,
+    run_id: str | None = None,
+    version: int | None = None,
+) -> list[R]:
+    """Committed rows of the record's table, as records; arguments as in `read_table`.
+
+    Raises:
+        pydantic.ValidationError: a row is not a valid record.
+    """
+    table = table_of(record)
+    data = read_table(warehouse, table, rounds=rounds, run_id=run_id, version=version)
+    return [row for row in rows_from_arrow(table, data) if isinstance(row, record)]
+
+
+def table_of(record: type[Row]) -> str:
+    """Name of the table that a record is a row of. Raises KeyError for a record that is none."""
+    for name, row in TABLES.items():
+        if row is record:
+            return name
+    raise KeyError(record.__name__)
+
+
+def _scanner(
+    warehouse: Warehouse,
+    table: str,
+    columns: Sequence[str] | None,
+    rounds: Collection[int] | None,
+    run_id: str | None,
+    version: int | None,
+) -> ds.Scanner:
+    files = [str(path) for path in committed_files(warehouse, table, version, rounds)]
+    schema = file_schema(table).remove_metadata()
+    condition = ds.scalar(True)
+    if rounds is not None:
+        condition = condition & ds.field("round").isin(list(rounds))
+    if run_id is not None:
+        condition = condition & (ds.field("run_id") == run_id)
+    dataset = ds.dataset(files, schema=schema, format="parquet") if files else ds.dataset(schema.empty_table())
+    return dataset.scanner(columns=None if columns is None else list(columns), filter=condition)

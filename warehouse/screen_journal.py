@@ -1,0 +1,134 @@
+"""The journal of screens that a worker has seen: encoded images and trees, each screen once.
+
+A record is a fixed header (lengths of id, tree and image in bytes; width and height in pixels), then the id, the tree
+as JSON and the image. A reader may open a journal while its worker is still writing: it sees the whole records.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from schemas.geometry import Box, Size
+from schemas.observation import Observation, UIElement
+from warehouse.atomic import disk_full_as_error
+from warehouse.staging import append_whole, open_for_append
+
+_HEADER = struct.Struct(">HIIHH")
+
+
+class StagedScreen(NamedTuple):
+    """One screen as a journal holds it."""
+
+    screen_id: str
+    size: Size
+    image: bytes
+    elements: tuple[UIElement, ...]
+
+
+class _Place(NamedTuple):
+    """Where the parts of a record lie in the file, in bytes."""
+
+    tree: int
+    image: int
+    end: int
+    size: Size
+
+
+class ScreenJournal:
+    """An append-only file of screens, written by one process at a time; also reads them by id."""
+
+    def __init__(self, path: Path) -> None:
+        """Use the journal at `path`, which the first `append` makes if there is none; its whole records are found."""
+        self.path = path
+        self._places: dict[str, _Place] = {}
+        self._whole = 0
+        self._writer: int | None = None
+        self._reader: int | None = None
+        if path.exists():
+            self._scan()
+
+    def append(self, observation: Observation) -> bool:
+        """Draw and keep the observation's screen; False, and nothing drawn, if it is there already.
+
+        Raises:
+            TrajmillError: the disk is full; the journal is as it was before.
+        """
+        screen = observation.screen
+        if screen.screen_id in self._places:
+            return False
+        name, image = screen.screen_id.encode(), screen.encode()
+        tree = _tree_to_json(observation.elements or ())
+        header = _HEADER.pack(len(name), len(tree), len(image), screen.size.width, screen.size.height)
+        with disk_full_as_error(self.path):
+            if self._writer is None:
+                self._writer = open_for_append(self.path, self._whole)
+            append_whole(self._writer, b"".join((header, name, tree, image)))
+        self._remember(screen.screen_id, len(tree), len(image), screen.size)
+        return True
+
+    def ids(self) -> Collection[str]:
+        """Ids of the screens in the journal, oldest first."""
+        return self._places.keys()
+
+    def __iter__(self) -> Iterator[StagedScreen]:
+        """The screens, oldest first, read one by one."""
+        for screen_id, place in self._places.items():
+            yield StagedScreen(screen_id, place.size, self.image(screen_id), self.elements(screen_id))
+
+    def image(self, screen_id: str) -> bytes:
+        """The encoded image. Raises KeyError for a screen that is not in the journal."""
+        place = self._places[screen_id]
+        return self._read(place.image, place.end)
+
+    def elements(self, screen_id: str) -> tuple[UIElement, ...]:
+        """The accessibility tree. Raises KeyError for a screen that is not in the journal."""
+        place = self._places[screen_id]
+        return _tree_from_json(self._read(place.tree, place.image))
+
+    def size(self, screen_id: str) -> Size:
+        """Width and height in pixels. Raises KeyError for a screen that is not in the journal."""
+        return self._places[screen_id].size
+
+    def close(self) -> None:
+        """Close the file; closing twice is fine."""
+        for descriptor in (self._writer, self._reader):
+            if descriptor is not None:
+                os.close(descriptor)
+        self._writer = self._reader = None
+
+    def _scan(self) -> None:
+        with self.path.open("rb") as file:
+            length = file.seek(0, os.SEEK_END)
+            while self._whole + _HEADER.size <= length:
+                file.seek(self._whole)
+                id_bytes, tree_bytes, image_bytes, width, height = _HEADER.unpack(file.read(_HEADER.size))
+                if self._whole + _HEADER.size + id_bytes + tree_bytes + image_bytes > length:
+                    return
+                self._remember(file.read(id_bytes).decode(), tree_bytes, image_bytes, Size(width, height))
+
+    def _remember(self, screen_id: str, tree_bytes: int, image_bytes: int, size: Size) -> None:
+        tree = self._whole + _HEADER.size + len(screen_id.encode())
+        self._whole = tree + tree_bytes + image_bytes
+        self._places[screen_id] = _Place(tree, tree + tree_bytes, self._whole, size)
+
+    def _read(self, start: int, end: int) -> bytes:
+        if self._reader is None:
+            self._reader = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        return os.pread(self._reader, end - start, start)
+
+
+def _tree_to_json(elements: Sequence[UIElement]) -> bytes:
+    # On-screen text may hold lone surrogates, which no UTF-8 column can store.
+    return json.dumps(elements, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+
+
+def _tree_from_json(text: bytes) -> tuple[UIElement, ...]:
+    return tuple(
+        UIElement(role, label, Box(*bounds), tuple(states), value, element_id)
+        for role, label, bounds, states, value, element_id in json.loads(text)
+    )

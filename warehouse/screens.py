@@ -1,0 +1,217 @@
+"""Screens are stored once: which are committed, and their pixels and trees by id."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from contextlib import suppress
+from functools import lru_cache
+from itertools import islice
+from pathlib import Path
+from typing import TypeVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from schemas import SCHEMA_VERSION
+from schemas.geometry import Box, Size
+from schemas.observation import ScreenReader, UIElement
+from schemas.record import Origin
+from warehouse.delta_log import committed_files
+from warehouse.layout import StageRun, Warehouse
+from warehouse.screen_journal import ScreenJournal, StagedScreen
+from warehouse.shards import DataFile, file_schema, write_shard
+
+T = TypeVar("T")
+
+_SCREENS_PER_BATCH = 64
+_DECODED_TREES = 4096
+
+
+class WarehouseScreens:
+    """The committed screens by id; a `ScreenReader`. An id is known if `id in screens`.
+
+    Only ids and sizes are held in memory, and the trees (as Arrow) of the files that were asked for; images are read
+    from disk each time.
+    """
+
+    def __init__(self, warehouse: Warehouse) -> None:
+        self._warehouse = warehouse
+        self._files: list[_ScreenFile] = []
+        self._starts: list[int] = []
+        self._rows: dict[str, int] = {}
+        self._decoded = lru_cache(maxsize=_DECODED_TREES)(self._decode)
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Take in what was committed since."""
+        known = {file.path for file in self._files}
+        for path in committed_files(self._warehouse, "screens"):
+            if path not in known:
+                file = _ScreenFile(path)
+                start = self._starts[-1] + self._files[-1].rows if self._files else 0
+                for row, screen_id in enumerate(file.ids(), start):
+                    self._rows.setdefault(screen_id, row)
+                self._files.append(file)
+                self._starts.append(start)
+
+    def __contains__(self, screen_id: object) -> bool:
+        return screen_id in self._rows
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def image(self, screen_id: str) -> bytes:
+        """The encoded image. Raises KeyError for an unknown id."""
+        file, row = self._find(screen_id)
+        return file.images([row])[0]
+
+    def images(self, screen_ids: Iterable[str]) -> dict[str, bytes]:
+        """The encoded images by id, each row group read once. Raises KeyError for an unknown id."""
+        wanted: dict[_ScreenFile, dict[str, int]] = defaultdict(dict)
+        for screen_id in screen_ids:
+            file, row = self._find(screen_id)
+            wanted[file][screen_id] = row
+        found: dict[str, bytes] = {}
+        for file, rows in wanted.items():
+            found.update(zip(rows, file.images(list(rows.values())), strict=True))
+        return found
+
+    def elements(self, screen_id: str) -> tuple[UIElement, ...]:
+        """The accessibility tree, empty where there was none. Raises KeyError for an unknown id."""
+        return self._decoded(screen_id)
+
+    def size(self, screen_id: str) -> Size:
+        """Width and height in pixels. Raises KeyError for an unknown id."""
+        file, row = self._find(screen_id)
+        return file.size(row)
+
+    def _find(self, screen_id: str) -> tuple[_ScreenFile, int]:
+        row = self._rows[screen_id]
+        index = bisect_right(self._starts, row) - 1
+        return self._files[index], row - self._starts[index]
+
+    def _decode(self, screen_id: str) -> tuple[UIElement, ...]:
+        file, row = self._find(screen_id)
+        return file.elements(row)
+
+
+class OverlaidScreens:
+    """Several readers as one; the first that knows a screen gives it (staged journals over committed screens)."""
+
+    def __init__(self, readers: Sequence[ScreenReader]) -> None:
+        self._readers = readers
+
+    def image(self, screen_id: str) -> bytes:
+        """The encoded image. Raises KeyError for an id that no reader knows."""
+        return self._first(screen_id, lambda reader: reader.image(screen_id))
+
+    def elements(self, screen_id: str) -> tuple[UIElement, ...]:
+        """The accessibility tree. Raises KeyError for an id that no reader knows."""
+        return self._first(screen_id, lambda reader: reader.elements(screen_id))
+
+    def size(self, screen_id: str) -> Size:
+        """Width and height in pixels. Raises KeyError for an id that no reader knows."""
+        return self._first(screen_id, lambda reader: reader.size(screen_id))
+
+    def _first(self, screen_id: str, ask: Callable[[ScreenReader], T]) -> T:
+        for reader in self._readers:
+            with suppress(KeyError):
+                return ask(reader)
+        raise KeyError(screen_id)
+
+
+def write_screens(
+    warehouse: Warehouse,
+    at: StageRun,
+    journals: Sequence[ScreenJournal],
+    committed: Container[str],
+    origin: Origin,
+    made_by: str,
+) -> DataFile:
+    """Write the journals' screens that are not committed yet as shard 0 of `screens`, in the order of their ids.
+
+    Args:
+        warehouse: where to write.
+        at: the stage run that saw the screens.
+        journals: what its workers have kept; a screen may stand in several.
+        committed: ids of the screens to leave out, e.g. a `WarehouseScreens`.
+        origin: common columns of the rows.
+        made_by: what drew the screens.
+    """
+    holders = {screen_id: journal for journal in journals for screen_id in journal.ids() if screen_id not in committed}
+    staged = (_staged(holders[screen_id], screen_id) for screen_id in sorted(holders))
+    return write_shard(warehouse, "screens", at, 0, _batches(staged, origin, made_by))
+
+
+def _staged(journal: ScreenJournal, screen_id: str) -> StagedScreen:
+    return StagedScreen(screen_id, journal.size(screen_id), journal.image(screen_id), journal.elements(screen_id))
+
+
+def _batches(screens: Iterator[StagedScreen], origin: Origin, made_by: str) -> Iterator[pa.RecordBatch]:
+    common = origin.common(made_by) | {"schema_version": SCHEMA_VERSION}
+    while batch := list(islice(screens, _SCREENS_PER_BATCH)):
+        rows = [
+            {
+                "screen_id": screen.screen_id,
+                "width": screen.size.width,
+                "height": screen.size.height,
+                "image": {"bytes": screen.image, "path": None},
+                "elements": [element._asdict() for element in screen.elements],
+                **common,
+            }
+            for screen in batch
+        ]
+        yield pa.RecordBatch.from_pylist(rows, schema=file_schema("screens"))
+
+
+class _ScreenFile:
+    """One committed file of screens."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.rows: int = pq.read_metadata(path).num_rows
+        self._sizes: pa.Table | None = None
+        self._trees: pa.ChunkedArray | None = None
+
+    def ids(self) -> list[str]:
+        ids: list[str] = self._read("screen_id").column(0).to_pylist()
+        return ids
+
+    def size(self, row: int) -> Size:
+        if self._sizes is None:
+            self._sizes = self._read("width", "height")
+        return Size(*(column[row].as_py() for column in self._sizes.columns))
+
+    def elements(self, row: int) -> tuple[UIElement, ...]:
+        if self._trees is None:
+            self._trees = self._read("elements").column(0)
+        return tuple(
+            UIElement(**element | {"bounds": Box(*element["bounds"]), "states": tuple(element["states"])})
+            for element in self._trees[row].as_py()
+        )
+
+    def images(self, rows: Sequence[int]) -> list[bytes]:
+        with pq.ParquetFile(self.path) as file:
+            ends = _group_ends(file.metadata)
+            groups = sorted({bisect_right(ends, row) for row in rows})
+            found: dict[int, bytes] = {}
+            for group in groups:
+                first = ends[group - 1] if group else 0
+                column = file.read_row_group(group, columns=["image.bytes"]).column(0)
+                for row in rows:
+                    if first <= row < ends[group]:
+                        found[row] = column[row - first].as_py()["bytes"]
+        return [found[row] for row in rows]
+
+    def _read(self, *columns: str) -> pa.Table:
+        return pq.read_table(self.path, columns=list(columns), partitioning=None)
+
+
+def _group_ends(footer: pq.FileMetaData) -> list[int]:
+    ends, total = [], 0
+    for group in range(footer.num_row_groups):
+        total += footer.row_group(group).num_rows
+        ends.append(total)
+    return ends

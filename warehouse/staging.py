@@ -1,0 +1,118 @@
+"""What a stage has done so far: append-only journals, and markers written after the work.
+
+A journal survives `kill -9`: each record is handed to the operating system before `append` returns, and a record
+that was cut short is not there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from schemas.record import content_id
+from warehouse.atomic import disk_full_as_error, write_text
+
+_MARKER = "done.json"
+
+
+class Journal:
+    """An append-only file of JSON lines, written by one process at a time."""
+
+    def __init__(self, path: Path) -> None:
+        """Use the journal at `path`; the file is made by the first `append`."""
+        self.path = path
+        self._descriptor: int | None = None
+
+    def append(self, record: bytes) -> None:
+        """Add one record: one line of JSON, without the newline.
+
+        Raises:
+            TrajmillError: the disk is full; the journal is as it was before.
+        """
+        if b"\n" in record:
+            raise ValueError("a journal record is one line")
+        with disk_full_as_error(self.path):
+            if self._descriptor is None:
+                self._descriptor = open_for_append(self.path, _whole_lines(self.path))
+            append_whole(self._descriptor, record + b"\n")
+
+    def read(self) -> Iterator[bytes]:
+        """The whole records, oldest first, without their newlines; empty if there is no such file."""
+        if not self.path.exists():
+            return
+        with self.path.open("rb") as lines:
+            for line in lines:
+                if line.endswith(b"\n"):
+                    yield line[:-1]
+
+    def close(self) -> None:
+        """Close the file; closing twice is fine."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+def stage_key(stage: str, configuration: object, inputs: object) -> str:
+    """Identifies the work of a stage: equal keys mean that doing it again would give the same.
+
+    Args:
+        stage: name of the stage.
+        configuration: what it is configured with, as JSON-serialisable values.
+        inputs: ids or versions of what it reads, as JSON-serialisable values.
+    """
+    return content_id("stage", stage, configuration, inputs)
+
+
+def mark_done(folder: Path, key: str, result: Mapping[str, object]) -> None:
+    """Write the marker of a finished stage, last of all, with a small JSON result."""
+    write_text(folder / _MARKER, json.dumps({"key": key, "result": result}, sort_keys=True) + "\n")
+
+
+def read_marker(folder: Path, key: str) -> dict[str, Any] | None:
+    """The result that `mark_done` wrote for this key; None if the work is not done or was another."""
+    path = folder / _MARKER
+    if not path.exists():
+        return None
+    marker = json.loads(path.read_text(encoding="utf-8"))
+    return dict(marker["result"]) if marker["key"] == key else None
+
+
+def open_for_append(path: Path, whole: int) -> int:
+    """Open a journal file for appending, first cutting off what follows its `whole` bytes of records."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    os.ftruncate(descriptor, whole)
+    os.lseek(descriptor, whole, os.SEEK_SET)
+    return descriptor
+
+
+def append_whole(descriptor: int, record: bytes) -> None:
+    """Write a record in full, or leave the file as it was and raise OSError."""
+    start = os.lseek(descriptor, 0, os.SEEK_CUR)
+    try:
+        left = memoryview(record)
+        while left:
+            left = left[os.write(descriptor, left) :]
+    except OSError:
+        os.ftruncate(descriptor, start)
+        os.lseek(descriptor, start, os.SEEK_SET)
+        raise
+
+
+def _whole_lines(path: Path) -> int:
+    """Bytes up to and including the last newline."""
+    if not path.exists():
+        return 0
+    with path.open("rb") as file:
+        end = file.seek(0, os.SEEK_END)
+        while end:
+            start = max(0, end - 65536)
+            file.seek(start)
+            newline = file.read(end - start).rfind(b"\n")
+            if newline >= 0:
+                return start + newline + 1
+            end = start
+    return 0
