@@ -1,0 +1,33 @@
+"""How hard a query is and how many steps it may take (NaturalGAIA 3.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from schemas.query import PathStep
+
+EASY_PAGES = 2
+MEDIUM_PAGES = 4
+"""Level 1 has 1-2 atomic tasks, level 2 has 3-4, level 3 has more; a page that is operated is one."""
+MEDIUM_APPS = 3
+"""A task over three apps or more is not of level 1."""
+SPARE_STEPS = 4
+STEP_CAP = 40
+
+
+def difficulty(path: Sequence[PathStep], apps: int) -> int:
+    """Level 1 to 3, by the number of pages on which something is done and the number of apps."""
+    pages = len({step.page for step in path if step.operation in ("tap", "type")})
+    if pages > MEDIUM_PAGES:
+        return 3
+    return 2 if pages > EASY_PAGES or apps >= MEDIUM_APPS else 1
+
+
+def step_limit(path: Sequence[PathStep]) -> int:
+    """Twice the actions of the reference path and a few to spare, at most `STEP_CAP`."""
+    return min(2 * sum(map(_actions, path)) + SPARE_STEPS, STEP_CAP)
+
+
+def _actions(step: PathStep) -> int:
+    # Typing takes three: focus the input, type, close the keyboard.
+    return 3 if step.operation == "type" else 1

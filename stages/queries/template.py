@@ -1,0 +1,168 @@
+"""The small language of phrasings: `order [me] {dish} (on|from) Bites{clauses}`.
+
+`(a|b)` is one of its alternatives, `[a]` is there or not, `{name}` is replaced by words, everything else stands as
+it is. The parser is a recursive descent over the characters:
+
+    sequence     = (words | name | alternatives | optional)*
+    name         = "{" identifier "}"
+    alternatives = "(" sequence ("|" sequence)* ")"
+    optional     = "[" sequence ("|" sequence)* "]"
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from random import Random
+from typing import NamedTuple
+
+from schemas.errors import BadInputError
+
+_SPECIAL = "()[]{}|"
+
+
+class Words(NamedTuple):
+    """Text that stands as it is."""
+
+    text: str
+
+
+class Name(NamedTuple):
+    """A place for the words of a slot."""
+
+    name: str
+
+
+class Alternatives(NamedTuple):
+    """One of several sequences; an optional part is an alternative to nothing."""
+
+    options: tuple[Template, ...]
+
+
+class Template(NamedTuple):
+    """A parsed phrasing: its parts in order."""
+
+    parts: tuple[Words | Name | Alternatives, ...]
+
+    def names(self) -> frozenset[str]:
+        """All names that stand anywhere in the template."""
+        found: set[str] = set()
+        for part in self.parts:
+            if isinstance(part, Name):
+                found.add(part.name)
+            elif isinstance(part, Alternatives):
+                found.update(*(option.names() for option in part.options))
+        return frozenset(found)
+
+    def expand(self, words: Mapping[str, str], rng: Random) -> str:
+        """One sentence of the template, as it stands: spaces and capitals are not tidied.
+
+        Raises:
+            KeyError: a name that was drawn has no words.
+        """
+        return "".join(_expand(part, words, rng) for part in self.parts)
+
+
+def parse_template(text: str, where: str) -> Template:
+    """Parse a phrasing; `where` names the task it belongs to.
+
+    Raises:
+        BadInputError: a bracket is not closed or opened, `|` stands outside brackets, or a name is no identifier.
+    """
+    return _Parser(text, where).template()
+
+
+def tidy(text: str) -> str:
+    """Single spaces, none before punctuation, a capital at the start, and an end mark."""
+    text = " ".join(text.split())
+    for mark in (",", ".", "?", "!", ";"):
+        text = text.replace(" " + mark, mark)
+    text = text.strip(" ,;")
+    text = text[:1].upper() + text[1:]
+    return text if text.endswith((".", "?", "!")) else text + _end_mark(text)
+
+
+def _end_mark(text: str) -> str:
+    return "?" if text.partition(" ")[0] in _QUESTION_WORDS else "."
+
+
+_QUESTION_WORDS = frozenset({"Can", "Could", "Would", "Will", "May"})
+
+
+def _expand(part: Words | Name | Alternatives, words: Mapping[str, str], rng: Random) -> str:
+    match part:
+        case Words(text):
+            return text
+        case Name(name):
+            return words[name]
+        case Alternatives(options):
+            return rng.choice(options).expand(words, rng)
+
+
+class _Parser:
+    """Recursive descent over one text."""
+
+    def __init__(self, text: str, where: str) -> None:
+        self._text, self._where, self._at = text, where, 0
+
+    def template(self) -> Template:
+        template = self._sequence()
+        if self._at < len(self._text):
+            mark = self._text[self._at]
+            advice = "put alternatives in parentheses" if mark == "|" else "nothing opens it; remove it or open it"
+            raise self._error(f"'{mark}' stands alone", advice, self._at)
+        return template
+
+    def _sequence(self) -> Template:
+        parts: list[Words | Name | Alternatives] = []
+        while self._at < len(self._text) and self._text[self._at] not in ")]}|":
+            parts.append(self._part())
+        return Template(tuple(parts))
+
+    def _part(self) -> Words | Name | Alternatives:
+        match self._text[self._at]:
+            case "{":
+                return self._name()
+            case "(":
+                return Alternatives(self._options(")"))
+            case "[":
+                return Alternatives((Template(()), _either(self._options("]"))))
+            case _:
+                return self._words()
+
+    def _words(self) -> Words:
+        start = self._at
+        while self._at < len(self._text) and self._text[self._at] not in _SPECIAL:
+            self._at += 1
+        return Words(self._text[start : self._at])
+
+    def _name(self) -> Name:
+        start = self._at
+        end = self._text.find("}", start)
+        if end < 0:
+            raise self._error("'{' is not closed", "close it with '}'", start)
+        name = self._text[start + 1 : end]
+        if not name.isidentifier():
+            raise self._error(f"'{{{name}}}' is no name", "put the name of a slot between the braces", start)
+        self._at = end + 1
+        return Name(name)
+
+    def _options(self, closing: str) -> tuple[Template, ...]:
+        start = self._at
+        options: list[Template] = []
+        while not options or self._next_is("|"):
+            self._at += 1
+            options.append(self._sequence())
+        if not self._next_is(closing):
+            raise self._error(f"'{self._text[start]}' is not closed", f"close it with '{closing}'", start)
+        self._at += 1
+        return tuple(options)
+
+    def _next_is(self, mark: str) -> bool:
+        return self._text.startswith(mark, self._at)
+
+    def _error(self, what: str, advice: str, at: int) -> BadInputError:
+        return BadInputError(f"{self._where}: phrasing {self._text!r}: {what} at column {at + 1}; {advice}")
+
+
+def _either(options: tuple[Template, ...]) -> Template:
+    return options[0] if len(options) == 1 else Template((Alternatives(options),))

@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+import pytest
+
+from schemas.query import PathStep
+from stages.queries.difficulty import STEP_CAP, difficulty, step_limit
+
+
+def _path(*pages: str, operation: str = "tap") -> tuple[PathStep, ...]:
+    opened = PathStep(page="", operation="open", target="Bites")
+    finish = PathStep(page=pages[-1], operation="finish", target="")
+    return (opened, *(PathStep(page=page, operation=operation, target=f"{page}/x") for page in pages), finish)
+
+
+@pytest.mark.parametrize(
+    ("pages", "apps", "level"),
+    [("ab", 1, 1), ("aabb", 1, 1), ("abc", 1, 2), ("abcd", 2, 2), ("abcde", 1, 3), ("ab", 3, 2), ("abcdef", 3, 3)],
+)
+def test_levels_follow_pages_and_apps(pages: str, apps: int, level: int) -> None:
+    assert difficulty(_path(*pages), apps) == level
+
+
+def test_the_step_limit_counts_the_actions_of_typing() -> None:
+    assert step_limit(_path("a", "b")) == 2 * 4 + 4
+    assert step_limit(_path("a", "b", operation="type")) == 2 * 8 + 4
+
+
+def test_the_step_limit_is_capped() -> None:
+    assert step_limit(_path(*"abcdefghijklmnopqrstuvwxyz")) == STEP_CAP
