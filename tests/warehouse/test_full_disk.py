@@ -1,0 +1,69 @@
+"""A full disk, played by a limit on the size of files: one clear line, nothing half-written, and it goes on later."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from schemas.errors import TrajmillError
+from schemas.tables import rows_to_arrow
+from tests.warehouse.samples import observation, stage_run, step_verdicts
+from warehouse.commit import commit
+from warehouse.layout import Warehouse
+from warehouse.read import read_table
+from warehouse.screen_journal import ScreenJournal
+from warehouse.shards import write_shard
+from warehouse.staging import Journal
+
+ONE_LINE = r"\Adisk full while writing [^\n]+ run the same command again\Z"
+
+
+@contextmanager
+def room_for(size: int) -> Iterator[None]:
+    """No file can grow beyond `size` bytes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_journal(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal.jsonl")
+    journal.append(b"1" * 900)
+    with room_for(1000), pytest.raises(TrajmillError, match=ONE_LINE):
+        journal.append(b"2" * 200)
+    assert list(Journal(journal.path).read()) == [b"1" * 900]
+    journal.append(b"3" * 200)
+    assert list(journal.read()) == [b"1" * 900, b"3" * 200]
+
+
+def test_a_journal_of_screens(tmp_path: Path) -> None:
+    journal = ScreenJournal(tmp_path / "screens")
+    journal.append(observation(1))
+    with room_for(journal.path.stat().st_size + 50), pytest.raises(TrajmillError, match=ONE_LINE):
+        journal.append(observation(2))
+    journal.append(observation(3))
+    assert list(ScreenJournal(journal.path).ids()) == [observation(shade).screen.screen_id for shade in (1, 3)]
+
+
+def test_a_shard(warehouse: Warehouse) -> None:
+    at = stage_run("judge")
+    data = rows_to_arrow("step_verdicts", step_verdicts(200, at))
+    with room_for(2000), pytest.raises(TrajmillError, match=ONE_LINE):
+        write_shard(warehouse, "step_verdicts", at, 0, data)
+    assert list(warehouse.table("step_verdicts").iterdir()) == []
+
+
+def test_a_commit(warehouse: Warehouse) -> None:
+    at = stage_run("judge")
+    file = write_shard(warehouse, "step_verdicts", at, 0, rows_to_arrow("step_verdicts", step_verdicts(5, at)))
+    with room_for(100), pytest.raises(TrajmillError, match=ONE_LINE):
+        commit(warehouse, "step_verdicts", [file], at)
+    commit(warehouse, "step_verdicts", [file], at)
+    assert read_table(warehouse, "step_verdicts").num_rows == 5

@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from io import BytesIO
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from schemas.observation import ScreenReader
+from schemas.record import Origin
+from tests.warehouse.samples import SIZE, observation, png, stage_run
+from warehouse.commit import commit
+from warehouse.delta_log import committed_files
+from warehouse.layout import Warehouse
+from warehouse.screen_journal import ScreenJournal
+from warehouse.screens import OverlaidScreens, WarehouseScreens, write_screens
+
+ORIGIN = Origin(round=1, run_id="run-a", code_version="test")
+
+
+def screen_id(shade: int) -> str:
+    return observation(shade).screen.screen_id
+
+
+def journal_of(path: Path, *shades: int) -> ScreenJournal:
+    journal = ScreenJournal(path)
+    for shade in shades:
+        journal.append(observation(shade))
+    return journal
+
+
+def commit_screens(warehouse: Warehouse, number: int, *journals: ScreenJournal) -> int:
+    at = stage_run(number=number)
+    file = write_screens(warehouse, at, journals, WarehouseScreens(warehouse), ORIGIN, "draw-v1")
+    commit(warehouse, "screens", [file], at)
+    return file.rows
+
+
+def expect(reader: ScreenReader, *shades: int) -> None:
+    for shade in shades:
+        assert reader.image(screen_id(shade)) == png(shade)
+        assert reader.elements(screen_id(shade)) == observation(shade).elements
+        assert reader.size(screen_id(shade)) == SIZE
+
+
+def test_a_journal_keeps_each_screen_once_and_draws_it_once(tmp_path: Path) -> None:
+    journal = journal_of(tmp_path / "screens", 1)
+
+    def undrawable() -> bytes:
+        raise AssertionError("drawn again")
+
+    again = observation(1)
+    again = replace(again, screen=replace(again.screen, encode=undrawable))
+    assert not journal.append(again)
+    assert journal.append(observation(2))
+    assert list(journal.ids()) == [screen_id(1), screen_id(2)]
+    expect(journal, 1, 2)
+
+
+def test_a_journal_is_read_while_it_is_written_and_after_reopening(tmp_path: Path) -> None:
+    path = tmp_path / "screens"
+    writer = journal_of(path, 1, 2)
+    expect(ScreenJournal(path), 1, 2)
+    writer.append(observation(3))
+    writer.close()
+    reopened = ScreenJournal(path)
+    reopened.append(observation(4))
+    expect(reopened, 1, 2, 3, 4)
+    assert [screen.size for screen in reopened] == [SIZE] * 4
+
+
+def test_a_torn_screen_is_not_there_wherever_it_is_torn(tmp_path: Path) -> None:
+    path = tmp_path / "screens"
+    journal_of(path, 1).close()
+    first = path.stat().st_size
+    journal_of(path, 2).close()
+    whole = path.read_bytes()
+    for end in range(first, len(whole)):
+        path.write_bytes(whole[:end])
+        torn = ScreenJournal(path)
+        assert list(torn.ids()) == [screen_id(1)]
+        torn.append(observation(2))
+        torn.close()
+        assert path.read_bytes() == whole
+
+
+def test_a_screen_without_a_tree_and_with_text_that_is_not_unicode(tmp_path: Path) -> None:
+    journal = ScreenJournal(tmp_path / "screens")
+    bare, odd = replace(observation(1), elements=None), observation(2)
+    assert odd.elements is not None
+    journal.append(bare)
+    journal.append(replace(odd, elements=(odd.elements[0]._replace(text="\ud83d!"),)))
+    assert journal.elements(screen_id(1)) == ()
+    assert journal.elements(screen_id(2))[0].text == "?!"
+
+
+def test_a_screen_is_committed_once_however_often_it_is_seen(warehouse: Warehouse, tmp_path: Path) -> None:
+    first = commit_screens(warehouse, 1, journal_of(tmp_path / "a", 1, 2), journal_of(tmp_path / "b", 2, 3))
+    second = commit_screens(warehouse, 2, journal_of(tmp_path / "c", 3, 4))
+    third = commit_screens(warehouse, 3, journal_of(tmp_path / "d", 1, 4))
+    assert (first, second, third) == (3, 1, 0)
+    assert len(WarehouseScreens(warehouse)) == 4
+
+
+def test_committed_screens_by_id(warehouse: Warehouse, tmp_path: Path) -> None:
+    shades = range(150)
+    commit_screens(warehouse, 1, journal_of(tmp_path / "a", *shades))
+    screens = WarehouseScreens(warehouse)
+    assert screen_id(200) not in screens
+    commit_screens(warehouse, 2, journal_of(tmp_path / "b", 200, 201))
+    screens.refresh()
+    expect(screens, 0, 63, 64, 149, 200, 201)
+    wanted = [screen_id(shade) for shade in (201, 140, 3, 77)]
+    assert screens.images(wanted) == {name: png(shade) for name, shade in zip(wanted, (201, 140, 3, 77), strict=True)}
+    with pytest.raises(KeyError):
+        screens.image("unknown")
+
+
+def test_staged_screens_lie_over_committed_ones(warehouse: Warehouse, tmp_path: Path) -> None:
+    commit_screens(warehouse, 1, journal_of(tmp_path / "a", 1))
+    both = OverlaidScreens([journal_of(tmp_path / "b", 2), WarehouseScreens(warehouse)])
+    expect(both, 1, 2)
+    with pytest.raises(KeyError):
+        both.elements("unknown")
+
+
+def test_images_lie_uncompressed_in_small_row_groups_without_statistics(warehouse: Warehouse, tmp_path: Path) -> None:
+    commit_screens(warehouse, 1, journal_of(tmp_path / "a", *range(100)))
+    footer = pq.read_metadata(committed_files(warehouse, "screens")[0])
+    assert [footer.row_group(group).num_rows for group in range(footer.num_row_groups)] == [64, 36]
+    columns = {footer.row_group(0).column(i).path_in_schema: footer.row_group(0).column(i) for i in range(5)}
+    assert columns["image.bytes"].compression == "UNCOMPRESSED" and not columns["image.bytes"].is_stats_set
+    assert columns["screen_id"].compression == "ZSTD" and columns["screen_id"].is_stats_set
+
+
+def test_datasets_decodes_the_images_offline(
+    warehouse: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(os.environ, "HF_HUB_OFFLINE", "1")
+    from datasets import load_dataset
+
+    commit_screens(warehouse, 1, journal_of(tmp_path / "a", *range(70)))
+    files = [str(path) for path in committed_files(warehouse, "screens")]
+    rows = load_dataset("parquet", data_files=files, split="train", cache_dir=str(tmp_path / "cache"))
+    assert isinstance(rows[69]["image"], Image.Image)
+    assert sorted(rows["screen_id"]) == sorted(screen_id(shade) for shade in range(70))
+    by_id = {row["screen_id"]: row["image"] for row in rows}
+    assert by_id[screen_id(5)].tobytes() == Image.open(BytesIO(png(5))).tobytes()

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from warehouse.staging import Journal, mark_done, read_marker, stage_key
+
+
+def test_records_come_back_in_order_and_across_reopening(tmp_path: Path) -> None:
+    path = tmp_path / "run" / "episodes-00000.jsonl"
+    for number in range(3):
+        journal = Journal(path)
+        journal.append(b'{"n":%d}' % number)
+        journal.close()
+        journal.close()
+    assert list(Journal(path).read()) == [b'{"n":0}', b'{"n":1}', b'{"n":2}']
+
+
+@pytest.mark.parametrize("torn", [b"", b"{", b'{"n":9}', b"x" * 200_000])
+def test_a_torn_last_record_is_not_there_and_is_cut_off_at_the_next_append(tmp_path: Path, torn: bytes) -> None:
+    path = tmp_path / "journal.jsonl"
+    path.write_bytes(b'{"n":0}\n' + torn)
+    assert list(Journal(path).read()) == [b'{"n":0}']
+    assert path.read_bytes().endswith(torn), "reading must not change a file that another process may be writing"
+    journal = Journal(path)
+    journal.append(b'{"n":1}')
+    assert path.read_bytes() == b'{"n":0}\n{"n":1}\n'
+
+
+def test_a_file_that_is_one_torn_record_is_empty(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    path.write_bytes(b'{"n":')
+    assert list(Journal(path).read()) == []
+    journal = Journal(path)
+    journal.append(b"{}")
+    assert list(journal.read()) == [b"{}"]
+
+
+def test_a_journal_that_does_not_exist_is_empty(tmp_path: Path) -> None:
+    assert list(Journal(tmp_path / "none.jsonl").read()) == []
+
+
+def test_a_record_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="one line"):
+        Journal(tmp_path / "journal.jsonl").append(b"a\nb")
+
+
+def test_a_marker_holds_for_its_key_alone(tmp_path: Path) -> None:
+    key = stage_key("judge", {"floor": 0.8}, ["t1", "t2"])
+    assert read_marker(tmp_path / "stage", key) is None
+    mark_done(tmp_path / "stage", key, {"rows": 3})
+    assert read_marker(tmp_path / "stage", key) == {"rows": 3}
+    assert read_marker(tmp_path / "stage", stage_key("judge", {"floor": 0.9}, ["t1", "t2"])) is None
+    assert [path.name for path in (tmp_path / "stage").iterdir()] == ["done.json"]
+
+
+def test_stage_keys_depend_on_stage_configuration_and_inputs() -> None:
+    keys = {stage_key("a", 1, [1]), stage_key("b", 1, [1]), stage_key("a", 2, [1]), stage_key("a", 1, [2])}
+    assert len(keys) == 4
+    assert stage_key("a", {"x": 1, "y": 2}, []) == stage_key("a", {"y": 2, "x": 1}, [])
