@@ -1,0 +1,63 @@
+"""Where a stage stands: configuration, warehouse, round."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from importlib.metadata import version
+
+from flows.config import Config
+from pipelines.fan_out import BeamSettings
+from pipelines.resources import EnvironmentSpec
+from schemas.query import Query
+from schemas.record import Origin
+from warehouse.layout import StageRun, Warehouse
+from warehouse.read import read_rows
+
+
+@dataclass(frozen=True)
+class RoundContext:
+    """One round of one run."""
+
+    config: Config
+    warehouse: Warehouse
+    round: int
+
+    @property
+    def run_id(self) -> str:
+        """The run's id."""
+        return self.config.run_id
+
+    @property
+    def origin(self) -> Origin:
+        """Common columns of the rows made in this round."""
+        return Origin(round=self.round, run_id=self.run_id, code_version=version("trajmill"))
+
+    @property
+    def rounds_so_far(self) -> range:
+        """This round and those before it."""
+        return range(self.round + 1)
+
+    @property
+    def beam(self) -> BeamSettings:
+        """Where pipelines run."""
+        return BeamSettings(self.config.beam.runner, self.config.beam.options)
+
+    @property
+    def environment(self) -> EnvironmentSpec:
+        """Which environment episodes happen in."""
+        return EnvironmentSpec(self.config.run.environment, self.config.queries.apps)
+
+    @cached_property
+    def queries(self) -> dict[str, Query]:
+        """The run's queries by id, once they are generated."""
+        rows = read_rows(self.warehouse, Query, run_id=self.run_id)
+        return {query.query_id: query for query in sorted(rows, key=lambda query: query.query_id)}
+
+    def at(self, stage: str) -> StageRun:
+        """A stage of this round."""
+        return StageRun(self.run_id, self.round, stage)
+
+    def in_round(self, number: int) -> RoundContext:
+        """The same run in another round."""
+        return replace(self, round=number)

@@ -1,0 +1,76 @@
+"""A stage is done once: its marker is written after its commit, and a stage whose marker stands is not done again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any
+
+from flows.context import RoundContext
+from schemas.round_summary import StageCount
+from warehouse.commit import commit_stage
+from warehouse.layout import StageRun
+from warehouse.shards import DataFile
+from warehouse.staging import mark_done, read_marker, stage_key
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a stage has made and not yet committed."""
+
+    rows_in: int
+    rows_out: int
+    files: Mapping[str, Sequence[DataFile]] = field(default_factory=dict)
+    """Shards to commit, by table."""
+    result: Mapping[str, Any] = field(default_factory=dict)
+    """Small JSON values that later stages ask for."""
+
+
+@dataclass(frozen=True)
+class StageReport:
+    """A finished stage."""
+
+    count: StageCount
+    result: Mapping[str, Any]
+
+
+Work = Callable[[StageRun, str], Outcome]
+"""Does the stage; gets where it stands and the key of its configuration and inputs."""
+
+
+def once(context: RoundContext, stage: str, work: Work) -> StageReport:
+    """Do a stage, commit its rows and mark it done; or return what was marked before."""
+    at = context.at(stage)
+    folder = at.staging(context.warehouse)
+    key = stage_key(stage, context.run_id, context.round)
+    marked = read_marker(folder, key)
+    if marked is None:
+        start = perf_counter()
+        outcome = work(at, key)
+        commit_start = perf_counter()
+        commit_stage(context.warehouse, at, outcome.files)
+        end = perf_counter()
+        marked = {
+            "rows_in": outcome.rows_in,
+            "rows_out": outcome.rows_out,
+            "seconds": end - start,
+            "commit_seconds": end - commit_start,
+            "result": dict(outcome.result),
+        }
+        mark_done(folder, key, marked)
+    return _report(stage, marked)
+
+
+def report_of(context: RoundContext, stage: str) -> StageReport | None:
+    """What a stage of this round has done, None if it is not finished."""
+    at = context.at(stage)
+    marked = read_marker(at.staging(context.warehouse), stage_key(stage, context.run_id, context.round))
+    return None if marked is None else _report(stage, marked)
+
+
+def _report(stage: str, marked: Mapping[str, Any]) -> StageReport:
+    count = StageCount(
+        stage=stage, rows_in=marked["rows_in"], rows_out=marked["rows_out"], seconds=marked["seconds"], cost=0.0
+    )
+    return StageReport(count, marked["result"])

@@ -1,0 +1,155 @@
+"""How a run on one machine talks to Prefect: quiet settings, and a server of its own where none is named.
+
+A server named by the user (PREFECT_API_URL, a Prefect profile) is used as it is. Otherwise one is started for as long
+as the command runs. Import this before `prefect`: the settings are environment variables that Prefect reads on
+import.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from schemas.errors import TrajmillError
+
+QUIET_DEFAULTS = {
+    "DO_NOT_TRACK": "1",
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "PREFECT_LOGGING_LEVEL": "WARNING",
+    "PREFECT_SERVER_LOGGING_LEVEL": "CRITICAL",
+    "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
+    "PREFECT_CLI_PROMPT": "false",
+    "PREFECT_SHOW_WARNINGS": "false",
+    # Progress lives in the warehouse: hashing the arguments of a stage for Prefect's cache would be wasted.
+    "PREFECT_TASKS_DEFAULT_NO_CACHE": "true",
+}
+
+SECONDS_TO_START = 120.0
+
+
+def set_quiet_defaults(environment: MutableMapping[str, str] | None = None) -> None:
+    """Set what the user has not set: no analytics, few logs, patience with a slow start."""
+    target = os.environ if environment is None else environment
+    for name, value in QUIET_DEFAULTS.items():
+        target.setdefault(name, value)
+
+
+@contextmanager
+def short_lived_server(log: Path) -> Iterator[None]:
+    """Flows inside talk to a server of their own, without schedules and user interface, or to the user's.
+
+    Raises:
+        TrajmillError: the server does not start; its last words are in `log`.
+    """
+    set_quiet_defaults()
+    if _names_a_server():
+        yield
+        return
+    from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
+
+    with (
+        _own_server(_free_port(), log, {"PREFECT__SERVER_EPHEMERAL": "1", "PREFECT_UI_ENABLED": "0"}),
+        # Each flow run waits up to a second for its heartbeat thread to end. Heartbeats tell a server that lives
+        # longer than its flows that one of them died: this server does not.
+        temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}),
+    ):
+        yield
+
+
+@contextmanager
+def long_lived_server(log: Path, port: int) -> Iterator[str]:
+    """A server with schedules, triggers and user interface on a local port, or the user's; gives its API address.
+
+    Raises:
+        TrajmillError: the server does not start; its last words are in `log`.
+    """
+    set_quiet_defaults()
+    if _names_a_server():
+        from prefect.settings import get_current_settings
+
+        yield str(get_current_settings().api.url)
+        return
+    if not _is_free(port):
+        raise TrajmillError(
+            f"port {port} is taken, so no Prefect server can be started there; if it is one, set "
+            f"PREFECT_API_URL=http://127.0.0.1:{port}/api and start again"
+        )
+    with _own_server(port, log, {}) as address:
+        yield address
+
+
+def _names_a_server() -> bool:
+    from prefect.settings import get_current_settings
+
+    return get_current_settings().api.url is not None
+
+
+@contextmanager
+def _own_server(port: int, log: Path, settings: dict[str, str]) -> Iterator[str]:
+    from prefect.context import refresh_global_settings_context
+
+    address = f"http://127.0.0.1:{port}/api"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as words:
+        server = subprocess.Popen(
+            [sys.executable, "-m", "flows.prefect_server", str(port)],
+            stdin=subprocess.PIPE,
+            stdout=words,
+            stderr=words,
+            env=os.environ | settings,
+            start_new_session=True,
+        )
+    try:
+        _await_health(server, address, log)
+        os.environ["PREFECT_API_URL"] = address
+        refresh_global_settings_context()
+        yield address
+    finally:
+        os.environ.pop("PREFECT_API_URL", None)
+        refresh_global_settings_context()
+        assert server.stdin is not None
+        server.stdin.close()
+        _end(server)
+
+
+def _await_health(server: subprocess.Popen[bytes], address: str, log: Path) -> None:
+    until = time.monotonic() + SECONDS_TO_START
+    while time.monotonic() < until and server.poll() is None:
+        try:
+            with urllib.request.urlopen(f"{address}/health", timeout=5):
+                return
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.1)
+    raise TrajmillError(f"the Prefect server did not start; see {log}, or set PREFECT_API_URL to a server of yours")
+
+
+def _end(server: subprocess.Popen[bytes]) -> None:
+    try:
+        server.wait(timeout=10)
+    except subprocess.TimeoutExpired:
+        server.kill()
+        server.wait()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True

@@ -1,0 +1,104 @@
+"""How long work shows that it moves: bars on a terminal, one line per stage elsewhere, nothing in tests.
+
+A stage asks `progress()` for whoever is watching; a command line puts a display there with `watched_by`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
+from typing import Protocol
+
+from rich.console import Console, RenderableType
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+Advance = Callable[[int], None]
+"""Says that so many more rows are done."""
+
+
+class Watcher(Protocol):
+    """Whoever watches long work."""
+
+    def stage(self, round_number: int, stage: str, total: int | None) -> AbstractContextManager[Advance]:
+        """Watch one stage; `total` is the number of rows it will do, None if unknown."""
+        ...
+
+    def show(self, content: RenderableType) -> None:
+        """Show a finished piece of text, e.g. a round's table."""
+        ...
+
+
+class Unwatched:
+    """Shows nothing."""
+
+    @contextmanager
+    def stage(self, round_number: int, stage: str, total: int | None) -> Iterator[Advance]:
+        """Watch one stage without a word."""
+        yield lambda done: None
+
+    def show(self, content: RenderableType) -> None:
+        """Show nothing."""
+
+
+class ConsoleWatcher:
+    """Shows a bar per stage on a terminal, and one line per finished stage everywhere else."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    @contextmanager
+    def stage(self, round_number: int, stage: str, total: int | None) -> Iterator[Advance]:
+        """Watch one stage; the bar goes away when it ends, the line stays."""
+        started, done = time.monotonic(), 0
+        bar = _bar(self._console)
+        with bar:
+            task = bar.add_task(f"round {round_number}  {stage}", total=total)
+
+            def advance(more: int) -> None:
+                nonlocal done
+                done += more
+                bar.update(task, advance=more)
+
+            yield advance
+        seconds = time.monotonic() - started
+        count = f"{done:>7,} rows" if done else " " * 12
+        self._console.print(
+            f"round {round_number}  {stage:<10} {count}  {seconds:6.1f} s", highlight=False, soft_wrap=True
+        )
+
+    def show(self, content: RenderableType) -> None:
+        """Show a finished piece of text."""
+        self._console.print(content)
+
+
+def _bar(console: Console) -> Progress:
+    return Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description:<24}"),
+        BarColumn(bar_width=36),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
+
+
+_WATCHER: ContextVar[Watcher] = ContextVar("trajmill_watcher")
+
+
+def progress() -> Watcher:
+    """Whoever watches the work of this context; nobody by default."""
+    return _WATCHER.get(Unwatched())
+
+
+@contextmanager
+def watched_by(watcher: Watcher) -> Iterator[None]:
+    """Let `watcher` watch the work inside."""
+    token = _WATCHER.set(watcher)
+    try:
+        yield
+    finally:
+        _WATCHER.reset(token)
