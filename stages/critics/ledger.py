@@ -1,0 +1,115 @@
+"""What an agent has set, picked and seen so far, kept step by step from the screens alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from schemas.observation import UIElement
+from schemas.query import Slot
+from stages.critics.facts import Control, ScreenFacts, control_kind
+from stages.critics.replay import SeenStep
+from stages.critics.slots import holds, same_value, slots_on, wanted
+
+
+class Pick(NamedTuple):
+    """A press on something that is no control: an item, a tab, a button."""
+
+    group: str
+    """The list it stands in, else its role: what it is an alternative to."""
+    text: str
+
+
+class Standing(NamedTuple):
+    """A control as it stood when first seen, and as last seen."""
+
+    control: Control
+    first: str
+
+    @property
+    def moved(self) -> bool:
+        """Whether it stands otherwise than when first seen."""
+        return self.control.value != self.first
+
+
+@dataclass(slots=True)
+class Ledger:
+    """The account of one episode so far."""
+
+    standings: dict[tuple[str, str], Standing] = field(default_factory=dict)
+    """By page and key of the control."""
+    picks: dict[str, list[Pick]] = field(default_factory=dict)
+    """By page: what was pressed there with an effect, oldest first."""
+    shown: set[str] = field(default_factory=set)
+    """Values worth noting that have been on a screen."""
+    pages: list[str] = field(default_factory=list)
+    """Pages in the order in which they came up; a page that comes up again is here again."""
+
+    def enter(self, facts: ScreenFacts) -> None:
+        """Take note of a screen."""
+        if not self.pages or self.pages[-1] != facts.page:
+            self.pages.append(facts.page)
+        self.shown.update(facts.values)
+        for key, control in facts.controls.items():
+            self._stand((facts.page, key), control)
+
+    def observe(self, step: SeenStep) -> None:
+        """Take note of a step and of the screen it led to."""
+        element = step.deed.element
+        if step.deed.presses and element is not None and not control_kind(element) and not step.outcome.same:
+            self.picks.setdefault(step.outcome.before.page, []).append(Pick(group_of(element), element.text))
+        for change in step.outcome.changes:
+            place = (step.outcome.before.page, change.control.key)
+            if place in self.standings and not self.standings[place].first and change.old:
+                self.standings[place] = self.standings[place]._replace(first=change.old)
+        self.enter(step.outcome.after)
+
+    def _stand(self, place: tuple[str, str], control: Control) -> None:
+        known = self.standings.get(place)
+        if known is None:
+            self.standings[place] = Standing(control, control.value)
+        elif control.value or control.kind == "field":
+            self.standings[place] = known._replace(control=control)
+
+    def unasked(self, slots: tuple[Slot, ...], pages: frozenset[str] | None = None) -> list[str]:
+        """Controls that stand otherwise than when first seen though nobody asked, as words; on `pages` if given."""
+        found = []
+        for (page, _), standing in self.standings.items():
+            if not standing.moved or (pages is not None and page not in pages):
+                continue
+            slot = wanted(standing.control, slots_on(page, slots))
+            if slot is None or not holds(standing.control, slot):
+                found.append(f'"{standing.control.label}" stands at "{standing.control.value}"')
+        return found
+
+    def evidence(self, slot: Slot, slots: tuple[Slot, ...]) -> bool | None:
+        """Whether a constraint is met where it is set: True, False, or None where nothing was seen of it.
+
+        `slots` are all constraints of the task: a pick that answers another one does not speak against this one.
+        """
+        own = slots_on(slot.page, slots)
+        meant = [
+            standing.control
+            for (page, _), standing in self.standings.items()
+            if page == slot.page and wanted(standing.control, own) == slot
+        ]
+        if meant:
+            return any(holds(control, slot) for control in meant)
+        return self._picked(slot, own)
+
+    def _picked(self, slot: Slot, own: tuple[Slot, ...]) -> bool | None:
+        picks = self.picks.get(slot.page, [])
+        hits = [index for index, pick in enumerate(picks) if same_value(pick.text, slot.value)]
+        if not hits:
+            return None
+        others = [other.value for other in own if other != slot]
+        return not any(
+            pick.group == picks[hits[-1]].group and not any(same_value(pick.text, other) for other in others)
+            for pick in picks[hits[-1] + 1 :]
+        )
+
+
+def group_of(element: UIElement) -> str:
+    """What an item is an alternative to: its list where the platform names it, else its role."""
+    parts = element.element_id.split("/")
+    return parts[1] if len(parts) > 2 else element.role

@@ -1,0 +1,54 @@
+"""A channel that errs on purpose: to measure what a noisy judge costs, and what consensus gets back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+
+from schemas.episode import Episode
+from schemas.observation import ScreenReader
+from schemas.record import content_id
+from schemas.verdict import Channel
+from stages.critics.base import StepResult, TrajectoryCritic, Vote
+
+
+@dataclass(frozen=True, slots=True)
+class NoisyChannel:
+    """Flips the votes of another channel at random, independently per trajectory, channel and seed."""
+
+    inner: TrajectoryCritic
+    false_positive: float
+    """Probability that Incorrect becomes Correct."""
+    false_negative: float
+    """Probability that Correct becomes Incorrect."""
+    seed: int
+
+    @property
+    def channel(self) -> Channel:
+        """The channel of the critic that is disturbed."""
+        return self.inner.channel
+
+    @property
+    def resolution(self) -> str:
+        """The resolution of the critic that is disturbed."""
+        return self.inner.resolution
+
+    @property
+    def version(self) -> str:
+        """The version of the critic that is disturbed, and how it is."""
+        return f"{self.inner.version}~fp{self.false_positive:g}/fn{self.false_negative:g}/{self.seed}"
+
+    async def judge(self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult]) -> Vote:
+        """The vote of the critic that is disturbed, sometimes turned round.
+
+        Raises:
+            schemas.errors.JudgeFailure: the critic that is disturbed gave no usable vote.
+        """
+        vote = await self.inner.judge(episode, screens, steps)
+        draw = Random(int(content_id("noise", self.seed, self.channel, episode.trajectory.trajectory_id), 16)).random()
+        if draw >= (self.false_negative if vote.correct else self.false_positive):
+            return vote
+        if vote.correct:
+            return Vote(False, "noise", vote.redundant_steps, steps[-1].index if steps else None)
+        return Vote(True, "noise", vote.redundant_steps, None)

@@ -1,0 +1,117 @@
+"""An episode as the critics see it: for each step the deed and its visible outcome, each pair of screens read once."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Generic, NamedTuple, TypeVar
+
+from schemas.episode import Episode
+from schemas.errors import JudgeFailure
+from schemas.geometry import Size
+from schemas.observation import ScreenReader, UIElement
+from schemas.query import Query, Slot
+from schemas.step import Step
+from stages.critics.deeds import Deed, read_deed
+from stages.critics.facts import ScreenFacts, read_screen
+from stages.critics.transitions import Transition, compare
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+class TaskView(NamedTuple):
+    """All that a critic may know of a query: never its reference path, start state or goal check."""
+
+    instruction: str
+    slots: tuple[Slot, ...]
+    pages: tuple[str, ...]
+    """The pages to pass, as `app.screen`."""
+    page_descriptions: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SeenStep:
+    """One step: what was done and what came of it."""
+
+    index: int
+    deed: Deed
+    outcome: Transition
+
+
+def task_view(query: Query) -> TaskView:
+    """What a critic may know of a query."""
+    return TaskView(query.instruction, query.slots, query.pages, query.page_descriptions)
+
+
+class SeenScreens:
+    """A screen reader that remembers the last screens and the last outcomes it was asked for; bounded."""
+
+    def __init__(self, screens: ScreenReader, capacity: int = 4096) -> None:
+        self._screens = screens
+        self._facts: _Recent[str, ScreenFacts] = _Recent(capacity)
+        self._steps: _Recent[tuple[str, str | None, str], tuple[Deed, Transition]] = _Recent(capacity)
+
+    def image(self, screen_id: str) -> bytes:
+        """The encoded image; not remembered. Raises KeyError for an unknown id."""
+        return self._screens.image(screen_id)
+
+    def elements(self, screen_id: str) -> tuple[UIElement, ...]:
+        """The accessibility tree. Raises KeyError for an unknown id."""
+        return self.facts(screen_id).elements
+
+    def size(self, screen_id: str) -> Size:
+        """Width and height in pixels; not remembered. Raises KeyError for an unknown id."""
+        return self._screens.size(screen_id)
+
+    def facts(self, screen_id: str) -> ScreenFacts:
+        """The screen, read. Raises KeyError for an unknown id."""
+        return self._facts.get(screen_id, lambda: read_screen(screen_id, self._screens.elements(screen_id)))
+
+    def step(self, step: Step) -> SeenStep:
+        """What was done in a step and what came of it. Raises KeyError for an unknown screen."""
+        deed, outcome = self._steps.get((step.screen_before, step.action, step.screen_after), lambda: self._read(step))
+        return SeenStep(step.index, deed, outcome)
+
+    def _read(self, step: Step) -> tuple[Deed, Transition]:
+        before, after = self.facts(step.screen_before), self.facts(step.screen_after)
+        return read_deed(step.action, before.elements), compare(before, after)
+
+
+def seen(screens: ScreenReader) -> SeenScreens:
+    """A reader that remembers: `screens` itself where it does already."""
+    return screens if isinstance(screens, SeenScreens) else SeenScreens(screens)
+
+
+def replay(episode: Episode, screens: ScreenReader) -> tuple[SeenStep, ...]:
+    """All steps of an episode as a critic sees them.
+
+    Raises:
+        JudgeFailure: a screen of the episode is not there, or a stored action is not one.
+    """
+    reader = seen(screens)
+    try:
+        return tuple(reader.step(step) for step in episode.steps)
+    except KeyError as error:
+        raise JudgeFailure(f"{episode.trajectory.trajectory_id}: screen {error} is not stored") from error
+    except ValueError as error:
+        raise JudgeFailure(f"{episode.trajectory.trajectory_id}: a stored action cannot be read") from error
+
+
+class _Recent(Generic[K, V]):
+    """The most recently used values of a function, at most `capacity` of them."""
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._values: OrderedDict[K, V] = OrderedDict()
+
+    def get(self, key: K, make: Callable[[], V]) -> V:
+        if key in self._values:
+            self._values.move_to_end(key)
+            return self._values[key]
+        value = make()
+        self._values[key] = value
+        if len(self._values) > self._capacity:
+            self._values.popitem(last=False)
+        return value

@@ -1,0 +1,180 @@
+"""The step critic: did an action move towards what the user asked (paper 6.3)?
+
+GOOD moved towards it, NEUTRAL did nothing or only looked, HARMFUL moved away: set what nobody asked for, undid what was
+asked, sent something off that was not ready, left the path, or was no action at all.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from schemas.episode import Episode
+from schemas.observation import ScreenReader
+from schemas.verdict import StepLabel
+from stages.critics.base import StepResult, at_most_words
+from stages.critics.caption import caption_step
+from stages.critics.ledger import Ledger
+from stages.critics.plan import Part, app_of, commits, parts_of
+from stages.critics.replay import SeenStep, TaskView, replay, task_view
+from stages.critics.slots import holds, same_value, slots_on, wanted
+from stages.critics.transitions import ControlChange
+
+GOOD, NEUTRAL, HARMFUL = StepLabel.GOOD, StepLabel.NEUTRAL, StepLabel.HARMFUL
+
+
+class StateStepCritic:
+    """Judges steps by what the trees before and after show; needs no model."""
+
+    version = "state-step-critic-1"
+
+    async def judge(self, episode: Episode, screens: ScreenReader) -> list[StepResult]:
+        """Judge each step of an episode.
+
+        Raises:
+            schemas.errors.JudgeFailure: a screen is missing.
+        """
+        steps = replay(episode, screens)
+        if not steps:
+            return []
+        watch = _Watch(task_view(episode.query), steps[0])
+        return [watch.judge(step) for step in steps]
+
+
+class _Opinion(NamedTuple):
+    label: StepLabel
+    why: str
+
+
+class _Watch:
+    """Follows one episode and judges each step by what came before it."""
+
+    def __init__(self, task: TaskView, first: SeenStep) -> None:
+        self._task = task
+        self._parts = parts_of(task)
+        self._ledger = Ledger()
+        self._ledger.enter(first.outcome.before)
+        self._sent: set[str] = set()
+
+    def judge(self, step: SeenStep) -> StepResult:
+        opinion = self._opinion(step)
+        self._ledger.observe(step)
+        caption = caption_step(step.deed, step.outcome)
+        return StepResult(step.index, f"{caption} {opinion.why}", at_most_words(caption), opinion.label)
+
+    def _opinion(self, step: SeenStep) -> _Opinion:
+        if step.deed.action is None:
+            return _Opinion(HARMFUL, "The reply was no action.")
+        if step.deed.kind in ("terminate", "answer"):
+            return self._ending(step)
+        if step.outcome.same:
+            return _Opinion(NEUTRAL, "Nothing visible came of it.")
+        if step.outcome.changes:
+            return self._setting(step)
+        if step.outcome.opened:
+            return self._move(step)
+        return self._looking(step)
+
+    def _ending(self, step: SeenStep) -> _Opinion:
+        if not step.deed.ends:
+            return _Opinion(HARMFUL, "It gave up.")
+        for part in self._parts:
+            if part.receipt is not None and part.receipt not in self._ledger.pages:
+                return _Opinion(HARMFUL, f"It ended before {part.receipt} was reached.")
+            if part.receipt is None and self._open(part):
+                return _Opinion(HARMFUL, f"It ended before {self._open(part)[0]} was set.")
+        return _Opinion(GOOD, "All parts of the task had been gone through.")
+
+    def _setting(self, step: SeenStep) -> _Opinion:
+        opinions = [self._change(change, step.outcome.after.page) for change in step.outcome.changes]
+        return max(opinions, key=lambda opinion: (GOOD, NEUTRAL, HARMFUL).index(opinion.label))
+
+    def _change(self, change: ControlChange, page: str) -> _Opinion:
+        control = change.control
+        slot = wanted(control, slots_on(page, self._task.slots))
+        if slot is not None:
+            if holds(control, slot):
+                return _Opinion(GOOD, f"It set {slot.name} as asked.")
+            if same_value(change.old, slot.value):
+                return _Opinion(HARMFUL, f"It undid {slot.name}, which stood as asked.")
+            if control.kind == "stepper":
+                return _towards(change, slot.value)
+        standing = self._ledger.standings.get((page, control.key))
+        if standing is not None and control.value == standing.first:
+            return _Opinion(GOOD, f'It put "{control.label}" back to how it was.')
+        return _Opinion(HARMFUL, f'Nobody asked for "{control.value}" in "{control.label}".')
+
+    def _move(self, step: SeenStep) -> _Opinion:
+        before, after = step.outcome.before.page, step.outcome.after.page
+        for part in self._parts:
+            if commits(step, part.receipt):
+                return self._sending(part)
+        if after not in self._task.pages:
+            return self._off_path(step)
+        if before not in self._task.pages:
+            return _Opinion(GOOD, "It came back to the path of the task.")
+        order = self._task.pages.index
+        if order(after) < order(before):
+            return self._going_back(after, before)
+        return self._picking(step)
+
+    def _sending(self, part: Part) -> _Opinion:
+        assert part.receipt is not None
+        if part.receipt in self._sent:
+            return _Opinion(HARMFUL, "It did the same thing a second time.")
+        self._sent.add(part.receipt)
+        missing = self._open(part)
+        wrong = self._ledger.unasked(part.slots, frozenset(part.pages))
+        if missing or wrong:
+            return _Opinion(HARMFUL, "It went ahead while " + "; ".join(wrong or [f"{missing[0]} was not set"]) + ".")
+        return _Opinion(GOOD, "Everything stood as asked when it went ahead.")
+
+    def _picking(self, step: SeenStep) -> _Opinion:
+        element = step.deed.element
+        asked = slots_on(step.outcome.before.page, self._task.slots)
+        if element is not None and element.role == "list_item" and asked:
+            if any(same_value(element.text, slot.value) for slot in asked):
+                return _Opinion(GOOD, "It picked what was asked for.")
+            return _Opinion(HARMFUL, f'Nobody asked for "{element.text}".')
+        return _Opinion(GOOD, "It went on along the path of the task.")
+
+    def _off_path(self, step: SeenStep) -> _Opinion:
+        app = app_of(step.outcome.after.page)
+        if app in {part.app for part in self._parts} and app != app_of(step.outcome.before.page):
+            return _Opinion(GOOD, "It came to an app of the task.")
+        if step.outcome.before.page not in self._task.pages:
+            return _Opinion(NEUTRAL, "It went from one page off the path to another.")
+        if self._between_parts(step):
+            return _Opinion(GOOD, "It left an app in which everything was done.")
+        return _Opinion(HARMFUL, "It left the path of the task.")
+
+    def _between_parts(self, step: SeenStep) -> bool:
+        """Whether the page left is the last of its part, and another part is still to come."""
+        return any(step.outcome.before.page == part.pages[-1] for part in self._parts[:-1])
+
+    def _going_back(self, page: str, left: str) -> _Opinion:
+        for slot in self._task.slots:
+            if slot.page == page and self._ledger.evidence(slot, self._task.slots) is not True:
+                return _Opinion(GOOD, f"It went back to set {slot.name}.")
+        if app_of(page) != app_of(left):
+            return _Opinion(NEUTRAL, "It went back to an earlier app.")
+        return _Opinion(HARMFUL, "It went back though nothing was left to do there.")
+
+    def _looking(self, step: SeenStep) -> _Opinion:
+        asked = slots_on(step.outcome.after.page, self._task.slots)
+        came_up = step.outcome.after.texts - step.outcome.before.texts
+        if any(slot.value.casefold() in came_up for slot in asked):
+            return _Opinion(GOOD, "It brought what was asked for into view.")
+        element = step.deed.element
+        if element is not None and "editable" in element.states and step.outcome.keyboard and asked:
+            return _Opinion(GOOD, "It made ready to type.")
+        return _Opinion(NEUTRAL, "It only looked.")
+
+    def _open(self, part: Part) -> list[str]:
+        """Names of the constraints of a part of which nothing, or the contrary, has been seen."""
+        return [slot.name for slot in part.slots if self._ledger.evidence(slot, self._task.slots) is False]
+
+
+def _towards(change: ControlChange, asked: str) -> _Opinion:
+    if abs(int(asked) - int(change.control.value)) < abs(int(asked) - int(change.old)):
+        return _Opinion(GOOD, f"It came nearer to {asked}.")
+    return _Opinion(HARMFUL, f"It went away from {asked}.")

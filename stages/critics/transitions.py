@@ -1,0 +1,85 @@
+"""What changed between two screens: the basis of captions, of the step critic and of guidance descriptions."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from stages.critics.facts import Control, ScreenFacts
+
+
+class ControlChange(NamedTuple):
+    """A control that stands differently after a step."""
+
+    control: Control
+    """As it stands after the step."""
+    old: str
+    """How it stood before."""
+
+
+class Transition(NamedTuple):
+    """The visible outcome of one step."""
+
+    before: ScreenFacts
+    after: ScreenFacts
+    same: bool
+    """Nothing visible has changed."""
+    opened: bool
+    """Another page, or the same page with another title, is shown."""
+    changes: tuple[ControlChange, ...]
+    """Controls of one page that stand differently; empty when another page was opened."""
+    appeared: tuple[str, ...]
+    """Values worth noting that are new."""
+    items_changed: bool
+    """On one page, list items came, went or changed their words otherwise than by scrolling."""
+    keyboard: bool
+    """The on-screen keyboard is up after the step."""
+
+
+def compare(before: ScreenFacts, after: ScreenFacts) -> Transition:
+    """What changed from one screen to another, from their trees alone."""
+    same = before.screen_id == after.screen_id
+    opened = not same and (before.page, before.title) != (after.page, after.title)
+    changes = () if same or before.page != after.page else _changes(before, after)
+    return Transition(
+        before=before,
+        after=after,
+        same=same,
+        opened=opened,
+        changes=changes,
+        appeared=tuple(text for text in after.values if text not in before.values),
+        items_changed=not same and not opened and _items_changed(before, after),
+        keyboard=any(element.role == "keyboard" for element in after.elements),
+    )
+
+
+def _changes(before: ScreenFacts, after: ScreenFacts) -> tuple[ControlChange, ...]:
+    found = []
+    for key, control in after.controls.items():
+        old = before.controls.get(key)
+        if old is not None and old.value != control.value:
+            found.append(ControlChange(control, old.value))
+    return tuple(found)
+
+
+def _items_changed(before: ScreenFacts, after: ScreenFacts) -> bool:
+    """Whether the items in sight differ in another way than a window moving over one list.
+
+    Two windows of one list agree wherever they overlap, so that a scroll keeps each shared item's words and order.
+    """
+    if before.items == after.items or not (before.items or after.items):
+        return False
+    notes = dict(before.items)
+    if any(text in notes and notes[text] != note for text, note in after.items):
+        return True
+    if _lists(before) != _lists(after):
+        return False
+    return not _can_scroll(before) and not _can_scroll(after)
+
+
+def _can_scroll(facts: ScreenFacts) -> bool:
+    return any("scrollable_down" in e.states or "scrollable_up" in e.states for e in facts.elements)
+
+
+def _lists(facts: ScreenFacts) -> bool:
+    """Whether the items are narrowed by a search, in which case they come and go by themselves."""
+    return any(e.role == "search_field" and e.value for e in facts.elements)
