@@ -9,6 +9,9 @@ import pyarrow as pa
 from schemas.query import Split
 from schemas.record import STRINGS, Record, Row, optional, required, table_schema
 
+IMAGE_PLACEHOLDER = "<image>"
+"""Stands in a message where an image goes."""
+
 
 class Message(Record):
     """One chat message; the text `<image>` stands where an image goes, in the order of `screens`."""

@@ -1,0 +1,87 @@
+"""Task re-weighting (paper 2.2.3): queries that succeed often are tried and learned less, rare successes more."""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import random
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+_MEMORY = 0.5
+"""Share that the past keeps in a success average when another attempt is counted."""
+_CEILING = 1.15
+"""A query that always succeeds keeps a weight of 0.15: it is still tried now and then."""
+
+
+def success_average(outcomes: Iterable[bool]) -> float:
+    """The moving average of a query's outcomes, oldest first; 0 before its first attempt."""
+    average = 0.0
+    for success in outcomes:
+        average = _MEMORY * average + (1 - _MEMORY) * success
+    return average
+
+
+def task_weight(average: float) -> float:
+    """How much a query with this success average counts: from 1.15 (never succeeds) down to 0.15 (always does).
+
+    Raises:
+        ValueError: `average` is no share.
+    """
+    if not 0.0 <= average <= 1.0:
+        raise ValueError(f"a success average of {average}")
+    return _CEILING - average
+
+
+class Attempts(NamedTuple):
+    """How often a query is to be tried."""
+
+    query_id: str
+    attempts: int
+
+
+def plan_attempts(averages: Mapping[str, float], total: int, seed: int) -> list[Attempts]:
+    """Share `total` attempts among queries by `task_weight`, in order of query id; every count is exact to below one.
+
+    Systematic sampling: one random offset, then equal strides along the summed weights, so that no query is
+    forgotten by chance.
+
+    Args:
+        averages: success average by query id.
+        total: attempts to share out.
+        seed: of the offset and of the order along which strides are taken.
+    """
+    if not averages:
+        return []
+    order = sorted(averages)
+    draw = random.Random(seed)
+    draw.shuffle(order)
+    ends = list(itertools.accumulate(task_weight(averages[query_id]) for query_id in order))
+    stride = ends[-1] / total if total else 0.0
+    offset = draw.random()
+    counts = dict.fromkeys(order, 0)
+    for index in range(total):
+        spot = bisect.bisect_right(ends, (index + offset) * stride)
+        counts[order[min(spot, len(order) - 1)]] += 1
+    return [Attempts(query_id, counts[query_id]) for query_id in sorted(counts) if counts[query_id]]
+
+
+def with_task_weights(examples: pa.Table, averages: Mapping[str, float]) -> pa.Table:
+    """The examples with `loss_weight` multiplied by their query's task weight, scaled to a mean of 1 over the table.
+
+    Args:
+        examples: in the schema of table `examples`.
+        averages: success average by query id; a query without one counts as never succeeded.
+    """
+    if examples.num_rows == 0:
+        return examples
+    queries = examples["query_id"].combine_chunks().dictionary_encode()
+    factors = np.array([task_weight(averages.get(query_id, 0.0)) for query_id in queries.dictionary.to_pylist()])
+    weights = examples["loss_weight"].to_numpy() * factors[queries.indices.to_numpy()]
+    scaled = pa.array(weights * (len(weights) / weights.sum()))
+    position = examples.schema.get_field_index("loss_weight")
+    return examples.set_column(position, examples.schema.field(position), pc.cast(scaled, pa.float64()))

@@ -1,0 +1,42 @@
+"""The curation of one release, in its order: choose trajectories, drop duplicates, weigh tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from stages.curate.dedup import without_duplicates
+from stages.curate.reweight import with_task_weights
+from stages.curate.selection import KEPT_PER_QUERY, shortest_successes, successes_in
+
+
+class TrainingSet(NamedTuple):
+    """The examples of a release, and how many were left out for which reason."""
+
+    examples: pa.Table
+    longer_success: int
+    """Rows of trajectories that are not among the shortest of their query."""
+    duplicate: int
+
+
+def training_set(
+    examples: pa.Table, averages: Mapping[str, float] | None, per_query: int = KEPT_PER_QUERY
+) -> TrainingSet:
+    """Curate the examples of all rounds so far.
+
+    The result depends on the rows alone, not on the order in which they were stored.
+
+    Args:
+        examples: in the schema of table `examples`, all of split `train`.
+        averages: success average by query id for the loss weights; None leaves all weights as they are.
+        per_query: how many successes of a query are learned from.
+    """
+    chosen = shortest_successes(successes_in(examples), per_query)
+    kept = examples.filter(pc.is_in(examples["trajectory_id"], pa.array(sorted(chosen), pa.string())))
+    ordered = kept.sort_by([("query_id", "ascending"), ("trajectory_id", "ascending"), ("step_index", "ascending")])
+    distinct = without_duplicates(ordered)
+    weighted = distinct if averages is None else with_task_weights(distinct, averages)
+    return TrainingSet(weighted, examples.num_rows - kept.num_rows, kept.num_rows - distinct.num_rows)

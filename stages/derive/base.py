@@ -1,0 +1,38 @@
+"""What all derivations share: which episodes may be learned from, and the record of what was left out."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from schemas.episode import Episode
+from schemas.query import Split
+from schemas.trajectory import Purpose
+
+
+class Dropped(NamedTuple):
+    """A trajectory or a step that gave no training row, and why."""
+
+    trajectory_id: str
+    step_index: int | None
+    """The step; None for a whole trajectory."""
+    reason: str
+    """Countable: `judged_incorrect`, `harmful`, `no_effect`, `unparsed`, ..."""
+
+
+def unfit(episode: Episode, purposes: frozenset[Purpose]) -> str | None:
+    """Why no row may be made of an episode, None if one may.
+
+    Only the split `train` is ever learned from, and only what is evidence about the agent: a failed episode or one
+    without a judgement says nothing.
+    """
+    if episode.query.split is not Split.TRAIN:
+        return "held_out"
+    if episode.trajectory.purpose not in purposes:
+        return "other_purpose"
+    if episode.trajectory.status != "finished":
+        return "failed"
+    if episode.judgement is None:
+        return "not_judged"
+    if not episode.steps:
+        return "no_steps"
+    return None

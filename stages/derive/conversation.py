@@ -1,0 +1,36 @@
+"""A step as the conversation that is trained on: system message, the prompt that was answered, one screen.
+
+The user message is the task and the compressed history, then the observation (paper 2.1, figure 11).
+"""
+
+from __future__ import annotations
+
+from schemas.coordinates import native_frame
+from schemas.dialects.base import Dialect
+from schemas.example import IMAGE_PLACEHOLDER, Message
+from schemas.geometry import Size
+from schemas.step import Step
+
+
+def prompt_messages(dialect: Dialect, step: Step, size: Size) -> tuple[Message, Message]:
+    """The system message and the user message of a step; coordinates are pixels of the stored screenshot.
+
+    Args:
+        dialect: the step's wire format.
+        step: its prompt is already without guidance; its history is what really happened.
+        size: of the screen before the action, in pixels.
+    """
+    system = Message(role="system", content=dialect.system_prompt(native_frame(size)))
+    return system, Message(role="user", content=step.prompt + IMAGE_PLACEHOLDER)
+
+
+def unfit_text(step: Step, reply: str) -> str | None:
+    """Why a step cannot stand in a conversation, None if it can.
+
+    Text that holds a placeholder of its own, from the user, the screen or the model, would shift all images.
+    """
+    if not step.prompt or not reply:
+        return "no_prompt"
+    if IMAGE_PLACEHOLDER in step.prompt or IMAGE_PLACEHOLDER in reply:
+        return "placeholder_in_text"
+    return None

@@ -1,0 +1,118 @@
+"""End-to-end SFT examples: the steps of trajectories that were judged correct, cleaned by the step critic.
+
+Equation 2 of paper 2.2.3 with critic-based filtering; the format is that of paper 6.5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from schemas.actions import action_from_json, ends_episode
+from schemas.coordinates import CoordinateSpace, native_frame
+from schemas.dialects.base import Dialect, Reply
+from schemas.dialects.gui_owl_v3 import dialect_for
+from schemas.episode import Episode
+from schemas.example import Example, Message
+from schemas.geometry import Size
+from schemas.record import Origin, content_id
+from schemas.step import Step
+from schemas.trajectory import Purpose
+from schemas.verdict import StepLabel
+from stages.derive.base import Dropped, unfit
+from stages.derive.conversation import prompt_messages, unfit_text
+
+KIND = "end_to_end"
+MADE_BY = "derive.end_to_end/1"
+LEARNED_FROM = frozenset({Purpose.TRAIN, Purpose.GUIDED})
+
+
+class EndToEndExamples(NamedTuple):
+    """What one episode gave."""
+
+    examples: tuple[Example, ...]
+    dropped: tuple[Dropped, ...]
+
+
+def end_to_end_examples(episode: Episode, size_of: Callable[[str], Size], origin: Origin) -> EndToEndExamples:
+    """One example per kept step of an episode of split `train`, guided or not, that was judged correct.
+
+    Steps labelled HARMFUL are left out, and NEUTRAL ones that changed nothing on the screen. The prompts of the
+    steps after them stay as they were answered: their history is what really happened. A reply is written anew from
+    thought, action and conclusion, with positions in pixels of the stored screenshot.
+
+    Args:
+        episode: with its step verdicts and its judgement.
+        size_of: width and height of a stored screen (`ScreenReader.size`).
+        origin: common columns of the rows.
+    """
+    trajectory_id = episode.trajectory.trajectory_id
+    reason = unfit(episode, LEARNED_FROM)
+    if reason is None and episode.judgement is not None and not episode.judgement.correct:
+        reason = "judged_incorrect"
+    if reason is not None:
+        return EndToEndExamples((), (Dropped(trajectory_id, None, reason),))
+    labels = {verdict.index: verdict.label for verdict in episode.step_verdicts}
+    dialect = dialect_for(episode.query.platform)
+    examples, dropped = [], []
+    for step in episode.steps:
+        made = _completion(step, labels.get(step.index), dialect, size_of(step.screen_before))
+        if made.text is None:
+            dropped.append(Dropped(trajectory_id, step.index, made.reason))
+        else:
+            prompt = prompt_messages(dialect, step, size_of(step.screen_before))
+            messages = (*prompt, Message(role="assistant", content=made.text))
+            examples.append(_example(episode, step, messages, origin))
+    return EndToEndExamples(tuple(examples), tuple(dropped))
+
+
+class _Completion(NamedTuple):
+    """The reply that is learned, or why there is none."""
+
+    text: str | None
+    reason: str = ""
+
+
+def _completion(step: Step, label: StepLabel | None, dialect: Dialect, size: Size) -> _Completion:
+    if step.action is None:
+        return _Completion(None, "unparsed")
+    action = action_from_json(step.action)
+    if label is StepLabel.HARMFUL:
+        return _Completion(None, "harmful")
+    # The step that ends an episode never changes the screen, and is what a trajectory must not lose.
+    if label is StepLabel.NEUTRAL and step.screen_before == step.screen_after and not ends_episode(action):
+        return _Completion(None, "no_effect")
+    text = _rendered(Reply(step.thought, action, step.conclusion), dialect, size)
+    if text is None:
+        return _Completion(None, "not_round_trip")
+    reason = unfit_text(step, text)
+    return _Completion(None, reason) if reason else _Completion(text)
+
+
+def _rendered(reply: Reply, dialect: Dialect, size: Size) -> str | None:
+    """The reply's text, None if reading it again would give another action."""
+    frame = native_frame(size)
+    try:
+        text = dialect.render(reply, frame)
+    except ValueError:
+        return None
+    read = dialect.parse(text, frame)
+    return text if isinstance(read, Reply) and read.action == reply.action else None
+
+
+def _example(episode: Episode, step: Step, messages: tuple[Message, ...], origin: Origin) -> Example:
+    trajectory_id = episode.trajectory.trajectory_id
+    return Example(
+        example_id=content_id("example", KIND, trajectory_id, step.index, [m.content for m in messages]),
+        kind=KIND,
+        messages=messages,
+        screens=(step.screen_before,),
+        action=step.action,
+        coordinate_space=CoordinateSpace.RESIZED_PIXELS,
+        loss_weight=1.0,
+        query_id=episode.query.query_id,
+        trajectory_id=trajectory_id,
+        step_index=step.index,
+        split=episode.query.split,
+        **origin.common(MADE_BY),
+    )

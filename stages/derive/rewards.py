@@ -1,0 +1,80 @@
+"""One reward per trajectory, and its normalisation over all trajectories seen (paper 3.1.2, TRPO)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from schemas.episode import Episode
+
+MALFORMED_PENALTY = -0.5
+"""Format reward of a trajectory that holds no well-formed action (paper 3.1.2)."""
+
+_DECAY = 0.5
+"""Share that the past keeps in the running moments when a batch arrives: the policy changes from round to round."""
+_EPSILON = 1e-6
+
+
+class TrajectoryReward(NamedTuple):
+    """The parts of one trajectory's reward; never stored as their sum alone."""
+
+    accuracy: float
+    """1 if the trajectory was judged correct, else 0."""
+    format: float
+    """-0.5 times the share of replies that were no action."""
+
+    @property
+    def total(self) -> float:
+        """Accuracy plus format."""
+        return self.accuracy + self.format
+
+
+def trajectory_reward(episode: Episode) -> TrajectoryReward:
+    """The reward of a judged episode with at least one step.
+
+    Raises:
+        ValueError: it has no judgement or no steps: that is no evidence, and no reward.
+    """
+    if episode.judgement is None or not episode.steps:
+        raise ValueError(f"trajectory {episode.trajectory.trajectory_id} has no judgement or no steps")
+    malformed = sum(step.action is None for step in episode.steps)
+    return TrajectoryReward(float(episode.judgement.correct), MALFORMED_PENALTY * malformed / len(episode.steps))
+
+
+class RunningReward(NamedTuple):
+    """Running moments of the rewards observed across trajectories."""
+
+    mean: float
+    mean_square: float
+
+    @property
+    def deviation(self) -> float:
+        """The running standard deviation."""
+        return math.sqrt(max(0.0, self.mean_square - self.mean**2))
+
+    def advantage(self, reward: float) -> float:
+        """(R - mean) / (deviation + epsilon) of paper 3.1.2; 0 while no two rewards differ."""
+        if self.deviation < _EPSILON:
+            return 0.0
+        return (reward - self.mean) / (self.deviation + _EPSILON)
+
+
+def running_reward(batches: Iterable[Sequence[float]]) -> RunningReward | None:
+    """The running moments after some batches of trajectory rewards, oldest first; None before the first reward.
+
+    An earlier batch weighs half of the one after it. A pure function of the rewards: what was stored is all that a
+    restart needs.
+    """
+    running: RunningReward | None = None
+    for rewards in batches:
+        if not rewards:
+            continue
+        mean, square = math.fsum(rewards) / len(rewards), math.fsum(r * r for r in rewards) / len(rewards)
+        if running is None:
+            running = RunningReward(mean, square)
+        else:
+            running = RunningReward(
+                _DECAY * running.mean + (1 - _DECAY) * mean, _DECAY * running.mean_square + (1 - _DECAY) * square
+            )
+    return running

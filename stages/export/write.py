@@ -1,0 +1,104 @@
+"""Writes the files of a release, each under a temporary name that is replaced when the file is whole."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from schemas.observation import ScreenReader
+from stages.export.base import ExportedFile
+from stages.export.screens import SCREENS_SCHEMA, screen_batches
+from stages.export.trl import SFT_SCHEMA, sft_batches
+from stages.export.verl import RL_SCHEMA, rl_batches
+
+SFT_FILE = "trl/sft.parquet"
+RL_FILE = "verl/rl.parquet"
+SCREENS_FILE = "screens.parquet"
+
+_IMAGE_BYTES = "images.list.element.bytes"
+_DICTIONARY_BYTES = 64 << 20
+
+
+def export_release(
+    directory: Path,
+    examples: Iterable[pa.RecordBatch],
+    rl_steps: Iterable[pa.RecordBatch],
+    screens: ScreenReader,
+) -> list[ExportedFile]:
+    """Write `trl/sft.parquet`, `verl/rl.parquet` and `screens.parquet`; the same input gives the same bytes.
+
+    Memory does not grow with the rows: one row group at a time, and the ids of the distinct screens.
+
+    Args:
+        directory: the release's folder; made if it is missing, files of the same names are replaced.
+        examples: curated rows in the schema of table `examples` (a table's `to_batches()`).
+        rl_steps: rows in the schema of table `rl_steps`.
+        screens: all screens that the rows show.
+
+    Raises:
+        BadInputError: a row has another number of placeholders than of screens.
+        KeyError: a screen is not stored.
+        OSError: the disk is full, or the folder cannot be written.
+    """
+    shown: dict[str, None] = {}
+    sft = sft_batches(_noting_screens(examples, shown), screens)
+    rl = rl_batches(_noting_screens(rl_steps, shown), screens)
+    files = [
+        write_parquet(directory, SFT_FILE, SFT_SCHEMA, sft),
+        write_parquet(directory, RL_FILE, RL_SCHEMA, rl),
+    ]
+    trees = screen_batches(sorted(shown), screens)
+    return [*files, write_parquet(directory, SCREENS_FILE, SCREENS_SCHEMA, trees)]
+
+
+def write_parquet(directory: Path, name: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> ExportedFile:
+    """Write one file, a row group per batch.
+
+    Encoded images do not compress, so they are stored as they are; a dictionary stores an image that repeats within
+    a row group once.
+    """
+    path = directory / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(f".{path.name}.unfinished")
+    rows = 0
+    with pq.ParquetWriter(
+        unfinished,
+        schema,
+        compression={column: "none" if column == _IMAGE_BYTES else "zstd" for column in _leaves(schema)},
+        dictionary_pagesize_limit=_DICTIONARY_BYTES,
+    ) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+            rows += batch.num_rows
+    with unfinished.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    size = unfinished.stat().st_size
+    unfinished.replace(path)
+    return ExportedFile(name, rows, digest, size)
+
+
+def _leaves(schema: pa.Schema) -> Iterator[str]:
+    """The Parquet paths of all leaf columns."""
+    for field in schema:
+        yield from _leaves_below(field.name, field.type)
+
+
+def _leaves_below(path: str, kind: pa.DataType) -> Iterator[str]:
+    if pa.types.is_list(kind):
+        yield from _leaves_below(f"{path}.list.element", kind.value_type)
+    elif pa.types.is_struct(kind):
+        for field in kind:
+            yield from _leaves_below(f"{path}.{field.name}", field.type)
+    else:
+        yield path
+
+
+def _noting_screens(batches: Iterable[pa.RecordBatch], shown: dict[str, None]) -> Iterator[pa.RecordBatch]:
+    """The batches as they are; the ids of their screens are added to `shown`."""
+    for batch in batches:
+        shown.update(dict.fromkeys(batch.column("screens").flatten().unique().to_pylist()))
+        yield batch

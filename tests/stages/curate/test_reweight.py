@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stages.curate.reweight import plan_attempts, success_average, task_weight
+
+averages = st.dictionaries(st.text("abc", min_size=1, max_size=3), st.floats(0, 1), min_size=1, max_size=12)
+
+
+def test_the_average_forgets() -> None:
+    assert success_average([]) == 0.0
+    assert success_average([True]) == 0.5
+    assert success_average([True, False]) == 0.25
+    assert success_average([False, True]) == 0.5
+    assert success_average([True] * 20) == pytest.approx(1.0, abs=1e-5)
+
+
+def test_rare_successes_weigh_more() -> None:
+    assert task_weight(0.0) == pytest.approx(1.15)
+    assert task_weight(1.0) == pytest.approx(0.15)
+    with pytest.raises(ValueError, match="success average"):
+        task_weight(1.5)
+
+
+@given(averages, st.integers(0, 200), st.integers(0, 5))
+def test_every_query_gets_its_share_of_the_attempts(given_: dict[str, float], total: int, seed: int) -> None:
+    plan = plan_attempts(given_, total, seed)
+    assert sum(p.attempts for p in plan) == total
+    assert plan == plan_attempts(dict(reversed(given_.items())), total, seed)
+    summed = sum(task_weight(a) for a in given_.values())
+    counts = {p.query_id: p.attempts for p in plan}
+    for query_id, average in given_.items():
+        assert abs(counts.get(query_id, 0) - total * task_weight(average) / summed) < 1 + 1e-6
+
+
+def test_no_queries_no_attempts() -> None:
+    assert plan_attempts({}, 10, 0) == []

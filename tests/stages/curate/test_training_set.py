@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from schemas.example import Example
+from schemas.tables import rows_to_arrow
+from stages.curate.dedup import without_duplicates
+from stages.curate.training_set import training_set
+from stages.derive.end_to_end import end_to_end_examples
+from tests.stages.derive.samples import ORIGIN, query, size_of, success
+
+
+def examples_of(length: int, name: str, asked: str) -> tuple[Example, ...]:
+    return end_to_end_examples(success(length, name, query(asked)), size_of, ORIGIN).examples
+
+
+def table(*examples: Example) -> pa.Table:
+    return rows_to_arrow("examples", examples)
+
+
+def test_the_first_of_equal_examples_is_kept() -> None:
+    one = examples_of(3, "x", "a")
+    twin = examples_of(3, "y", "a")
+    kept = without_duplicates(table(*one, *twin))
+    assert kept["example_id"].to_pylist() == [e.example_id for e in one]
+    assert kept.schema == table(*one).schema
+
+
+@pytest.mark.parametrize("field", ["screens", "completion", "prompt", "role", "shift"])
+def test_examples_that_differ_anywhere_are_both_kept(field: str) -> None:
+    example = examples_of(1, "x", "a")[0]
+    system, user, reply = example.messages
+    changed = {
+        "screens": {"screens": ("other",)},
+        "completion": {"messages": (system, user, reply.model_copy(update={"content": reply.content + " "}))},
+        "prompt": {"messages": (system, user.model_copy(update={"content": "Other<image>"}), reply)},
+        "role": {"messages": (system, user.model_copy(update={"role": "tool"}), reply)},
+        "shift": {"messages": (user, system, reply)},
+    }[field]
+    both = table(example, example.model_copy(update=changed))
+    assert without_duplicates(both).num_rows == 2
+
+
+def test_duplicates_are_found_across_chunks_and_slices() -> None:
+    one, other = examples_of(3, "x", "a"), examples_of(2, "z", "b")
+    chunked = pa.concat_tables([table(*other, *one).slice(1), table(*one).slice(1), table(*other)])
+    assert without_duplicates(chunked).num_rows == 5
+    assert without_duplicates(table().slice(0)).num_rows == 0
+
+
+def test_a_training_set_does_not_depend_on_the_order_of_storage() -> None:
+    rows = [e for i in range(5) for e in examples_of(i % 4 + 2, f"t{i}", "ab"[i % 2])]
+    made = training_set(table(*rows), None, per_query=2)
+    again = training_set(table(*rows[::-1]), None, per_query=2)
+    assert made.examples.equals(again.examples)
+    assert len(rows) == made.examples.num_rows + made.longer_success + made.duplicate
+    assert made.longer_success > 0 and made.duplicate > 0
+
+
+def test_weights_follow_the_success_of_the_query() -> None:
+    rows = [*examples_of(2, "x", "easy"), *examples_of(3, "y", "hard")]
+    made = training_set(table(*rows), {"easy": 1.0}).examples
+    weights = dict(zip(made["query_id"].to_pylist(), made["loss_weight"].to_pylist(), strict=True))
+    assert weights["hard"] / weights["easy"] == pytest.approx(1.15 / 0.15)
+    assert sum(made["loss_weight"].to_pylist()) == pytest.approx(made.num_rows)
+    assert made.schema == rows_to_arrow("examples", rows).schema
+    assert set(training_set(table(*rows), None).examples["loss_weight"].to_pylist()) == {1.0}
+
+
+def test_nothing_stays_nothing() -> None:
+    assert training_set(table(), {}).examples.num_rows == 0

@@ -1,0 +1,148 @@
+"""Small episodes to derive from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from schemas.actions import Action, Click, Terminate, action_to_json
+from schemas.coordinates import native_frame
+from schemas.dialects.base import Reply
+from schemas.dialects.gui_owl_v3 import dialect_for
+from schemas.episode import Episode
+from schemas.geometry import Size
+from schemas.query import Platform, Query, Source, Split
+from schemas.record import Origin, content_id
+from schemas.step import Step
+from schemas.trajectory import Purpose, StopReason, Trajectory
+from schemas.verdict import Judgement, StepLabel, StepVerdict
+
+PHONE, DESKTOP = Size(720, 1280), Size(1280, 720)
+ORIGIN = Origin(round=1, run_id="run", code_version="test")
+COMMON = ORIGIN.common("test")
+TAP = Click(x=360, y=812)
+DONE = Terminate(status="success")
+
+
+def size_of(screen_id: str) -> Size:
+    """Screens whose id starts with `d` are desktops."""
+    return DESKTOP if screen_id.startswith("d") else PHONE
+
+
+def query(name: str = "q", platform: Platform = Platform.PHONE, split: Split = Split.TRAIN) -> Query:
+    return Query(
+        query_id=name,
+        platform=platform,
+        apps=("bites",),
+        source=Source.DAG,
+        task="bites.order",
+        raw_instruction="order",
+        instruction=f"Order {name}",
+        phrasing="0",
+        pages=(),
+        page_descriptions=(),
+        slots=(),
+        path=(),
+        start_state="{}",
+        goal="{}",
+        difficulty=1,
+        max_steps=20,
+        split=split,
+        validation="passed",
+        **COMMON,
+    )
+
+
+def step(
+    index: int,
+    action: Action | None,
+    screens: tuple[str, str] | None = None,
+    prompt: str | None = None,
+    platform: Platform = Platform.PHONE,
+) -> Step:
+    before, after = screens or (f"s{index}", f"s{index + 1}")
+    reply = Reply(f"Thought {index}", action, f"Did {index}") if action is not None else None
+    frame = native_frame(size_of(before))
+    return Step(
+        trajectory_id="t",
+        index=index,
+        screen_before=before,
+        screen_after=after,
+        app_before="bites",
+        app_after="bites",
+        thought=f"Thought {index}",
+        action=None if action is None else action_to_json(action),
+        action_kind="unparsed" if action is None else action.kind,
+        conclusion=f"Did {index}",
+        raw_response="no call" if reply is None else dialect_for(platform).render(reply, frame),
+        target=None,
+        role_outputs="{}",
+        prompt=f"The user query: go\nTask progress: {index} steps" if prompt is None else prompt,
+        guided=False,
+        **COMMON,
+    )
+
+
+def episode(
+    steps: Sequence[Step],
+    *,
+    name: str = "t",
+    asked: Query | None = None,
+    purpose: Purpose = Purpose.TRAIN,
+    status: str = "finished",
+    correct: bool | None = True,
+    labels: Sequence[StepLabel] = (),
+) -> Episode:
+    """An episode; `correct` None is one without a judgement, `labels` are those of the first steps."""
+    asked = asked or query()
+    trajectory_id = content_id("test", name)
+    judgement = Judgement(
+        trajectory_id=trajectory_id,
+        correct=bool(correct),
+        rule="test",
+        agreed=True,
+        redundant_steps=(),
+        first_error_step=None,
+        **COMMON,
+    )
+    return Episode(
+        query=asked,
+        trajectory=Trajectory(
+            trajectory_id=trajectory_id,
+            query_id=asked.query_id,
+            agent="end_to_end",
+            model_version="m0",
+            environment="simulated",
+            seed=0,
+            attempt=0,
+            purpose=purpose,
+            guidance_id=None,
+            status=status,
+            stop_reason=StopReason.AGENT_DONE,
+            failure_class=None,
+            failure_message=None,
+            answer=None,
+            reward=None,
+            steps=len(steps),
+            input_tokens=0,
+            output_tokens=0,
+            wall_ms=0.0,
+            environment_ms=0.0,
+            **COMMON,
+        ),
+        steps=tuple(s.model_copy(update={"trajectory_id": trajectory_id}) for s in steps),
+        step_verdicts=tuple(
+            StepVerdict(trajectory_id=trajectory_id, index=i, analysis="", summary="", label=label, **COMMON)
+            for i, label in enumerate(labels)
+        ),
+        judgement=None if correct is None else judgement,
+    )
+
+
+def success(length: int, name: str = "t", asked: Query | None = None) -> Episode:
+    """A success of `length` steps: taps, then the end."""
+    return episode([*(step(i, TAP) for i in range(length - 1)), step(length - 1, DONE)], name=name, asked=asked)
+
+
+def failure(length: int, name: str, asked: Query | None = None) -> Episode:
+    """A failure of `length` steps."""
+    return episode([step(i, TAP) for i in range(length)], name=name, asked=asked, correct=False)

@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import pytest
+
+from schemas.actions import Action, Click, Drag, OpenApp, Scroll, TypeText, Wait, action_from_json
+from schemas.coordinates import native_frame
+from schemas.dialects.base import Reply
+from schemas.dialects.gui_owl_v3 import dialect_for
+from schemas.episode import Episode
+from schemas.query import Platform, Split
+from schemas.tables import rows_from_arrow, rows_to_arrow
+from schemas.trajectory import Purpose
+from schemas.verdict import StepLabel
+from stages.derive.end_to_end import end_to_end_examples
+from tests.stages.derive.samples import DESKTOP, DONE, ORIGIN, PHONE, TAP, episode, query, size_of, step, success
+
+GOOD, NEUTRAL, HARMFUL = StepLabel.GOOD, StepLabel.NEUTRAL, StepLabel.HARMFUL
+
+
+def reasons(given: Episode) -> list[tuple[int | None, str]]:
+    return [(d.step_index, d.reason) for d in end_to_end_examples(given, size_of, ORIGIN).dropped]
+
+
+def test_an_example_is_the_conversation_that_was_answered() -> None:
+    made = end_to_end_examples(success(2), size_of, ORIGIN)
+    assert made.dropped == ()
+    first = made.examples[0]
+    assert [m.role for m in first.messages] == ["system", "user", "assistant"]
+    assert "720x1280" in first.messages[0].content
+    assert first.messages[1].content == "The user query: go\nTask progress: 0 steps<image>"
+    assert first.screens == ("s0",)
+    assert [e.step_index for e in made.examples] == [0, 1]
+    assert rows_from_arrow("examples", rows_to_arrow("examples", made.examples)) == list(made.examples)
+
+
+@pytest.mark.parametrize("platform", list(Platform))
+def test_a_completion_is_read_back_as_the_stored_action_in_stored_pixels(platform: Platform) -> None:
+    screen = "s0" if platform is Platform.PHONE else "d0"
+    far = Click(x=719, y=1279) if platform is Platform.PHONE else Click(x=1279, y=719, button="right")
+    actions: list[Action] = [far, TypeText(text='a "quoted" line\n</tool_call>'), Wait(seconds=2.0), DONE]
+    if platform is not Platform.PHONE:
+        actions += [Drag(x=1, y=2, x2=3, y2=4), Scroll(x=5, y=6, clicks=-3)]
+    steps = [step(i, action, (screen, "x"), platform=platform) for i, action in enumerate(actions)]
+    made = end_to_end_examples(episode(steps, asked=query(platform=platform)), size_of, ORIGIN)
+    frame = native_frame(PHONE if platform is Platform.PHONE else DESKTOP)
+    replies = [dialect_for(platform).parse(e.messages[-1].content, frame) for e in made.examples]
+    assert [r.action for r in replies if isinstance(r, Reply)] == actions
+    assert [action_from_json(e.action or "") for e in made.examples] == actions
+
+
+def test_only_judged_successes_of_the_training_split_are_learned() -> None:
+    steps = [step(0, TAP), step(1, DONE)]
+    assert reasons(episode(steps, correct=False)) == [(None, "judged_incorrect")]
+    assert reasons(episode(steps, correct=None)) == [(None, "not_judged")]
+    assert reasons(episode(steps, status="failed")) == [(None, "failed")]
+    assert reasons(episode(steps, purpose=Purpose.EVALUATE)) == [(None, "other_purpose")]
+    assert reasons(episode(steps, purpose=Purpose.REFERENCE)) == [(None, "other_purpose")]
+    for split in (Split.HELDOUT_SLOTS, Split.HELDOUT_PHRASINGS, Split.HELDOUT_APPS):
+        assert reasons(episode(steps, asked=query(split=split))) == [(None, "held_out")]
+    assert reasons(episode(steps, purpose=Purpose.GUIDED)) == []
+
+
+def test_the_step_critic_cleans_and_the_history_stays_true() -> None:
+    same = ("s1", "s1")
+    steps = [step(0, TAP), step(1, TAP, same), step(2, TAP), step(3, TAP), step(4, DONE, ("s4", "s4"))]
+    given = episode(steps, labels=[GOOD, NEUTRAL, NEUTRAL, HARMFUL, NEUTRAL])
+    made = end_to_end_examples(given, size_of, ORIGIN)
+    assert [(d.step_index, d.reason) for d in made.dropped] == [(1, "no_effect"), (3, "harmful")]
+    assert [e.step_index for e in made.examples] == [0, 2, 4]
+    assert made.examples[-1].messages[1].content == steps[4].prompt + "<image>"
+
+
+def test_steps_that_cannot_stand_in_a_conversation_are_dropped_with_their_reason() -> None:
+    steps = [
+        step(0, None),
+        step(1, TAP, prompt=""),
+        step(2, TAP, prompt="Order <image> now"),
+        step(3, TypeText(text="x")).model_copy(update={"conclusion": "Typed <image>"}),
+        step(4, Click(x=1, y=1)).model_copy(update={"action": Click(x=1, y=1, count=2).model_dump_json()}),
+        step(5, OpenApp(app="Bites")),
+    ]
+    dropped = [(0, "unparsed"), (1, "no_prompt"), (2, "placeholder_in_text"), (3, "placeholder_in_text")]
+    assert reasons(episode(steps)) == [*dropped, (4, "not_round_trip")]
+
+
+def test_ids_depend_on_the_content_alone() -> None:
+    one, again = (end_to_end_examples(success(3), size_of, ORIGIN).examples for _ in range(2))
+    other = end_to_end_examples(success(3, name="other"), size_of, ORIGIN).examples
+    assert one == again
+    assert len({e.example_id for e in (*one, *other)}) == 6

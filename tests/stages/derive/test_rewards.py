@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import math
+import statistics
+
+import pytest
+
+from stages.derive.rewards import RunningReward, running_reward, trajectory_reward
+from tests.stages.derive.samples import TAP, episode, failure, step, success
+
+
+def test_accuracy_and_format_are_kept_apart() -> None:
+    assert trajectory_reward(success(4)) == (1.0, 0.0)
+    assert trajectory_reward(failure(4, "f")) == (0.0, 0.0)
+    half = episode([step(0, TAP), step(1, None)], correct=False)
+    assert trajectory_reward(half).total == pytest.approx(-0.25)
+    garbage = episode([step(0, None)], correct=False)
+    assert trajectory_reward(garbage).total == pytest.approx(-0.5)
+
+
+def test_no_judgement_is_no_reward() -> None:
+    with pytest.raises(ValueError, match="no judgement"):
+        trajectory_reward(episode([step(0, TAP)], correct=None))
+
+
+def test_the_first_batch_is_normalised_by_its_own_mean_and_deviation() -> None:
+    rewards = [1.0, 0.0, 0.0, -0.5]
+    running = running_reward([rewards])
+    assert running is not None
+    assert running.mean == pytest.approx(statistics.fmean(rewards))
+    assert running.deviation == pytest.approx(statistics.pstdev(rewards))
+    advantages = [running.advantage(reward) for reward in rewards]
+    assert math.fsum(advantages) == pytest.approx(0.0, abs=1e-9)
+    assert statistics.pstdev(advantages) == pytest.approx(1.0, abs=1e-5)
+
+
+def test_earlier_batches_fade() -> None:
+    running = running_reward([[0.0] * 10, [], [1.0] * 4])
+    assert running == RunningReward(0.5, 0.5)
+    assert running is not None and running.advantage(1.0) == pytest.approx(1.0, abs=1e-5)
+
+
+def test_equal_rewards_say_nothing() -> None:
+    assert running_reward([]) is None
+    for reward in (0.0, 0.1, 1.0):
+        running = running_reward([[reward] * 7])
+        assert running is not None and running.advantage(reward) == 0.0
