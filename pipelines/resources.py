@@ -9,8 +9,6 @@ from pathlib import Path
 
 from stages.agents.reference import ReferenceAgent
 from stages.environments.simulated.environment import FaultRates, SimulatedFactory
-from stages.environments.simulated.world import World
-from stages.models.embedded.model import EmbeddedModel
 
 from schemas.query import Platform, Query
 from stages.agents.base import Agent
@@ -18,6 +16,8 @@ from stages.agents.end_to_end import EndToEndAgent
 from stages.agents.explorer import explorer_agent
 from stages.environments.base import EnvironmentFactory
 from stages.environments.simulated.loader import load_world
+from stages.environments.simulated.world import World
+from stages.models.embedded.model import EmbeddedModel
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from random import Random
 
 from schemas.guidance import Guidance
 from schemas.query import Query
@@ -30,24 +29,13 @@ def episode_seed(run_seed: int, round_number: int, query_id: str, purpose: Purpo
 
 
 def plan_rollouts(
-    queries: Sequence[Query], weights: Mapping[str, float], episodes: int, run_seed: int, round_number: int
+    queries: Sequence[Query], tries: Mapping[str, int], run_seed: int, round_number: int
 ) -> list[Attempt]:
-    """Spread `episodes` attempts over the queries in proportion to their weights (by query id).
-
-    Each query gets its share rounded down, and the rest goes to a weighted draw without repetition.
-    """
-    total = sum(weights[query.query_id] for query in queries)
-    shares = [episodes * weights[query.query_id] / total for query in queries]
-    counts = [int(share) for share in shares]
-    random = Random(int(content_id("plan", run_seed, round_number)[:12], 16))
-    chances = [random.random() ** (1 / max(share % 1, 1e-9)) for share in shares]
-    by_chance = sorted(range(len(queries)), key=lambda index: -chances[index])
-    for index in by_chance[: episodes - sum(counts)]:
-        counts[index] += 1
+    """As many unguided attempts at each query as `tries` says by query id, none for one it does not name."""
     return [
         _attempt(query, Purpose.TRAIN, number, run_seed, round_number, None)
-        for query, count in zip(queries, counts, strict=True)
-        for number in range(count)
+        for query in queries
+        for number in range(tries.get(query.query_id, 0))
     ]
 
 

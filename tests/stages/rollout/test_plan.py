@@ -9,22 +9,11 @@ from tests.stages.rollout.toy import toy_query
 QUERIES = [toy_query(f"q{number}") for number in range(10)]
 
 
-def test_episodes_are_spread_by_weight() -> None:
-    weights = {query.query_id: 3.0 if query.query_id == "q0" else 1.0 for query in QUERIES}
-    counts = Counter(attempt.query.query_id for attempt in plan_rollouts(QUERIES, weights, 120, 0, 1))
-    assert counts == {query.query_id: 30 if query.query_id == "q0" else 10 for query in QUERIES}
-
-
-def test_what_does_not_divide_is_drawn_and_the_total_holds() -> None:
-    weights = {query.query_id: 1.0 for query in QUERIES}
-    attempts = plan_rollouts(QUERIES, weights, 25, 0, 1)
-    assert len(attempts) == 25
-    assert set(Counter(attempt.query.query_id for attempt in attempts).values()) == {2, 3}
-
-
-def test_the_same_plan_again_is_the_same() -> None:
-    weights = {query.query_id: 1.0 for query in QUERIES}
-    assert plan_rollouts(QUERIES, weights, 7, 3, 2) == plan_rollouts(QUERIES, weights, 7, 3, 2)
+def test_every_query_gets_as_many_attempts_as_were_planned_each_with_its_own_seed() -> None:
+    attempts = plan_rollouts(QUERIES, {"q0": 3, "q1": 1}, 0, 1)
+    assert Counter(attempt.query.query_id for attempt in attempts) == {"q0": 3, "q1": 1}
+    assert len({attempt.seed for attempt in attempts}) == 4
+    assert plan_rollouts(QUERIES, {"q0": 3, "q1": 1}, 0, 1) == attempts
 
 
 def test_training_and_evaluation_meet_different_devices() -> None:

@@ -1,0 +1,93 @@
+"""Derives training rows from judged trajectories: supervised examples, and trajectory-level RL rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pipelines.episodes import read_episodes
+from schemas.episode import Episode
+from schemas.query import Query
+from schemas.record import Origin
+from schemas.tables import rows_to_arrow
+from stages.derive.end_to_end import end_to_end_examples
+from stages.derive.rl_steps import failed_groups, rl_steps, stored_rewards
+from warehouse.layout import StageRun, Warehouse
+from warehouse.read import read_table
+from warehouse.screens import WarehouseScreens
+from warehouse.shards import DataFile, write_shard
+
+
+@dataclass(frozen=True)
+class DeriveExamples:
+    """The work of one shard: supervised examples of the judged trajectories named."""
+
+    warehouse: Warehouse
+    at: StageRun
+    origin: Origin
+    queries: Mapping[str, Query]
+    trust_judge: bool
+    """False learns from every finished trajectory, whatever its judgement (an ablation)."""
+    trust_step_critic: bool
+    """False keeps the steps that the step critic found useless (an ablation)."""
+
+    def __call__(self, shard: int, trajectory_ids: Sequence[str]) -> Mapping[str, DataFile]:
+        """Write the examples of the trajectories."""
+        episodes = read_episodes(
+            self.warehouse, self.queries, trajectory_ids, rounds=[self.at.round], with_verdicts=True
+        )
+        size_of = WarehouseScreens(self.warehouse).size
+        rows = [
+            example
+            for episode in episodes
+            for example in end_to_end_examples(self._as_trusted(episode), size_of, self.origin).examples
+        ]
+        return {"examples": write_shard(self.warehouse, "examples", self.at, shard, rows_to_arrow("examples", rows))}
+
+    def _as_trusted(self, episode: Episode) -> Episode:
+        trusted = episode
+        if not self.trust_step_critic:
+            trusted = trusted.model_copy(update={"step_verdicts": ()})
+        if not self.trust_judge and episode.judgement is not None:
+            accepted = episode.judgement.model_copy(update={"correct": True})
+            trusted = trusted.model_copy(update={"judgement": accepted})
+        return trusted
+
+
+@dataclass(frozen=True)
+class DeriveRLSteps:
+    """The work of all unguided attempts of a round together: their rewards are normalised over the whole batch."""
+
+    warehouse: Warehouse
+    at: StageRun
+    origin: Origin
+    queries: Mapping[str, Query]
+    remembered: Mapping[str, str]
+    """By query id, the trajectory that is its remembered success of an earlier round."""
+    seed: int
+
+    def __call__(self, shard: int, trajectory_ids: Sequence[str]) -> Mapping[str, DataFile]:
+        """Write the RL rows of the trajectories."""
+        episodes = read_episodes(
+            self.warehouse, self.queries, trajectory_ids, rounds=[self.at.round], with_verdicts=True
+        )
+        wanted = {self.remembered[query] for query in failed_groups(episodes) if query in self.remembered}
+        successes = read_episodes(self.warehouse, self.queries, wanted, with_verdicts=True) if wanted else []
+        earlier = read_table(
+            self.warehouse,
+            "rl_steps",
+            ["round", "trajectory_id", "reward"],
+            rounds=range(self.at.round),
+            run_id=self.at.run_id,
+        )
+        made = rl_steps(
+            episodes,
+            {episode.query.query_id: episode for episode in successes},
+            stored_rewards(earlier),
+            WarehouseScreens(self.warehouse).size,
+            self.seed,
+            self.origin,
+        )
+        return {
+            "rl_steps": write_shard(self.warehouse, "rl_steps", self.at, shard, rows_to_arrow("rl_steps", made.rows))
+        }

@@ -1,0 +1,34 @@
+"""A channel that repeats the programmatic check: for environments whose own reward is to decide."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from schemas.episode import Episode
+from schemas.errors import JudgeFailure
+from schemas.observation import ScreenReader
+from schemas.verdict import Channel
+from stages.critics.base import StepResult, Vote
+
+PASSED = 1.0
+"""Reward of a task that is done."""
+
+
+class ProgrammaticChannel:
+    """Correct is what the environment's own check says."""
+
+    channel = Channel.PROGRAMMATIC
+    resolution = "full"
+    version = "programmatic/1"
+
+    async def judge(self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult]) -> Vote:
+        """The verdict of the environment.
+
+        Raises:
+            schemas.errors.JudgeFailure: the environment has no check.
+        """
+        reward = episode.trajectory.reward
+        if reward is None:
+            raise JudgeFailure(f"{episode.trajectory.trajectory_id}: the environment has no programmatic check")
+        correct = reward >= PASSED
+        return Vote(correct, f"the environment's check gave {reward:g}", (), None)
