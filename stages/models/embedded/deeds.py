@@ -1,0 +1,66 @@
+"""What the embedded policy writes of its own steps, and how it reads them back from the history."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+_DEED = re.compile(
+    r'(?P<verb>\w+)(?: \w+)?(?: "(?P<target>[^"]*)")?(?: (?:for|into) "(?P<field>[^"]*)")?(?: on "(?P<title>[^"]*)")?\.'
+    r'(?: Noted (?P<notes>"[^"]*"(?:, "[^"]*")*)\.)?'
+)
+_QUOTED = re.compile(r'"([^"]*)"')
+
+
+class Deed(NamedTuple):
+    """One step as its conclusion tells it."""
+
+    verb: str
+    """Opened, Tapped, Typed, Scrolled, ...; empty for words in another form."""
+    target: str
+    """What was tapped or typed."""
+    field: str
+    """The label of the stepper, radio group or input that it belongs to."""
+    title: str
+    """Title of the screen on which it was done."""
+    notes: tuple[str, ...]
+    """Values seen on that screen that may be needed later."""
+
+
+def write_deed(deed: Deed, *, how: str = "", into: bool = False) -> str:
+    """The conclusion of a step; `how` stands behind the verb, `into` says that the target went into an input."""
+    parts = [deed.verb, how] if how else [deed.verb]
+    if deed.target:
+        parts.append(quoted(deed.target))
+    if deed.field:
+        parts.append(f"{'into' if into else 'for'} {quoted(deed.field)}")
+    if deed.title:
+        parts.append(f"on {quoted(deed.title)}")
+    noted = f" Noted {', '.join(map(quoted, deed.notes))}." if deed.notes else ""
+    return " ".join(parts) + "." + noted
+
+
+def read_deed(conclusion: str) -> Deed:
+    """A conclusion as `write_deed` wrote it; all fields empty for one in other words."""
+    match = _DEED.fullmatch(conclusion)
+    if match is None:
+        return Deed("", "", "", "", ())
+    notes = tuple(_QUOTED.findall(match["notes"])) if match["notes"] else ()
+    return Deed(match["verb"], match["target"] or "", match["field"] or "", match["title"] or "", notes)
+
+
+def noted_values(deeds: Sequence[Deed]) -> list[str]:
+    """All values noted so far, latest first, each once."""
+    return list(dict.fromkeys(note for deed in reversed(deeds) for note in deed.notes))
+
+
+def plain(text: str) -> str:
+    """A text of the screen or the user as it stands in a conclusion: on one line, without quotes, shortened."""
+    line = " ".join(text.split()).replace('"', "'")
+    return line if len(line) <= 60 else line[:59] + "…"
+
+
+def quoted(text: str) -> str:
+    """The same in quotes."""
+    return f'"{plain(text)}"'

@@ -1,0 +1,73 @@
+"""Kinds and flags of candidates: all that the network sees of them beside words."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from schemas.geometry import Size
+from stages.models.embedded.candidates import Candidate
+from stages.models.embedded.deeds import Deed, plain
+
+_KIND_NAMES = """other button list_item radio checkbox switch stepper_button text_field search_field icon menu menu_item
+tab link quoted noted span down up back home enter finish"""
+KINDS = tuple(_KIND_NAMES.split())
+"""What a candidate is: the role of what it presses, the origin of what it types, or its verb."""
+_FLAG_NAMES = "chosen focused x y done_once done_twice done_often just_done same_verb filled known_text"
+FLAGS = tuple(_FLAG_NAMES.split())
+"""Per candidate: state and place of its element, and what the history says of it."""
+DEED_VERBS = {
+    "press": "Tapped",
+    "open": "Opened",
+    "type": "Typed",
+    "down": "Scrolled",
+    "up": "Scrolled",
+    "back": "Returned",
+    "home": "Left",
+    "enter": "Confirmed",
+    "finish": "Finished",
+}
+"""How a conclusion names what a candidate does."""
+_KIND_INDEX = {kind: index for index, kind in enumerate(KINDS)}
+_FLAG_INDEX = {flag: index for index, flag in enumerate(FLAGS)}
+
+
+def kind_of(candidate: Candidate) -> int:
+    """Index into KINDS."""
+    name = candidate.role if candidate.verb in ("press", "open", "type") else candidate.verb
+    return _KIND_INDEX.get(name, 0)
+
+
+def fixed_flags(candidate: Candidate, size: Size) -> list[float]:
+    """The flags that follow from the screen alone, zeros for the others."""
+    x, y = candidate.bounds.center
+    states = candidate.states
+    flags = [0.0] * len(FLAGS)
+    flags[0] = float("selected" in states or "checked" in states)
+    flags[1] = float("focused" in states)
+    flags[2], flags[3] = x / size.width, y / size.height
+    return flags
+
+
+def with_history(
+    flags: NDArray[np.float32], candidates: Sequence[Candidate], title: str, deeds: Sequence[Deed], *, filled: bool
+) -> NDArray[np.float32]:
+    """The flags with the history's part filled in; `filled` says that the focused input holds text."""
+    flags = flags.copy()
+    title = plain(title)
+    times = Counter((deed.verb, deed.target, deed.field, deed.title) for deed in deeds)
+    targets = {deed.target for deed in deeds if deed.target}
+    last = deeds[-1] if deeds else None
+    for row, candidate in enumerate(candidates):
+        verb, text, label = DEED_VERBS[candidate.verb], plain(candidate.text), plain(candidate.field)
+        done = times[verb, text, label, title]
+        if done:
+            flags[row, _FLAG_INDEX["done_once"] + min(done, 3) - 1] = 1.0
+            flags[row, _FLAG_INDEX["just_done"]] = float(last[:4] == (verb, text, label, title)) if last else 0.0
+        flags[row, _FLAG_INDEX["same_verb"]] = float(last is not None and last.verb == verb)
+        flags[row, _FLAG_INDEX["filled"]] = float(filled and candidate.verb in ("type", "enter"))
+        flags[row, _FLAG_INDEX["known_text"]] = float(text in targets)
+    return flags

@@ -1,0 +1,158 @@
+"""The embedded policy as a chat model: it reads the prompt and the screen's elements, and answers in GUI-Owl's words.
+
+Requests that wait at the same time are scored in one forward pass. Scores are computed in double precision and rounded,
+and each request brings its own random numbers: an answer depends on the request alone, not on its company.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from schemas.coordinates import native_frame
+from schemas.dialects.gui_owl_v3 import GuiOwlDesktop, GuiOwlMobile
+from schemas.errors import ModelFailure
+from schemas.observation import Observation
+from schemas.record import content_id
+from stages.agents.user_text import UserText, read
+from stages.models.base import ChatRequest, Completion
+from stages.models.embedded.batch import bags, collate
+from stages.models.embedded.network import PolicyNetwork
+from stages.models.embedded.replies import reply_for
+from stages.models.embedded.situation import View, Viewer
+
+_DECIMALS = 6
+_MOST_REMEMBERED = 4096
+"""Screens after which the caches are emptied, so that a long run stays small."""
+_MAX_BATCH = 256
+_LETTERS_PER_TOKEN = 4
+
+
+class _Asked(NamedTuple):
+    """What a request asks, taken apart."""
+
+    user: UserText
+    user_text: str
+    screen: Observation
+    phone: bool
+    view: View
+    temperature: float
+    seed: int
+
+
+class _Waiting(NamedTuple):
+    """A request and where its answer goes."""
+
+    asked: _Asked
+    answer: asyncio.Future[Completion]
+
+
+class EmbeddedModel:
+    """A `ChatModel` around a `PolicyNetwork`; to be used from one event loop at a time."""
+
+    def __init__(self, network: PolicyNetwork, version: str) -> None:
+        self._network = network.double().eval()
+        self._version = version
+        self._viewer = Viewer()
+        self._vectors: Tensor | None = None
+        self._weights = torch.zeros(0)
+        self._waiting: list[_Waiting] = []
+
+    @property
+    def version(self) -> str:
+        """Identifies the weights."""
+        return self._version
+
+    async def complete(self, request: ChatRequest) -> Completion:
+        """Answer a request together with all others that are waiting now.
+
+        Raises:
+            ModelFailure: the request shows no screen with an accessibility tree.
+        """
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Completion] = loop.create_future()
+        self._waiting.append(_Waiting(self._asked(request), answer))
+        if len(self._waiting) == 1:
+            # Two turns of the loop: episodes that were woken together step first, then ask together.
+            loop.call_soon(loop.call_soon, self._answer_waiting)
+        return await answer
+
+    def answer(self, requests: Sequence[ChatRequest]) -> list[Completion]:
+        """Answer some requests in one batch, without an event loop.
+
+        Raises:
+            ModelFailure: a request shows no screen with an accessibility tree.
+        """
+        return self._completions([self._asked(request) for request in requests])
+
+    def _answer_waiting(self) -> None:
+        waiting = [each for each in self._waiting if not each.answer.done()]
+        self._waiting = []
+        for start in range(0, len(waiting), _MAX_BATCH):
+            part = waiting[start : start + _MAX_BATCH]
+            for each, completion in zip(part, self._completions([each.asked for each in part]), strict=True):
+                each.answer.set_result(completion)
+
+    def _completions(self, asked: Sequence[_Asked]) -> list[Completion]:
+        logits = self._logits([each.view for each in asked])
+        return [
+            _completion(each, scores[: len(each.view.candidates)]) for each, scores in zip(asked, logits, strict=True)
+        ]
+
+    def _asked(self, request: ChatRequest) -> _Asked:
+        if not self._waiting and len(self._viewer.screens) > _MOST_REMEMBERED:
+            self._viewer = Viewer()
+            self._vectors = None
+        user_text = "".join(part for part in request.messages[-1].parts if isinstance(part, str))
+        screen = next((part for part in request.messages[-1].parts if isinstance(part, Observation)), None)
+        if screen is None or screen.elements is None:
+            raise ModelFailure("the embedded policy reads accessibility trees; the request shows none")
+        system = "".join(part for part in request.messages[0].parts if isinstance(part, str))
+        phone = '"name": "computer_use"' not in system
+        user = read(user_text)
+        view = self._viewer.view(user, screen.screen.screen_id, screen.screen.size, screen.elements, phone=phone)
+        return _Asked(user, user_text, screen, phone, view, request.temperature, request.seed)
+
+    def _logits(self, views: Sequence[View]) -> list[list[float]]:
+        if not views:
+            return []
+        with torch.inference_mode():
+            vectors = self._known_vectors()
+            batch = collate([view.situation for view in views])
+            logits: list[list[float]] = self._network(batch.double(), vectors, self._weights).tolist()
+        return logits
+
+    def _known_vectors(self) -> Tensor:
+        """Vectors of all words met so far; each is computed once."""
+        lexicon = self._viewer.lexicon
+        known = 0 if self._vectors is None else len(self._vectors)
+        if known < len(lexicon.buckets):
+            fresh = bags(lexicon, range(known, len(lexicon.buckets)))
+            more = self._network.word_vectors(fresh)
+            self._vectors = more if self._vectors is None else torch.cat([self._vectors, more])
+            self._weights = torch.tensor(lexicon.weights, dtype=torch.double)
+        assert self._vectors is not None
+        return self._vectors
+
+
+def _completion(asked: _Asked, logits: Sequence[float]) -> Completion:
+    chosen = _choose(logits, asked.temperature, content_id("sample", asked.seed, asked.user_text))
+    reply = reply_for(asked.view, chosen, asked.user, phone=asked.phone)
+    dialect = GuiOwlMobile() if asked.phone else GuiOwlDesktop()
+    text = dialect.render(reply, native_frame(asked.screen.screen.size))
+    return Completion(text, len(asked.user_text) // _LETTERS_PER_TOKEN, len(text) // _LETTERS_PER_TOKEN, "stop")
+
+
+def _choose(logits: Sequence[float], temperature: float, seed: str) -> int:
+    """Sample an index; greedy at temperature 0. Ties go to the first."""
+    scores = [round(logit, _DECIMALS) for logit in logits]
+    if temperature > 0:
+        draw = random.Random(seed)
+        scores = [score / temperature - math.log(-math.log(draw.random() or 1e-300)) for score in scores]
+    return max(range(len(scores)), key=scores.__getitem__)

@@ -1,0 +1,180 @@
+"""The network: late interaction of each candidate with the instruction, then attention among candidates.
+
+Before its first update the network is exactly the exploration policy: what it adds to the lexical prior starts at zero,
+and the prior's weights are ordinary parameters.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from stages.models.embedded.batch import Bags, Batch
+from stages.models.embedded.features import FLAGS, KINDS
+from stages.models.embedded.matching import MATCHES, match_words
+from stages.models.embedded.prior import prior_weights
+from stages.models.embedded.situation import WORD_FLAGS
+from stages.models.embedded.words import PIECE_BUCKETS, WORD_BUCKETS
+
+
+class NetworkShape(NamedTuple):
+    """Sizes of the network."""
+
+    width: int = 64
+    word_width: int = 64
+    layers: int = 2
+    heads: int = 4
+    exact_bias: float = 4.0
+    """Start value of what a word of the instruction gains in attention by standing on the candidate."""
+
+
+class PolicyNetwork(nn.Module):
+    """Scores the candidates of a batch of situations."""
+
+    def __init__(self, shape: NetworkShape) -> None:
+        super().__init__()
+        self.shape = shape
+        wide, word = shape.width, shape.word_width
+        self.words = nn.EmbeddingBag(WORD_BUCKETS + PIECE_BUCKETS, word, mode="mean")
+        self.unknown = nn.Parameter(torch.zeros(word))
+        self.kinds = nn.Embedding(len(KINDS), wide)
+        self.word_flags = nn.Linear(len(WORD_FLAGS), word, bias=False)
+        self.near = nn.Conv1d(word, wide, 3, padding=1)
+        self.far = nn.Conv1d(wide, wide, 3, padding=1)
+        self.candidate = nn.Linear(2 * word + len(FLAGS) + len(MATCHES), wide)
+        self.scene = nn.Linear(5 * word, wide)
+        self.scene_to_candidate = nn.Linear(wide, wide)
+        self.attend = InstructionAttention(wide, shape.heads, shape.exact_bias)
+        self.pool = nn.Linear(wide, 1)
+        self.layers = nn.ModuleList(CandidateLayer(wide, shape.heads) for _ in range(shape.layers))
+        self.norm = nn.LayerNorm(wide)
+        self.score = nn.Linear(wide, 1)
+        self.prior = nn.Linear(len(MATCHES) + len(FLAGS) + len(KINDS), 1, bias=False)
+        nn.init.normal_(self.words.weight, std=word**-0.5 * 2)
+        nn.init.zeros_(self.score.weight)
+        nn.init.zeros_(self.score.bias)
+        self.prior.weight.data.copy_(prior_weights()[None])
+
+    def word_vectors(self, bags: Bags) -> Tensor:
+        """(words, word_width) vectors; a word without rows is zero."""
+        vectors: Tensor = self.words(bags.rows, bags.offsets)
+        return vectors
+
+    def forward(self, batch: Batch, vectors: Tensor, weights: Tensor, dropped: Tensor | None = None) -> Tensor:
+        """Logits (b, n) of all candidates, -inf where there is none.
+
+        Args:
+            batch: Situations whose ids index `vectors`.
+            vectors: Result of `word_vectors`; row 0 belongs to no word.
+            weights: (words,) weights of shared words.
+            dropped: (b, m) words of the instruction whose meaning is hidden (in training only).
+        """
+        matches = match_words(batch, weights.to(vectors.dtype))
+        spoken, said = self._instruction(batch, vectors, dropped)
+        scene = self.scene(
+            torch.cat(
+                [_mean(vectors, ids) for ids in (batch.title, batch.shown, batch.last, batch.before, batch.hint)],
+                -1,
+            )
+        )
+        kinds = batch.kinds.long()
+        tokens = self.candidate(
+            torch.cat([_mean(vectors, batch.texts), _mean(vectors, batch.fields), batch.flags, matches.scalars], -1)
+        )
+        tokens = tokens + self.kinds(kinds) + self.scene_to_candidate(scene)[:, None]
+        tokens = tokens + self.attend(tokens, spoken, said, matches.words)
+        tokens = torch.cat([(scene + self._gist(spoken, said))[:, None], tokens], 1)
+        exists = functional.pad(batch.exists, (1, 0), value=True)
+        for layer in self.layers:
+            tokens = layer(tokens, exists)
+        learned = self.score(self.norm(tokens[:, 1:])).squeeze(-1)
+        one_hot = functional.one_hot(kinds, len(KINDS)).to(vectors.dtype)
+        prior = self.prior(torch.cat([matches.scalars, batch.flags, one_hot], -1)).squeeze(-1)
+        logits: Tensor = (learned + prior).masked_fill(~batch.exists, -torch.inf)
+        return logits
+
+    def _instruction(self, batch: Batch, vectors: Tensor, dropped: Tensor | None) -> tuple[Tensor, Tensor]:
+        said = batch.instruction > 0
+        words = vectors[batch.instruction.long()]
+        if dropped is not None:
+            words = torch.where(dropped[..., None], self.unknown, words)
+        words = (words + self.word_flags(batch.instruction_flags)) * said[..., None]
+        near = functional.gelu(self.near(words.transpose(1, 2))) * said[:, None]
+        spoken = near + functional.gelu(self.far(near))
+        return spoken.transpose(1, 2), said
+
+    def _gist(self, spoken: Tensor, said: Tensor) -> Tensor:
+        share = self.pool(spoken).squeeze(-1).masked_fill(~said, -1e4).softmax(-1)
+        gist: Tensor = (share[..., None] * spoken).sum(1)
+        return gist
+
+
+class InstructionAttention(nn.Module):
+    """Each candidate looks at the words of the instruction; words that it carries itself draw more attention."""
+
+    def __init__(self, width: int, heads: int, exact_bias: float) -> None:
+        super().__init__()
+        self.heads = heads
+        self.query, self.key, self.value = (nn.Linear(width, width) for _ in range(3))
+        self.out = nn.Linear(width, width)
+        self.exact = nn.Parameter(torch.full((heads,), exact_bias))
+        self.nothing = nn.Parameter(torch.zeros(heads))
+
+    def forward(self, tokens: Tensor, spoken: Tensor, said: Tensor, shared: Tensor) -> Tensor:
+        """(b, n, width): what the instruction says of each candidate.
+
+        Args:
+            tokens: (b, n, width) candidates.
+            spoken: (b, m, width) words of the instruction in context.
+            said: (b, m) true where there is a word.
+            shared: (b, n, m) 1 where the candidate carries the word.
+        """
+        query, key, value = (
+            _split(part, self.heads) for part in (self.query(tokens), self.key(spoken), self.value(spoken))
+        )
+        scores = query @ key.transpose(-1, -2) * (query.shape[-1] ** -0.5)
+        scores = scores + self.exact[:, None, None] * shared[:, None]
+        scores = scores.masked_fill(~said[:, None, None], -torch.inf)
+        # A candidate that the instruction does not speak of may look at nothing.
+        nothing = self.nothing[None, :, None, None].expand(*scores.shape[:3], 1)
+        share = torch.cat([scores, nothing], -1).softmax(-1)[..., :-1]
+        heard: Tensor = self.out(_join(share @ value))
+        return heard
+
+
+class CandidateLayer(nn.Module):
+    """One pre-norm transformer layer over the scene and the candidates."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.before_attention, self.before_mixing = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.inputs, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.widen, self.narrow = nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
+
+    def forward(self, tokens: Tensor, exists: Tensor) -> Tensor:
+        """(b, n, width) in and out; `exists` (b, n) hides padding."""
+        parts = self.inputs(self.before_attention(tokens)).chunk(3, -1)
+        query, key, value = (_split(part, self.heads) for part in parts)
+        scores = query @ key.transpose(-1, -2) * (query.shape[-1] ** -0.5)
+        share = scores.masked_fill(~exists[:, None, None], -torch.inf).softmax(-1)
+        tokens = tokens + self.out(_join(share @ value))
+        mixed: Tensor = tokens + self.narrow(functional.gelu(self.widen(self.before_mixing(tokens))))
+        return mixed
+
+
+def _mean(vectors: Tensor, ids: Tensor) -> Tensor:
+    """(..., word_width) mean vector of the words in the last axis of `ids`; zero for no words."""
+    count = (ids > 0).sum(-1, keepdim=True).clamp(min=1)
+    return vectors[ids.long()].sum(-2) / count
+
+
+def _split(tokens: Tensor, heads: int) -> Tensor:
+    return tokens.view(*tokens.shape[:2], heads, -1).transpose(1, 2)
+
+
+def _join(tokens: Tensor) -> Tensor:
+    return tokens.transpose(1, 2).flatten(2)

@@ -1,0 +1,192 @@
+"""What the network sees of one request: word ids and flags, nothing else.
+
+Everything here is computed from what stands in the request: the user's text and the screen's elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from schemas.geometry import Size
+from schemas.observation import UIElement
+from stages.agents.user_text import UserText
+from stages.models.embedded.candidates import Candidate, focused_field, screen_candidates, typed_candidates
+from stages.models.embedded.deeds import Deed, noted_values, read_deed
+from stages.models.embedded.features import fixed_flags, kind_of, with_history
+from stages.models.embedded.words import Lexicon, tokens
+
+Ids = NDArray[np.int32]
+Floats = NDArray[np.float32]
+
+WORD_FLAGS = ["quoted", "consumed", "just_consumed", "number"]
+"""Per word of the instruction."""
+
+MAX_INSTRUCTION, MAX_TEXT, MAX_FIELD, MAX_TITLE, MAX_SHOWN, MAX_STEP, MAX_HINT = 48, 8, 6, 6, 24, 10, 16
+
+
+class Situation(NamedTuple):
+    """The features of one request; `n` candidates, `m` words of the instruction."""
+
+    instruction: Ids
+    """(m,)"""
+    instruction_flags: Floats
+    """(m, len(WORD_FLAGS))"""
+    hint: Ids
+    """Words of the guidance line that is next, empty without guidance."""
+    hints: Ids
+    """Words of all guidance lines from the next one on."""
+    title: Ids
+    shown: Ids
+    """Words of what can be read but not pressed."""
+    last: Ids
+    """Words of the last conclusion."""
+    before: Ids
+    """Words of the conclusion before it."""
+    texts: Ids
+    """(n, MAX_TEXT) words of the candidates' texts."""
+    fields: Ids
+    """(n, MAX_FIELD) words of the labels and values beside them."""
+    kinds: Ids
+    """(n,) index into KINDS."""
+    flags: Floats
+    """(n, len(FLAGS))"""
+
+
+class _ScreenPart(NamedTuple):
+    """What is the same in every request that shows the screen."""
+
+    candidates: tuple[Candidate, ...]
+    title_text: str
+    title: Ids
+    shown: Ids
+    texts: Ids
+    fields: Ids
+    kinds: Ids
+    flags: Floats
+    focused: UIElement | None
+    values: tuple[str, ...]
+    """Texts that are data worth noting."""
+
+
+class View(NamedTuple):
+    """A request as the policy understands it."""
+
+    candidates: list[Candidate]
+    situation: Situation
+    title: str
+    values: tuple[str, ...]
+    deeds: tuple[Deed, ...]
+
+
+@dataclass(slots=True)
+class Viewer:
+    """Turns requests into views; remembers words, screens and conclusions that come again."""
+
+    lexicon: Lexicon = field(default_factory=Lexicon)
+    screens: dict[tuple[str, bool], _ScreenPart] = field(default_factory=dict)
+    conclusions: dict[str, tuple[Deed, Ids]] = field(default_factory=dict)
+
+    def view(self, user: UserText, screen_id: str, size: Size, elements: Sequence[UIElement], *, phone: bool) -> View:
+        """The candidates of a request and their features; `screen_id` must be unique to the elements."""
+        part = self.screens.get((screen_id, phone))
+        if part is None:
+            part = self.screens[screen_id, phone] = self._screen_part(elements, size, phone=phone)
+        past = [self._conclusion(text) for text in user.conclusions]
+        deeds = tuple(deed for deed, _ in past)
+        typed = typed_candidates(user.instruction, noted_values(deeds), part.focused) if part.focused else []
+        words, word_flags = self._instruction(user.instruction, deeds)
+        hint, hints = self._hints(user.guidance, past)
+        texts, fields, kinds, flags = part.texts, part.fields, part.kinds, part.flags
+        if typed:
+            more = self._candidate_part(typed, size)
+            texts, fields, kinds, flags = (
+                np.concatenate(pair) for pair in zip((texts, fields, kinds, flags), more, strict=True)
+            )
+        candidates = [*part.candidates, *typed]
+        filled = part.focused is not None and bool(part.focused.value)
+        flags = with_history(flags, candidates, part.title_text, deeds, filled=filled)
+        empty = np.zeros(0, np.int32)
+        situation = Situation(
+            instruction=words,
+            instruction_flags=word_flags,
+            hint=hint,
+            hints=hints,
+            title=part.title,
+            shown=part.shown,
+            last=past[-1][1] if past else empty,
+            before=past[-2][1] if len(past) > 1 else empty,
+            texts=texts,
+            fields=fields,
+            kinds=kinds,
+            flags=flags,
+        )
+        return View(candidates, situation, part.title_text, part.values, deeds)
+
+    def _screen_part(self, elements: Sequence[UIElement], size: Size, *, phone: bool) -> _ScreenPart:
+        candidates = screen_candidates(elements, size, phone=phone)
+        title = next((e.text for e in elements if "title" in e.states), "")
+        read = " ".join(e.text for e in elements if "clickable" not in e.states and "title" not in e.states)
+        return _ScreenPart(
+            tuple(candidates),
+            title,
+            self._ids(title, MAX_TITLE),
+            self._ids(read, MAX_SHOWN),
+            *self._candidate_part(candidates, size),
+            focused_field(elements),
+            tuple(e.text for e in elements if e.role == "value" and e.text),
+        )
+
+    def _candidate_part(self, candidates: Sequence[Candidate], size: Size) -> tuple[Ids, Ids, Ids, Floats]:
+        texts = self._table([c.text for c in candidates], MAX_TEXT)
+        fields = self._table([c.field for c in candidates], MAX_FIELD)
+        kinds = np.array([kind_of(c) for c in candidates], np.int32)
+        return texts, fields, kinds, np.array([fixed_flags(c, size) for c in candidates], np.float32)
+
+    def _conclusion(self, text: str) -> tuple[Deed, Ids]:
+        known = self.conclusions.get(text)
+        if known is None:
+            known = self.conclusions[text] = read_deed(text), self._ids(text, MAX_STEP)
+        return known
+
+    def _instruction(self, instruction: str, deeds: Sequence[Deed]) -> tuple[Ids, Floats]:
+        found = tokens(instruction)[:MAX_INSTRUCTION]
+        ids = np.array([self.lexicon.id_of(token.normal) for token in found], np.int32)
+        done = {self.lexicon.id_of(token.normal) for deed in deeds for token in tokens(deed.target)}
+        just = {self.lexicon.id_of(token.normal) for token in tokens(deeds[-1].target)} if deeds else set()
+        inside = [instruction.count('"', 0, token.start) % 2 == 1 for token in found]
+        rows = [
+            (float(quoted), float(word in done), float(word in just), float(token.normal[0].isdigit()))
+            for token, word, quoted in zip(found, ids.tolist(), inside, strict=True)
+        ]
+        return ids, np.array(rows, np.float32).reshape(len(found), len(WORD_FLAGS))
+
+    def _hints(self, lines: Sequence[str], past: Sequence[tuple[Deed, Ids]]) -> tuple[Ids, Ids]:
+        hints = [self.lexicon.ids_of(line, MAX_HINT) for line in lines]
+        following = 0
+        for _, words in past:
+            following += _advance(hints[following : following + 2], set(words.tolist()))
+        rest = [word for hint in hints[following:] for word in hint]
+        return np.array(hints[following] if following < len(hints) else [], np.int32), np.array(rest, np.int32)
+
+    def _table(self, texts: Sequence[str], width: int) -> Ids:
+        table = np.zeros((len(texts), width), np.int32)
+        for row, text in enumerate(texts):
+            ids = self.lexicon.ids_of(text, width) if text else []
+            table[row, : len(ids)] = ids
+        return table
+
+    def _ids(self, text: str, most: int) -> Ids:
+        return np.array(self.lexicon.ids_of(text, most), np.int32)
+
+
+def _advance(following: Sequence[Sequence[int]], done: set[int]) -> int:
+    """How many of the next guidance lines a step has fulfilled: the first that shares most of its words with it."""
+    for passed, line in enumerate(following, start=1):
+        if line and sum(word in done for word in line) * 2 > len(line):
+            return passed
+    return 0

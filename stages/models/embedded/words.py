@@ -1,0 +1,99 @@
+"""Words: how a text is cut into them, their normal form, and the numbers that stand for them."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+_WORD = re.compile(r"[^\W_]+(?:[.:'’@/-][^\W_]+)*|[+−-]")
+_COUNT = "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen"
+_NUMBERS = {word: str(number) for number, word in enumerate(_COUNT.split())}
+_BARE = str.maketrans("", "", "'’")
+_COMMON = """a an the to of on in at for from with and or me my i it its is be by up this that then please would like
+want could can you your into"""
+STOP_WORDS = frozenset(_COMMON.split())
+STOP_WEIGHT = 0.1
+PADDING = 0
+"""Id of no word."""
+WORD_BUCKETS = 4096
+PIECE_BUCKETS = 4096
+MAX_PIECES = 12
+"""Most buckets that one word adds up: itself and its letter trigrams."""
+
+
+class Token(NamedTuple):
+    """One word of a text and where it stands."""
+
+    normal: str
+    start: int
+    end: int
+
+
+def tokens(text: str) -> list[Token]:
+    """The words of a text in order, in normal form."""
+    return [Token(normal_form(match[0]), match.start(), match.end()) for match in _WORD.finditer(text)]
+
+
+def normal_form(word: str) -> str:
+    """Lower case, number words as digits, common English endings cut, so that `orders` meets `ordered`."""
+    word = word.casefold()
+    if word in _NUMBERS:
+        return _NUMBERS[word]
+    word = word.removesuffix("'s").removesuffix("’s").translate(_BARE).replace("-", "") or word
+    if len(word) < 4 or not word.isalpha():
+        return word
+    return _stem(word)
+
+
+def _stem(word: str) -> str:
+    for ending, least in (("ing", 6), ("ed", 5), ("s", 4)):
+        if len(word) >= least and word.endswith(ending) and not word.endswith("ss"):
+            word = word[: -len(ending)]
+            break
+    if len(word) > 4 and word[-1] == word[-2] and word[-1] not in "ls":
+        word = word[:-1]
+    if word.endswith("ie"):
+        return word[:-2] + "y"
+    return word[:-1] if len(word) > 3 and word.endswith("e") else word
+
+
+@dataclass(slots=True)
+class Lexicon:
+    """Gives each normal form a small id, from 1 on in order of appearance, and its rows of the embedding table.
+
+    Ids are good only together with the lexicon that gave them: results may depend on their equality alone.
+    """
+
+    ids: dict[str, int] = field(default_factory=dict)
+    buckets: list[tuple[int, ...]] = field(default_factory=lambda: [()])
+    """By id: rows of the embedding table that the word's vector is the mean of; none for `PADDING`."""
+    weights: list[float] = field(default_factory=lambda: [0.0])
+    """By id: how much it says that two texts share the word."""
+
+    def id_of(self, normal: str) -> int:
+        """The id of a word in normal form."""
+        known = self.ids.get(normal)
+        if known is None:
+            known = self.ids[normal] = len(self.buckets)
+            self.buckets.append(_buckets(normal))
+            self.weights.append(STOP_WEIGHT if normal in STOP_WORDS else 1.0)
+        return known
+
+    def ids_of(self, text: str, most: int) -> list[int]:
+        """The ids of the first `most` words of a text."""
+        return [self.id_of(token.normal) for token in tokens(text)[:most]]
+
+
+def _buckets(normal: str) -> tuple[int, ...]:
+    rows = [_hash(normal) % WORD_BUCKETS]
+    if len(normal) > 2:
+        framed = f"^{normal}$"
+        pieces = [framed[at : at + 3] for at in range(len(framed) - 2)][: MAX_PIECES - 1]
+        rows += [WORD_BUCKETS + _hash(piece) % PIECE_BUCKETS for piece in pieces]
+    return tuple(rows)
+
+
+def _hash(text: str) -> int:
+    return int.from_bytes(hashlib.blake2b(text.encode(errors="replace"), digest_size=4).digest(), "little")
