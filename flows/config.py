@@ -171,6 +171,15 @@ class MiniwobSection(Section):
     """Instances of each page that are only evaluated on."""
 
 
+class BeamSection(Section):
+    """Where the Apache Beam pipelines run."""
+
+    runner: str = "FnApiRunner"
+    """Name of a Beam runner: `FnApiRunner` runs in this process; `FlinkRunner`, `SparkRunner`, `DataflowRunner`."""
+    options: tuple[str, ...] = ()
+    """Options of the runner, as on a Beam command line."""
+
+
 class ServeSection(Section):
     """What `trajmill serve` schedules."""
 
@@ -194,18 +203,19 @@ class Config(Section):
     evaluate: EvaluateSection = EvaluateSection()
     models: ModelsSection = ModelsSection()
     miniwob: MiniwobSection = MiniwobSection()
+    beam: BeamSection = BeamSection()
     serve: ServeSection = ServeSection()
 
     @property
     def run_id(self) -> str:
         """The run that this configuration stands for: its name and a hash of all that decides its rows.
 
-        The number of rounds, the place of the warehouse, the schedule and the workers do not decide them, so a
+        The number of rounds, the place of the warehouse, the schedule, the runner and the workers do not decide them, so a
         run can be prolonged, moved and sped up.
         """
         decisive = self.model_dump(
             mode="json",
-            exclude={"run": {"rounds", "root"}, "rollout": {"workers", "concurrency"}, "serve": True},
+            exclude={"run": {"rounds", "root"}, "rollout": {"workers", "concurrency"}, "beam": True, "serve": True},
         )
         return f"{self.run.name}-{content_id(decisive)[:8]}"
 

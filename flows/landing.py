@@ -1,0 +1,38 @@
+"""Says that trajectories have landed, so that whoever serves the flows can retrain when enough have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from schemas.record import content_id
+
+LANDED = "trajmill.trajectories.landed"
+"""Name of the event."""
+ENOUGH_LABEL = "trajmill.enough"
+"""Label of the event's resource: `yes` once a retraining is worth it, else `no`; triggers cannot compare numbers."""
+
+
+def warehouse_resource(root: Path) -> str:
+    """The warehouse's resource id in Prefect's events."""
+    return f"trajmill.warehouse.{content_id(str(root.absolute()))}"
+
+
+def announce_landed(root: Path, accepted: int, enough: int) -> None:
+    """Emit the event for a commit of judged trajectories.
+
+    Args:
+        root: the warehouse.
+        accepted: trajectories judged correct since the last training.
+        enough: how many are worth a retraining.
+    """
+    from prefect.events import emit_event
+
+    emit_event(
+        LANDED,
+        resource={
+            "prefect.resource.id": warehouse_resource(root),
+            "prefect.resource.name": str(root),
+            ENOUGH_LABEL: "yes" if accepted >= enough else "no",
+        },
+        payload={"accepted_since_training": accepted, "enough": enough},
+    )

@@ -1,0 +1,159 @@
+"""The report's charts as inline SVG: no script, no font and no colour of their own.
+
+Colours are classes (`series-0`, `series-1`, ...) that the page's style sheet defines for light and dark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from markupsafe import Markup, escape
+
+WIDTH = 760
+LINE_HEIGHT = 300
+_LEFT, _RIGHT, _TOP, _BOTTOM = 44, 168, 14, 34
+_LABEL_GAP = 17.0
+_BAR, _BAR_GAP = 18, 8
+
+
+class Share(NamedTuple):
+    """A share in [0, 1] measured in one round, with its interval."""
+
+    round: int
+    share: float
+    low: float
+    high: float
+
+
+class Series(NamedTuple):
+    """One line of a chart."""
+
+    name: str
+    points: tuple[Share, ...]
+    """In the order of the rounds."""
+
+
+class Segment(NamedTuple):
+    """One coloured part of a bar."""
+
+    name: str
+    amount: float
+
+
+class Bar(NamedTuple):
+    """One stacked bar."""
+
+    label: str
+    segments: tuple[Segment, ...]
+    note: str
+    """Written behind the bar, e.g. its total."""
+
+
+def share_chart(series: Sequence[Series], title: str) -> Markup:
+    """Lines of shares over the rounds, each with the band of its interval, named where it ends.
+
+    Args:
+        series: the lines; one without points is left out.
+        title: what a screen reader is told.
+    """
+    lines = [(index, line) for index, line in enumerate(series) if line.points]
+    rounds = sorted({point.round for _, line in lines for point in line.points})
+    if not rounds:
+        return Markup("")
+    scale = _Scale(rounds[0], rounds[-1])
+    parts = [*_grid(scale, rounds), *(_band(scale, index, line) for index, line in lines)]
+    parts += [_line(scale, index, line) for index, line in lines]
+    parts += _end_labels(scale, lines)
+    return _svg(LINE_HEIGHT, title, parts)
+
+
+def stacked_bars(bars: Sequence[Bar], title: str) -> Markup:
+    """Horizontal stacked bars on one common scale; segments of one name have one colour."""
+    longest = max((sum(segment.amount for segment in bar.segments) for bar in bars), default=0.0)
+    if longest <= 0.0:
+        return Markup("")
+    names = segment_names(bars)
+    room = WIDTH - 84 - 92
+    parts: list[str] = []
+    for row, bar in enumerate(bars):
+        top = row * (_BAR + _BAR_GAP)
+        parts.append(_text(76, top + _BAR - 5, bar.label, "axis", "end"))
+        x = 84.0
+        for segment in bar.segments:
+            wide = segment.amount / longest * room
+            parts.append(
+                f'<rect class="series-{names.index(segment.name)}" x="{x:.1f}" y="{top}" height="{_BAR}" '
+                f'width="{max(wide - 1, 0):.1f}"><title>{escape(segment.name)}: {segment.amount:.1f}</title></rect>'
+            )
+            x += wide
+        parts.append(_text(x + 6, top + _BAR - 5, bar.note, "axis", "start"))
+    return _svg(len(bars) * (_BAR + _BAR_GAP), title, parts)
+
+
+def segment_names(bars: Sequence[Bar]) -> list[str]:
+    """Names of the segments in the order of their colours."""
+    return list(dict.fromkeys(segment.name for bar in bars for segment in bar.segments))
+
+
+class _Scale(NamedTuple):
+    first: int
+    last: int
+
+    def x(self, round_number: int) -> float:
+        span = max(self.last - self.first, 1)
+        return _LEFT + (round_number - self.first) / span * (WIDTH - _LEFT - _RIGHT)
+
+    def y(self, share: float) -> float:
+        return _TOP + (1.0 - share) * (LINE_HEIGHT - _TOP - _BOTTOM)
+
+
+def _grid(scale: _Scale, rounds: Sequence[int]) -> Iterable[str]:
+    right = WIDTH - _RIGHT
+    for percent in (0, 25, 50, 75, 100):
+        y = scale.y(percent / 100)
+        yield f'<line class="grid" x1="{_LEFT}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}"/>'
+        yield _text(_LEFT - 8, y + 4, f"{percent} %", "axis", "end")
+    every = max(1, len(rounds) // 12)
+    for round_number in rounds[::every]:
+        yield _text(scale.x(round_number), LINE_HEIGHT - 14, str(round_number), "axis", "middle")
+    yield _text((_LEFT + right) / 2, LINE_HEIGHT, "round", "axis", "middle")
+
+
+def _band(scale: _Scale, index: int, line: Series) -> str:
+    upper = [f"{scale.x(p.round):.1f},{scale.y(p.high):.1f}" for p in line.points]
+    lower = [f"{scale.x(p.round):.1f},{scale.y(p.low):.1f}" for p in reversed(line.points)]
+    return f'<polygon class="band series-{index}" points="{" ".join(upper + lower)}"/>'
+
+
+def _line(scale: _Scale, index: int, line: Series) -> str:
+    points = " ".join(f"{scale.x(p.round):.1f},{scale.y(p.share):.1f}" for p in line.points)
+    dots = "".join(
+        f'<circle class="dot series-{index}" cx="{scale.x(p.round):.1f}" cy="{scale.y(p.share):.1f}" r="3.2">'
+        f"<title>{escape(line.name)}, round {p.round}: {p.share:.0%} ({p.low:.0%} to {p.high:.0%})</title></circle>"
+        for p in line.points
+    )
+    return f'<polyline class="line series-{index}" points="{points}"/>{dots}'
+
+
+def _end_labels(scale: _Scale, lines: Sequence[tuple[int, Series]]) -> Iterable[str]:
+    """Labels at the right, moved apart where lines end close together."""
+    ordered = sorted(lines, key=lambda item: -item[1].points[-1].share)
+    heights = [scale.y(line.points[-1].share) for _, line in ordered]
+    for at in range(1, len(heights)):
+        heights[at] = max(heights[at], heights[at - 1] + _LABEL_GAP)
+    too_low = max(0.0, heights[-1] - (LINE_HEIGHT - _BOTTOM + 4))
+    for height, (index, line) in zip(heights, ordered, strict=True):
+        label = f"{line.points[-1].share:.0%}  {line.name}"
+        yield _text(WIDTH - _RIGHT + 12, height - too_low + 4, label, f"label series-{index}", "start")
+
+
+def _text(x: float, y: float, words: str, style: str, anchor: str) -> str:
+    return f'<text class="{style}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(words)}</text>'
+
+
+def _svg(height: int, title: str, parts: Iterable[str]) -> Markup:
+    body = "".join(parts)
+    return Markup(  # every word in it went through `escape`
+        f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(title)}">{body}</svg>'
+    )

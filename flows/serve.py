@@ -1,0 +1,98 @@
+"""The two deployments that `trajmill serve` keeps: more rounds every night, a retraining when enough has landed."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+from prefect import flow, serve
+from prefect.deployments.runner import EntrypointType, RunnerDeployment
+from prefect.events import DeploymentEventTrigger, ResourceSpecification
+from prefect.schedules import Cron
+
+from flows.config import Config
+from flows.config_file import load_config
+from flows.landing import ENOUGH_LABEL, LANDED, warehouse_resource
+from schemas.round_summary import RoundSummary
+from schemas.verdict import Judgement
+from warehouse.layout import create_warehouse
+from warehouse.read import read_rows, read_table
+
+TRAINING_STAGES = ("derive", "export", "train", "evaluate")
+
+
+@flow(name="nightly")
+def nightly(config_file: str | None = None) -> str:
+    """Go on with the run by as many rounds as the configuration says; returns the path of the report."""
+    from flows.evolve import evolve
+
+    config = _config(config_file)
+    report = evolve(config.with_rounds(last_round(config) + config.serve.rounds_per_night))
+    return str(report.report_path)
+
+
+@flow(name="retrain")
+def retrain(config_file: str | None = None) -> int:
+    """Train, measure and promote on what has landed, if it is enough; returns the trajectories that were new.
+
+    Events that arrive while a training runs start this again: then there is nothing new, and nothing is done.
+    """
+    from flows.round import run_stage
+
+    config = _config(config_file)
+    accepted = accepted_since_training(config)
+    if accepted >= config.serve.retrain_after_accepted:
+        for stage in TRAINING_STAGES:
+            run_stage(stage, config)
+    return accepted
+
+
+def deployments(config: Config, config_file: Path | None) -> list[RunnerDeployment]:
+    """What to serve: `nightly` on its schedule, `retrain` on the event that enough has landed."""
+    parameters = {"config_file": None if config_file is None else str(config_file.absolute())}
+    enough_landed = DeploymentEventTrigger(
+        name="retrain when enough trajectories have landed",
+        expect={LANDED},
+        match=ResourceSpecification({"prefect.resource.id": warehouse_resource(config.run.root), ENOUGH_LABEL: "yes"}),
+        threshold=1,
+        within=timedelta(0),
+    )
+    both = [
+        nightly.to_deployment(
+            "nightly",
+            schedule=Cron(config.serve.cron),
+            parameters=parameters,
+            entrypoint_type=EntrypointType.MODULE_PATH,
+        ),
+        retrain.to_deployment(
+            "retrain",
+            triggers=[enough_landed],
+            parameters=parameters,
+            entrypoint_type=EntrypointType.MODULE_PATH,
+        ),
+    ]
+    return [deployment for deployment in both if isinstance(deployment, RunnerDeployment)]
+
+
+def serve_deployments(config: Config, config_file: Path | None) -> None:
+    """Register both and run them, one at a time, until interrupted."""
+    serve(*deployments(config, config_file), limit=1)
+
+
+def last_round(config: Config) -> int:
+    """The last committed round of the run, 0 before the first."""
+    summaries = read_rows(create_warehouse(config.run.root), RoundSummary, run_id=config.run_id)
+    return max((summary.round for summary in summaries), default=0)
+
+
+def accepted_since_training(config: Config) -> int:
+    """Trajectories of the run judged correct in the rounds after the last one that trained."""
+    warehouse = create_warehouse(config.run.root)
+    models = read_table(warehouse, "models", ["round", "release"], run_id=config.run_id).to_pylist()
+    trained = max((row["round"] for row in models if row["release"] is not None), default=0)
+    judged = read_rows(warehouse, Judgement, run_id=config.run_id)
+    return len({row.trajectory_id for row in judged if row.correct and row.round > trained})
+
+
+def _config(config_file: str | None) -> Config:
+    return load_config(None if config_file is None else Path(config_file))
