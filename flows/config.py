@@ -210,14 +210,21 @@ class Config(Section):
     def run_id(self) -> str:
         """The run that this configuration stands for: its name and a hash of all that decides its rows.
 
-        The number of rounds, the place of the warehouse, the schedule, the runner and the workers do not decide them, so a
-        run can be prolonged, moved and sped up.
+        The number of rounds, the folders, the schedule, the runner and the workers do not decide them, so a run can be
+        prolonged, moved and sped up.
         """
         decisive = self.model_dump(
             mode="json",
-            exclude={"run": {"rounds", "root"}, "rollout": {"workers", "concurrency"}, "beam": True, "serve": True},
+            exclude={
+                "run": {"rounds", "root"},
+                "queries": {"apps"},
+                "rollout": {"workers", "concurrency"},
+                "beam": True,
+                "serve": True,
+            },
         )
-        return f"{self.run.name}-{content_id(decisive)[:8]}"
+        app_files = [path.name for path in self.queries.apps]
+        return f"{self.run.name}-{content_id(decisive, app_files)[:8]}"
 
     def with_rounds(self, rounds: int) -> Config:
         """The same run, up to another round."""

@@ -6,9 +6,10 @@ from datetime import timedelta
 from pathlib import Path
 
 from prefect import flow, serve
-from prefect.deployments.runner import EntrypointType, RunnerDeployment
+from prefect.deployments.runner import RunnerDeployment
 from prefect.events import DeploymentEventTrigger, ResourceSpecification
 from prefect.schedules import Cron
+from prefect.types.entrypoint import EntrypointType
 
 from flows.config import Config
 from flows.config_file import load_config
