@@ -8,6 +8,7 @@ from time import perf_counter
 from typing import Any
 
 from flows.context import RoundContext
+from schemas.errors import TrajmillError
 from schemas.round_summary import StageCount
 from warehouse.commit import commit_stage
 from warehouse.layout import StageRun
@@ -67,6 +68,20 @@ def report_of(context: RoundContext, stage: str) -> StageReport | None:
     at = context.at(stage)
     marked = read_marker(at.staging(context.warehouse), stage_key(stage, context.run_id, context.round))
     return None if marked is None else _report(stage, marked)
+
+
+def finished(context: RoundContext, stage: str) -> StageReport:
+    """What a stage of this round has done.
+
+    Raises:
+        TrajmillError: it is not finished.
+    """
+    report = report_of(context, stage)
+    if report is None:
+        raise TrajmillError(
+            f"stage {stage} of round {context.round} of run {context.run_id} is not finished; run `trajmill evolve`"
+        )
+    return report
 
 
 def _report(stage: str, marked: Mapping[str, Any]) -> StageReport:

@@ -17,7 +17,7 @@ from stages.agents.explorer import explorer_agent
 from stages.environments.base import EnvironmentFactory
 from stages.environments.simulated.loader import load_world
 from stages.environments.simulated.world import World
-from stages.models.embedded.model import EmbeddedModel
+from stages.models.embedded.storage import load_embedded_model
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class AgentSpec:
         """What makes the agent for a query; all agents of a maker share one model."""
         if self.model is None:
             return ReferenceAgent
-        model = EmbeddedModel.load(self.model)
+        model = load_embedded_model(self.model)
         if self.name == "explorer":
             return lambda query: explorer_agent(model, query.platform)
         return lambda query: EndToEndAgent(model, query.platform, self.temperature)

@@ -1,0 +1,43 @@
+"""Which policy a round starts with, and where its weights are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from flows.context import RoundContext
+from flows.once import finished
+from pipelines.resources import AgentSpec
+
+PROMOTE = "promote"
+"""The stage that decides on the next round's policy."""
+BASELINE = "baseline"
+"""The stage of round 0 that measures the untrained policy."""
+
+
+class Policy(NamedTuple):
+    """A policy version and the folder of its weights."""
+
+    version: str
+    folder: Path
+
+
+def policy_of(context: RoundContext, version: str) -> Policy:
+    """The policy of a version."""
+    return Policy(version, context.warehouse.model(version))
+
+
+def policy_before(context: RoundContext) -> Policy:
+    """The policy that a round starts with: the one promoted before it, or the untrained one.
+
+    Raises:
+        TrajmillError: the round before is not finished.
+    """
+    last = context.in_round(context.round - 1)
+    report = finished(last, PROMOTE if last.round else BASELINE)
+    return policy_of(context, report.result["policy"])
+
+
+def acting(policy: Policy, temperature: float, untrained: bool) -> AgentSpec:
+    """The agent of a policy; an untrained policy is called what it is, an explorer."""
+    return AgentSpec("explorer" if untrained else "end_to_end", policy.folder, temperature)

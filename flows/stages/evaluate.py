@@ -1,0 +1,61 @@
+"""Evaluate the new policy, and the untrained one before the first round, on the same held-out episodes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from flows.context import RoundContext
+from flows.once import Outcome, StageReport, finished, once
+from flows.policy import BASELINE, policy_of
+from flows.stages.measure import measure
+from flows.stages.train import TRAIN
+from schemas.policy_version import PolicyVersion, SplitSuccess
+from schemas.tables import rows_to_arrow
+from warehouse.layout import StageRun
+from warehouse.shards import write_shard
+
+EVALUATE = "evaluate"
+
+
+def baseline(context: RoundContext, untrained: str) -> StageReport:
+    """Measure the untrained policy, as round 0."""
+    start = context.in_round(0)
+
+    def work(at: StageRun, key: str) -> Outcome:
+        measured = measure(start, at, key, policy_of(start, untrained), untrained=True)
+        row = PolicyVersion(
+            model_version=untrained,
+            parent=None,
+            release=None,
+            recipe="{}",
+            updates=0,
+            success=measured.success,
+            promoted=True,
+            reason="untrained: the start of the loop",
+            **start.origin.common(made_by="untrained"),
+        )
+        shard = write_shard(start.warehouse, "models", at, 0, rows_to_arrow("models", [row]))
+        files = dict(measured.outcome.files) | {"models": [shard]}
+        result = {"policy": untrained, "updates": 0, "success": [split.model_dump() for split in measured.success]}
+        return replace(measured.outcome, files=files, result=result)
+
+    return once(start, BASELINE, work)
+
+
+def evaluate(context: RoundContext) -> StageReport:
+    """Measure the round's new policy; a round that did not train has none."""
+
+    def work(at: StageRun, key: str) -> Outcome:
+        trained = finished(context, TRAIN).result
+        if not trained["trained"]:
+            return Outcome(0, 0, result={"success": []})
+        policy = policy_of(context, trained["version"])
+        measured = measure(context, at, key, policy, untrained=False)
+        return replace(measured.outcome, result={"success": [split.model_dump() for split in measured.success]})
+
+    return once(context, EVALUATE, work)
+
+
+def splits_of(report: StageReport) -> tuple[SplitSuccess, ...]:
+    """The success by split that a measuring stage found."""
+    return tuple(SplitSuccess.model_validate(split) for split in report.result["success"])

@@ -1,0 +1,67 @@
+"""Generate the run's queries, all splits at once, before anything is trained."""
+
+from __future__ import annotations
+
+import asyncio
+
+from stages.queries.generate import GenerationSettings, generate_queries
+
+from flows.context import RoundContext
+from flows.once import Outcome, StageReport, once
+from pipelines.resources import world_of
+from schemas.failure import Failure
+from schemas.query import Query
+from schemas.tables import rows_to_arrow
+from stages.models.embedded.storage import save_network, untrained_network
+from warehouse.layout import StageRun
+from warehouse.shards import write_shard
+
+GENERATE = "generate"
+
+
+def generate(context: RoundContext) -> StageReport:
+    """Queries from the navigation DAGs (or MiniWoB++ seeds), validated, and the untrained policy."""
+    first = context.in_round(1)
+
+    def work(at: StageRun, key: str) -> Outcome:
+        made = _from_miniwob(first) if first.config.run.environment == "miniwob" else _from_dags(first)
+        queries, failures = made
+        files = {
+            "queries": [write_shard(first.warehouse, "queries", at, 0, rows_to_arrow("queries", queries))],
+            "failures": [write_shard(first.warehouse, "failures", at, 0, rows_to_arrow("failures", failures))],
+        }
+        return Outcome(len(queries) + len(failures), len(queries), files, {"untrained": _untrained(first)})
+
+    return once(first, GENERATE, work)
+
+
+def _from_dags(context: RoundContext) -> tuple[list[Query], list[Failure]]:
+    settings = context.config.queries
+    wanted = GenerationSettings(
+        settings.train,
+        settings.heldout_slots,
+        settings.heldout_phrasings,
+        settings.heldout_apps,
+        settings.heldout_app_names,
+    )
+    made = generate_queries(world_of(settings.apps), wanted, context.config.run.seed, context.origin)
+    return list(made.queries), list(made.failures)
+
+
+def _from_miniwob(context: RoundContext) -> tuple[list[Query], list[Failure]]:
+    from stages.environments.miniwob.suite import SuiteSize, import_queries
+
+    settings = context.config.miniwob
+    size = SuiteSize(settings.train_seeds, settings.heldout_seeds)
+    made = asyncio.run(import_queries(settings.tasks, size, context.config.run.seed, context.origin))
+    return made.queries, made.failures
+
+
+def _untrained(context: RoundContext) -> str:
+    network = untrained_network(context.config.run.seed)
+    fresh = context.warehouse.root / "models" / ".untrained"
+    version = save_network(network, fresh)
+    folder = context.warehouse.model(version)
+    if not folder.exists():
+        fresh.rename(folder)
+    return version

@@ -1,0 +1,60 @@
+"""Measure a policy: greedy episodes on held-out queries, and on some training queries for comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import pyarrow.parquet as pq
+
+from flows.context import RoundContext
+from flows.once import Outcome
+from flows.policy import Policy, acting
+from flows.stages.rollout import attempt_all
+from schemas.policy_version import SplitSuccess
+from schemas.query import HELDOUT_SPLITS, Query, Split
+from schemas.trajectory import Purpose
+from stages.rollout.plan import plan_once
+from warehouse.layout import StageRun
+
+_PASSED = 1.0
+
+
+class Measurement(NamedTuple):
+    """What to commit, and the success of the policy by split."""
+
+    outcome: Outcome
+    success: tuple[SplitSuccess, ...]
+
+
+def measure(context: RoundContext, at: StageRun, key: str, policy: Policy, untrained: bool) -> Measurement:
+    """Let a policy act greedily, once on each query of the measured sample."""
+    queries = measured_queries(context)
+    attempts = plan_once(queries, Purpose.EVALUATE, context.config.run.seed, context.round)
+    agent = acting(policy, temperature=0.0, untrained=untrained)
+    outcome = attempt_all(context, at, key, attempts, agent)
+    return Measurement(outcome, _success(context, outcome))
+
+
+def measured_queries(context: RoundContext) -> list[Query]:
+    """The first queries of each split, in order of id; ids are hashes, so this is a sample, and always the same."""
+    settings = context.config.evaluate
+    sizes = dict.fromkeys(HELDOUT_SPLITS, settings.episodes) | {Split.TRAIN: settings.train_sample}
+    return [query for split, size in sizes.items() for query in _of_split(context, split)[:size]]
+
+
+def _of_split(context: RoundContext, split: Split) -> Sequence[Query]:
+    return [query for query in context.queries.values() if query.split is split]
+
+
+def _success(context: RoundContext, outcome: Outcome) -> tuple[SplitSuccess, ...]:
+    """Success by split; an attempt without reward (a void one) is not counted."""
+    counts: dict[Split, list[bool]] = {}
+    for file in outcome.files["trajectories"]:
+        rows = pq.read_table(context.warehouse.table("trajectories") / file.path, columns=["query_id", "reward"])
+        for query_id, reward in zip(*(column.to_pylist() for column in rows.columns), strict=True):
+            if reward is not None:
+                counts.setdefault(context.queries[query_id].split, []).append(reward >= _PASSED)
+    return tuple(
+        SplitSuccess(split=split, queries=len(counts[split]), successes=sum(counts[split])) for split in sorted(counts)
+    )

@@ -1,0 +1,71 @@
+"""Roll out the round's policy on training queries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from flows.context import RoundContext
+from flows.once import Outcome, StageReport, once
+from flows.policy import acting, policy_before
+from pipelines.history import read_history
+from pipelines.resources import AgentSpec
+from pipelines.rollout import RollOut, roll_out
+from schemas.query import Query, Split
+from schemas.record import content_id
+from stages.curate.reweight import plan_attempts
+from stages.rollout.base import Attempt, Limits
+from stages.rollout.plan import plan_rollouts
+from warehouse.layout import StageRun
+
+ROLLOUT = "rollout"
+
+
+def rollout(context: RoundContext) -> StageReport:
+    """Attempt training queries, more often those that succeed rarely."""
+
+    def work(at: StageRun, key: str) -> Outcome:
+        queries = training_queries(context)
+        history = read_history(context.warehouse, context.run_id, range(context.round))
+        averages = history.averages([query.query_id for query in queries])
+        if not context.config.train.reweight:
+            averages = dict.fromkeys(averages, 0.0)
+        seed = int(content_id("plan", context.config.run.seed, context.round)[:12], 16)
+        planned = plan_attempts(averages, unguided_episodes(context), seed)
+        tries = {plan.query_id: plan.attempts for plan in planned}
+        attempts = plan_rollouts(queries, tries, context.config.run.seed, context.round)
+        policy = policy_before(context)
+        agent = acting(policy, context.config.rollout.temperature, untrained=context.round == 1)
+        return attempt_all(context, at, key, attempts, agent)
+
+    return once(context, ROLLOUT, work)
+
+
+def training_queries(context: RoundContext) -> list[Query]:
+    """The queries that may be learned from, in order of id."""
+    return [query for query in context.queries.values() if query.split is Split.TRAIN]
+
+
+def unguided_episodes(context: RoundContext) -> int:
+    """Episodes of a round that get no guidance."""
+    settings = context.config
+    guided = settings.guidance.share if settings.guidance.enabled else 0.0
+    return settings.rollout.episodes_per_round - int(settings.rollout.episodes_per_round * guided)
+
+
+def attempt_all(
+    context: RoundContext, at: StageRun, key: str, attempts: Sequence[Attempt], agent: AgentSpec
+) -> Outcome:
+    """Roll out attempts and return what there is to commit."""
+    settings = context.config.rollout
+    work = RollOut(
+        warehouse=context.warehouse,
+        at=at,
+        origin=context.origin,
+        environment=context.environment,
+        agent=agent,
+        limits=Limits(seconds=settings.max_seconds),
+        concurrency=settings.concurrency,
+    )
+    files = roll_out(work, attempts, key, settings.workers, context.beam)
+    failed = sum(file.rows for file in files.get("failures", []))
+    return Outcome(len(attempts), len(attempts) - failed, files)
