@@ -8,13 +8,13 @@ from functools import lru_cache
 from pathlib import Path
 
 from stages.agents.reference import ReferenceAgent
-from stages.environments.simulated.environment import FaultRates, SimulatedFactory
 
 from schemas.query import Platform, Query
 from stages.agents.base import Agent
 from stages.agents.end_to_end import EndToEndAgent
 from stages.agents.explorer import explorer_agent
 from stages.environments.base import EnvironmentFactory
+from stages.environments.simulated.environment import FaultRates, SimulatedFactory
 from stages.environments.simulated.loader import load_world
 from stages.environments.simulated.world import World
 from stages.models.embedded.storage import load_embedded_model

@@ -1,0 +1,146 @@
+"""Guidance for queries that failed: walk reference paths where needed, write hints, try again with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from flows.context import RoundContext
+from flows.once import Outcome, StageReport, finished, once
+from flows.policy import acting, policy_before
+from flows.stages.rollout import attempt_all, training_queries, unguided_episodes
+from pipelines.fan_out import fan_out, split_evenly
+from pipelines.guide import WriteGuidance
+from pipelines.history import read_history
+from pipelines.resources import AgentSpec
+from schemas.guidance import Guidance
+from schemas.query import Query
+from schemas.trajectory import Purpose
+from stages.guidance.base import REFERENCE_PATH
+from stages.rollout.plan import plan_guided, plan_once
+from warehouse.layout import StageRun
+from warehouse.read import read_rows, read_table
+
+REFERENCE = "reference"
+GUIDE = "guide"
+GUIDED = "rollout_guided"
+_PER_QUERY = 2
+"""Guided attempts at one query in a round."""
+_HARD = 0.25
+"""A query is hard while its success average is below this."""
+
+
+class Needs(NamedTuple):
+    """The queries that are to be guided, hardest first, and what their hints can be written from."""
+
+    queries: tuple[Query, ...]
+    own_success: dict[str, str]
+    """By query id, a success of the policy."""
+
+
+def reference(context: RoundContext) -> StageReport:
+    """Walk the annotated paths of hard queries that have neither a success nor a walk yet."""
+
+    def work(at: StageRun, key: str) -> Outcome:
+        needs = _needs(context)
+        walked = _walked(context)
+        owed = [query for query in needs.queries if query.query_id not in needs.own_success and query.path]
+        attempts = plan_once(
+            [query for query in owed if query.query_id not in walked],
+            Purpose.REFERENCE,
+            context.config.run.seed,
+            context.round,
+        )
+        return attempt_all(context, at, key, attempts, AgentSpec("reference"))
+
+    return once(context, REFERENCE, work)
+
+
+def guide(context: RoundContext) -> StageReport:
+    """Write hints for hard queries, from a success where there is one, else from the reference walk."""
+
+    def work(at: StageRun, key: str) -> Outcome:
+        needs = _needs(context)
+        walked = _walked(context)
+        told = {row.source_trajectory for row in _guidance(context)}
+        sources = {
+            query.query_id: needs.own_success.get(query.query_id) or walked.get(query.query_id)
+            for query in needs.queries
+        }
+        new = sorted(source for source in sources.values() if source and source not in told)
+        job = WriteGuidance(context.warehouse, at, context.origin, context.queries, frozenset(walked.values()))
+        shards = split_evenly(new, context.config.rollout.workers)
+        files = fan_out(context.warehouse, at, key, shards, job, context.beam)
+        written = sum(file.rows for file in files.get("guidance", []))
+        chosen = {query_id: source for query_id, source in sources.items() if source}
+        return Outcome(len(new), written, files, {"sources": chosen})
+
+    return once(context, GUIDE, work)
+
+
+def rollout_guided(context: RoundContext) -> StageReport:
+    """Give the hard queries another chance, with their hints in the prompt."""
+
+    def work(at: StageRun, key: str) -> Outcome:
+        sources = finished(context, GUIDE).result["sources"]
+        by_source = {row.source_trajectory: row for row in _guidance(context)}
+        guided = [
+            (context.queries[query_id], by_source[source])
+            for query_id, source in sources.items()
+            if source in by_source
+        ]
+        budget = context.config.rollout.episodes_per_round - unguided_episodes(context)
+        attempts = plan_guided(guided, budget, context.config.run.seed, context.round, _PER_QUERY)
+        agent = acting(policy_before(context), context.config.rollout.temperature, untrained=context.round == 1)
+        return attempt_all(context, at, key, attempts, agent)
+
+    return once(context, GUIDED, work)
+
+
+def reference_paths_used(context: RoundContext) -> int:
+    """Distinct queries, so far in the run, whose hints came from their reference path."""
+    return len({row.query_id for row in _guidance(context) if row.source == REFERENCE_PATH})
+
+
+def _needs(context: RoundContext) -> Needs:
+    """Hard queries: enough failed attempts, and a low success average of late."""
+    settings = context.config.guidance
+    if not settings.enabled:
+        return Needs((), {})
+    queries = training_queries(context)
+    history = read_history(context.warehouse, context.run_id, context.rounds_so_far)
+    averages = history.averages([query.query_id for query in queries])
+    failures = history.failures()
+    hard = [
+        query
+        for query in queries
+        if failures.get(query.query_id, 0) >= settings.after_failures and averages[query.query_id] < _HARD
+    ]
+    budget = context.config.rollout.episodes_per_round - unguided_episodes(context)
+    solved = history.shortest_success()
+    ranked = sorted(hard, key=lambda query: (query.query_id in solved, averages[query.query_id], query.query_id))
+    return Needs(tuple(ranked[: budget // _PER_QUERY]), solved)
+
+
+def _walked(context: RoundContext) -> dict[str, str]:
+    """By query id, the trajectory that walks its reference path."""
+    rows = read_table(
+        context.warehouse,
+        "trajectories",
+        ["query_id", "trajectory_id", "purpose", "reward"],
+        rounds=context.rounds_so_far,
+        run_id=context.run_id,
+    )
+    found: Iterable[tuple[str, str, str, float | None]] = zip(
+        *(column.to_pylist() for column in rows.columns), strict=True
+    )
+    return {
+        query_id: trajectory_id
+        for query_id, trajectory_id, purpose, reward in sorted(found, key=lambda row: row[1])
+        if purpose == Purpose.REFERENCE and reward != 0.0
+    }
+
+
+def _guidance(context: RoundContext) -> list[Guidance]:
+    rows = read_rows(context.warehouse, Guidance, rounds=context.rounds_so_far, run_id=context.run_id)
+    return sorted(rows, key=lambda row: row.guidance_id)
