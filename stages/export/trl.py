@@ -80,7 +80,9 @@ def _sft_batch(batch: pa.RecordBatch, screens: ScreenReader) -> pa.RecordBatch:
 
 def _in_blocks(messages: pa.ListArray) -> pa.ListArray:
     said = messages.flatten()
-    blocks = pa.StructArray.from_arrays([said.field("role"), content_blocks(said.field("content"))], list(_MESSAGE))
+    blocks = pa.StructArray.from_arrays(
+        [said.field("role"), content_blocks(said.field("content"))], fields=list(_MESSAGE)
+    )
     return list_array(list_lengths(messages), blocks)
 
 

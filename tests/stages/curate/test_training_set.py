@@ -31,21 +31,21 @@ def test_the_first_of_equal_examples_is_kept() -> None:
 def test_examples_that_differ_anywhere_are_both_kept(field: str) -> None:
     example = examples_of(1, "x", "a")[0]
     system, user, reply = example.messages
-    changed = {
+    changes: dict[str, dict[str, object]] = {
         "screens": {"screens": ("other",)},
         "completion": {"messages": (system, user, reply.model_copy(update={"content": reply.content + " "}))},
         "prompt": {"messages": (system, user.model_copy(update={"content": "Other<image>"}), reply)},
         "role": {"messages": (system, user.model_copy(update={"role": "tool"}), reply)},
         "shift": {"messages": (user, system, reply)},
-    }[field]
-    both = table(example, example.model_copy(update=changed))
+    }
+    both = table(example, example.model_copy(update=changes[field]))
     assert without_duplicates(both).num_rows == 2
 
 
 def test_duplicates_are_found_across_chunks_and_slices() -> None:
     one, other = examples_of(3, "x", "a"), examples_of(2, "z", "b")
     chunked = pa.concat_tables([table(*other, *one).slice(1), table(*one).slice(1), table(*other)])
-    assert without_duplicates(chunked).num_rows == 5
+    assert without_duplicates(chunked).num_rows == 4  # the two begin alike
     assert without_duplicates(table().slice(0)).num_rows == 0
 
 

@@ -1,0 +1,65 @@
+"""Stored screens and rows to export."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache
+
+import pyarrow as pa
+from PIL import Image
+
+from schemas.actions import Action, Click
+from schemas.geometry import Box, Size
+from schemas.observation import UIElement
+from schemas.query import Platform
+from schemas.tables import rows_to_arrow
+from stages.derive.end_to_end import end_to_end_examples
+from stages.derive.rl_steps import rl_steps
+from tests.stages.derive.samples import DONE, ORIGIN, episode, failure, query, size_of, step, success
+
+
+@dataclass
+class StoredScreens:
+    """Screens that are one colour each; counts how often an image is asked for."""
+
+    reads: dict[str, int] = field(default_factory=dict)
+
+    def image(self, screen_id: str) -> bytes:
+        if screen_id == "missing":
+            raise KeyError(screen_id)
+        self.reads[screen_id] = self.reads.get(screen_id, 0) + 1
+        return png(screen_id)
+
+    def elements(self, screen_id: str) -> tuple[UIElement, ...]:
+        heading = UIElement("heading", screen_id, Box(0, 0, 100, 40), ("title",))
+        return (heading, UIElement("button", "Größe", Box(1, 2, 3, 4), ("clickable",), "x", "app.s/w"))
+
+    def size(self, screen_id: str) -> Size:
+        return size_of(screen_id)
+
+
+@cache
+def png(screen_id: str) -> bytes:
+    colour = tuple(screen_id.encode().ljust(3)[-3:])
+    stream = io.BytesIO()
+    Image.new("RGB", size_of(screen_id), colour).save(stream, "png")
+    return stream.getvalue()
+
+
+def examples(lengths: Sequence[int]) -> pa.Table:
+    """Examples of phone successes of these lengths and of one on the desktop."""
+    phone = [success(length, f"t{i}", query(f"q{i}")) for i, length in enumerate(lengths)]
+    actions: list[Action] = [Click(x=1279, y=412, count=2), DONE]
+    steps = [step(i, a, (f"d{i}", "d1"), platform=Platform.DESKTOP) for i, a in enumerate(actions)]
+    desktop = episode(steps, name="d", asked=query("qd", Platform.DESKTOP))
+    made = [e for one in (*phone, desktop) for e in end_to_end_examples(one, size_of, ORIGIN).examples]
+    return rows_to_arrow("examples", made)
+
+
+def rl_rows() -> pa.Table:
+    """RL rows of one success and one failure of the same query."""
+    asked = query("a")
+    made = rl_steps([success(2, "s", asked), failure(3, "f", asked)], {}, [], size_of, 0, ORIGIN)
+    return rows_to_arrow("rl_steps", made.rows)

@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from stages.export.check import check_release
+from stages.export.write import RL_FILE, SFT_FILE, export_release
+from tests.stages.export.stored import StoredScreens, examples, png, rl_rows
+
+
+@pytest.fixture
+def release(tmp_path: Path) -> Path:
+    export_release(tmp_path, examples([3, 2]).to_batches(), rl_rows().to_batches(), StoredScreens())
+    return tmp_path
+
+
+def spoil(path: Path, row: int, **values: Any) -> None:
+    table = pq.read_table(path)
+    rows = table.to_pylist()
+    rows[row] |= values
+    pq.write_table(pa.Table.from_pylist(rows, table.schema), path)
+
+
+def test_what_was_exported_is_sound(release: Path) -> None:
+    checked = check_release(release, {"q0": ["Tap Large first"]})
+    assert checked == (7, 5, 5, ())
+    assert check_release(release, {}, images_every=2).images == 2
+
+
+@pytest.mark.parametrize(
+    ("values", "what"),
+    [
+        ({"split": "heldout_slots"}, "split heldout_slots"),
+        ({"action": '{"kind":"click","x":1,"y":1}'}, "does not say the stored action"),
+        ({"completion": [{"role": "assistant", "content": [{"type": "text", "text": "hm"}]}]}, "stored action"),
+        ({"prompt": [{"role": "user", "content": [{"type": "text", "text": "no image"}]}]}, "do not match"),
+        ({"images": []}, "do not match"),
+        ({"images": [{"bytes": b"no png", "path": None}]}, "does not open"),
+        ({"images": [{"bytes": png("s0")[:-40], "path": None}]}, "does not open"),
+        ({"images": [{"bytes": png("d0"), "path": None}]}, "screens.parquet says"),
+        (
+            {
+                "prompt": [
+                    {"role": "user", "content": [{"type": "text", "text": "a <image>"}, {"type": "image", "text": ""}]}
+                ]
+            },
+            "left in a text",
+        ),
+    ],
+)
+def test_a_spoilt_sft_row_is_found(release: Path, values: dict[str, Any], what: str) -> None:
+    spoil(release / SFT_FILE, 0, **values)
+    problems = check_release(release, {}).problems
+    assert any(what in problem.what for problem in problems)
+    assert {problem.row_id for problem in problems} == {pq.read_table(release / SFT_FILE)["example_id"][0].as_py()}
+
+
+@pytest.mark.parametrize(
+    ("values", "what"),
+    [
+        ({"advantage": float("nan")}, "advantage nan"),
+        ({"step_weight": 0.0}, "step weight 0.0"),
+        ({"prompt": [{"role": "user", "content": "<image><image>"}]}, "do not match"),
+    ],
+)
+def test_a_spoilt_rl_row_is_found(release: Path, values: dict[str, Any], what: str) -> None:
+    spoil(release / RL_FILE, 0, **values)
+    (problem,) = check_release(release, {}).problems
+    assert what in problem.what and problem.file == RL_FILE
+
+
+def test_guidance_that_was_left_in_is_found(release: Path) -> None:
+    assert check_release(release, {"q0": [" Task progress: 1 steps "], "a": ["progress: 0"]}).problems[0].what == (
+        "guidance is left in the prompt"
+    )
+    files = {
+        problem.file for problem in check_release(release, {"q0": ["The user query"], "a": ["query: go"]}).problems
+    }
+    assert files == {SFT_FILE, RL_FILE}

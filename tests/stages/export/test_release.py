@@ -1,0 +1,180 @@
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from schemas.errors import BadInputError
+from schemas.screen import ELEMENT
+from stages.export.base import BATCH_ROWS, row_groups
+from stages.export.features import with_features
+from stages.export.screens import SCREENS_SCHEMA
+from stages.export.trl import SFT_SCHEMA, sft_batches
+from stages.export.verl import RL_SCHEMA
+from stages.export.write import RL_FILE, SCREENS_FILE, SFT_FILE, export_release
+from tests.stages.export.stored import StoredScreens, examples, png, rl_rows
+
+
+@pytest.fixture
+def release(tmp_path: Path) -> Path:
+    export_release(tmp_path, examples([3, 2]).to_batches(), rl_rows().to_batches(), StoredScreens())
+    return tmp_path
+
+
+def test_a_sft_row_is_what_trl_reads(release: Path) -> None:
+    row = pq.read_table(release / SFT_FILE).to_pylist()[0]
+    system, user = row["prompt"]
+    assert (system["role"], user["role"]) == ("system", "user")
+    assert [block["type"] for block in system["content"]] == ["text"]
+    text, image = user["content"]
+    assert text == {"type": "text", "text": "The user query: go\nTask progress: 0 steps"}
+    assert image == {"type": "image", "text": ""}
+    (reply,) = row["completion"]
+    assert reply["role"] == "assistant" and "<tool_call>" in reply["content"][0]["text"]
+    assert row["images"] == [{"bytes": png("s0"), "path": None}]
+    assert row["screen_ids"] == ["s0"]
+    assert (row["kind"], row["split"], row["loss_weight"], row["step_index"]) == ("end_to_end", "train", 1.0, 0)
+
+
+def test_a_rl_row_is_what_verl_reads(release: Path) -> None:
+    rows = pq.read_table(release / RL_FILE).to_pylist()
+    assert [row["extra_info"]["index"] for row in rows] == list(range(5))
+    for row in rows:
+        content = "".join(message["content"] for message in row["prompt"])
+        assert content.count("<image>") == len(row["images"]) == 1
+        assert row["images"][0]["bytes"] == png(row["screen_ids"][0])
+        assert row["reward_model"]["style"] == "rule"
+        assert row["extra_info"]["split"] == "train"
+        assert row["extra_info"]["query_id"] == row["group"] == "a"
+    truths = {row["reward_model"]["ground_truth"] for row in rows}
+    assert truths == {'{"accuracy": 1, "reward": 1}', '{"accuracy": 0, "reward": 0}'}
+
+
+def test_the_screens_file_has_every_tree_once_and_no_pixels(release: Path) -> None:
+    table = pq.read_table(release / SCREENS_FILE)
+    shown = {
+        i for name in (SFT_FILE, RL_FILE) for ids in pq.read_table(release / name)["screen_ids"] for i in ids.as_py()
+    }
+    assert table["screen_id"].to_pylist() == sorted(shown)
+    assert table.schema.field("elements").type.value_type == ELEMENT
+    first = table.to_pylist()[0]
+    assert (first["screen_id"], first["width"], first["height"]) == ("d0", 1280, 720)
+    assert first["elements"][1]["bounds"] == [1, 2, 3, 4]
+
+
+def test_the_features_are_those_of_the_datasets_library() -> None:
+    from datasets import Features
+
+    for schema in (SFT_SCHEMA, RL_SCHEMA, SCREENS_SCHEMA):
+        theirs = Features.from_arrow_schema(schema).arrow_schema
+        assert theirs.equals(schema.remove_metadata())
+        assert str(theirs.metadata) == str(schema.metadata)
+
+
+def test_an_unknown_column_type_is_refused() -> None:
+    with pytest.raises(NotImplementedError, match="timestamp"):
+        with_features(pa.schema([("at", pa.timestamp("us"))]))
+
+
+def test_the_same_rows_give_the_same_bytes_however_they_come(tmp_path: Path) -> None:
+    rows, groups = examples([70, 5, 30]), rl_rows()
+    files = export_release(tmp_path / "a", rows.to_batches(), groups.to_batches(), StoredScreens())
+    again = export_release(tmp_path / "b", rows.to_batches(max_chunksize=7), groups.to_batches(), StoredScreens())
+    assert files == again
+    for file in files:
+        data = (tmp_path / "a" / file.path).read_bytes()
+        assert (hashlib.sha256(data).hexdigest(), len(data)) == (file.sha256, file.bytes)
+        assert pq.ParquetFile(tmp_path / "a" / file.path).metadata.num_rows == file.rows
+
+
+def test_row_groups_are_small_and_full(tmp_path: Path) -> None:
+    export_release(tmp_path, examples([150]).to_batches(max_chunksize=50), [], StoredScreens())
+    metadata = pq.ParquetFile(tmp_path / SFT_FILE).metadata
+    sizes = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
+    assert sizes == [BATCH_ROWS, BATCH_ROWS, 152 - 2 * BATCH_ROWS]
+
+
+def test_row_groups_keep_all_rows_in_order() -> None:
+    batches = [
+        pa.record_batch([pa.array(range(start, start + size), pa.int64())], ["n"])
+        for start, size in ((0, 3), (3, 9), (12, 0), (12, 2))
+    ]
+    cut = list(row_groups(batches, 4))
+    assert [batch.num_rows for batch in cut] == [4, 4, 4, 2]
+    assert [n for batch in cut for n in batch["n"].to_pylist()] == list(range(14))
+    assert list(row_groups([], 4)) == []
+
+
+def test_export_is_a_stream(tmp_path: Path) -> None:
+    batch = examples([62]).to_batches()[0]
+    taken = 0
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        nonlocal taken
+        while True:
+            taken += 1
+            yield batch
+
+    next(sft_batches(batches(), StoredScreens()))
+    assert taken == 1
+
+
+def test_a_repeated_image_is_read_once_per_row_group_and_stored_once(tmp_path: Path) -> None:
+    table = examples([2])
+    many = pa.concat_tables([table] * 16).combine_chunks()
+    screens = StoredScreens()
+    one = export_release(tmp_path / "one", table.to_batches(), [], StoredScreens())[0]
+    file = export_release(tmp_path / "many", many.to_batches(), [], screens)[0]
+    assert file.rows == 64 and set(screens.reads.values()) == {1}
+    assert file.bytes < one.bytes + 4 * len(png("s0"))
+
+
+def test_a_row_whose_placeholders_do_not_match_is_refused_by_name(tmp_path: Path) -> None:
+    table = examples([3])
+    rows = table.to_pylist()
+    rows[1]["screens"] = ["s1", "s2"]
+    bad = pa.Table.from_pylist(rows, table.schema)
+    with pytest.raises(BadInputError, match=f"{rows[1]['example_id']}: 2 screens"):
+        export_release(tmp_path, bad.to_batches(), [], StoredScreens())
+    assert not (tmp_path / SFT_FILE).exists()
+
+
+def test_a_missing_screen_leaves_the_old_file_alone(release: Path) -> None:
+    before = (release / SFT_FILE).read_bytes()
+    table = examples([3])
+    rows = table.to_pylist()
+    rows[2]["screens"] = ["missing"]
+    with pytest.raises(KeyError):
+        export_release(release, pa.Table.from_pylist(rows, table.schema).to_batches(), [], StoredScreens())
+    assert (release / SFT_FILE).read_bytes() == before
+
+
+def test_the_datasets_library_reads_it_and_decodes_the_images(
+    release: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    from datasets import load_dataset
+
+    for name in (SFT_FILE, RL_FILE):
+        data = load_dataset("parquet", data_files=str(release / name), split="train", cache_dir=str(tmp_path / "cache"))
+        for row in data:
+            (screen,) = row["screen_ids"]
+            (image,) = row["images"]
+            assert image.size == ((1280, 720) if screen.startswith("d") else (720, 1280))
+            image.load()
+    blocks = [
+        b
+        for row in load_dataset(
+            "parquet", data_files=str(release / SFT_FILE), split="train", cache_dir=str(tmp_path / "cache")
+        ).remove_columns("images")
+        for m in row["prompt"] + row["completion"]
+        for b in m["content"]
+    ]
+    assert {tuple(block) for block in blocks} == {("type", "text")}
+    assert all(value is not None for block in blocks for value in block.values())
+    assert os.environ["HF_HUB_OFFLINE"] == "1"
