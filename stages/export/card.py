@@ -1,0 +1,155 @@
+"""The dataset card of a release: a README.md that says what is in it, where it came from and how to load it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import pyarrow as pa
+import yaml
+
+from stages.export.base import ExportedFile
+from stages.export.screens import SCREENS_SCHEMA
+from stages.export.trl import SFT_SCHEMA
+from stages.export.verl import RL_SCHEMA
+from stages.export.write import RL_FILE, SCREENS_FILE, SFT_FILE
+
+
+class LeftOut(NamedTuple):
+    """How many rows a reason left out."""
+
+    reason: str
+    rows: int
+
+
+class CardFacts(NamedTuple):
+    """What a card says that the files do not."""
+
+    name: str
+    """Name of the release."""
+    licence: str
+    """SPDX identifier in lower case, as the Hugging Face Hub writes it."""
+    run_id: str
+    round: int
+    code_version: str
+    policy: str
+    """Version of the policy that acted."""
+    judge: str
+    """How trajectories were judged, e.g. `consensus(text,multimodal)`."""
+    tables: Mapping[str, int]
+    """The version of each warehouse table that the rows were read from."""
+    queries: int
+    """Distinct training queries in the supervised file."""
+    trajectories: int
+    """Distinct trajectories in it."""
+    dropped: Sequence[LeftOut]
+
+
+class _Config(NamedTuple):
+    name: str
+    file: str
+    schema: pa.Schema
+    what: str
+
+
+_CONFIGS = (
+    _Config("sft", SFT_FILE, SFT_SCHEMA, "one step of a trajectory that was judged correct, as prompt and completion"),
+    _Config("rl", RL_FILE, RL_SCHEMA, "one step of one attempt, with the advantage of its trajectory"),
+    _Config("screens", SCREENS_FILE, SCREENS_SCHEMA, "the accessibility tree of one distinct screen, without pixels"),
+)
+
+_HOW_MADE = """\
+An agent attempted generated queries in GUI environments. A step critic labelled every action and two channels judged
+every trajectory; both had to call it correct. Of each query the shortest successes were kept. HARMFUL steps and
+NEUTRAL steps that changed nothing were left out; the prompts of the steps after them still tell what really happened.
+Where an attempt was made with guidance, the guidance is not in the prompt. Exact duplicates were removed.
+
+All rows are of split `train`; held-out queries are never exported. Coordinates are pixels of the image in the row.
+Images are the stored screenshots, byte for byte. `rl` holds all attempts of the round: `advantage` is the
+trajectory's reward (accuracy plus format) normalised by its running mean and deviation, `step_weight` one over the
+trajectory's length, `replayed` marks remembered successes."""
+
+_TRAPS = """\
+`sft` is in TRL's conversational prompt-completion format for vision (`max_length=None`); `rl` is in verl's, whose
+prompts are strings with `<image>`. The two placeholder dialects do not mix. verl drops prompts longer than
+`data.max_prompt_length`: raise it above the default."""
+
+
+def dataset_card(facts: CardFacts, files: Iterable[ExportedFile]) -> str:
+    """The text of README.md; the front matter names one configuration per file that was written."""
+    written = {file.path: file for file in files}
+    configs = [config for config in _CONFIGS if config.file in written]
+    sections = [
+        _front_matter(facts, configs, written),
+        f"# {_cell(facts.name)}\n\nTrajectories of a GUI agent, produced and judged by trajmill in round {facts.round} of run "
+        f"`{facts.run_id}`: {facts.trajectories} trajectories of {facts.queries} queries.",
+        _files(configs, written),
+        _loading(configs),
+        "## How it was made\n\n" + _HOW_MADE,
+        "## What was left out\n\n" + _table(("reason", "rows"), facts.dropped),
+        "## Lineage\n\n" + _table(("what", "version"), _lineage(facts)),
+        "## Columns\n\n" + "\n\n".join(_columns(config) for config in configs),
+        "## For trainers\n\n" + _TRAPS,
+    ]
+    return "\n\n".join(sections) + "\n"
+
+
+def _front_matter(facts: CardFacts, configs: Sequence[_Config], written: Mapping[str, ExportedFile]) -> str:
+    values = {
+        "pretty_name": facts.name,
+        "license": facts.licence,
+        "language": ["en"],
+        "tags": ["gui-agent", "trajectories", "trajmill"],
+        "task_categories": ["image-text-to-text"],
+        "size_categories": [_size_category(max((written[config.file].rows for config in configs), default=0))],
+        "configs": [
+            {"config_name": config.name, "data_files": [{"split": "train", "path": config.file}]}
+            | ({"default": True} if config.name == "sft" else {})
+            for config in configs
+        ],
+    }
+    return f"---\n{yaml.safe_dump(values, sort_keys=False, allow_unicode=True)}---"
+
+
+def _size_category(rows: int) -> str:
+    """The Hub's name for a number of rows."""
+    for limit, name in ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M")):
+        if rows < limit:
+            return name
+    return "n>1M"
+
+
+def _files(configs: Sequence[_Config], written: Mapping[str, ExportedFile]) -> str:
+    rows = [
+        (config.name, f"`{config.file}`", written[config.file].rows, written[config.file].bytes, config.what)
+        for config in configs
+    ]
+    return "## Files\n\n" + _table(("configuration", "file", "rows", "bytes", "one row is"), rows)
+
+
+def _loading(configs: Sequence[_Config]) -> str:
+    lines = "\n".join(f'{config.name} = load_dataset("PATH", "{config.name}", split="train")' for config in configs)
+    return f"## Loading\n\n```python\nfrom datasets import load_dataset\n\n{lines}\n```\n\n`PATH` is this folder."
+
+
+def _lineage(facts: CardFacts) -> list[tuple[str, object]]:
+    rows: list[tuple[str, object]] = [
+        ("code", facts.code_version),
+        ("policy", facts.policy),
+        ("judge", facts.judge),
+    ]
+    return rows + [(f"table `{name}`", version) for name, version in sorted(facts.tables.items())]
+
+
+def _columns(config: _Config) -> str:
+    return f"`{config.name}`\n\n" + _table(("column", "type"), [(f"`{f.name}`", f"`{f.type}`") for f in config.schema])
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A Markdown table; a cell cannot break out of its column."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(_cell(value) for value in line) + " |" for line in lines)
+
+
+def _cell(value: object) -> str:
+    return " ".join(str(value).replace("|", "\\|").split())

@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from stages.export.base import ExportedFile
+from stages.export.card import CardFacts, LeftOut, dataset_card
+from stages.export.write import export_release
+from tests.stages.export.stored import StoredScreens, examples, rl_rows
+
+FACTS = CardFacts(
+    name="round-003",
+    licence="apache-2.0",
+    run_id="run",
+    round=3,
+    code_version="0.1.0",
+    policy="m2",
+    judge="consensus(text,multimodal)",
+    tables={"steps": 7, "examples": 4},
+    queries=3,
+    trajectories=5,
+    dropped=(LeftOut("harmful", 4), LeftOut("judged_incorrect", 12)),
+)
+
+
+def test_the_card_states_files_lineage_and_what_was_left_out() -> None:
+    card = dataset_card(FACTS, [ExportedFile("trl/sft.parquet", 6000, "0" * 64, 123)])
+    front = yaml.safe_load(card.split("---\n")[1])
+    assert front["license"] == "apache-2.0"
+    assert front["size_categories"] == ["1K<n<10K"]
+    assert [c["config_name"] for c in front["configs"]] == ["sft"]
+    assert "| sft | `trl/sft.parquet` | 6000 | 123 |" in card
+    assert "| judged_incorrect | 12 |" in card
+    assert "| table `examples` | 4 |" in card
+    assert "| `images` |" in card and "`rl`\n" not in card
+
+
+def test_odd_names_break_neither_the_front_matter_nor_a_table() -> None:
+    odd = FACTS._replace(name="a: [b]\n---\nlicense: mit", judge="x | y\n| z |")
+    card = dataset_card(odd, [ExportedFile("trl/sft.parquet", 1, "0" * 64, 1)])
+    front = yaml.safe_load(card.split("\n---\n", 1)[0])
+    assert front["license"] == "apache-2.0"
+    assert "| judge | x \\| y \\| z \\| |" in card
+
+
+def test_the_folder_loads_by_the_configurations_of_its_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    from datasets import load_dataset
+
+    folder = tmp_path / "release"
+    files = export_release(folder, examples([3]).to_batches(), rl_rows().to_batches(), StoredScreens())
+    (folder / "README.md").write_text(dataset_card(FACTS, files))
+    (folder / "manifest.json").write_text("{}")
+    for name, rows in (("sft", 5), ("rl", 5), ("screens", 5)):
+        data = load_dataset(str(folder), name, split="train", cache_dir=str(tmp_path / "cache"))
+        assert data.num_rows == rows
+    assert load_dataset(str(folder), split="train", cache_dir=str(tmp_path / "cache"))[0]["images"][0].size == (
+        720,
+        1280,
+    )
