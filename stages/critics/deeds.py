@@ -44,6 +44,11 @@ class Deed(NamedTuple):
         return isinstance(self.action, Click | LongPress)
 
     @property
+    def opens(self) -> bool:
+        """Whether it is a double click, as a desktop's icons want it."""
+        return isinstance(self.action, Click) and self.action.count == 2
+
+    @property
     def ends(self) -> bool:
         """Whether the agent says with it that the task is done."""
         match self.action:

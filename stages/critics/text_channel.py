@@ -16,7 +16,7 @@ from schemas.observation import ScreenReader
 from schemas.query import Slot
 from schemas.verdict import Channel
 from stages.critics.base import StepResult, Vote
-from stages.critics.caption import caption_screen, caption_step
+from stages.critics.caption import NO_EFFECT, caption_screen, caption_step
 from stages.critics.plan import parts_of
 from stages.critics.replay import TaskView, replay, task_view
 from stages.critics.signals import vote
@@ -27,6 +27,7 @@ _PAGE = re.compile(rf"(?:^Screen|opened) {_TEXT} of {_TEXT}")
 _CHANGE = re.compile(rf"{_TEXT} is now {_TEXT} instead of {_TEXT}")
 _SHOWS = re.compile(rf"shows {_TEXT}")
 _TAPPED = re.compile(rf"^(?:Tapped|Held) (\w+(?: \w+)*) {_TEXT}")
+_CONTROLS = ("radio", "switch", "checkbox", "stepper button", "text field", "search field")
 _ENDED = re.compile(r'^(?:Ended with "success"|Answered )')
 
 
@@ -66,7 +67,9 @@ def reason_over(task: TaskView, report: Sequence[str]) -> list[str]:
     receipts = [part.receipt for part in parts_of(task) if part.receipt is not None]
     problems = [f"{page} was never reached" for page in receipts if page not in story.reached]
     problems += [f"{page} was reached by {n} buttons" for page, n in story.sent.items() if page in receipts and n > 1]
-    problems += [f'nothing tells of "{slot.value}" for {slot.name}' for slot in task.slots if not story.tells(slot)]
+    problems += [
+        f'nothing tells of "{slot.value}" for {slot.name}' for slot in task.slots if not story.tells(slot, task.slots)
+    ]
     return problems + story.unasked(task.slots)
 
 
@@ -80,14 +83,14 @@ class _Story:
     """By page: how often a button led there."""
     changed: dict[tuple[str, str], tuple[str, str]] = field(default_factory=dict)
     """By page and name: the first old and the last new value."""
-    tapped: dict[str, list[str]] = field(default_factory=dict)
-    """By page: the words of what was tapped."""
+    tapped: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
+    """By page: role and words of what was tapped with an effect and is no control, oldest first."""
     shown: list[str] = field(default_factory=list)
 
     def read(self, line: str) -> None:
         tapped = _TAPPED.match(line)
-        if tapped and self.page:
-            self.tapped.setdefault(self.page, []).append(_plain(tapped[2]))
+        if tapped and tapped[1] not in _CONTROLS and NO_EFFECT not in line:
+            self.tapped.setdefault(self.page, []).append((tapped[1], _plain(tapped[2])))
         for name, new, old in _CHANGE.findall(line):
             place = (self.page, _plain(name))
             first, _ = self.changed.get(place, (_plain(old), ""))
@@ -100,13 +103,21 @@ class _Story:
             if tapped and tapped[1] in ("button", "menu item", "link"):
                 self.sent[self.page] = self.sent.get(self.page, 0) + 1
 
-    def tells(self, slot: Slot) -> bool:
+    def tells(self, slot: Slot, slots: Sequence[Slot]) -> bool:
         if any(page == slot.page and _answers(name, new, slot) for (page, name), (_, new) in self.changed.items()):
             return True
-        tapped = self.tapped.get(slot.page, [])
-        if any(same_value(text, slot.value) for text in tapped):
-            return True
-        return any(mentions(text, slot.value) for text in self.shown)
+        picked = self._picked(slot, slots)
+        return picked if picked is not None else any(mentions(text, slot.value) for text in self.shown)
+
+    def _picked(self, slot: Slot, slots: Sequence[Slot]) -> bool | None:
+        """Whether the value was tapped and nothing else of its kind after it; None if it never was."""
+        taps = self.tapped.get(slot.page, [])
+        hits = [at for at, (_, text) in enumerate(taps) if same_value(text, slot.value)]
+        if not hits:
+            return None
+        others = [other.value for other in slots if other.page == slot.page]
+        later = [text for role, text in taps[hits[-1] + 1 :] if role == taps[hits[-1]][0]]
+        return all(any(same_value(text, other) for other in others) for text in later)
 
     def unasked(self, slots: Sequence[Slot]) -> list[str]:
         return [

@@ -1,0 +1,58 @@
+"""The protocols of guidance: who describes a step, and who writes the hints (paper 6.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from schemas.guidance import DroppedStep
+from stages.critics.replay import SeenStep
+
+OWN_SUCCESS = "own_success"
+"""Guidance from a success of the policy itself."""
+REFERENCE_PATH = "reference_path"
+"""Guidance from the annotated path of the query."""
+
+
+class StepDescription(NamedTuple):
+    """What one step that is kept did."""
+
+    step: SeenStep
+    outcome: str
+    """What came of it, e.g. `Tapped radio "Large" in "Size": "Size" is now "Large" instead of "Medium"`."""
+
+
+class Kept(NamedTuple):
+    """The steps that a guidance is written from, and those it leaves out."""
+
+    steps: tuple[SeenStep, ...]
+    dropped: tuple[DroppedStep, ...]
+
+
+class StepDescriber(Protocol):
+    """Says what came of a step, from the screens before and after it and the decision."""
+
+    async def describe(self, step: SeenStep) -> str:
+        """The outcome of a step in one sentence.
+
+        Raises:
+            schemas.errors.ModelFailure: the model behind it did not answer.
+        """
+        ...
+
+
+class GuidanceWriter(Protocol):
+    """Makes a short text of the outcomes of all steps."""
+
+    @property
+    def version(self) -> str:
+        """Stands on every guidance that it writes."""
+        ...
+
+    async def synthesise(self, instruction: str, steps: Sequence[StepDescription]) -> str:
+        """The essential steps, as numbered lines.
+
+        Raises:
+            schemas.errors.ModelFailure: the model behind it did not answer.
+        """
+        ...

@@ -1,0 +1,52 @@
+"""The outcomes of the steps as a short text of numbered lines, each naming what to press or type (paper 6.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from stages.critics.deeds import Deed
+from stages.critics.facts import control_kind
+from stages.guidance.base import StepDescription
+
+_LONGEST = 80
+"""Longest name of an element in a line, in characters."""
+
+
+class LineWriter:
+    """Writes one line per step that names its target as the screen shows it; needs no model.
+
+    Scrolling, going back, and opening and closing the keyboard go without saying: an agent sees by itself whether the
+    next thing named is in view.
+    """
+
+    version = "line-writer-1"
+
+    async def synthesise(self, instruction: str, steps: Sequence[StepDescription]) -> str:
+        """Numbered lines, e.g. `2. Tap "Large" in Size.`; empty if no step has a target."""
+        lines = [line for description in steps if (line := instruction_for(description.step.deed))]
+        return "\n".join(f"{number}. {line}" for number, line in enumerate(lines, start=1))
+
+
+def instruction_for(deed: Deed) -> str:
+    """What to do, in one sentence; empty for what goes without saying."""
+    element = deed.element
+    match deed.kind:
+        case "click" | "long_press" if element is not None and (element.text or element.value):
+            verb = "Open" if deed.opens else "Hold" if deed.kind == "long_press" else "Tap"
+            group = f" in {_plain(element.value)}" if control_kind(element) in ("choice", "stepper") else ""
+            return f'{verb} "{_plain(element.text or element.value)}"{group}.'
+        case "type":
+            into = f" into {_plain(element.text)}" if element is not None and element.text else ""
+            return f'Type "{_plain(deed.words)}"{into}.'
+        case "open":
+            return f'Open "{_plain(deed.words)}".'
+        case "answer":
+            return f'Answer "{_plain(deed.words)}".'
+        case _:
+            return ""
+
+
+def _plain(text: str) -> str:
+    """The text on one line, without quotes, shortened."""
+    line = " ".join(text.split()).replace('"', "'")
+    return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"

@@ -1,0 +1,235 @@
+"""A small hand-made food app as bare trees, and episodes in it: nothing of the simulator is used."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from schemas.actions import Action, Click, Terminate, TypeText, action_to_json
+from schemas.episode import Episode
+from schemas.geometry import Box, Size
+from schemas.observation import UIElement
+from schemas.query import Platform, Query, Slot, Source, Split
+from schemas.record import Origin, content_id
+from schemas.step import Step, TargetElement
+from schemas.trajectory import Purpose, StopReason, Trajectory
+from stages.critics.deeds import element_at
+
+ORIGIN = Origin(round=1, run_id="run", code_version="test")
+SIZE = Size(720, 1280)
+PRESS = ("clickable",)
+
+
+@dataclass(slots=True)
+class Trees:
+    """A screen reader over hand-made trees; pixels are forbidden, so that a critic that decodes them fails."""
+
+    known: dict[str, tuple[UIElement, ...]] = field(default_factory=dict)
+
+    def add(self, elements: Sequence[UIElement]) -> str:
+        screen_id = content_id("screen", [list(element) for element in elements])
+        self.known[screen_id] = tuple(elements)
+        return screen_id
+
+    def image(self, screen_id: str) -> bytes:
+        raise AssertionError("a state critic asked for pixels")
+
+    def elements(self, screen_id: str) -> tuple[UIElement, ...]:
+        return self.known[screen_id]
+
+    def size(self, screen_id: str) -> Size:
+        return SIZE
+
+
+def element(role: str, text: str, row: int, states: tuple[str, ...] = (), value: str = "", eid: str = "") -> UIElement:
+    """An element that fills one row of the screen."""
+    return UIElement(role, text, Box(20, 100 + 60 * row, 700, 150 + 60 * row), states, value, eid)
+
+
+def page(name: str, title: str, *rows: tuple[str, str, tuple[str, ...], str, str]) -> tuple[UIElement, ...]:
+    """A page `food.NAME`: each row is role, text, states, value and the widget's id."""
+    head = element("heading", title, 0, ("title",), "", f"food.{name}/title")
+    return head, *(element(r, t, i, s, v, f"food.{name}/{w}") for i, (r, t, s, v, w) in enumerate(rows, start=1))
+
+
+def launcher() -> tuple[UIElement, ...]:
+    head = element("heading", "Home screen", 0, ("title",), "", "launcher/title")
+    return head, element("icon", "Food", 1, PRESS, "", "launcher/food")
+
+
+def menu() -> tuple[UIElement, ...]:
+    dishes = [("list_item", dish, PRESS, "9.50", f"dishes/{dish}") for dish in ("Margherita", "Diavola")]
+    return page("menu", "Pizza", *dishes, ("button", "Past orders", PRESS, "", "past"))
+
+
+def dish(
+    name: str = "Margherita", size: str = "Medium", spicy: bool = False, quantity: int = 1
+) -> tuple[UIElement, ...]:
+    sizes = [
+        ("radio", option, ("clickable", "checked") if option == size else PRESS, "Size", f"size/{option}")
+        for option in ("Small", "Medium", "Large")
+    ]
+    return page(
+        "dish",
+        name,
+        *sizes,
+        ("switch", "Extra spicy", ("clickable", "checked") if spicy else PRESS, "", "spicy"),
+        ("text", "Quantity", (), str(quantity), "quantity"),
+        ("stepper_button", "-", PRESS, "Quantity", "quantity/-"),
+        ("stepper_button", "+", PRESS, "Quantity", "quantity/+"),
+        ("button", "Go to checkout", PRESS, "", "checkout"),
+    )
+
+
+def checkout(note: str = "", focused: bool = False) -> tuple[UIElement, ...]:
+    states = ("clickable", "editable", *(("focused",) if focused else ()))
+    return page(
+        "checkout",
+        "Checkout",
+        ("text_field", "Note for the kitchen", states, note, "note"),
+        ("button", "Place order", PRESS, "", "order"),
+        *([("keyboard", "", (), "", "keyboard")] if focused else []),
+    )
+
+
+def placed(*receipts: str) -> tuple[UIElement, ...]:
+    values = [("value", text, (), "", f"receipt{i}") for i, text in enumerate(receipts)]
+    return page("placed", "Order placed", *values, ("button", "Done", PRESS, "", "done"))
+
+
+def history() -> tuple[UIElement, ...]:
+    return page("history", "Past orders", ("text", "Nothing here yet", (), "", "orders"))
+
+
+def food_query(**changes: object) -> Query:
+    """Order a large Margherita with a note."""
+    slots = (
+        Slot(name="dish", value="Margherita", said="Margherita", page="food.menu"),
+        Slot(name="size", value="Large", said="big", page="food.dish"),
+        Slot(name="note", value="ring twice", said="ring twice", page="food.checkout"),
+    )
+    pages = ("food.menu", "food.dish", "food.checkout", "food.placed")
+    instruction = 'Order a big Margherita with the note "ring twice".'
+    common = ORIGIN.common(made_by="test")
+    query = Query(
+        query_id=Query.make_id(Platform.PHONE, "food.order", slots, "{}", instruction),
+        platform=Platform.PHONE,
+        apps=("food",),
+        source=Source.DAG,
+        task="food.order",
+        raw_instruction=instruction,
+        instruction=instruction,
+        phrasing="food.order/0",
+        pages=pages,
+        page_descriptions=tuple("A page." for _ in pages),
+        slots=slots,
+        path=(),
+        start_state="{}",
+        goal="{}",
+        difficulty=1,
+        max_steps=20,
+        split=Split.TRAIN,
+        validation="passed",
+        **common,
+    )
+    return query.model_copy(update=changes)
+
+
+class Walk:
+    """An episode in the making: each step says what is pressed or typed and which screen follows."""
+
+    def __init__(self, start: tuple[UIElement, ...], trees: Trees) -> None:
+        self.trees = trees
+        self._screen = start
+        self._done: list[tuple[str, Action | None, str]] = []
+
+    def tap(self, text: str, after: tuple[UIElement, ...], value: str | None = None) -> Walk:
+        """Press the element with this text (and value, where several share the text)."""
+        hit = next(e for e in self._screen if e.text == text and (value is None or e.value == value))
+        return self.do(Click(x=hit.bounds.center.x, y=hit.bounds.center.y), after)
+
+    def write(self, text: str, after: tuple[UIElement, ...]) -> Walk:
+        return self.do(TypeText(text=text), after)
+
+    def do(self, action: Action | None, after: tuple[UIElement, ...]) -> Walk:
+        self._done.append((self.trees.add(self._screen), action, self.trees.add(after)))
+        self._screen = after
+        return self
+
+    def stay(self, action: Action | None) -> Walk:
+        """An action after which the screen is the same."""
+        return self.do(action, self._screen)
+
+    def end(self, query: Query | None = None, status: str | None = "success", **changes: object) -> Episode:
+        """End the episode, by default with the agent's word that it is done."""
+        query = query or food_query()
+        if status is not None:
+            self.stay(Terminate.model_validate({"status": status}))
+        trajectory_id = content_id("walk", self._done, changes)
+        common = ORIGIN.common(made_by="test")
+        trajectory = Trajectory(
+            trajectory_id=trajectory_id,
+            query_id=query.query_id,
+            agent="hand",
+            model_version="hand",
+            environment="trees",
+            seed=0,
+            attempt=0,
+            purpose=Purpose.TRAIN,
+            guidance_id=None,
+            status="finished",
+            stop_reason=StopReason.AGENT_DONE if status else StopReason.STEP_LIMIT,
+            failure_class=None,
+            failure_message=None,
+            answer=status,
+            reward=None,
+            steps=len(self._done),
+            input_tokens=0,
+            output_tokens=0,
+            wall_ms=0.0,
+            environment_ms=0.0,
+            **common,
+        ).model_copy(update=changes)
+        steps = tuple(self._step(trajectory_id, index, common) for index in range(len(self._done)))
+        return Episode(query=query, trajectory=trajectory, steps=steps)
+
+    def _step(self, trajectory_id: str, index: int, common: dict[str, object]) -> Step:
+        before, action, after = self._done[index]
+        target = None
+        if isinstance(action, Click):
+            hit = element_at(self.trees.known[before], action.x, action.y)
+            target = TargetElement(role=hit.role, text=hit.text, bounds=hit.bounds) if hit else None
+        return Step.model_validate(
+            {
+                "trajectory_id": trajectory_id,
+                "index": index,
+                "screen_before": before,
+                "screen_after": after,
+                "app_before": "food",
+                "app_after": "food",
+                "thought": "",
+                "action": action_to_json(action) if action is not None else None,
+                "action_kind": action.kind if action is not None else "unparsed",
+                "conclusion": "",
+                "raw_response": "",
+                "target": target,
+                "role_outputs": "{}",
+                "prompt": "",
+                "guided": False,
+            }
+            | common
+        )
+
+
+def right_walk(trees: Trees) -> Walk:
+    """The whole order as asked, up to the receipt."""
+    return (
+        Walk(launcher(), trees)
+        .tap("Food", menu())
+        .tap("Margherita", dish())
+        .tap("Large", dish(size="Large"))
+        .tap("Go to checkout", checkout())
+        .tap("Note for the kitchen", checkout(focused=True))
+        .write("ring twice", checkout("ring twice", focused=True))
+        .tap("Place order", placed("1 x Margherita", "Size: Large", "Note: ring twice"))
+    )
