@@ -35,5 +35,3 @@ class Scene(NamedTuple):
     dark: bool
     """Dark or light theme, by device profile."""
     shapes: tuple[Shape, ...]
-    scale: float = 1.0
-    """Text size of the device profile: 1.0 or 1.15 of the usual size."""

@@ -1,0 +1,230 @@
+"""The simulated phone and desktop as an `Environment`, with faults injected at given rates."""
+
+from __future__ import annotations
+
+import random
+from typing import NamedTuple
+
+from schemas.actions import (
+    Action,
+    Click,
+    OpenApp,
+    PressKeys,
+    Scroll,
+    Swipe,
+    SystemButton,
+    TypeText,
+)
+from schemas.errors import EnvironmentFailure, FailureClass
+from schemas.observation import Observation
+from schemas.query import Platform, Query
+from schemas.record import content_id
+from stages.environments.simulated.device import Device, RunningApp, Surprise
+from stages.environments.simulated.goal import Goal, StartState, is_reached, prepared_store, read_goal, read_start_state
+from stages.environments.simulated.profile import profile_of
+from stages.environments.simulated.view import View
+from stages.environments.simulated.world import World
+
+_SHORTEST_SWIPE = 40
+"""Pixels that a finger must move to scroll."""
+
+
+class FaultRates(NamedTuple):
+    """How often things go wrong, each between 0 and 1; decided by the seed of the reset."""
+
+    slow: float = 0.0
+    """A new page of an app that first shows as loading, until a wait or any other action."""
+    lost_tap: float = 0.0
+    """A press that has no effect."""
+    popup: float = 0.1
+    """An app that is opened and asks to be rated, or carries an advertisement in its lists; harmless but in the way."""
+    crash: float = 0.0
+    """A step that raises `EnvironmentFailure`."""
+
+
+class _Episode(NamedTuple):
+    """What stays the same from one reset to the next."""
+
+    device: Device
+    start: StartState
+    goal: Goal | None
+    """None for a query without a goal check."""
+    chance: random.Random
+
+
+class SimulatedEnvironment:
+    """A simulated phone or desktop; the async methods of the protocol only call the plain ones."""
+
+    name = "simulated"
+
+    def __init__(self, world: World, platform: Platform, faults: FaultRates = FaultRates()) -> None:
+        """Nothing is started: the device comes with the first reset."""
+        self.platform = platform
+        self._world = world
+        self._faults = faults
+        self._may_fail = any((faults.slow, faults.lost_tap, faults.crash))
+        self._episode: _Episode | None = None
+
+    async def reset(self, query: Query, seed: int) -> Observation:
+        """See `reset_now`."""
+        return self.reset_now(query, seed)
+
+    async def step(self, action: Action) -> Observation:
+        """See `step_now`."""
+        return self.step_now(action)
+
+    async def score(self) -> float | None:
+        """See `score_now`."""
+        return self.score_now()
+
+    async def close(self) -> None:
+        """Forget the device."""
+        self._episode = None
+
+    def reset_now(self, query: Query, seed: int) -> Observation:
+        """A fresh device of profile `seed % 8` in the start state of the query, on its launcher.
+
+        Raises:
+            EnvironmentFailure: of class `setup`: the query is for another platform, or its start state or goal is
+                malformed.
+        """
+        if query.platform is not self.platform:
+            text = f"the query is for the platform {query.platform}, this is a {self.platform}"
+            raise EnvironmentFailure(text, FailureClass.SETUP)
+        start = read_start_state(query.start_state, self._world)
+        goal = read_goal(query.goal, self._world) if query.goal.strip() not in ("", "{}") else None
+        return self._begin(start, goal, seed, content_id("faults", seed, query.query_id))
+
+    def step_now(self, action: Action) -> Observation:
+        """Do one action; one that means nothing here changes nothing.
+
+        Raises:
+            EnvironmentFailure: an injected crash, or there was no reset.
+        """
+        episode = self._running()
+        device = episode.device
+        if not self._may_fail:
+            _act(device, action)
+            return device.view().observation
+        crash, lost, slow = (episode.chance.random() for _ in range(3))
+        if crash < self._faults.crash:
+            raise EnvironmentFailure("the simulated device crashed (injected fault)")
+        if device.loading:
+            device.loading = False
+            return device.view().observation
+        if isinstance(action, Click) and lost < self._faults.lost_tap:
+            return device.view().observation
+        page = _page(device)
+        _act(device, action)
+        device.loading = slow < self._faults.slow and bool(device.foreground) and _page(device) != page
+        return device.view().observation
+
+    def score_now(self) -> float | None:
+        """Whether the goal is reached, as 1.0 or 0.0; None for a query without a goal.
+
+        It is reached when every app's whole state is the start state with exactly the goal's changes.
+
+        Raises:
+            EnvironmentFailure: there was no reset.
+        """
+        episode = self._running()
+        if episode.goal is None:
+            return None
+        stores = {name: running.store for name, running in episode.device.running.items()}
+        return float(is_reached(self._world, episode.start, episode.goal, stores))
+
+    def view(self) -> View:
+        """What is on the screen, with its scene: for tests and the drawing of documentation."""
+        return self._running().device.view()
+
+    def _begin(self, start: StartState, goal: Goal | None, seed: int, fault_seed: str) -> Observation:
+        chance = random.Random(int(fault_seed, 16))
+        surprises = random.Random(chance.random())
+        device = Device(self._world, self.platform, profile_of(seed), surprise=lambda: self._surprise(surprises))
+        for name in start.setup:
+            app = name.partition(".")[0]
+            running: RunningApp = device.running_app(app)
+            running.store = prepared_store(self._world, app, start)
+        self._episode = _Episode(device, start, goal, chance)
+        return device.view().observation
+
+    def _surprise(self, surprises: random.Random) -> Surprise:
+        happens, which = surprises.random() < self._faults.popup, surprises.random()
+        return Surprise(rating=happens and which < 0.5, sponsored=happens and which >= 0.5)
+
+    def _running(self) -> _Episode:
+        if self._episode is None:
+            raise EnvironmentFailure("there was no reset", FailureClass.SETUP)
+        return self._episode
+
+
+class SimulatedFactory(NamedTuple):
+    """Makes simulated environments that share a world; picklable."""
+
+    world: World
+    platform: Platform
+    faults: FaultRates = FaultRates()
+
+    async def __call__(self) -> SimulatedEnvironment:
+        """A fresh environment; it costs nothing to start."""
+        return SimulatedEnvironment(self.world, self.platform, self.faults)
+
+
+def _page(device: Device) -> tuple[str, str]:
+    running = device.running.get(device.foreground)
+    return device.foreground, running.stack[-1].screen if running else ""
+
+
+def _act(device: Device, action: Action) -> None:
+    phone = device.platform is Platform.PHONE
+    match action:
+        case Click(button="left"):
+            target = device.view().target_at(action.x, action.y)
+            if phone or target is None or target.act != "open" or action.count > 1:
+                device.press(target)
+        case Swipe() if phone:
+            right, down = action.x2 - action.x, action.y2 - action.y
+            if abs(down) >= max(abs(right), _SHORTEST_SWIPE):
+                device.scroll(down=down < 0)
+        case Scroll() if action.clicks:
+            device.scroll(down=action.clicks < 0)
+        case TypeText():
+            device.type_text(action.text, action.clear)
+            if action.enter:
+                device.enter()
+        case PressKeys():
+            _press_keys(device, tuple(key.casefold().removeprefix("keycode_") for key in action.keys))
+        case SystemButton() if phone:
+            _system_button(device, action.button)
+        case OpenApp():
+            wanted = action.app.strip().casefold()
+            apps = device.world.apps_on(device.platform)
+            app = next((each.app for each in apps if wanted in (each.name.casefold(), each.app)), None)
+            if app:
+                device.open(app)
+        case _:
+            return
+
+
+def _system_button(device: Device, button: str) -> None:
+    match button:
+        case "Back":
+            device.back()
+        case "Home":
+            device.leave()
+        case "Enter":
+            device.enter()
+
+
+def _press_keys(device: Device, keys: tuple[str, ...]) -> None:
+    match keys:
+        case ("enter" | "return",):
+            device.enter()
+        case ("escape" | "esc",):
+            device.escape()
+        case ("backspace" | "del",):
+            device.erase()
+        case ("alt", "left") | ("back",):
+            device.back()
+        case ("home",) if device.platform is Platform.PHONE:
+            device.leave()

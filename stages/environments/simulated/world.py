@@ -1,0 +1,148 @@
+"""All apps and errands that a run knows: what environments run and what queries are sampled from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+import networkx as nx
+
+from schemas.errors import BadInputError
+from schemas.query import Platform
+from stages.environments.simulated.app_spec import AnyWidget, AppSpec, ErrandSpec, Scalar, SlotSpec, TaskSpec
+from stages.environments.simulated.check import builtin_files, read_files
+from stages.environments.simulated.pages import Place, find_widget, offered, place_of, start_values, variable_of
+from stages.environments.simulated.program import Program, make_program
+from stages.environments.simulated.view import ViewMemory
+
+
+class TaskSlot(NamedTuple):
+    """A slot of a task with what its widget offers."""
+
+    spec: SlotSpec
+    page: str
+    """`app.screen`."""
+    widget: AnyWidget
+    default: Scalar
+    """What its variable holds at the start, and so what a slot that is not asked for stands for."""
+    values: tuple[Scalar, ...]
+    """What can be asked for, the default left out; empty for a slot that is implied by another."""
+
+    @property
+    def is_free(self) -> bool:
+        """Whether a value can be chosen for it; the others follow from those."""
+        return self.spec.implied_by is None
+
+
+@dataclass(frozen=True)
+class TaskGraph:
+    """A family of tasks as a navigation DAG (paper 6.2)."""
+
+    name: str
+    """`app.task` or `errand.task`."""
+    apps: tuple[AppSpec, ...]
+    """In order of use."""
+    platform: Platform
+    spec: TaskSpec
+    graph: nx.DiGraph[str]
+    """Nodes are pages (`app.screen`) with a `description`; the launcher is left out."""
+    start: str
+    """The first page."""
+    slots: tuple[TaskSlot, ...]
+
+    def app(self, name: str) -> AppSpec:
+        """The app with this id. Raises KeyError if the task does not use it."""
+        return {app.app: app for app in self.apps}[name]
+
+    def place(self, reference: str) -> Place:
+        """Read a name of the task spec, in which an app's own tasks leave the app out."""
+        return place_of(reference, self.apps[0].app)
+
+    def slot(self, name: str) -> TaskSlot:
+        """The slot with this name. Raises KeyError for an unknown one."""
+        return {slot.spec.name: slot for slot in self.slots}[name]
+
+
+@dataclass(frozen=True)
+class World:
+    """Apps and errands by id; immutable, cheap to pickle and to share."""
+
+    apps: Mapping[str, AppSpec]
+    errands: Mapping[str, ErrandSpec]
+
+    def apps_on(self, platform: Platform) -> tuple[AppSpec, ...]:
+        """The apps of one platform."""
+        return tuple(app for app in self.apps.values() if app.platform is platform)
+
+    def tasks(self) -> tuple[TaskGraph, ...]:
+        """The navigation DAG of every task of every app and errand."""
+        return self._tasks
+
+    def task(self, name: str) -> TaskGraph:
+        """The task called `app.task` or `errand.task`. Raises KeyError for an unknown one."""
+        return {task.name: task for task in self._tasks}[name]
+
+    @cached_property
+    def programs(self) -> dict[str, Program]:
+        """The apps prepared for the environments."""
+        return {name: make_program(app) for name, app in self.apps.items()}
+
+    @cached_property
+    def views(self) -> ViewMemory:
+        """The views that environments of this world made last in this process."""
+        return ViewMemory()
+
+    @cached_property
+    def _tasks(self) -> tuple[TaskGraph, ...]:
+        own = [(app.app, (app,), app.tasks) for app in self.apps.values()]
+        crossing = [
+            (errand.errand, tuple(self.apps[name] for name in errand.apps), errand.tasks)
+            for errand in self.errands.values()
+        ]
+        return tuple(
+            _task_graph(f"{prefix}.{name}", apps, task)
+            for prefix, apps, tasks in (*own, *crossing)
+            for name, task in tasks.items()
+        )
+
+    def __getstate__(self) -> dict[str, object]:
+        return {"apps": self.apps, "errands": self.errands}
+
+
+def load_world(extra: Sequence[Path] = ()) -> World:
+    """The built-in apps and errands and those in the files given.
+
+    Raises:
+        BadInputError: a file is wrong; its text has one line per mistake.
+    """
+    reading = read_files((*builtin_files(), *extra))
+    if reading.mistakes:
+        raise BadInputError("\n".join(str(mistake) for mistake in reading.mistakes))
+    apps = {file.spec.app: file.spec for file in reading.apps}
+    return World(apps, {file.spec.errand: file.spec for file in reading.errands})
+
+
+def _task_graph(name: str, apps: tuple[AppSpec, ...], task: TaskSpec) -> TaskGraph:
+    by_name = {app.app: app for app in apps}
+    home = apps[0].app
+    graph: nx.DiGraph[str] = nx.DiGraph()
+    for page, following in task.pages.items():
+        place = place_of(page, home)
+        graph.add_node(str(place), description=by_name[place.app].screens[place.name].description)
+        graph.add_edges_from((str(place), str(place_of(target, home))) for target in following)
+    slots = tuple(_task_slot(slot, by_name, home) for slot in task.slots)
+    start = str(place_of(next(iter(task.pages)), home))
+    return TaskGraph(name, apps, apps[0].platform, task, graph, start, slots)
+
+
+def _task_slot(slot: SlotSpec, apps: Mapping[str, AppSpec], home: str) -> TaskSlot:
+    place = place_of(slot.page, home)
+    app = apps[place.app]
+    widget = find_widget(app.screens[place.name], slot.widget)
+    assert widget is not None, "the checker has found the widget of every slot"
+    default = start_values(app)[variable_of(widget)]
+    values = tuple(value for value in slot.values or offered(widget, app) if value != default)
+    return TaskSlot(slot, str(place), widget, default, () if slot.implied_by else values)
