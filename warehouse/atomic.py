@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -52,9 +51,8 @@ def write_text(path: Path, text: str) -> None:
 
 
 def _is_no_room(error: Exception) -> bool:
-    # deltalake gives the operating system's error number as text only.
-    numbers = {int(number) for number in re.findall(r"\(os error (\d+)\)", str(error))}
-    return bool(_NO_ROOM & (numbers | {getattr(error, "errno", None)}))
+    # deltalake and DuckDB give the operating system's error as text only.
+    return getattr(error, "errno", None) in _NO_ROOM or any(os.strerror(number) in str(error) for number in _NO_ROOM)
 
 
 def _to_disk(path: Path) -> None:

@@ -15,19 +15,28 @@ from warehouse.atomic import disk_full_as_error
 from warehouse.delta_log import delta_table
 from warehouse.layout import StageRun, Warehouse
 from warehouse.shards import DataFile
+from warehouse.views import refresh_views
 
 _KEEP = "interval 36500 days"
-_TABLE_SETTINGS = {"delta.logRetentionDuration": _KEEP, "delta.deletedFileRetentionDuration": _KEEP}
+_TABLE_SETTINGS = {
+    "delta.logRetentionDuration": _KEEP,
+    "delta.deletedFileRetentionDuration": _KEEP,
+    "delta.checkpointInterval": "10",
+}
 
 
 def commit_stage(warehouse: Warehouse, at: StageRun, files: Mapping[str, Sequence[DataFile]]) -> dict[str, int]:
     """Commit the shards of one stage to their tables and return each table's version.
 
     Idempotent as a whole: after a crash between two tables, the same call completes it. What other rows point to is
-    committed first (`screens`, then in the order of `schemas.tables.TABLES`).
+    committed first (`screens`, then in the order of `schemas.tables.TABLES`). The DuckDB views follow.
     """
     order = sorted(files, key=lambda table: (table != "screens", list(TABLES).index(table)))
-    return {table: commit(warehouse, table, files[table], at) for table in order if any(f.rows for f in files[table])}
+    versions = {
+        table: commit(warehouse, table, files[table], at) for table in order if any(f.rows for f in files[table])
+    }
+    refresh_views(warehouse)
+    return versions
 
 
 def commit(warehouse: Warehouse, table: str, files: Sequence[DataFile], at: StageRun) -> int:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 from deltalake import DeltaTable
 
+from schemas.tables import TABLES
 from warehouse.layout import Warehouse
 
 
@@ -42,10 +43,10 @@ def committed_files(
     return [warehouse.table(table) / name for name in names]
 
 
-def table_version(warehouse: Warehouse, table: str) -> int | None:
-    """The newest version of a table, None as long as nothing was committed to it."""
-    delta = delta_table(warehouse, table)
-    return None if delta is None else int(delta.version())
+def table_versions(warehouse: Warehouse) -> dict[str, int]:
+    """The newest version of every table to which something was committed."""
+    found = {table: delta_table(warehouse, table) for table in TABLES}
+    return {table: int(delta.version()) for table, delta in found.items() if delta is not None}
 
 
 def _names_of_rounds(delta: DeltaTable, rounds: Collection[int]) -> list[str]:

@@ -21,7 +21,7 @@ class Warehouse:
     """A warehouse folder; made by `create_warehouse` or `open_warehouse`."""
 
     root: Path
-    """Absolute path of the folder."""
+    """Absolute path of the folder, symbolic links resolved."""
 
     def table(self, name: str) -> Path:
         """Folder of a Delta table. Raises KeyError for a table that does not exist."""
@@ -87,7 +87,7 @@ def create_warehouse(root: Path) -> Warehouse:
     Raises:
         BadInputError: see `open_warehouse`; or `root` is a file or cannot be made.
     """
-    root = root.absolute()
+    root = root.resolve()
     if "%" in str(root):
         raise BadInputError(
             f"warehouse {root}: Delta tables cannot live under a path with a '%'; choose another folder"
@@ -112,7 +112,7 @@ def open_warehouse(root: Path) -> Warehouse:
     Raises:
         BadInputError: there is no warehouse at `root`, or one of a newer schema version.
     """
-    root = root.absolute()
+    root = root.resolve()
     version_file = root / _VERSION_FILE
     if not version_file.is_file():
         raise BadInputError(f"{root} is no warehouse ({_VERSION_FILE} is missing); name the folder that `evolve` wrote")

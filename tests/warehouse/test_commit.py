@@ -13,7 +13,7 @@ from schemas.tables import arrow_schema, rows_to_arrow
 from schemas.verdict import StepVerdict
 from tests.warehouse.samples import stage_run, step_verdicts
 from warehouse.commit import commit, commit_stage, is_committed
-from warehouse.delta_log import committed_files, table_version
+from warehouse.delta_log import committed_files, table_versions
 from warehouse.layout import StageRun, Warehouse, open_warehouse
 from warehouse.read import read_batches, read_rows, read_table
 from warehouse.shards import DataFile, write_shard
@@ -69,7 +69,7 @@ def test_a_shard_without_rows_is_no_file_and_no_version(warehouse: Warehouse) ->
     file = write(warehouse, at, count=0)
     assert file.rows == 0 and not (warehouse.table(TABLE) / file.path).exists()
     assert commit_stage(warehouse, at, {TABLE: [file]}) == {}
-    assert table_version(warehouse, TABLE) is None
+    assert table_versions(warehouse) == {}
 
 
 def test_several_shards_become_one_version(warehouse: Warehouse) -> None:

@@ -1,0 +1,148 @@
+"""A release: a training set as plain files, with a manifest, written last, that names what it was made from."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+
+import pyarrow.parquet as pq
+from pydantic import ValidationError
+
+from schemas import SCHEMA_VERSION
+from schemas.errors import BadInputError
+from schemas.record import Record
+from warehouse.atomic import write_text
+from warehouse.layout import Warehouse
+
+MANIFEST = "manifest.json"
+
+
+class ReleaseFile(Record):
+    """One file of a release."""
+
+    path: str
+    """Relative to the release's folder, with `/`."""
+    sha256: str
+    rows: int | None
+    """None for a file that is not Parquet."""
+    bytes: int
+
+
+class Release(Record):
+    """The manifest of a release."""
+
+    name: str
+    created_at: str
+    """ISO 8601."""
+    code_version: str
+    run_id: str
+    round: int
+    schema_version: int
+    tables: dict[str, int]
+    """Version of every table that it was made from."""
+    files: tuple[ReleaseFile, ...]
+    """In the order of their paths."""
+    previous: str | None
+    """The release before it in the run."""
+
+
+def write_release(
+    warehouse: Warehouse,
+    name: str,
+    *,
+    tables: Mapping[str, int],
+    run_id: str,
+    round: int,
+    code_version: str,
+    created_at: str,
+    previous: str | None = None,
+) -> Release:
+    """Make the files that lie in `warehouse.release(name)` a release, by writing its manifest.
+
+    Doing it again with the same files is a no-op that returns the release as it stands.
+
+    Args:
+        warehouse: where the release is.
+        name: its name.
+        tables: the versions that its files were made from (`delta_log.table_versions` before exporting).
+        run_id: the run that made it.
+        round: the round that made it.
+        code_version: version of the trajmill code.
+        created_at: ISO 8601.
+        previous: the release before it.
+
+    Raises:
+        BadInputError: there is a release of this name with other contents; releases never change.
+        TrajmillError: the disk is full.
+    """
+    folder = warehouse.release(name)
+    paths = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != MANIFEST)
+    release = Release(
+        name=name,
+        created_at=created_at,
+        code_version=code_version,
+        run_id=run_id,
+        round=round,
+        schema_version=SCHEMA_VERSION,
+        tables=dict(sorted(tables.items())),
+        files=tuple(_describe(path, folder) for path in paths if not path.name.startswith(".")),
+        previous=previous,
+    )
+    if (folder / MANIFEST).exists():
+        existing = read_release(warehouse, name)
+        if existing.files != release.files:
+            raise BadInputError(f"release {name}: exists with other contents, and releases never change; name another")
+        return existing
+    write_text(folder / MANIFEST, release.model_dump_json(indent=1) + "\n")
+    return release
+
+
+def read_release(warehouse: Warehouse, name: str) -> Release:
+    """The manifest of a release.
+
+    Raises:
+        BadInputError: there is no such release, or its manifest is damaged.
+    """
+    path = warehouse.release(name) / MANIFEST
+    if not path.is_file():
+        known = ", ".join(release_names(warehouse)) or "none"
+        raise BadInputError(f"release {name}: there is none in {warehouse.root}; there are: {known}")
+    try:
+        return Release.model_validate_json(path.read_text(encoding="utf-8"))
+    except (ValidationError, UnicodeDecodeError) as error:
+        raise BadInputError(f"{path}:1: not a release's manifest; restore it from a copy") from error
+
+
+def release_names(warehouse: Warehouse) -> list[str]:
+    """Names of the finished releases, in alphabetical order."""
+    return sorted(path.parent.name for path in (warehouse.root / "releases").glob(f"*/{MANIFEST}"))
+
+
+def verify_release(warehouse: Warehouse, name: str) -> Release:
+    """Check that every file of a release is what the manifest says, and return the manifest.
+
+    Raises:
+        BadInputError: there is no such release, or a file is missing or changed.
+    """
+    release = read_release(warehouse, name)
+    folder = warehouse.release(name)
+    for file in release.files:
+        path = folder / file.path
+        if not path.is_file():
+            raise BadInputError(f"{path}: missing, though the manifest of release {name} names it; restore it")
+        if _sha256(path) != file.sha256:
+            raise BadInputError(f"{path}: changed since release {name} was made; restore it from a copy")
+    return release
+
+
+def _describe(path: Path, folder: Path) -> ReleaseFile:
+    rows = pq.read_metadata(path).num_rows if path.suffix == ".parquet" else None
+    return ReleaseFile(
+        path=path.relative_to(folder).as_posix(), sha256=_sha256(path), rows=rows, bytes=path.stat().st_size
+    )
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

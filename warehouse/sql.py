@@ -1,0 +1,149 @@
+"""Read-only SQL over the committed rows, and its results as plain data."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import io
+import json
+import math
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+import duckdb
+import pyarrow as pa
+
+from schemas.errors import BadInputError
+from warehouse.layout import Warehouse
+from warehouse.views import OFFLINE, quoted, refresh_views, write_views
+
+Format = Literal["table", "csv", "json"]
+
+_READS = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
+_WIDEST_CELL = 60
+
+
+def run_sql(warehouse: Warehouse, query: str) -> pa.Table:
+    """Answer one SELECT over the tables and the ready-made views of a warehouse.
+
+    The query can read the warehouse's files and no others, and writes nothing.
+
+    Raises:
+        BadInputError: the query is wrong, or does more than read.
+    """
+    with tempfile.TemporaryDirectory() as spare:
+        database = _fresh_views(warehouse, Path(spare))
+        with duckdb.connect(str(database), read_only=True, config=OFFLINE) as connection:
+            connection.execute(f"SET allowed_directories = [{quoted(str(warehouse.root))}]")
+            connection.execute("SET enable_external_access = false")
+            connection.execute("SET lock_configuration = true")
+            try:
+                _check_reads_only(connection, query)
+                return connection.execute(query).to_arrow_table()
+            except duckdb.Error as error:
+                raise BadInputError(_one_line(error)) from error
+
+
+def format_rows(rows: pa.Table, form: Format) -> str:
+    """Rows as text, ending in a newline.
+
+    `json` is an array with one object per line and `csv` has a header line; both are complete: nested values are
+    JSON, bytes base64. `table` is for reading: long cells are cut, and what is not printable is shown as `?`.
+    """
+    match form:
+        case "json":
+            lines = [json.dumps(_plain(row), ensure_ascii=False) for row in rows.to_pylist()]
+            return "[" + ",\n ".join(lines) + "]\n"
+        case "csv":
+            text = io.StringIO()
+            writer = csv.writer(text, lineterminator="\n")
+            writer.writerow(rows.column_names)
+            writer.writerows([_csv_cell(value) for value in row] for row in _value_rows(rows))
+            return text.getvalue()
+        case "table":
+            return _aligned(rows)
+
+
+def _fresh_views(warehouse: Warehouse, spare: Path) -> Path:
+    try:
+        return refresh_views(warehouse)
+    except OSError:
+        # A warehouse on a read-only disk can still be read.
+        database = spare / warehouse.database.name
+        write_views(warehouse, database)
+        return database
+
+
+def _check_reads_only(connection: duckdb.DuckDBPyConnection, query: str) -> None:
+    statements = connection.extract_statements(query)
+    if len(statements) != 1:
+        raise BadInputError(f"query: holds {len(statements)} statements; give exactly one SELECT")
+    if statements[0].type not in _READS:
+        raise BadInputError(
+            f"query: {statements[0].type.name} is refused, the warehouse is read-only here; give a SELECT"
+        )
+
+
+def _one_line(error: duckdb.Error) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip() and set(line.strip()) != {"^"}]
+    hint = "SHOW TABLES lists what there is" if isinstance(error, duckdb.CatalogException) else "correct the query"
+    return f"query: {' '.join(lines)}; {hint}"
+
+
+def _value_rows(rows: pa.Table) -> list[Sequence[object]]:
+    # Column names may repeat, so not by name.
+    return list(zip(*(column.to_pylist() for column in rows.columns), strict=True))
+
+
+def _plain(value: object) -> object:
+    """The value in JSON's own types."""
+    match value:
+        case dict():
+            return {str(key): _plain(part) for key, part in value.items()}
+        case list() | tuple():
+            return [_plain(part) for part in value]
+        case bytes():
+            return base64.b64encode(value).decode()
+        case float() if not math.isfinite(value):
+            return None
+        case None | bool() | int() | float() | str():
+            return value
+        case _:
+            return str(value)
+
+
+def _csv_cell(value: object) -> object:
+    plain = _plain(value)
+    return json.dumps(plain, ensure_ascii=False) if isinstance(plain, dict | list | bool) else plain
+
+
+def _aligned(rows: pa.Table) -> str:
+    numeric = [pa.types.is_integer(kind) or pa.types.is_floating(kind) for kind in rows.schema.types]
+    lines = [rows.column_names, *([_cell(value) for value in row] for row in _value_rows(rows))]
+    widths = [max(len(line[place]) for line in lines) for place in range(rows.num_columns)]
+    padded = (
+        "  ".join(
+            cell.rjust(width) if right else cell.ljust(width)
+            for cell, width, right in zip(line, widths, numeric, strict=True)
+        ).rstrip()
+        for line in lines
+    )
+    return "\n".join(padded) + f"\n({rows.num_rows} {'row' if rows.num_rows == 1 else 'rows'})\n"
+
+
+def _cell(value: object) -> str:
+    match value:
+        case None:
+            text = ""
+        case bytes():
+            text = f"<{len(value)} bytes>"
+        case float():
+            text = f"{value:.4g}" if abs(value) < 10_000 else f"{value:.1f}"
+        case dict() | list() | bool():
+            text = json.dumps(_plain(value), ensure_ascii=False)
+        case _:
+            text = str(value)
+    shown = "".join(character if character.isprintable() else "?" for character in text)
+    return shown if len(shown) <= _WIDEST_CELL else shown[: _WIDEST_CELL - 1] + "…"

@@ -1,0 +1,50 @@
+"""Sweeping up files that no version in use refers to."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+
+from schemas.tables import TABLES
+from warehouse.delta_log import committed_files
+from warehouse.layout import Warehouse
+from warehouse.releases import read_release, release_names
+
+_DAY = 86_400.0
+
+
+def vacuum(warehouse: Warehouse, *, older_than_days: float, now: float) -> list[Path]:
+    """Delete what killed workers have left in the tables' folders, and return the deleted paths.
+
+    A file stays if the newest version of its table or a version that a release names refers to it, if it is younger
+    than `older_than_days`, or if its stage still has a staging folder and so may yet commit it.
+
+    Args:
+        warehouse: where to sweep.
+        older_than_days: age in days below which nothing is deleted.
+        now: the time in seconds since the epoch.
+    """
+    released: dict[str, set[int]] = defaultdict(set)
+    for name in release_names(warehouse):
+        for table, version in read_release(warehouse, name).tables.items():
+            released[table].add(version)
+    staged = _staged_prefixes(warehouse)
+    swept: list[Path] = []
+    for table in TABLES:
+        used = {path for version in (None, *released[table]) for path in committed_files(warehouse, table, version)}
+        shards = set(warehouse.table(table).glob("*.parquet*"))
+        swept += [path for path in shards - used if not path.name.lstrip(".").startswith(staged)]
+    swept += warehouse.root.glob(f".{warehouse.database.name}.*")
+    swept = sorted(path for path in swept if now - path.stat().st_mtime > older_than_days * _DAY)
+    for path in swept:
+        path.unlink()
+    return swept
+
+
+def _staged_prefixes(warehouse: Warehouse) -> tuple[str, ...]:
+    """How the names of shards begin whose stages have a staging folder; see `StageRun`."""
+    prefixes = []
+    for folder in (warehouse.root / "staging").glob("*/r*-*"):
+        number, _, stage = folder.name.partition("-")
+        prefixes.append(f"{number}-{folder.parent.name}-{stage}-")
+    return tuple(prefixes)
