@@ -1,0 +1,229 @@
+"""The report's figures, read from the warehouse's DuckDB views alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import duckdb
+
+from flows.report.charts import Bar, Segment, Series, Share
+from stages.metrics.intervals import wilson
+from warehouse.layout import Warehouse
+from warehouse.views import OFFLINE
+
+SPLIT_NAMES = {
+    "train": "training queries",
+    "heldout_slots": "new slot values",
+    "heldout_phrasings": "new phrasings",
+    "heldout_apps": "new apps",
+}
+"""What the splits are called on the page, in their order."""
+
+
+class Tile(NamedTuple):
+    """Success on one split at the run's start and now."""
+
+    name: str
+    before: Share
+    after: Share
+
+
+class FunnelRow(NamedTuple):
+    """One stage in all rounds."""
+
+    stage: str
+    cells: tuple[FunnelCell | None, ...]
+    """One for each round, None where the stage did not run."""
+
+
+class FunnelCell(NamedTuple):
+    """Rows into and out of a stage in one round."""
+
+    rows_in: int
+    rows_out: int
+
+
+class JudgeRow(NamedTuple):
+    """Agreement of a judge with the programmatic check in one round."""
+
+    round: int
+    level: str
+    precision: float | None
+    recall: float | None
+    kappa: float | None
+    n: int
+
+
+class LiftRow(NamedTuple):
+    """Guided queries of one round."""
+
+    round: int
+    queries: int
+    success_without: float | None
+    success_with: float | None
+    reference_paths_used: int
+
+
+class ModelRow(NamedTuple):
+    """One policy version."""
+
+    round: int
+    model_version: str
+    parent: str | None
+    promoted: bool
+    reason: str
+    updates: int
+    release: str | None
+    train: float | None
+    heldout_slots: float | None
+    heldout_phrasings: float | None
+    heldout_apps: float | None
+
+
+class FailureRow(NamedTuple):
+    """Failures of one class in one stage."""
+
+    stage: str
+    failure_class: str
+    failures: int
+    example: str
+
+
+class Totals(NamedTuple):
+    """What the run has made."""
+
+    trajectories: int
+    steps: int
+    screens: int
+    examples: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Everything that the report shows, but the trajectories."""
+
+    run_id: str
+    rounds: tuple[int, ...]
+    totals: Totals
+    tiles: tuple[Tile, ...]
+    success: tuple[Series, ...]
+    funnel: tuple[FunnelRow, ...]
+    judge: tuple[JudgeRow, ...]
+    untrained_rounds: tuple[int, ...]
+    """Rounds that did not train."""
+    attempts: tuple[Series, ...]
+    """Success of unguided and of guided attempts while collecting."""
+    lift: tuple[LiftRow, ...]
+    models: tuple[ModelRow, ...]
+    seconds: tuple[Bar, ...]
+    failures: tuple[FailureRow, ...]
+
+
+def read_figures(warehouse: Warehouse, run_id: str) -> Figures:
+    """The figures of one run. A run without rounds has empty ones."""
+    with connect(warehouse) as views:
+        rounds = tuple(row[0] for row in _rows(views, "SELECT round FROM rounds WHERE run_id = $1 ORDER BY 1", run_id))
+        success = _success(views, run_id)
+        return Figures(
+            run_id=run_id,
+            rounds=rounds,
+            totals=_totals(views, run_id),
+            tiles=tuple(Tile(line.name, line.points[0], line.points[-1]) for line in success),
+            success=success,
+            funnel=_funnel(views, run_id, rounds),
+            judge=tuple(JudgeRow(*row) for row in _rows(views, _JUDGE, run_id)),
+            untrained_rounds=tuple(row[0] for row in _rows(views, _UNTRAINED, run_id)),
+            attempts=_attempts(views, run_id),
+            lift=tuple(LiftRow(*row) for row in _rows(views, _LIFT, run_id)),
+            models=tuple(ModelRow(*row) for row in _rows(views, _MODELS, run_id)),
+            seconds=_seconds(views, run_id),
+            failures=tuple(FailureRow(*row) for row in _rows(views, _FAILURES, run_id)),
+        )
+
+
+def connect(warehouse: Warehouse) -> duckdb.DuckDBPyConnection:
+    """The warehouse's views, read-only."""
+    return duckdb.connect(str(warehouse.database), read_only=True, config=OFFLINE)
+
+
+_JUDGE = "SELECT round, level, precision, recall, kappa, n FROM judge_by_round WHERE run_id = $1"
+_UNTRAINED = "SELECT round FROM rounds WHERE run_id = $1 AND NOT trained ORDER BY round"
+_LIFT = """
+SELECT round, queries, success_without, success_with, reference_paths_used
+FROM guidance_lift JOIN rounds USING (run_id, round) WHERE run_id = $1 ORDER BY round
+"""
+_MODELS = """
+SELECT round, model_version, parent, promoted, reason, updates, release,
+    train, heldout_slots, heldout_phrasings, heldout_apps
+FROM model_versions WHERE run_id = $1 ORDER BY round, model_version
+"""
+_FAILURES = """
+SELECT stage, failure_class, sum(failures)::BIGINT, min(example)
+FROM failures_by_class WHERE run_id = $1 GROUP BY ALL ORDER BY 3 DESC, 1, 2
+"""
+_SUCCESS = """
+WITH measured AS (
+    SELECT round, unnest(success_after, recursive := true) FROM rounds WHERE run_id = $1
+    UNION ALL
+    SELECT round - 1, unnest(success_before, recursive := true) FROM rounds
+    WHERE run_id = $1 AND round = (SELECT min(round) FROM rounds WHERE run_id = $1)
+)
+SELECT split, round, successes, queries FROM measured WHERE queries > 0 ORDER BY round
+"""
+_ATTEMPTS = """
+SELECT purpose, round, count(*) FILTER (reward >= 1), count(*) FROM trajectories
+WHERE run_id = $1 AND status = 'finished' AND reward IS NOT NULL AND purpose IN ('train', 'guided')
+GROUP BY ALL ORDER BY round
+"""
+_TOTALS = """
+SELECT (SELECT count(*) FROM trajectories WHERE run_id = $1), (SELECT count(*) FROM steps WHERE run_id = $1),
+    (SELECT count(*) FROM screens WHERE run_id = $1), (SELECT count(*) FROM examples WHERE run_id = $1),
+    (SELECT coalesce(sum(seconds), 0) FROM cost_by_stage WHERE run_id = $1)
+"""
+_FUNNEL = "SELECT stage, round, rows_in, rows_out FROM funnel WHERE run_id = $1"
+_SECONDS = "SELECT round, stage, seconds FROM cost_by_stage WHERE run_id = $1"
+
+
+def _rows(views: duckdb.DuckDBPyConnection, query: str, run_id: str) -> list[tuple[Any, ...]]:
+    return views.execute(query, [run_id]).fetchall()
+
+
+def _totals(views: duckdb.DuckDBPyConnection, run_id: str) -> Totals:
+    return Totals(*_rows(views, _TOTALS, run_id)[0])
+
+
+def _success(views: duckdb.DuckDBPyConnection, run_id: str) -> tuple[Series, ...]:
+    return _series(_rows(views, _SUCCESS, run_id), SPLIT_NAMES)
+
+
+def _attempts(views: duckdb.DuckDBPyConnection, run_id: str) -> tuple[Series, ...]:
+    return _series(_rows(views, _ATTEMPTS, run_id), {"train": "without guidance", "guided": "with guidance"})
+
+
+def _series(counts: list[tuple[Any, ...]], names: dict[str, str]) -> tuple[Series, ...]:
+    lines = []
+    for key, name in names.items():
+        found = [row[1:] for row in counts if row[0] == key]
+        if found:
+            points = tuple(Share(number, wins / n, *wilson(wins, n)) for number, wins, n in found)
+            lines.append(Series(name, points))
+    return tuple(lines)
+
+
+def _funnel(views: duckdb.DuckDBPyConnection, run_id: str, rounds: tuple[int, ...]) -> tuple[FunnelRow, ...]:
+    cells: dict[str, dict[int, FunnelCell]] = {}
+    for stage, number, rows_in, rows_out in _rows(views, _FUNNEL, run_id):
+        cells.setdefault(stage, {})[number] = FunnelCell(rows_in, rows_out)
+    return tuple(FunnelRow(stage, tuple(found.get(number) for number in rounds)) for stage, found in cells.items())
+
+
+def _seconds(views: duckdb.DuckDBPyConnection, run_id: str) -> tuple[Bar, ...]:
+    segments: dict[int, list[Segment]] = {}
+    for number, stage, seconds in _rows(views, _SECONDS, run_id):
+        segments.setdefault(number, []).append(Segment(stage, seconds))
+    return tuple(
+        Bar(f"round {number}", tuple(parts), f"{sum(part.amount for part in parts):.1f} s")
+        for number, parts in segments.items()
+    )

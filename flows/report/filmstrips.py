@@ -1,0 +1,147 @@
+"""A few trajectories for the report, each step with its action drawn on the screenshot."""
+
+from __future__ import annotations
+
+import base64
+import io
+from typing import NamedTuple
+
+from PIL import Image
+
+from flows.report.figures import connect
+from pipelines.episodes import read_episodes
+from schemas.episode import Episode
+from schemas.query import Query
+from schemas.step import Step
+from stages.critics.marking import marked_screen
+from warehouse.layout import Warehouse
+from warehouse.read import read_rows
+from warehouse.screens import WarehouseScreens
+
+FRAMES = 12
+"""Steps shown of one trajectory."""
+_PHONE_WIDTH, _DESKTOP_WIDTH = 216, 420
+_QUALITY = 72
+
+
+class Frame(NamedTuple):
+    """One step."""
+
+    number: int
+    image: str
+    """Data URI of the marked screenshot, scaled down."""
+    wide: bool
+    thought: str
+    conclusion: str
+    action: str
+    label: str
+    """GOOD, NEUTRAL, HARMFUL, or empty."""
+
+
+class Filmstrip(NamedTuple):
+    """One trajectory."""
+
+    title: str
+    trajectory_id: str
+    instruction: str
+    round: int
+    agent: str
+    reward: float | None
+    judged: bool | None
+    frames: tuple[Frame, ...]
+    left_out: int
+    """Steps that are not shown."""
+
+
+class Pick(NamedTuple):
+    """A trajectory worth showing."""
+
+    title: str
+    trajectory_id: str
+    query_id: str
+    round: int
+
+
+def pick_trajectories(warehouse: Warehouse, run_id: str) -> tuple[Pick, ...]:
+    """An early failure, a late success at the same query, a guided success and a wrong judgement; those there are."""
+    with connect(warehouse) as views:
+        found: list[Pick] = []
+        for title, query in _PICKS:
+            rows = views.execute(query, [run_id]).fetchall()
+            known = {pick.trajectory_id for pick in found}
+            found += [Pick(title, *row) for row in rows if row[0] not in known]
+        return tuple(found)
+
+
+def filmstrips(warehouse: Warehouse, run_id: str, picks: tuple[Pick, ...]) -> tuple[Filmstrip, ...]:
+    """The picked trajectories with their pictures."""
+    wanted = {pick.query_id for pick in picks}
+    queries = {row.query_id: row for row in read_rows(warehouse, Query, run_id=run_id) if row.query_id in wanted}
+    rounds = sorted({pick.round for pick in picks})
+    ids = [pick.trajectory_id for pick in picks]
+    episodes = read_episodes(warehouse, queries, ids, rounds, with_verdicts=True)
+    by_id = {episode.trajectory.trajectory_id: episode for episode in episodes}
+    screens = WarehouseScreens(warehouse)
+    return tuple(_filmstrip(pick.title, by_id[pick.trajectory_id], screens) for pick in picks)
+
+
+def _filmstrip(title: str, episode: Episode, screens: WarehouseScreens) -> Filmstrip:
+    labels = {verdict.index: str(verdict.label) for verdict in episode.step_verdicts}
+    shown = episode.steps[:FRAMES]
+    return Filmstrip(
+        title=title,
+        trajectory_id=episode.trajectory.trajectory_id,
+        instruction=episode.query.instruction,
+        round=episode.trajectory.round,
+        agent=episode.trajectory.agent,
+        reward=episode.trajectory.reward,
+        judged=None if episode.judgement is None else episode.judgement.correct,
+        frames=tuple(_frame(step, labels.get(step.index, ""), screens) for step in shown),
+        left_out=len(episode.steps) - len(shown),
+    )
+
+
+def _frame(step: Step, label: str, screens: WarehouseScreens) -> Frame:
+    image = Image.open(io.BytesIO(marked_screen(step, screens))).convert("RGB")
+    wide = image.width > image.height
+    width = _DESKTOP_WIDTH if wide else _PHONE_WIDTH
+    small = image.resize((width, round(image.height * width / image.width)), Image.Resampling.LANCZOS)
+    packed = io.BytesIO()
+    small.save(packed, format="WEBP", quality=_QUALITY)
+    uri = f"data:image/webp;base64,{base64.b64encode(packed.getvalue()).decode('ascii')}"
+    return Frame(step.index + 1, uri, wide, step.thought, step.conclusion, step.action_kind, label)
+
+
+_SOLVED = "t.status = 'finished' AND t.reward >= 1"
+_LAST = f"""
+SELECT t.trajectory_id, t.query_id, t.round FROM trajectories AS t
+WHERE t.run_id = $1 AND t.purpose = 'train' AND {_SOLVED}
+ORDER BY t.round DESC, abs(t.steps - 9), t.trajectory_id LIMIT 1
+"""
+_PICKS = (
+    (
+        "The first try",
+        f"""
+        SELECT t.trajectory_id, t.query_id, t.round FROM trajectories AS t JOIN ({_LAST}) AS last USING (query_id)
+        WHERE t.run_id = $1 AND t.purpose = 'train' AND t.status = 'finished' AND t.reward < 1 AND t.round < last.round
+        ORDER BY t.round, abs(t.steps - 9), t.trajectory_id LIMIT 1
+        """,
+    ),
+    ("The same query, the last round", _LAST),
+    (
+        "Solved with guidance",
+        f"""
+        SELECT t.trajectory_id, t.query_id, t.round FROM trajectories AS t JOIN queries AS q USING (run_id, query_id)
+        WHERE t.run_id = $1 AND t.purpose = 'guided' AND {_SOLVED}
+        ORDER BY len(q.apps) DESC, q.platform, abs(t.steps - 9), t.trajectory_id LIMIT 1
+        """,
+    ),
+    (
+        "Where the judge and the check disagree",
+        """
+        SELECT t.trajectory_id, t.query_id, t.round FROM disagreements AS d JOIN trajectories AS t
+        USING (run_id, trajectory_id) WHERE t.run_id = $1
+        ORDER BY t.round DESC, t.steps, t.trajectory_id LIMIT 1
+        """,
+    ),
+)

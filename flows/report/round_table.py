@@ -1,0 +1,110 @@
+"""One round at a glance: a table for the terminal and the same figures as Markdown for Prefect."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from rich import box
+from rich.table import Table
+
+from flows.report.figures import SPLIT_NAMES
+from schemas.policy_version import SplitSuccess
+from schemas.round_summary import RoundSummary
+from stages.critics.calibration import Rate, agreement
+from stages.metrics.intervals import wilson
+
+
+class Block(NamedTuple):
+    """A small table: headings and rows of text."""
+
+    headings: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+def round_table(summary: RoundSummary) -> Table:
+    """The round's success, funnel and judge side by side."""
+    outer = Table.grid(padding=(0, 3))
+    outer.title = f"Round {summary.round}: {_headline(summary)}"
+    outer.title_justify = "left"
+    outer.title_style = "bold"
+    blocks = _blocks(summary)
+    for _ in blocks:
+        outer.add_column()
+    outer.add_row(*(_rich(block) for block in blocks))
+    return outer
+
+
+def round_markdown(summary: RoundSummary) -> str:
+    """The same figures as Markdown."""
+    parts = [f"# Round {summary.round}", _headline(summary), *(_markdown(block) for block in _blocks(summary))]
+    return "\n\n".join(parts) + "\n"
+
+
+def _headline(summary: RoundSummary) -> str:
+    if not summary.trained:
+        return "not trained, the policy stays"
+    if summary.policy_after == summary.policy_before:
+        return "trained, not promoted"
+    return f"promoted {summary.policy_after}"
+
+
+def _blocks(summary: RoundSummary) -> tuple[Block, ...]:
+    return _success(summary), _judge(summary), _funnel(summary)
+
+
+def _success(summary: RoundSummary) -> Block:
+    before = {entry.split: entry for entry in summary.success_before}
+    after = {entry.split: entry for entry in summary.success_after}
+    rows = [
+        (name, _percent(before.get(split)), _percent(after.get(split)), _interval(after.get(split)))
+        for split, name in SPLIT_NAMES.items()
+        if split in before or split in after
+    ]
+    return Block(("success", "before", "after", "95 %"), tuple(rows))
+
+
+def _judge(summary: RoundSummary) -> Block:
+    rows = []
+    for quality in summary.judge:
+        found = agreement(quality)
+        kappa = "-" if found.kappa is None else f"{found.kappa:.2f}"
+        rows.append((quality.level, _rate(found.precision), _rate(found.recall), kappa))
+    return Block(("judge", "precision", "recall", "kappa"), tuple(rows))
+
+
+def _funnel(summary: RoundSummary) -> Block:
+    rows = [
+        (count.stage, f"{count.rows_in:,}", f"{count.rows_out:,}", f"{count.seconds:.1f}") for count in summary.stages
+    ]
+    total = sum(count.seconds for count in summary.stages)
+    return Block(("stage", "in", "out", "seconds"), (*rows, ("all", "", "", f"{total:.1f}")))
+
+
+def _percent(entry: SplitSuccess | None) -> str:
+    return "-" if entry is None or entry.queries == 0 else f"{entry.successes / entry.queries:.0%}"
+
+
+def _interval(entry: SplitSuccess | None) -> str:
+    if entry is None or entry.queries == 0:
+        return "-"
+    low, high = wilson(entry.successes, entry.queries)
+    return f"{low:.0%} to {high:.0%}"
+
+
+def _rate(rate: Rate) -> str:
+    return "-" if rate.value is None else f"{rate.value:.3f}"
+
+
+def _rich(block: Block) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for place, heading in enumerate(block.headings):
+        table.add_column(heading, justify="left" if place == 0 else "right", no_wrap=True)
+    for row in block.rows:
+        table.add_row(*row)
+    return table
+
+
+def _markdown(block: Block) -> str:
+    rules: Sequence[str] = ["---", *("--:" for _ in block.headings[1:])]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (block.headings, rules, *block.rows))
