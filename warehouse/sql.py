@@ -41,7 +41,8 @@ def run_sql(warehouse: Warehouse, query: str) -> pa.Table:
             connection.execute("SET lock_configuration = true")
             try:
                 _check_reads_only(connection, query)
-                return connection.execute(query).to_arrow_table()
+                answer = connection.sql(query)
+                return pa.table({}) if answer is None else answer.to_arrow_table()
             except duckdb.Error as error:
                 raise BadInputError(_one_line(error)) from error
 

@@ -46,10 +46,12 @@ _SCALARS = {
     pa.float64(): "DOUBLE",
 }
 _WILSON = """
-CREATE MACRO wilson_low(successes, n) AS
-    ((successes + 1.9207) - 1.95996 * sqrt(successes * (n - successes) / n + 0.96036)) / (n + 3.84146);
-CREATE MACRO wilson_high(successes, n) AS
-    ((successes + 1.9207) + 1.95996 * sqrt(successes * (n - successes) / n + 0.96036)) / (n + 3.84146);
+CREATE MACRO wilson_low(successes, n, z := 1.959964) AS greatest(
+    0, (successes + z * z / 2 - z * sqrt(successes * (n - successes) / n + z * z / 4)) / (n + z * z)
+);
+CREATE MACRO wilson_high(successes, n, z := 1.959964) AS least(
+    1, (successes + z * z / 2 + z * sqrt(successes * (n - successes) / n + z * z / 4)) / (n + z * z)
+);
 """
 
 

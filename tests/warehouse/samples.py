@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from io import BytesIO
+from typing import Any
 
 from PIL import Image
 
 from schemas.geometry import Box, Size
 from schemas.observation import Observation, ScreenHandle, UIElement
-from schemas.record import content_id
+from schemas.policy_version import SplitSuccess
+from schemas.query import PathStep, Platform, Query, Slot, Source, Split
+from schemas.record import Origin, Row, content_id
+from schemas.round_summary import JudgeQuality, RoundSummary, StageCount
+from schemas.tables import rows_to_arrow
 from schemas.trajectory import Purpose, StopReason, Trajectory
-from schemas.verdict import StepLabel, StepVerdict
-from warehouse.layout import StageRun
+from schemas.verdict import Judgement, StepLabel, StepVerdict
+from warehouse.commit import commit_stage
+from warehouse.layout import StageRun, Warehouse
+from warehouse.read import table_of
+from warehouse.shards import write_shard
 
 SIZE = Size(32, 48)
 
@@ -80,3 +88,73 @@ def trajectory(number: int, at: StageRun, query_id: str, **changes: object) -> T
         "code_version": "test",
     }
     return Trajectory.model_validate(values | changes)
+
+
+def query(name: str, at: StageRun, split: Split = Split.TRAIN) -> Query:
+    return Query(
+        query_id=name,
+        platform=Platform.PHONE,
+        apps=("mail",),
+        source=Source.DAG,
+        task="mail.send",
+        raw_instruction="send a mail",
+        instruction=f"Send the mail {name}",
+        phrasing="p1",
+        pages=("mail.inbox",),
+        page_descriptions=("all mails",),
+        slots=(Slot(name="to", value="Ann", said="Ann", page="mail.inbox"),),
+        path=(PathStep(page="mail.inbox", operation="tap", target="mail.inbox/new"),),
+        start_state="{}",
+        goal="{}",
+        difficulty=1,
+        max_steps=10,
+        split=split,
+        validation="passed",
+        **at_origin(at),
+    )
+
+
+def judgement(trajectory_id: str, at: StageRun, correct: bool, made_by: str = "judge-v1") -> Judgement:
+    return Judgement(
+        trajectory_id=trajectory_id,
+        correct=correct,
+        rule="consensus(text,multimodal)",
+        agreed=True,
+        redundant_steps=(),
+        first_error_step=None,
+        **at_origin(at) | {"made_by": made_by},
+    )
+
+
+def round_summary(at: StageRun) -> RoundSummary:
+    return RoundSummary(
+        policy_before="policy-0",
+        policy_after="policy-1",
+        stages=(
+            StageCount(stage="rollout", rows_in=100, rows_out=90, seconds=3.0, cost=0.5),
+            StageCount(stage="judge", rows_in=90, rows_out=60, seconds=1.0, cost=0.25),
+        ),
+        success_before=(),
+        success_after=(SplitSuccess(split="train", queries=4, successes=2),),
+        judge=(
+            JudgeQuality(level="trajectory", true_positive=40, false_positive=10, true_negative=30, false_negative=20),
+            JudgeQuality(level="step", true_positive=0, false_positive=0, true_negative=5, false_negative=0),
+        ),
+        trained=True,
+        reference_paths_used=0,
+        release="release-1",
+        **at_origin(at),
+    )
+
+
+def at_origin(at: StageRun) -> dict[str, Any]:
+    return Origin(round=at.round, run_id=at.run_id, code_version="test").common("sample")
+
+
+def commit_rows(warehouse: Warehouse, at: StageRun, *rows: Row) -> None:
+    """Commit records, all in the tables that they belong to."""
+    tables: dict[str, list[Row]] = {}
+    for row in rows:
+        tables.setdefault(table_of(type(row)), []).append(row)
+    files = {name: [write_shard(warehouse, name, at, 0, rows_to_arrow(name, part))] for name, part in tables.items()}
+    commit_stage(warehouse, at, files)

@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from schemas.errors import BadInputError
+from tests.warehouse.samples import commit_rows, stage_run, step_verdicts
+from warehouse.layout import Warehouse
+from warehouse.sql import format_rows, run_sql
+
+
+@pytest.fixture
+def filled(warehouse: Warehouse) -> Warehouse:
+    commit_rows(warehouse, stage_run("judge"), *step_verdicts(3, stage_run("judge")))
+    return warehouse
+
+
+@pytest.mark.parametrize("query", ["SELECT count(*) AS n FROM step_verdicts", "WITH a AS (SELECT 3 AS n) FROM a"])
+def test_a_select_is_answered(filled: Warehouse, query: str) -> None:
+    assert run_sql(filled, query).to_pylist() == [{"n": 3}]
+
+
+def test_what_there_is_can_be_looked_up(filled: Warehouse) -> None:
+    assert "success_by_round" in run_sql(filled, "SHOW TABLES").column(0).to_pylist()
+    assert "index" in run_sql(filled, "DESCRIBE step_verdicts").column(0).to_pylist()
+    assert run_sql(filled, "EXPLAIN SELECT * FROM step_verdicts").num_rows > 0
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "CREATE TABLE x (i INTEGER)",
+        "INSERT INTO step_verdicts SELECT * FROM step_verdicts",
+        "DELETE FROM step_verdicts",
+        "DROP VIEW step_verdicts",
+        "COPY (SELECT 1) TO '{root}/tables/step_verdicts/new.parquet'",
+        "EXPORT DATABASE '{root}/copy'",
+        "ATTACH '{root}/other.duckdb'",
+        "SET enable_external_access = true",
+        "INSTALL httpfs",
+        "PRAGMA enable_profiling",
+        "SELECT 1; SELECT 2",
+        "",
+    ],
+)
+def test_everything_else_is_refused_with_one_line_and_without_a_trace(filled: Warehouse, query: str) -> None:
+    before = sorted(filled.root.rglob("*"))
+    with pytest.raises(BadInputError, match=r"\Aquery: [^\n]+; give [^\n]+\Z"):
+        run_sql(filled, query.format(root=filled.root))
+    assert sorted(filled.root.rglob("*")) == before
+
+
+def test_files_outside_the_warehouse_cannot_be_read(filled: Warehouse, tmp_path: Path) -> None:
+    secret = tmp_path / "secret.csv"
+    secret.write_text("a\n1\n")
+    for source in (f"read_csv('{secret}')", f"'{secret}'", f"'{filled.root}/../secret.csv'", "glob('/*')"):
+        with pytest.raises(BadInputError, match="Permission Error"):
+            run_sql(filled, f"SELECT * FROM {source}")
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("SELECT * FROM step_verdict", 'step_verdict does not exist.*Did you mean "step_verdicts".*SHOW TABLES'),
+        ("SELEC 1", "syntax error"),
+        ("SELECT nothing FROM step_verdicts", "nothing"),
+    ],
+)
+def test_a_wrong_query_is_one_line(filled: Warehouse, query: str, message: str) -> None:
+    with pytest.raises(BadInputError, match=message) as caught:
+        run_sql(filled, query)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_warehouse_that_cannot_be_written_can_be_read(filled: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(warehouse: Warehouse) -> Path:
+        raise PermissionError(warehouse.database)
+
+    filled.database.unlink()
+    monkeypatch.setattr("warehouse.sql.refresh_views", refused)
+    assert run_sql(filled, "FROM step_verdicts").num_rows == 3
+    assert not filled.database.exists()
+
+
+ROWS = pa.table(
+    {
+        "text": ['a "b"\n', None],
+        "number": [1, 22],
+        "share": [0.123456789, float("nan")],
+        "flag": [True, False],
+        "list": [[{"x": 1}], []],
+        "raw": [b"\x00\xff", b""],
+    }
+)
+
+
+def test_json_is_complete() -> None:
+    assert json.loads(format_rows(ROWS, "json")) == [
+        {"text": 'a "b"\n', "number": 1, "share": 0.123456789, "flag": True, "list": [{"x": 1}], "raw": "AP8="},
+        {"text": None, "number": 22, "share": None, "flag": False, "list": [], "raw": ""},
+    ]
+    assert json.loads(format_rows(ROWS.slice(0, 0), "json")) == []
+
+
+def test_csv_is_complete() -> None:
+    header, first, second = csv.reader(io.StringIO(format_rows(ROWS, "csv")))
+    assert header == ROWS.column_names
+    assert first == ['a "b"\n', "1", "0.123456789", "true", '[{"x": 1}]', "AP8="]
+    assert second == ["", "22", "", "false", "[]", ""]
+
+
+def test_the_table_form_is_aligned_and_shows_no_control_characters() -> None:
+    rows = pa.table({"name": ["\x1b[31mred", "x" * 100], "n": [5, 1234]})
+    assert format_rows(rows, "table").splitlines() == [
+        "name" + " " * 61 + "n",
+        "?[31mred" + " " * 57 + "5",
+        "x" * 59 + "…  1234",
+        "(2 rows)",
+    ]
+
+
+def test_columns_of_the_same_name_are_all_shown() -> None:
+    rows = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"])
+    assert format_rows(rows, "csv") == "a,a\n1,2\n"
