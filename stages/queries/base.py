@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
 from schemas.query import Platform, Query
-from stages.queries.phrasing import Phrasing
+
+HELDOUT_MARK = "h"
+"""Stands before the number of a held-out template or clause in a phrasing id."""
 
 
 class SlotValue(NamedTuple):
@@ -13,16 +16,23 @@ class SlotValue(NamedTuple):
 
     name: str
     page: str
-    """`app.screen`."""
+    """`app.screen` on which it is set."""
     label: str
     """How the page names the choice, e.g. `Size`."""
     kind: str
     """Kind of widget: list, choice, switch, checkbox, stepper, field, search."""
     value: str
-    """As the screen shows it."""
-    said: str
-    """The words to use for it; empty where the user does not say it (it follows, or is carried from another page)."""
+    """As the screen shows it; true and false are `on` and `off`."""
+    words: tuple[str, ...]
+    """Words a user may have for the value; empty where it is not said, for it follows or is carried."""
     optional: bool
+    carried_from: str
+    """Name of the app that the value is read in, empty where it is not carried."""
+
+    @property
+    def is_option(self) -> bool:
+        """Whether it is on or off."""
+        return self.kind in ("switch", "checkbox")
 
 
 class PageMetadata(NamedTuple):
@@ -33,25 +43,66 @@ class PageMetadata(NamedTuple):
     app_name: str
     description: str
     """What the page shows and is for (the paper's d_i)."""
-    slots: tuple[SlotValue, ...]
-    """What the user chooses there, in the order of the page."""
+    settings: tuple[SlotValue, ...]
+    """What is set on the page, in the order in which its widgets stand there."""
     leave_by: str
-    """Label of what is pressed there last; empty where choosing leads on, and on the last page."""
+    """Label of what is pressed last; empty where a setting leads on, and where another app follows."""
 
 
 class PathMetadata(NamedTuple):
     """What a writer is told about one sampled path (the paper's D', K', V')."""
 
     task: str
+    """`app.task` or `errand.task`."""
     description: str
     """What the task is, e.g. `Order a dish`."""
     platform: Platform
     pages: tuple[PageMetadata, ...]
+    constraints: tuple[SlotValue, ...]
+    """What the user asks for, set on this path or carried through it."""
+
+
+class Variant(NamedTuple):
+    """One of several ways to say something."""
+
+    text: str
+    """The template as its author wrote it."""
+    number: int
+    heldout: bool
+    """Training never sees it."""
 
     @property
-    def slots(self) -> tuple[SlotValue, ...]:
-        """All slot-value pairs, in the order of the path."""
-        return tuple(slot for page in self.pages for slot in page.slots)
+    def id(self) -> str:
+        """Its number, marked when it is held out."""
+        return f"{HELDOUT_MARK if self.heldout else ''}{self.number}"
+
+
+class Clause(NamedTuple):
+    """How one optional slot is said."""
+
+    slot: str
+    variant: Variant
+    words: str
+    """The clause with its alternatives decided and its slot filled in."""
+
+
+class Phrasing(NamedTuple):
+    """Everything that decides the words of an instruction."""
+
+    task: str
+    template: Variant
+    clauses: tuple[Clause, ...]
+    """In the order in which they are said."""
+    said: Mapping[str, str]
+    """By slot, the words that must stand in the instruction."""
+    seed: int
+    """Decides between the alternatives inside the template."""
+
+    @property
+    def id(self) -> str:
+        """As it stands on the query, e.g. `bites.order/h0 place/1 size/h0`."""
+        clauses = sorted(f"{clause.slot}/{clause.variant.id}" for clause in self.clauses)
+        return " ".join([f"{self.task}/{self.template.id}", *clauses])
 
 
 class QueryWriter(Protocol):

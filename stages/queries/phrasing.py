@@ -1,57 +1,44 @@
-"""Which words a query is written with: a template of its task and, per optional slot, a clause.
-
-The id of a phrasing names both, e.g. `bites.order/h0 size/h0 place/1`: template 0 of the held-out ones, the first
-held-out clause for the size, the second trained clause for the place.
-"""
+"""Which words a query is written with: a template of its task, per slot its words, per optional slot a clause."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import NamedTuple
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from random import Random
 
+from schemas.errors import FailureClass, StageError
 from schemas.query import Query
+from stages.environments.simulated.app_spec import TaskSpec
+from stages.queries.base import HELDOUT_MARK, Clause, PathMetadata, Phrasing, SlotValue, Variant
+from stages.queries.template import parse_template
 
-HELDOUT_MARK = "h"
-
-
-class Variant(NamedTuple):
-    """One of several ways to say something."""
-
-    text: str
-    """The template as its author wrote it."""
-    number: int
-    heldout: bool
-    """Training never sees it."""
-
-    @property
-    def id(self) -> str:
-        """Its number, marked when it is held out."""
-        return f"{HELDOUT_MARK if self.heldout else ''}{self.number}"
+CLAUSES = "clauses"
+"""Name of the place in a template where the clauses go."""
 
 
-class Clause(NamedTuple):
-    """How one optional slot is said."""
+def draw_phrasing(spec: TaskSpec, metadata: PathMetadata, heldout: bool, seed: int) -> Phrasing:
+    """Decide on the words of one query; with `heldout`, on a held-out template and, where there are any, clauses.
 
-    slot: str
-    variant: Variant
+    Raises:
+        StageError: no template or no clause says what is asked for.
+        BadInputError: a template cannot be parsed.
+    """
+    rng = Random(seed)
+    task = metadata.task
+    spoken = [slot for slot in metadata.constraints if slot.words]
+    said = {slot.name: rng.choice(slot.words) for slot in spoken}
+    template = _draw_template(spec, task, spoken, heldout, rng)
+    named = parse_template(template.text, task).names()
+    clauses = [_draw_clause(spec, task, slot, said, heldout, rng) for slot in spoken if slot.name not in named]
+    rng.shuffle(clauses)
+    # An option that is on or off is said by its clause as a whole.
+    said |= {c.slot: c.words for c in clauses if c.slot not in parse_template(c.variant.text, task).names()}
+    return Phrasing(task, template, tuple(clauses), said, rng.getrandbits(32))
 
 
-class Phrasing(NamedTuple):
-    """Everything that decides the words of an instruction."""
-
-    task: str
-    template: Variant
-    clauses: tuple[Clause, ...]
-    """In the order in which they are said."""
-    seed: int
-    """Decides between the alternatives inside the templates."""
-
-    @property
-    def id(self) -> str:
-        """As it stands on the query."""
-        parts = [f"{self.task}/{self.template.id}"]
-        parts += sorted(f"{clause.slot}/{clause.variant.id}" for clause in self.clauses)
-        return " ".join(parts)
+def lost_slots(text: str, phrasing: Phrasing) -> tuple[str, ...]:
+    """The slots whose words are not in a text: what its writer has lost."""
+    return tuple(slot for slot, words in phrasing.said.items() if not _pattern(words).search(text))
 
 
 def phrasing_parts(query: Query) -> frozenset[str]:
@@ -62,7 +49,7 @@ def phrasing_parts(query: Query) -> frozenset[str]:
 
 def heldout_parts(query: Query) -> frozenset[str]:
     """Those of `phrasing_parts` that are marked as held out."""
-    return frozenset(p for p in phrasing_parts(query) if p.rpartition("/")[2].startswith(HELDOUT_MARK))
+    return frozenset(part for part in phrasing_parts(query) if part.rpartition("/")[2].startswith(HELDOUT_MARK))
 
 
 def skeleton(query: Query) -> str:
@@ -73,6 +60,48 @@ def skeleton(query: Query) -> str:
 def blank(text: str, said: Iterable[str]) -> str:
     """`text` in small letters, with each of the `said` words replaced by `_`, the longest first."""
     text = text.casefold()
-    for words in sorted({words.casefold() for words in said if words}, key=lambda words: (-len(words), words)):
-        text = text.replace(words, "_")
+    for words in sorted(set(said) - {""}, key=lambda words: (-len(words), words)):
+        text = _pattern(words.casefold()).sub("_", text)
     return text
+
+
+def _pattern(words: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<!\w){re.escape(words)}(?!\w)", re.IGNORECASE)
+
+
+def _draw_template(spec: TaskSpec, task: str, spoken: Sequence[SlotValue], heldout: bool, rng: Random) -> Variant:
+    required = {slot.name for slot in spoken if not slot.optional}
+    optional = {slot.name for slot in spoken if slot.optional}
+    variants = _variants(spec.heldout_phrasings if heldout else spec.phrasings, heldout)
+    fitting = []
+    for variant in variants:
+        names = parse_template(variant.text, task).names()
+        leaves_room = CLAUSES in names or optional <= names
+        if required <= names <= required | optional | {CLAUSES} and leaves_room:
+            fitting.append(variant)
+    if not fitting:
+        kind = "held-out phrasing" if heldout else "phrasing"
+        what = ", ".join(sorted(required | optional)) or "nothing"
+        raise StageError(f"{task}: no {kind} says exactly {what}", FailureClass.TASK)
+    return rng.choice(fitting)
+
+
+def _draw_clause(
+    spec: TaskSpec, task: str, slot: SlotValue, said: Mapping[str, str], heldout: bool, rng: Random
+) -> Clause:
+    variants = _variants(spec.heldout_clauses.get(slot.name, ()), True) if heldout else []
+    variants = variants or _variants(spec.clauses.get(slot.name, ()), False)
+    fitting = [variant for variant in variants if _says(variant, task, slot)]
+    if not fitting:
+        raise StageError(f"{task}: no clause says {slot.name} = {slot.value}", FailureClass.TASK)
+    variant = rng.choice(fitting)
+    return Clause(slot.name, variant, parse_template(variant.text, task).expand(said, rng).strip())
+
+
+def _says(variant: Variant, task: str, slot: SlotValue) -> bool:
+    # A clause without the slot's name says that an option is on.
+    return slot.name in parse_template(variant.text, task).names() or (slot.is_option and slot.value == "on")
+
+
+def _variants(texts: Sequence[str], heldout: bool) -> list[Variant]:
+    return [Variant(text, number, heldout) for number, text in enumerate(texts)]

@@ -1,0 +1,75 @@
+"""The embedded writer: a grammar, in place of the language model of the paper (6.2, steps 3 and 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from random import Random
+
+from schemas.query import Platform
+from stages.queries.base import PageMetadata, PathMetadata, Phrasing, SlotValue
+from stages.queries.phrasing import CLAUSES
+from stages.queries.template import parse_template, tidy
+
+
+class GrammarWriter:
+    """Writes by the templates of the app files; equal phrasings give equal instructions."""
+
+    @property
+    def version(self) -> str:
+        """Stands on every query that it writes."""
+        return "grammar-1"
+
+    def synthesise(self, metadata: PathMetadata) -> str:
+        """Every page and every operation of the path, in order."""
+        kind = "app" if metadata.platform is Platform.PHONE else "program"
+        press = "tap" if metadata.platform is Platform.PHONE else "click"
+        operations: list[str] = []
+        for app_name, pages in groupby(metadata.pages, key=lambda page: page.app_name):
+            operations.append(f"open the {app_name} {kind}")
+            operations += [operation for page in pages for operation in _operations(page, press)]
+        return tidy(_listed(operations))
+
+    def refine(self, raw: str, metadata: PathMetadata, phrasing: Phrasing) -> str:
+        """The phrasing's template, expanded; what is explicit in `raw` is left for the agent to find out."""
+        rng = Random(phrasing.seed)
+        words = {**phrasing.said, CLAUSES: _clauses(phrasing, rng)}
+        return tidy(parse_template(phrasing.template.text, phrasing.task).expand(words, rng))
+
+
+def _clauses(phrasing: Phrasing, rng: Random) -> str:
+    if not phrasing.clauses:
+        return ""
+    words = [clause.words for clause in phrasing.clauses]
+    joined = _listed(words) if rng.random() < 0.5 else ", ".join(words)
+    # In the middle of a sentence the clauses are set off on both sides.
+    return f", {joined}" if phrasing.template.text.rstrip().endswith(f"{{{CLAUSES}}}") else f", {joined},"
+
+
+def _operations(page: PageMetadata, press: str) -> Iterator[str]:
+    for setting in page.settings:
+        yield _operation(setting, press)
+    if page.leave_by:
+        yield f'{press} "{page.leave_by}"'
+
+
+def _operation(setting: SlotValue, press: str) -> str:
+    value = setting.value
+    if setting.carried_from:
+        value = f"the {setting.name.replace('_', ' ')} from {setting.carried_from}"
+    match setting.kind:
+        case "list":
+            return f"choose {value}"
+        case "choice" | "stepper":
+            return f"set {setting.label} to {value}"
+        case "switch" | "checkbox":
+            return f"turn {value} {setting.label}"
+        case "field" | "search":
+            quoted = value if setting.carried_from else f'"{value}"'
+            return f"type {quoted} into {setting.label}"
+        case _:
+            return f'{press} "{setting.label}"'
+
+
+def _listed(words: Sequence[str]) -> str:
+    return " and ".join(part for part in (", ".join(words[:-1]), words[-1]) if part)
