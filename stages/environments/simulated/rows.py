@@ -26,8 +26,10 @@ from stages.environments.simulated.metrics import Metrics
 from stages.environments.simulated.scene import Shape
 
 _MOST_COLUMNS = 3
-_CHARACTERS_BESIDE_RING = 7
-"""Room of a radio button for its ring and padding, in characters."""
+_RING = 1.33
+"""Room of a radio button's ring and padding, as a part of its height."""
+_RADIO_CHARACTER = 0.2
+"""Width of a character of its text, as a part of its height."""
 
 
 class Target(NamedTuple):
@@ -226,10 +228,12 @@ def _choice_rows(widget: Choice, context: PageContext) -> Iterator[Row]:
 
 
 def _columns(widget: Choice, context: PageContext) -> int:
-    """As many radio buttons side by side as their texts allow."""
-    longest = max((len(shown(option)) for option in widget.options), default=1) + _CHARACTERS_BESIDE_RING
-    wanted = longest * context.metrics.row * 0.37 * 0.52
-    return max(1, min(_MOST_COLUMNS, len(widget.options), int(context.width / wanted)))
+    """As many radio buttons side by side as their texts allow, in rows of equal length where that is possible."""
+    row, count = context.metrics.row, len(widget.options)
+    longest = max((len(shown(option)) for option in widget.options), default=1)
+    wanted = row * (_RING + _RADIO_CHARACTER * longest)
+    most = max(1, min(_MOST_COLUMNS, count, int(context.width / wanted)))
+    return next((columns for columns in range(most, 0, -1) if count % columns == 0 or count > 5))
 
 
 def _toggle_row(widget: Toggle, context: PageContext) -> Row:
@@ -248,7 +252,8 @@ def _stepper_row(widget: Stepper, context: PageContext) -> Row:
     number = context.values[widget.variable]
     left = context.width - 2 * side - gap
     page = f"{context.page}/{widget.id}"
-    label = Box(0, 0, left - gap, height)
+    tall = height * 3 // 4
+    label = Box(0, (height - tall) // 2, left - gap, (height + tall) // 2)
     parts = [part("label", "text", label, widget.text, page, note=shown(number), value=shown(number))]
     for sign, step, limit in (("-", -1, widget.minimum), ("+", 1, widget.maximum)):
         box = Box(left, 0, left + side, height)
