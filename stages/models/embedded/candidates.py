@@ -34,6 +34,8 @@ class Candidate(NamedTuple):
     bounds: Box = _NOWHERE
     """The element pressed, or the list scrolled."""
     states: tuple[str, ...] = ()
+    beside: str = ""
+    """What stands in the same row without being pressable: the number of a stepper, the label of an input."""
 
     def action(self, *, phone: bool) -> Action:
         """The action that this candidate stands for."""
@@ -59,6 +61,7 @@ class Candidate(NamedTuple):
 
 def screen_candidates(elements: Sequence[UIElement], size: Size, *, phone: bool) -> list[Candidate]:
     """What a screen offers whatever the task: presses, scrolls, system buttons, the end."""
+    readable = [e for e in elements if e.role in ("text", "value") and "clickable" not in e.states]
     presses = [
         Candidate(
             "open" if element.role == "icon" and not phone else "press",
@@ -67,6 +70,7 @@ def screen_candidates(elements: Sequence[UIElement], size: Size, *, phone: bool)
             element.role,
             element.bounds,
             element.states,
+            _beside(element, readable),
         )
         for element in elements
         if "clickable" in element.states and "disabled" not in element.states
@@ -85,6 +89,12 @@ def screen_candidates(elements: Sequence[UIElement], size: Size, *, phone: bool)
     if focused:
         always.append(Candidate("enter"))
     return presses + scrolls + always
+
+
+def _beside(element: UIElement, readable: Sequence[UIElement]) -> str:
+    """The value, or else the text, of the first readable element whose middle lies in the element's row."""
+    top, bottom = element.bounds.top, element.bounds.bottom
+    return next((e.value or e.text for e in readable if top <= e.bounds.center.y < bottom), "")
 
 
 def focused_field(elements: Sequence[UIElement]) -> UIElement | None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 _DEED = re.compile(
-    r'(?P<verb>\w+)(?: \w+)?(?: "(?P<target>[^"]*)")?(?: (?:for|into) "(?P<field>[^"]*)")?(?: on "(?P<title>[^"]*)")?\.'
+    r'(?P<verb>\w+)(?: down| up)?(?: "(?P<target>[^"]*)")?(?: (?:for|into) "(?P<field>[^"]*)")?(?: on "(?P<title>[^"]*)")?\.'
     r'(?: Noted (?P<notes>"[^"]*"(?:, "[^"]*")*)\.)?'
 )
 _QUOTED = re.compile(r'"([^"]*)"')

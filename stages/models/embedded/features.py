@@ -11,12 +11,14 @@ from numpy.typing import NDArray
 from schemas.geometry import Size
 from stages.models.embedded.candidates import Candidate
 from stages.models.embedded.deeds import Deed, plain
+from stages.models.embedded.hints import Hint, names, names_input
 
 _KIND_NAMES = """other button list_item radio checkbox switch stepper_button text_field search_field icon menu menu_item
 tab link quoted noted span down up back home enter finish"""
 KINDS = tuple(_KIND_NAMES.split())
 """What a candidate is: the role of what it presses, the origin of what it types, or its verb."""
-_FLAG_NAMES = "chosen focused x y done_once done_twice done_often just_done same_verb filled known_text"
+_FLAG_NAMES = """chosen focused x y done_once done_twice done_often just_done same_verb filled known_text
+counts number_said number_higher number_lower hinted hint_unseen hints_done"""
 FLAGS = tuple(_FLAG_NAMES.split())
 """Per candidate: state and place of its element, and what the history says of it."""
 DEED_VERBS = {
@@ -31,13 +33,20 @@ DEED_VERBS = {
     "finish": "Finished",
 }
 """How a conclusion names what a candidate does."""
+_LEAVING = {"back": "back", "close": "back", "show desktop": "home"}
+"""Buttons that every app has, by their label: they do what the system's buttons do."""
 _KIND_INDEX = {kind: index for index, kind in enumerate(KINDS)}
 _FLAG_INDEX = {flag: index for index, flag in enumerate(FLAGS)}
+_COUNTS = slice(_FLAG_INDEX["counts"], _FLAG_INDEX["counts"] + 4)
+_SEARCHES = ("down", "up", "back", "home", "enter")
+"""Verbs that may bring into view what a line of guidance names."""
 
 
 def kind_of(candidate: Candidate) -> int:
     """Index into KINDS."""
     name = candidate.role if candidate.verb in ("press", "open", "type") else candidate.verb
+    if name == "button":
+        name = _LEAVING.get(candidate.text.casefold(), name)
     return _KIND_INDEX.get(name, 0)
 
 
@@ -52,10 +61,25 @@ def fixed_flags(candidate: Candidate, size: Size) -> list[float]:
     return flags
 
 
-def with_history(
-    flags: NDArray[np.float32], candidates: Sequence[Candidate], title: str, deeds: Sequence[Deed], *, filled: bool
+def with_task(
+    flags: NDArray[np.float32],
+    candidates: Sequence[Candidate],
+    title: str,
+    deeds: Sequence[Deed],
+    numbers: Sequence[int],
+    *,
+    filled: bool,
 ) -> NDArray[np.float32]:
-    """The flags with the history's part filled in; `filled` says that the focused input holds text."""
+    """The flags with the task's part filled in.
+
+    Args:
+        flags: (candidates, FLAGS) as the screen alone gives them.
+        candidates: in the same order.
+        title: of the screen.
+        deeds: what has been done so far.
+        numbers: whole numbers that the instruction says.
+        filled: whether the focused input holds text.
+    """
     flags = flags.copy()
     title = plain(title)
     times = Counter((deed.verb, deed.target, deed.field, deed.title) for deed in deeds)
@@ -70,4 +94,27 @@ def with_history(
         flags[row, _FLAG_INDEX["same_verb"]] = float(last is not None and last.verb == verb)
         flags[row, _FLAG_INDEX["filled"]] = float(filled and candidate.verb in ("type", "enter"))
         flags[row, _FLAG_INDEX["known_text"]] = float(text in targets)
+        if candidate.beside.isdecimal():
+            shown = int(candidate.beside)
+            flags[row, _COUNTS] = (
+                1.0,
+                float(shown in numbers),
+                float(any(number > shown for number in numbers)),
+                float(any(number < shown for number in numbers)),
+            )
+    return flags
+
+
+def with_guidance(
+    flags: NDArray[np.float32], candidates: Sequence[Candidate], left: Sequence[Hint]
+) -> NDArray[np.float32]:
+    """The flags with the part of the guidance filled in; `left` are its lines that are not done yet."""
+    flags = flags.copy()
+    if not left:
+        flags[:, _FLAG_INDEX["hints_done"]] = [float(candidate.verb == "finish") for candidate in candidates]
+        return flags
+    hinted = [names(left[0], candidate) or names_input(left[0], candidate) for candidate in candidates]
+    flags[:, _FLAG_INDEX["hinted"]] = hinted
+    if not any(hinted):
+        flags[:, _FLAG_INDEX["hint_unseen"]] = [float(candidate.verb in _SEARCHES) for candidate in candidates]
     return flags

@@ -10,8 +10,11 @@ from stages.models.embedded.matching import MATCHES
 
 _START = {
     "text_fresh_squared": 3.0,
-    "hint_squared": 6.0,
+    "hint_squared": 2.0,
     "hints": 1.0,
+    "hinted": 7.0,
+    "hint_unseen": 2.5,
+    "hints_done": 7.0,
     "done_once": -1.0,
     "done_twice": -1.5,
     "done_often": -3.0,

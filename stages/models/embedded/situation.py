@@ -17,7 +17,8 @@ from schemas.observation import UIElement
 from stages.agents.user_text import UserText
 from stages.models.embedded.candidates import Candidate, focused_field, screen_candidates, typed_candidates
 from stages.models.embedded.deeds import Deed, noted_values, read_deed
-from stages.models.embedded.features import fixed_flags, kind_of, with_history
+from stages.models.embedded.features import FLAGS, fixed_flags, kind_of, with_guidance, with_task
+from stages.models.embedded.hints import read_hint, remaining_hints
 from stages.models.embedded.words import Lexicon, tokens
 
 Ids = NDArray[np.int32]
@@ -26,7 +27,7 @@ Floats = NDArray[np.float32]
 WORD_FLAGS = ["quoted", "consumed", "just_consumed", "number"]
 """Per word of the instruction."""
 
-MAX_INSTRUCTION, MAX_TEXT, MAX_FIELD, MAX_TITLE, MAX_SHOWN, MAX_STEP, MAX_HINT = 48, 8, 6, 6, 24, 10, 16
+MAX_INSTRUCTION, MAX_TEXT, MAX_FIELD, MAX_TITLE, MAX_SHOWN, MAX_STEP, MAX_HINT, MAX_HINTS = 48, 8, 6, 6, 24, 10, 12, 48
 
 
 class Situation(NamedTuple):
@@ -55,6 +56,25 @@ class Situation(NamedTuple):
     """(n,) index into KINDS."""
     flags: Floats
     """(n, len(FLAGS))"""
+
+
+def nothing() -> Situation:
+    """A situation without words and candidates."""
+    none = np.zeros(0, np.int32)
+    return Situation(
+        instruction=none,
+        instruction_flags=np.zeros((0, len(WORD_FLAGS)), np.float32),
+        hint=none,
+        hints=none,
+        title=none,
+        shown=none,
+        last=none,
+        before=none,
+        texts=np.zeros((0, MAX_TEXT), np.int32),
+        fields=np.zeros((0, MAX_FIELD), np.int32),
+        kinds=none,
+        flags=np.zeros((0, len(FLAGS)), np.float32),
+    )
 
 
 class _ScreenPart(NamedTuple):
@@ -100,7 +120,8 @@ class Viewer:
         deeds = tuple(deed for deed, _ in past)
         typed = typed_candidates(user.instruction, noted_values(deeds), part.focused) if part.focused else []
         words, word_flags = self._instruction(user.instruction, deeds)
-        hint, hints = self._hints(user.guidance, past)
+        hints = [read_hint(line) for line in user.guidance]
+        left = remaining_hints(hints, deeds)
         texts, fields, kinds, flags = part.texts, part.fields, part.kinds, part.flags
         if typed:
             more = self._candidate_part(typed, size)
@@ -108,14 +129,17 @@ class Viewer:
                 np.concatenate(pair) for pair in zip((texts, fields, kinds, flags), more, strict=True)
             )
         candidates = [*part.candidates, *typed]
+        numbers = [int(token.normal) for token in tokens(user.instruction) if token.normal.isdecimal()]
         filled = part.focused is not None and bool(part.focused.value)
-        flags = with_history(flags, candidates, part.title_text, deeds, filled=filled)
+        flags = with_task(flags, candidates, part.title_text, deeds, numbers, filled=filled)
+        if hints:
+            flags = with_guidance(flags, candidates, left)
         empty = np.zeros(0, np.int32)
         situation = Situation(
             instruction=words,
             instruction_flags=word_flags,
-            hint=hint,
-            hints=hints,
+            hint=self._ids(left[0].words if left else "", MAX_HINT),
+            hints=self._ids(" ".join(hint.words for hint in left), MAX_HINTS),
             title=part.title,
             shown=part.shown,
             last=past[-1][1] if past else empty,
@@ -143,7 +167,7 @@ class Viewer:
 
     def _candidate_part(self, candidates: Sequence[Candidate], size: Size) -> tuple[Ids, Ids, Ids, Floats]:
         texts = self._table([c.text for c in candidates], MAX_TEXT)
-        fields = self._table([c.field for c in candidates], MAX_FIELD)
+        fields = self._table([f"{c.field} {c.beside}" for c in candidates], MAX_FIELD)
         kinds = np.array([kind_of(c) for c in candidates], np.int32)
         return texts, fields, kinds, np.array([fixed_flags(c, size) for c in candidates], np.float32)
 
@@ -165,14 +189,6 @@ class Viewer:
         ]
         return ids, np.array(rows, np.float32).reshape(len(found), len(WORD_FLAGS))
 
-    def _hints(self, lines: Sequence[str], past: Sequence[tuple[Deed, Ids]]) -> tuple[Ids, Ids]:
-        hints = [self.lexicon.ids_of(line, MAX_HINT) for line in lines]
-        following = 0
-        for _, words in past:
-            following += _advance(hints[following : following + 2], set(words.tolist()))
-        rest = [word for hint in hints[following:] for word in hint]
-        return np.array(hints[following] if following < len(hints) else [], np.int32), np.array(rest, np.int32)
-
     def _table(self, texts: Sequence[str], width: int) -> Ids:
         table = np.zeros((len(texts), width), np.int32)
         for row, text in enumerate(texts):
@@ -182,11 +198,3 @@ class Viewer:
 
     def _ids(self, text: str, most: int) -> Ids:
         return np.array(self.lexicon.ids_of(text, most), np.int32)
-
-
-def _advance(following: Sequence[Sequence[int]], done: set[int]) -> int:
-    """How many of the next guidance lines a step has fulfilled: the first that shares most of its words with it."""
-    for passed, line in enumerate(following, start=1):
-        if line and sum(word in done for word in line) * 2 > len(line):
-            return passed
-    return 0

@@ -8,6 +8,7 @@ import json
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor
 
@@ -53,7 +54,7 @@ def load_network(folder: Path) -> PolicyNetwork:
         config = json.loads((folder / _CONFIG).read_text())
         network = PolicyNetwork(NetworkShape(**config["shape"]))
         network.load_state_dict(load_file(folder / _WEIGHTS))
-    except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
         raise BadInputError(f"{folder} holds no embedded policy ({type(error).__name__}); train or copy one") from error
     return network
 

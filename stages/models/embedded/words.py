@@ -52,7 +52,7 @@ def _stem(word: str) -> str:
         if len(word) >= least and word.endswith(ending) and not word.endswith("ss"):
             word = word[: -len(ending)]
             break
-    if len(word) > 4 and word[-1] == word[-2] and word[-1] not in "ls":
+    if len(word) > 3 and word[-1] == word[-2] and word[-1] not in "ls":
         word = word[:-1]
     if word.endswith("ie"):
         return word[:-2] + "y"

@@ -13,9 +13,7 @@ SIZES = ("Small", "Medium", "Large")
 
 
 def observe(*rows: UIElement, app: str = "Toy") -> Observation:
-    elements = tuple(
-        row._replace(bounds=Box(20, 100 + 100 * at, 700, 190 + 100 * at)) for at, row in enumerate(rows)
-    )
+    elements = tuple(row._replace(bounds=Box(20, 100 + 100 * at, 700, 190 + 100 * at)) for at, row in enumerate(rows))
     screen_id = content_id([list(row) for row in elements])
     return Observation(ScreenHandle(screen_id, SIZE, lambda: b""), elements, app)
 

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+from schemas.actions import Click
+from schemas.coordinates import CoordinateSpace
+from schemas.observation import Observation
+from schemas.query import Platform
+from stages.agents.base import Decision, EpisodeView
+from stages.agents.end_to_end import NO_ACTION, EndToEndAgent
+from stages.agents.explorer import explorer_agent
+from stages.models.base import ChatRequest, Completion
+from tests.stages.models.toy import ToyPhone
+
+CLICK = '<tool_call>{"name": "mobile_use", "arguments": {"action": "click", "coordinate": [500, 500]}}</tool_call>'
+
+
+@dataclass
+class Scripted:
+    """Says one thing and remembers what it was asked."""
+
+    text: str
+    version: str = "scripted-1"
+    asked: list[ChatRequest] = field(default_factory=list)
+
+    async def complete(self, request: ChatRequest) -> Completion:
+        self.asked.append(request)
+        return Completion(self.text, 10, 5, "stop")
+
+
+def view(guidance: str | None = None, *history: Decision) -> EpisodeView:
+    return EpisodeView("order Pad Thai", guidance, ToyPhone(0).look(), history, 7)
+
+
+def act(agent: EndToEndAgent, episode: EpisodeView) -> Decision:
+    return asyncio.run(agent.act(episode))
+
+
+def test_the_request_holds_instruction_history_guidance_and_screen() -> None:
+    model = Scripted(f"Thought: here.\n{CLICK}\nConclusion: Tapped.")
+    past = Decision("", None, "Opened Toy.")
+    decision = act(EndToEndAgent(model, Platform.PHONE), view("1. Tap it.", past))
+    system, user = model.asked[0].messages
+    assert "mobile_use" in str(system.parts[0]) and "Guidance:\n1. Tap it." in str(user.parts[0])
+    assert "Step 1: Opened Toy." in str(user.parts[0])
+    assert isinstance(user.parts[1], Observation) and user.parts[1].app == "Toy"
+    assert "Guidance" not in decision.prompt and "Step 1: Opened Toy." in decision.prompt
+    assert (decision.thought, decision.conclusion, decision.action) == ("here.", "Tapped.", Click(x=500, y=500))
+    assert decision.calls[0].completion is not None and decision.calls[0].request is model.asked[0]
+
+
+def test_positions_are_read_in_the_models_space() -> None:
+    agent = EndToEndAgent(Scripted(CLICK), Platform.PHONE, space=CoordinateSpace.PER_MILLE)
+    assert act(agent, view()).action == Click(x=360, y=640)
+
+
+def test_words_that_are_no_action_are_kept() -> None:
+    decision = act(EndToEndAgent(Scripted("I would rather not \ud800"), Platform.PHONE), view())
+    assert decision.action is None and decision.conclusion == NO_ACTION
+    assert decision.raw_response == "I would rather not ?"
+
+
+def test_each_step_of_an_episode_has_its_own_seed() -> None:
+    model = Scripted(CLICK)
+    agent = EndToEndAgent(model, Platform.PHONE)
+    for history in ((), (), (Decision("", None, ""),)):
+        act(agent, view(None, *history))
+    first, again, later = (request.seed for request in model.asked)
+    assert first == again != later
+
+
+def test_the_explorer_says_who_it_is() -> None:
+    agent = explorer_agent(Scripted(CLICK), Platform.DESKTOP)
+    assert (agent.name, agent.model_version, agent.temperature) == ("explorer", "scripted-1", 1.0)
