@@ -21,12 +21,13 @@ from warehouse.shards import DataFile
 from warehouse.staging import mark_done, read_marker
 
 P = TypeVar("P", contravariant=True)
+T = TypeVar("T")
 
 
 class ShardWork(Protocol[P]):
     """What is done with one shard; picklable."""
 
-    def __call__(self, shard: int, payload: P) -> Mapping[str, DataFile]:
+    def __call__(self, shard: int, payload: P, /) -> Mapping[str, DataFile]:
         """Do the work of a shard and write its files, by table."""
         ...
 
@@ -94,9 +95,9 @@ def fan_out(
     return dict(files)
 
 
-def split_evenly(items: Sequence[Any], shards: int) -> list[list[Any]]:
+def split_evenly(items: Sequence[T], shards: int) -> list[Sequence[T]]:
     """Deal items out to at most `shards` lists of nearly equal length, none of them empty."""
-    return [list(items[start::shards]) for start in range(min(shards, len(items)))]
+    return [items[start::shards] for start in range(min(shards, len(items)))]
 
 
 def _marker(staging: Path, key: str, shard: int) -> _ShardMarker:

@@ -33,7 +33,7 @@ class WriteGuidance:
     def __call__(self, shard: int, trajectory_ids: Sequence[str]) -> Mapping[str, DataFile]:
         """Write guidance, and a failure for each trajectory that gives none."""
         written = asyncio.run(self._write(trajectory_ids))
-        rows = {
+        rows: dict[str, list[Guidance] | list[Failure]] = {
             "guidance": [row for row in written if isinstance(row, Guidance)],
             "failures": [row for row in written if isinstance(row, Failure)],
         }

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pipelines.episodes import read_episodes
 from schemas.query import Query
-from schemas.record import Origin
+from schemas.record import Origin, Row
 from schemas.tables import rows_to_arrow
 from schemas.verdict import Channel
 from stages.critics.base import TrajectoryCritic
@@ -59,7 +59,7 @@ class JudgeTrajectories:
         episodes = read_episodes(self.warehouse, self.queries, trajectory_ids, rounds=[self.at.round])
         screens = WarehouseScreens(self.warehouse)
         judged = asyncio.run(judge_episodes(episodes, self.judge.judge(), screens, self.origin))
-        rows = {
+        rows: dict[str, Sequence[Row]] = {
             "step_verdicts": [verdict for episode in judged.episodes for verdict in episode.step_verdicts],
             "trajectory_verdicts": [verdict for episode in judged.episodes for verdict in episode.trajectory_verdicts],
             "judgements": [episode.judgement for episode in judged.episodes if episode.judgement],

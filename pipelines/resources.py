@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
-from stages.agents.reference import ReferenceAgent
-
-from schemas.query import Platform, Query
-from stages.agents.base import Agent
+from schemas.query import Platform
 from stages.agents.end_to_end import EndToEndAgent
 from stages.agents.explorer import explorer_agent
+from stages.agents.reference import ReferenceAgent
 from stages.environments.base import EnvironmentFactory
 from stages.environments.simulated.environment import FaultRates, SimulatedFactory
-from stages.environments.simulated.loader import load_world
-from stages.environments.simulated.world import World
+from stages.environments.simulated.world import World, load_world
 from stages.models.embedded.storage import load_embedded_model
+from stages.rollout.base import AgentMaker
 
 
 @dataclass(frozen=True)
@@ -28,7 +25,7 @@ class EnvironmentSpec:
     """`simulated` or `miniwob`."""
     app_files: tuple[Path, ...] = ()
     """The user's own app files, for the simulated world."""
-    faults: FaultRates = FaultRates()
+    faults: FaultRates = field(default_factory=FaultRates)
 
     def factory(self, platform: Platform) -> EnvironmentFactory:
         """A factory for environments of a platform."""
@@ -49,7 +46,7 @@ class AgentSpec:
     """Folder of the policy's weights; None for the reference agent."""
     temperature: float = 1.0
 
-    def maker(self) -> Callable[[Query], Agent]:
+    def maker(self) -> AgentMaker:
         """What makes the agent for a query; all agents of a maker share one model."""
         if self.model is None:
             return ReferenceAgent

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from schemas.episode import Episode
 from schemas.failure import Failure
 from schemas.model_call import ModelCall
 from schemas.query import Platform
-from schemas.record import Origin, Record
+from schemas.record import Origin, Record, Row
 from schemas.step import Step
 from schemas.tables import rows_to_arrow
 from schemas.trajectory import Trajectory
@@ -25,9 +25,6 @@ from warehouse.screen_journal import ScreenJournal
 from warehouse.screens import WarehouseScreens, write_screens
 from warehouse.shards import DataFile, write_shard
 from warehouse.staging import Journal
-
-Progress = Callable[[int], None]
-"""Gets the number of attempts finished so far."""
 
 
 class RolledOut(Record):
@@ -81,7 +78,7 @@ class RollOut:
                 asyncio.run(run_attempts(left, make_agent, factory, self.limits, self.origin, record, self.concurrency))
 
     def _write(self, shard: int, rows: Sequence[RolledOut]) -> Mapping[str, DataFile]:
-        tables = {
+        tables: dict[str, Sequence[Row]] = {
             "trajectories": [row.trajectory for row in rows],
             "steps": [step for row in rows for step in row.steps],
             "model_calls": [call for row in rows for call in row.calls],
@@ -133,3 +130,9 @@ def _episodes_path(warehouse: Warehouse, at: StageRun, shard: int) -> Path:
 
 def _screens_path(warehouse: Warehouse, at: StageRun, shard: int) -> Path:
     return at.staging(warehouse) / f"screens-{shard:05d}.screens"
+
+
+def episodes_done(warehouse: Warehouse, at: StageRun) -> int:
+    """How many attempts of a stage have finished so far."""
+    journals = at.staging(warehouse).glob("episodes-*.jsonl")
+    return sum(sum(1 for _ in Journal(journal).read()) for journal in journals)

@@ -43,7 +43,7 @@ def reference(context: RoundContext) -> StageReport:
 
     def work(at: StageRun, key: str) -> Outcome:
         needs = _needs(context)
-        walked = _walked(context)
+        walked = _walked(context, range(context.round))
         owed = [query for query in needs.queries if query.query_id not in needs.own_success and query.path]
         attempts = plan_once(
             [query for query in owed if query.query_id not in walked],
@@ -61,8 +61,8 @@ def guide(context: RoundContext) -> StageReport:
 
     def work(at: StageRun, key: str) -> Outcome:
         needs = _needs(context)
-        walked = _walked(context)
-        told = {row.source_trajectory for row in _guidance(context)}
+        walked = _walked(context, context.rounds_so_far)
+        told = {row.source_trajectory for row in _guidance(context, range(context.round))}
         sources = {
             query.query_id: needs.own_success.get(query.query_id) or walked.get(query.query_id)
             for query in needs.queries
@@ -83,7 +83,7 @@ def rollout_guided(context: RoundContext) -> StageReport:
 
     def work(at: StageRun, key: str) -> Outcome:
         sources = finished(context, GUIDE).result["sources"]
-        by_source = {row.source_trajectory: row for row in _guidance(context)}
+        by_source = {row.source_trajectory: row for row in _guidance(context, context.rounds_so_far)}
         guided = [
             (context.queries[query_id], by_source[source])
             for query_id, source in sources.items()
@@ -99,7 +99,7 @@ def rollout_guided(context: RoundContext) -> StageReport:
 
 def reference_paths_used(context: RoundContext) -> int:
     """Distinct queries, so far in the run, whose hints came from their reference path."""
-    return len({row.query_id for row in _guidance(context) if row.source == REFERENCE_PATH})
+    return len({row.query_id for row in _guidance(context, context.rounds_so_far) if row.source == REFERENCE_PATH})
 
 
 def _needs(context: RoundContext) -> Needs:
@@ -122,13 +122,13 @@ def _needs(context: RoundContext) -> Needs:
     return Needs(tuple(ranked[: budget // _PER_QUERY]), solved)
 
 
-def _walked(context: RoundContext) -> dict[str, str]:
+def _walked(context: RoundContext, rounds: range) -> dict[str, str]:
     """By query id, the trajectory that walks its reference path."""
     rows = read_table(
         context.warehouse,
         "trajectories",
         ["query_id", "trajectory_id", "purpose", "reward"],
-        rounds=context.rounds_so_far,
+        rounds=rounds,
         run_id=context.run_id,
     )
     found: Iterable[tuple[str, str, str, float | None]] = zip(
@@ -141,6 +141,6 @@ def _walked(context: RoundContext) -> dict[str, str]:
     }
 
 
-def _guidance(context: RoundContext) -> list[Guidance]:
-    rows = read_rows(context.warehouse, Guidance, rounds=context.rounds_so_far, run_id=context.run_id)
+def _guidance(context: RoundContext, rounds: range) -> list[Guidance]:
+    rows = read_rows(context.warehouse, Guidance, rounds=rounds, run_id=context.run_id)
     return sorted(rows, key=lambda row: row.guidance_id)

@@ -1,0 +1,51 @@
+"""Rounds upon rounds as a Prefect flow; asked again, it goes on where it stopped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from prefect import flow
+
+from flows.config import Config
+from flows.context import RoundContext
+from flows.once import report_of
+from flows.policy import PROMOTE
+from flows.prefect_settings import short_lived_server
+from flows.report.page import write_report
+from flows.round import round_flow
+from flows.stages.export import release_name
+from schemas.round_summary import RoundSummary
+from warehouse.layout import Warehouse, create_warehouse
+from warehouse.views import refresh_views
+
+
+class EvolveReport(NamedTuple):
+    """Where the results of a run are."""
+
+    report_path: Path
+    release_path: Path
+    database: Path
+    rounds: int
+
+
+def evolve(config: Config) -> EvolveReport:
+    """Run all rounds of a configuration that are not finished, then write the report.
+
+    Raises:
+        TrajmillError: a stage failed for good; what was finished stays, and the next call goes on from there.
+    """
+    warehouse = create_warehouse(config.run.root)
+    with short_lived_server(warehouse.run(config.run_id) / "prefect.log"):
+        evolve_flow(config, warehouse)
+    last = RoundContext(config, warehouse, config.run.rounds)
+    refresh_views(warehouse)
+    report = write_report(warehouse, config.run_id)
+    return EvolveReport(report, warehouse.release(release_name(last)), warehouse.database, config.run.rounds)
+
+
+@flow(name="evolve", validate_parameters=False)
+def evolve_flow(config: Config, warehouse: Warehouse) -> list[RoundSummary]:
+    """The rounds that are not finished, one after the other."""
+    contexts = [RoundContext(config, warehouse, number) for number in range(1, config.run.rounds + 1)]
+    return [round_flow(context) for context in contexts if report_of(context, PROMOTE) is None]

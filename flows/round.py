@@ -1,0 +1,151 @@
+"""One round as a Prefect flow: a task per stage, in order; every stage is done once, however often it is asked for."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from prefect import flow, task
+from prefect.artifacts import create_markdown_artifact
+from prefect.cache_policies import NO_CACHE
+from prefect.client.schemas.objects import State, TaskRun
+from prefect.tasks import Task
+
+from flows.config import Config
+from flows.context import RoundContext
+from flows.landing import announce_landed
+from flows.once import StageReport, report_of
+from flows.policy import BASELINE, PROMOTE
+from flows.progress import progress
+from flows.report.round_table import round_markdown, round_table
+from flows.stages.catalogue import NEEDED, STAGES, Stage
+from flows.stages.generate import GENERATE
+from flows.stages.judge import JUDGE, REJUDGE
+from pipelines.history import read_history
+from pipelines.rollout import episodes_done
+from schemas.errors import BadInputError, TrajmillError
+from schemas.round_summary import RoundSummary
+from warehouse.layout import create_warehouse
+from warehouse.read import read_rows
+
+_LOOK_EVERY_SECONDS = 0.5
+
+
+def _worth_retrying(task_: Task, run: TaskRun, state: State) -> bool:
+    error = state.result(raise_on_failure=False)
+    return isinstance(error, Exception) and not isinstance(error, BadInputError)
+
+
+@task(task_run_name="{stage.name}", retries=2, retry_delay_seconds=2, cache_policy=NO_CACHE)
+def stage_task(stage: Stage, context: RoundContext) -> StageReport:
+    """Do one stage, or find that it is done."""
+    return do_stage(stage, context)
+
+
+@flow(name="round", flow_run_name="round {context.round}", validate_parameters=False)
+def round_flow(context: RoundContext) -> RoundSummary:
+    """All stages of one round; returns its figures."""
+    for stage in STAGES:
+        stage_task(stage, context)
+        if stage.name in (JUDGE, REJUDGE):
+            announce_landed(context.warehouse.root, accepted(context), context.config.serve.retrain_after_accepted)
+    summary = summary_of(context)
+    create_markdown_artifact(
+        round_markdown(summary), key=f"round-{context.round:04d}", description="The round's figures"
+    )
+    progress().show(round_table(summary))
+    return summary
+
+
+def do_stage(stage: Stage, context: RoundContext) -> StageReport:
+    """Do one stage, watched; a stage that is done is only looked up."""
+    done = report_of(_home(stage, context), stage.name)
+    if done is not None:
+        return done
+    with _watched(stage, context):
+        return stage.work(context)
+
+
+def run_stage(name: str, config: Config) -> StageReport:
+    """Do the stages behind one command in the current round: the one after the last that was finished.
+
+    Raises:
+        BadInputError: no such command, or a stage that it needs is not finished.
+    """
+    if name not in NEEDED:
+        raise BadInputError(f"there is no stage {name!r}; the stages are {', '.join(NEEDED)}")
+    context = current_round(config)
+    for needed in (stage for stage in STAGES if stage.name in NEEDED[name]):
+        if report_of(_home(needed, context), needed.name) is None:
+            raise BadInputError(
+                f"round {context.round} of run {context.run_id}: stage {needed.name!r} is not finished; "
+                f"run `trajmill {needed.command}` first"
+            )
+    return [do_stage(stage, context) for stage in STAGES if stage.command == name][-1]
+
+
+def current_round(config: Config) -> RoundContext:
+    """The first round of the run that is not finished."""
+    context = RoundContext(config, create_warehouse(config.run.root), 1)
+    while report_of(context, PROMOTE) is not None:
+        context = context.in_round(context.round + 1)
+    return context
+
+
+def summary_of(context: RoundContext) -> RoundSummary:
+    """The figures of a finished round.
+
+    Raises:
+        TrajmillError: the round is not finished.
+    """
+    rows = read_rows(context.warehouse, RoundSummary, rounds=[context.round], run_id=context.run_id)
+    if not rows:
+        raise TrajmillError(f"round {context.round} of run {context.run_id} is not finished; run `trajmill evolve`")
+    return rows[0]
+
+
+def accepted(context: RoundContext) -> int:
+    """Trajectories of the round that were judged correct; all rounds before it have been trained on."""
+    history = read_history(context.warehouse, context.run_id, [context.round])
+    return sum(attempt.correct for attempt in history.attempts)
+
+
+def _home(stage: Stage, context: RoundContext) -> RoundContext:
+    """The round in which a stage stands: queries are generated once, the untrained policy is measured before all."""
+    return context.in_round({GENERATE: 1, BASELINE: 0}.get(stage.name, context.round))
+
+
+@contextmanager
+def _watched(stage: Stage, context: RoundContext) -> Iterator[None]:
+    """Show episodes as they finish: they are counted in the staging, wherever the workers are."""
+    with progress().stage(context.round, stage.name, None) as advance, _polling(_counter(stage, context), advance):
+        yield
+
+
+def _counter(stage: Stage, context: RoundContext) -> Callable[[], int]:
+    at = _home(stage, context).at(stage.name)
+    return lambda: episodes_done(context.warehouse, at)
+
+
+@contextmanager
+def _polling(count: Callable[[], int], advance: Callable[[int], None]) -> Iterator[None]:
+    stop = threading.Event()
+
+    def look() -> None:
+        seen = 0
+        while True:
+            ended = stop.wait(_LOOK_EVERY_SECONDS)
+            now = count()
+            advance(now - seen)
+            seen = now
+            if ended:
+                return
+
+    watcher = threading.Thread(target=look, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        watcher.join()

@@ -1,0 +1,65 @@
+"""All stages of a round, in their order, and the commands that run them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from flows.context import RoundContext
+from flows.once import StageReport, finished
+from flows.policy import BASELINE, PROMOTE
+from flows.stages.calibrate import CALIBRATE, calibrate_judge
+from flows.stages.derive import DERIVE, DERIVE_RL, derive, derive_rl
+from flows.stages.evaluate import EVALUATE, baseline, evaluate
+from flows.stages.export import EXPORT, export
+from flows.stages.generate import GENERATE, generate
+from flows.stages.guide import GUIDE, GUIDED, REFERENCE, guide, reference, rollout_guided
+from flows.stages.judge import JUDGE, REJUDGE, judge, judge_guided
+from flows.stages.promote import promote
+from flows.stages.rollout import ROLLOUT, rollout
+from flows.stages.train import TRAIN, train
+
+
+class Stage(NamedTuple):
+    """One stage of a round."""
+
+    name: str
+    command: str
+    """The command line's name for it and its neighbours."""
+    work: Callable[[RoundContext], StageReport]
+
+
+def _baseline(context: RoundContext) -> StageReport:
+    return baseline(context, str(finished(context.in_round(1), GENERATE).result["untrained"]))
+
+
+STAGES = (
+    Stage(GENERATE, "generate", generate),
+    Stage(BASELINE, "generate", _baseline),
+    Stage(ROLLOUT, "rollout", rollout),
+    Stage(JUDGE, "judge", judge),
+    Stage(REFERENCE, "guide", reference),
+    Stage(GUIDE, "guide", guide),
+    Stage(GUIDED, "guide", rollout_guided),
+    Stage(REJUDGE, "guide", judge_guided),
+    Stage(CALIBRATE, "derive", calibrate_judge),
+    Stage(DERIVE, "derive", derive),
+    Stage(DERIVE_RL, "derive", derive_rl),
+    Stage(EXPORT, "export", export),
+    Stage(TRAIN, "train", train),
+    Stage(EVALUATE, "evaluate", evaluate),
+    Stage(PROMOTE, "evaluate", promote),
+)
+"""In their order; a stage of an earlier round is never done again."""
+
+NEEDED: dict[str, tuple[str, ...]] = {
+    "generate": (),
+    "rollout": (GENERATE, BASELINE),
+    "judge": (ROLLOUT,),
+    "guide": (JUDGE,),
+    "derive": (JUDGE,),
+    "export": (DERIVE,),
+    "train": (EXPORT,),
+    "evaluate": (TRAIN,),
+}
+"""For each command, the stages that must be finished before it."""

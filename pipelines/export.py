@@ -1,0 +1,115 @@
+"""Makes a release of the training rows of all rounds so far."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from schemas.errors import TrajmillError
+from schemas.query import Query
+from schemas.record import Origin
+from stages.curate.leakage import TrainingText, leaks_in_queries, leaks_in_texts
+from stages.curate.training_set import TrainingSet, training_set
+from stages.export.base import ExportedFile
+from stages.export.card import CardFacts, Dropped, dataset_card
+from stages.export.write import export_release
+from warehouse.delta_log import table_versions
+from warehouse.layout import Warehouse
+from warehouse.read import read_batches, read_table
+from warehouse.releases import write_release
+from warehouse.screens import WarehouseScreens
+
+
+class ReleaseRequest(NamedTuple):
+    """What a release is to be made of."""
+
+    name: str
+    origin: Origin
+    policy: str
+    judge: str
+    averages: Mapping[str, float] | None
+    """Success averages for loss weights; None leaves all weights equal."""
+    keep_per_query: int
+    previous: str | None
+    created_at: str
+    heldout_apps: Collection[str]
+
+
+class Released(NamedTuple):
+    """How much is in a release."""
+
+    offered: int
+    examples: int
+    rl_steps: int
+
+
+def make_release(warehouse: Warehouse, request: ReleaseRequest, queries: Sequence[Query]) -> Released:
+    """Curate, check for leaks, export and seal a release.
+
+    Raises:
+        TrajmillError: something held out stands in the training rows; nothing is released.
+    """
+    origin = request.origin
+    versions = table_versions(warehouse)
+    offered = read_table(warehouse, "examples", rounds=range(origin.round + 1), run_id=origin.run_id)
+    curated = training_set(offered, request.averages, request.keep_per_query)
+    _refuse_leaks(queries, curated.examples, request.heldout_apps)
+    folder = warehouse.release(request.name)
+    files = export_release(
+        folder,
+        curated.examples.to_batches(),
+        read_batches(warehouse, "rl_steps", rounds=[origin.round], run_id=origin.run_id),
+        WarehouseScreens(warehouse),
+    )
+    (folder / "README.md").write_text(dataset_card(_facts(request, curated, versions), files), encoding="utf-8")
+    write_release(
+        warehouse,
+        request.name,
+        tables=versions,
+        run_id=origin.run_id,
+        round=origin.round,
+        code_version=origin.code_version,
+        created_at=request.created_at,
+        previous=request.previous,
+    )
+    return Released(offered.num_rows, curated.examples.num_rows, _rows_of(files, "verl/rl.parquet"))
+
+
+def _refuse_leaks(queries: Sequence[Query], examples: pa.Table, heldout_apps: Collection[str]) -> None:
+    leaks = (*leaks_in_queries(queries, heldout_apps), *leaks_in_texts(queries, _texts(examples)))
+    if leaks:
+        first = leaks[0]
+        raise TrajmillError(
+            f"{len(leaks)} leaks of held-out data into training, the first: {first.kind} of {first.heldout} in "
+            f"{first.found_in} ({first.detail}); nothing was released"
+        )
+
+
+def _texts(examples: pa.Table) -> Iterator[TrainingText]:
+    for batch in examples.select(["example_id", "query_id", "messages"]).to_batches():
+        for example_id, query_id, messages in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            for message in messages:
+                yield TrainingText(example_id, query_id, message["content"])
+
+
+def _facts(request: ReleaseRequest, curated: TrainingSet, versions: Mapping[str, int]) -> CardFacts:
+    examples = curated.examples
+    return CardFacts(
+        name=request.name,
+        licence="apache-2.0",
+        run_id=request.origin.run_id,
+        round=request.origin.round,
+        code_version=request.origin.code_version,
+        policy=request.policy,
+        judge=request.judge,
+        tables=versions,
+        queries=len(examples["query_id"].unique()),
+        trajectories=len(examples["trajectory_id"].unique()),
+        dropped=(Dropped("longer_success", curated.longer_success), Dropped("duplicate", curated.duplicate)),
+    )
+
+
+def _rows_of(files: Sequence[ExportedFile], path: str) -> int:
+    return next(file.rows for file in files if file.path == path)
