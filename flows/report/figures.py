@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -19,6 +20,9 @@ SPLIT_NAMES = {
     "heldout_apps": "new apps",
 }
 """What the splits are called on the page, in their order."""
+
+_NAMED_STAGES = 9
+"""Stages with a colour of their own."""
 
 
 class Tile(NamedTuple):
@@ -44,15 +48,21 @@ class FunnelCell(NamedTuple):
     rows_out: int
 
 
-class JudgeRow(NamedTuple):
+class JudgeCell(NamedTuple):
     """Agreement of a judge with the programmatic check in one round."""
 
-    round: int
-    level: str
     precision: float | None
     recall: float | None
     kappa: float | None
     n: int
+
+
+class JudgeColumn(NamedTuple):
+    """One level of judging in all rounds."""
+
+    level: str
+    cells: tuple[JudgeCell | None, ...]
+    """One for each round, None where the level was not measured."""
 
 
 class LiftRow(NamedTuple):
@@ -110,7 +120,7 @@ class Figures:
     tiles: tuple[Tile, ...]
     success: tuple[Series, ...]
     funnel: tuple[FunnelRow, ...]
-    judge: tuple[JudgeRow, ...]
+    judge: tuple[JudgeColumn, ...]
     untrained_rounds: tuple[int, ...]
     """Rounds that did not train."""
     attempts: tuple[Series, ...]
@@ -133,7 +143,7 @@ def read_figures(warehouse: Warehouse, run_id: str) -> Figures:
             tiles=tuple(Tile(line.name, line.points[0], line.points[-1]) for line in success),
             success=success,
             funnel=_funnel(views, run_id, rounds),
-            judge=tuple(JudgeRow(*row) for row in _rows(views, _JUDGE, run_id)),
+            judge=_judge(views, run_id, rounds),
             untrained_rounds=tuple(row[0] for row in _rows(views, _UNTRAINED, run_id)),
             attempts=_attempts(views, run_id),
             lift=tuple(LiftRow(*row) for row in _rows(views, _LIFT, run_id)),
@@ -219,11 +229,24 @@ def _funnel(views: duckdb.DuckDBPyConnection, run_id: str, rounds: tuple[int, ..
     return tuple(FunnelRow(stage, tuple(found.get(number) for number in rounds)) for stage, found in cells.items())
 
 
+def _judge(views: duckdb.DuckDBPyConnection, run_id: str, rounds: tuple[int, ...]) -> tuple[JudgeColumn, ...]:
+    cells: dict[str, dict[int, JudgeCell]] = {}
+    for number, level, *figures in _rows(views, _JUDGE, run_id):
+        cells.setdefault(level, {})[number] = JudgeCell(*figures)
+    return tuple(JudgeColumn(level, tuple(found.get(number) for number in rounds)) for level, found in cells.items())
+
+
 def _seconds(views: duckdb.DuckDBPyConnection, run_id: str) -> tuple[Bar, ...]:
-    segments: dict[int, list[Segment]] = {}
-    for number, stage, seconds in _rows(views, _SECONDS, run_id):
-        segments.setdefault(number, []).append(Segment(stage, seconds))
+    """A bar per round; the stages that took least together are one segment."""
+    rows = _rows(views, _SECONDS, run_id)
+    totals: Counter[str] = Counter()
+    for _, stage, seconds in rows:
+        totals[stage] += seconds
+    named = {stage for stage, _ in totals.most_common(_NAMED_STAGES)}
+    segments: dict[int, Counter[str]] = {}
+    for number, stage, seconds in rows:
+        segments.setdefault(number, Counter())[stage if stage in named else "the rest"] += seconds
     return tuple(
-        Bar(f"round {number}", tuple(parts), f"{sum(part.amount for part in parts):.1f} s")
+        Bar(f"round {number}", tuple(Segment(*part) for part in parts.items()), f"{parts.total():.1f} s")
         for number, parts in segments.items()
     )

@@ -1,0 +1,202 @@
+"""A small run with real screens and made-up figures, written through the warehouse's own API."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from schemas.actions import Action, Click, SystemButton, Terminate, action_to_json
+from schemas.errors import FailureClass
+from schemas.failure import Failure
+from schemas.observation import Observation
+from schemas.policy_version import PolicyVersion, SplitSuccess
+from schemas.query import Query, Split
+from schemas.record import Row
+from schemas.round_summary import JudgeQuality, RoundSummary, StageCount
+from schemas.screen import Screen
+from schemas.step import Step
+from schemas.trajectory import Purpose
+from schemas.verdict import Channel, StepLabel, StepVerdict, TrajectoryVerdict
+from stages.environments.simulated.environment import SimulatedEnvironment
+from stages.environments.simulated.world import load_world
+from tests.warehouse.samples import at_origin, commit_rows, judgement, query, stage_run, trajectory
+from warehouse.layout import StageRun, Warehouse
+
+RUN = "run-a"
+HOSTILE = 'Order <script>alert("pizza")</script> & two [bold]drinks[/bold]'
+STEPS = 5
+STAGES = ("generate", "rollout", "judge", "guide", "rollout_guided", "derive", "export", "train", "evaluate")
+
+
+def write_run(warehouse: Warehouse, rounds: int = 2) -> None:
+    """Commit rounds of a run whose success rises."""
+    environment = SimulatedEnvironment(load_world(), query("q", stage_run()).platform)
+    known: set[str] = set()
+    for number in range(1, rounds + 1):
+        at = stage_run(number=number, run_id=RUN)
+        rows: list[Row] = []
+        if number == 1:
+            rows += [_query(place, at) for place in range(3)]
+        for place in range(3):
+            rows += _attempt(environment, at, place, Purpose.TRAIN, solved=number > 1 and place < 2, known=known)
+        rows += _attempt(environment, at, 2, Purpose.GUIDED, solved=True, known=known)
+        rows += [_summary(at, rounds), _model(at, rounds), _failure(at)]
+        commit_rows(warehouse, at, *rows)
+
+
+def _query(place: int, at: StageRun) -> Query:
+    changes = {"instruction": HOSTILE if place == 0 else f"Open the app number {place} and look around"}
+    return query(f"query-{place}", at, Split.TRAIN).model_copy(update=changes)
+
+
+def _attempt(
+    environment: SimulatedEnvironment, at: StageRun, place: int, purpose: Purpose, solved: bool, known: set[str]
+) -> list[Row]:
+    number = at.round * 100 + place * 10 + (purpose is Purpose.GUIDED)
+    row = trajectory(
+        number, at, f"query-{place}", purpose=purpose, reward=1.0 if solved else 0.0, steps=STEPS, model_version="p-1"
+    )
+    rows: list[Row] = [row, judgement(row.trajectory_id, at, correct=solved or place == 1)]
+    rows += [_vote(row.trajectory_id, at, channel, solved) for channel in (Channel.TEXT, Channel.MULTIMODAL)]
+    chance = random.Random(number)
+    seen = environment.reset_now(_query(place, at), number)
+    rows += _screen(seen, at, known)
+    for index in range(STEPS):
+        action = _action(seen, index, chance)
+        after = environment.step_now(action)
+        rows += [*_screen(after, at, known), _step(row.trajectory_id, at, index, seen, after, action)]
+        rows.append(_verdict(row.trajectory_id, at, index))
+        seen = after
+    return rows
+
+
+def _action(seen: Observation, index: int, chance: random.Random) -> Action:
+    if index == STEPS - 1:
+        return Terminate(status="success")
+    pressable = [element for element in seen.elements or () if element.clickable]
+    if not pressable:
+        return SystemButton(button="Back")
+    point = chance.choice(pressable).bounds.center
+    return Click(x=point.x, y=point.y)
+
+
+def _screen(seen: Observation, at: StageRun, known: set[str]) -> list[Row]:
+    handle = seen.screen
+    if handle.screen_id in known:
+        return []
+    known.add(handle.screen_id)
+    return [
+        Screen(
+            screen_id=handle.screen_id,
+            width=handle.size.width,
+            height=handle.size.height,
+            image=handle.encode(),
+            elements=seen.elements or (),
+            **at_origin(at),
+        )
+    ]
+
+
+def _step(
+    trajectory_id: str, at: StageRun, index: int, seen: Observation, after: Observation, action: Action
+) -> Step:
+    return Step(
+        trajectory_id=trajectory_id,
+        index=index,
+        screen_before=seen.screen.screen_id,
+        screen_after=after.screen.screen_id,
+        app_before=seen.app,
+        app_after=after.app,
+        thought=f"Step {index}: <img src=x onerror=alert(1)>",
+        action=action_to_json(action),
+        action_kind=action.kind,
+        conclusion=f"I pressed something on {seen.app or 'the launcher'} <b>now</b>.",
+        raw_response="",
+        target=None,
+        role_outputs="{}",
+        prompt="",
+        guided=False,
+        **at_origin(at),
+    )
+
+
+def _verdict(trajectory_id: str, at: StageRun, index: int) -> StepVerdict:
+    label = (StepLabel.GOOD, StepLabel.NEUTRAL, StepLabel.HARMFUL)[index % 3]
+    return StepVerdict(
+        trajectory_id=trajectory_id,
+        index=index,
+        analysis="Because of the screen.",
+        summary="Pressed something.",
+        label=label,
+        **at_origin(at),
+    )
+
+
+def _vote(trajectory_id: str, at: StageRun, channel: Channel, correct: bool) -> TrajectoryVerdict:
+    return TrajectoryVerdict(
+        trajectory_id=trajectory_id,
+        channel=channel,
+        resolution="full",
+        vote=0,
+        correct=correct,
+        reason="It shows what was asked for." if correct else "Nothing was ordered.",
+        redundant_steps=(),
+        first_error_step=None,
+        **at_origin(at),
+    )
+
+
+def _success(number: int, rounds: int) -> tuple[SplitSuccess, ...]:
+    goals = {"train": 58, "heldout_slots": 51, "heldout_phrasings": 42, "heldout_apps": 17}
+    share = 1 - (1 - number / rounds) ** 2
+    return tuple(SplitSuccess(split=name, queries=60, successes=round(goal * share)) for name, goal in goals.items())
+
+
+def _summary(at: StageRun, rounds: int) -> RoundSummary:
+    stages = [
+        StageCount(stage=stage, rows_in=600 - 40 * place, rows_out=560 - 40 * place, seconds=1.5 + place, cost=0.0)
+        for place, stage in enumerate(STAGES)
+        if at.round == 1 or stage != "generate"
+    ]
+    values: dict[str, Any] = at_origin(at)
+    return RoundSummary(
+        policy_before=f"policy-{at.round - 1}",
+        policy_after=f"policy-{at.round}",
+        stages=tuple(stages),
+        success_before=_success(at.round - 1, rounds),
+        success_after=_success(at.round, rounds),
+        judge=(
+            JudgeQuality(level="trajectory", true_positive=240, false_positive=6, true_negative=310, false_negative=9),
+            JudgeQuality(level="text", true_positive=245, false_positive=30, true_negative=286, false_negative=4),
+            JudgeQuality(level="step", true_positive=900, false_positive=80, true_negative=700, false_negative=60),
+        ),
+        trained=True,
+        reference_paths_used=10 * at.round,
+        release=f"release-{at.round}",
+        **values,
+    )
+
+
+def _model(at: StageRun, rounds: int) -> PolicyVersion:
+    return PolicyVersion(
+        model_version=f"policy-{at.round}",
+        parent=f"policy-{at.round - 1}",
+        release=f"release-{at.round}",
+        recipe="{}",
+        updates=120 * at.round,
+        success=_success(at.round, rounds),
+        promoted=at.round != 2,
+        reason="held-out success rose by 12 points" if at.round != 2 else "held-out success fell by 3 points",
+        **at_origin(at),
+    )
+
+
+def _failure(at: StageRun) -> Failure:
+    return Failure(
+        stage="rollout",
+        input_id="query-1",
+        failure_class=FailureClass.ENVIRONMENT,
+        message="the simulated device crashed (injected fault)",
+        attempts=3,
+        **at_origin(at),
+    )
