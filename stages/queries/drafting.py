@@ -1,0 +1,66 @@
+"""One query from one sample: the five steps of the paper (6.2) but the last."""
+
+from __future__ import annotations
+
+from schemas.errors import FailureClass, StageError
+from schemas.query import Query, Slot, Source, Split
+from schemas.record import Origin
+from stages.environments.simulated.reference import goal_json, reference_path, start_state_json
+from stages.environments.simulated.world import TaskGraph
+from stages.queries.base import PathMetadata, Phrasing, QueryWriter
+from stages.queries.difficulty import difficulty, step_limit
+from stages.queries.metadata import extract
+from stages.queries.phrasing import draw_phrasing, lost_slots
+from stages.queries.sampling import TaskSample
+
+NOT_WALKED = "not walked"
+"""Validation outcome of a draft."""
+
+
+def draft(
+    task: TaskGraph, sample: TaskSample, split: Split, heldout: bool, writer: QueryWriter, origin: Origin, seed: int
+) -> Query:
+    """Write a query; `heldout` asks for a held-out phrasing. It has still to be walked.
+
+    Raises:
+        StageError: no phrasing fits, the writer failed or lost a slot.
+        BadInputError: a template cannot be parsed, or the path is none of the task.
+    """
+    metadata = extract(task, sample)
+    raw = writer.synthesise(metadata)
+    phrasing = draw_phrasing(task.spec, metadata, heldout, seed)
+    text = writer.refine(raw, metadata, phrasing)
+    lost = lost_slots(text, phrasing)
+    if lost:
+        raise StageError(f"{task.name}: the writer lost {', '.join(lost)} in: {text}", FailureClass.TASK)
+    slots = _slots(metadata, phrasing)
+    start_state = start_state_json(task, sample.asked)
+    path = reference_path(task, sample.path, sample.asked)
+    return Query(
+        query_id=Query.make_id(task.platform, task.name, slots, start_state, text),
+        platform=task.platform,
+        apps=tuple(app.app for app in task.apps),
+        source=Source.DAG,
+        task=task.name,
+        raw_instruction=raw,
+        instruction=text,
+        phrasing=phrasing.id,
+        pages=sample.path,
+        page_descriptions=tuple(page.description for page in metadata.pages),
+        slots=slots,
+        path=path,
+        start_state=start_state,
+        goal=goal_json(task, sample.asked),
+        difficulty=difficulty(path, len(task.apps)),
+        max_steps=step_limit(path),
+        split=split,
+        validation=NOT_WALKED,
+        **origin.common(made_by=writer.version),
+    )
+
+
+def _slots(metadata: PathMetadata, phrasing: Phrasing) -> tuple[Slot, ...]:
+    return tuple(
+        Slot(name=slot.name, value=slot.value, said=phrasing.said.get(slot.name, ""), page=slot.page)
+        for slot in metadata.constraints
+    )

@@ -1,0 +1,186 @@
+"""A query set with its splits, from the navigation DAGs of a world (paper 6.2)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from random import Random
+from typing import NamedTuple
+
+from schemas.errors import FailureClass, StageError
+from schemas.failure import Failure
+from schemas.query import Query, Split
+from schemas.record import Origin, Record, content_id
+from stages.environments.simulated.world import TaskGraph, World
+from stages.queries.base import QueryValidator, QueryWriter
+from stages.queries.drafting import draft
+from stages.queries.ledger import Entry, Ledger
+from stages.queries.sampling import TaskSample
+from stages.queries.splits import divide_tasks, draw_goals, share_goals
+
+STAGE = "generate"
+PASSED = "passed"
+REPHRASINGS = 20
+"""How many instructions are tried for one training goal."""
+SPARE_GOALS = 3
+"""Held-out goals are drawn for so many times a task's even share: tasks with few goals leave theirs to others."""
+FAILURES_IN_A_ROW = 3
+"""A task that fails so often is left out of the rest of a split."""
+
+
+class GenerationSettings(Record):
+    """How many queries to make, and what is held out."""
+
+    train: int = 600
+    heldout_slots: int = 60
+    heldout_phrasings: int = 60
+    heldout_apps: int = 60
+    heldout_app_names: tuple[str, ...] = ()
+    """Ids of the apps that training never sees, errands through them included."""
+
+    def wanted(self, split: Split) -> int:
+        """Number of queries asked for in a split."""
+        return int(getattr(self, split.value))
+
+
+class Generated(NamedTuple):
+    """A query set, and what was dropped on the way."""
+
+    queries: tuple[Query, ...]
+    """Training queries first; within a split, task by task in turn."""
+    failures: tuple[Failure, ...]
+
+
+class _Goals(NamedTuple):
+    """The goals of one task that belong to one split."""
+
+    task: TaskGraph
+    samples: tuple[TaskSample, ...]
+
+
+def generate_queries(
+    world: World,
+    settings: GenerationSettings,
+    seed: int,
+    origin: Origin,
+    writer: QueryWriter,
+    validator: QueryValidator,
+) -> Generated:
+    """Make the queries of all splits; equal arguments give equal queries.
+
+    Tasks are drawn on in turn, so that a short task is as frequent as a long one. Every query that is returned has
+    been walked and meets its goal check; what was dropped, or could not be made, is a failure with its reason.
+
+    Raises:
+        BadInputError: an app to hold out does not exist, or a phrasing cannot be parsed.
+    """
+    run = _Generation(seed, origin, writer, validator)
+    sides = divide_tasks(world, settings.heldout_app_names)
+    shares = run.share_out(sides.trained, settings)
+    shares[Split.HELDOUT_APPS] = run.all_goals(sides.heldout, settings)
+    for split in Split:
+        run.fill(split, settings.wanted(split), shares[split])
+    return Generated(tuple(run.queries), tuple(run.failures))
+
+
+class _Generation:
+    """One query set in the making."""
+
+    def __init__(self, seed: int, origin: Origin, writer: QueryWriter, validator: QueryValidator) -> None:
+        self._seed, self._origin, self._writer, self._validator = seed, origin, writer, validator
+        self._ledger = Ledger()
+        self.queries: list[Query] = []
+        self.failures: list[Failure] = []
+
+    def share_out(self, tasks: Sequence[TaskGraph], settings: GenerationSettings) -> dict[Split, list[_Goals]]:
+        """Draw the goals of the tasks that training may use and give each to one split."""
+        shares: dict[Split, list[_Goals]] = {split: [] for split in Split}
+        heldout = {
+            split: SPARE_GOALS * math.ceil(settings.wanted(split) / max(len(tasks), 1))
+            for split in (Split.HELDOUT_SLOTS, Split.HELDOUT_PHRASINGS)
+        }
+        wanted = math.ceil(settings.train / max(len(tasks), 1)) + sum(heldout.values())
+        for task in tasks:
+            for split, samples in share_goals(self._draw(task, wanted), heldout).items():
+                shares[split].append(_Goals(task, samples))
+        return shares
+
+    def all_goals(self, tasks: Sequence[TaskGraph], settings: GenerationSettings) -> list[_Goals]:
+        """Draw goals of the tasks of held-out apps."""
+        wanted = SPARE_GOALS * math.ceil(settings.heldout_apps / max(len(tasks), 1))
+        return [_Goals(task, self._draw(task, wanted)) for task in tasks]
+
+    def fill(self, split: Split, wanted: int, shares: Sequence[_Goals]) -> None:
+        """Add `wanted` queries to a split, from its tasks in turn until they have no more."""
+        sources = [self._candidates(goals, split) for goals in shares if goals.samples]
+        found = list(islice(_in_turn(sources), wanted))
+        self.queries.extend(found)
+        if len(found) < wanted:
+            text = f"only {len(found)} of {wanted} queries: the apps have no more goals for this split"
+            self._fail(split.value, text)
+
+    def _draw(self, task: TaskGraph, wanted: int) -> tuple[TaskSample, ...]:
+        try:
+            return draw_goals(task, wanted, Random(self._derive(task.name, "goals")))
+        except StageError as error:
+            self._fail(task.name, str(error), error.failure_class)
+            return ()
+
+    def _candidates(self, goals: _Goals, split: Split) -> Iterator[Query]:
+        """Queries that passed, each goal once before any of them again."""
+        in_a_row = 0
+        for turn in range(REPHRASINGS if split is Split.TRAIN else 1):
+            for number, sample in enumerate(goals.samples):
+                failed_before = len(self.failures)
+                query = self._make(goals.task, sample, split, turn * len(goals.samples) + number)
+                in_a_row = in_a_row + 1 if len(self.failures) > failed_before else 0
+                if query is not None:
+                    yield query
+                elif in_a_row == FAILURES_IN_A_ROW:
+                    return
+
+    def _make(self, task: TaskGraph, sample: TaskSample, split: Split, number: int) -> Query | None:
+        """The query for a sample; None for one that says nothing new, or fails."""
+        heldout = split is Split.HELDOUT_PHRASINGS or (split is Split.HELDOUT_APPS and number % 2 == 1)
+        seed = self._derive(task.name, split, number)
+        try:
+            query = draft(task, sample, split, heldout, self._writer, self._origin, seed)
+        except StageError as error:
+            self._fail(task.name, str(error), error.failure_class)
+            return None
+        entry = self._ledger.look_up(query)
+        if entry is Entry.REPEATED:
+            return None
+        reason = entry.value if entry is not Entry.NEW else self._validator.walk(query)
+        if reason is not None:
+            self._fail(query.query_id, f"{task.name}: {reason}: {query.instruction}")
+            return None
+        self._ledger.enter(query)
+        return query.model_copy(update={"validation": PASSED})
+
+    def _derive(self, *parts: str | int) -> int:
+        return int(content_id("generate", self._seed, *parts), 16)
+
+    def _fail(self, input_id: str, message: str, failure_class: FailureClass = FailureClass.TASK) -> None:
+        self.failures.append(
+            Failure(
+                stage=STAGE,
+                input_id=input_id,
+                failure_class=failure_class,
+                message=message,
+                attempts=1,
+                **self._origin.common(made_by=self._writer.version),
+            )
+        )
+
+
+def _in_turn(sources: list[Iterator[Query]]) -> Iterator[Query]:
+    """One query of each source after the other, until all are exhausted."""
+    while sources:
+        for source in list(sources):
+            query = next(source, None)
+            if query is None:
+                sources.remove(source)
+            else:
+                yield query

@@ -1,0 +1,80 @@
+"""The splits, fixed before training: whole apps are held out, then goals, then phrasings."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Mapping, Sequence
+from random import Random
+from typing import NamedTuple
+
+from schemas.errors import BadInputError
+from schemas.query import Split
+from stages.environments.simulated.world import TaskGraph, World
+from stages.queries.sampling import TaskSample, paths, sample
+
+HELDOUT_SHARE = 4
+"""Of a task with few goals each held-out split gets at most one in four; training keeps at least half."""
+DRAWS_PER_GOAL = 8
+"""How often a new goal is looked for before the task is taken to have no more."""
+
+
+class TaskSides(NamedTuple):
+    """The tasks that training may use, and those that touch a held-out app."""
+
+    trained: tuple[TaskGraph, ...]
+    heldout: tuple[TaskGraph, ...]
+
+
+def divide_tasks(world: World, heldout_apps: Collection[str]) -> TaskSides:
+    """Put aside every task that touches a held-out app.
+
+    Raises:
+        BadInputError: there is no such app.
+    """
+    for name in heldout_apps:
+        if name not in world.apps:
+            close = difflib.get_close_matches(name, world.apps, n=1) or sorted(world.apps)
+            raise BadInputError(f"heldout_app_names: there is no app `{name}`; did you mean `{'`, `'.join(close)}`?")
+    tasks = world.tasks()
+    heldout = tuple(task for task in tasks if any(app.app in heldout_apps for app in task.apps))
+    return TaskSides(tuple(task for task in tasks if task not in heldout), heldout)
+
+
+def draw_goals(task: TaskGraph, wanted: int, rng: Random) -> tuple[TaskSample, ...]:
+    """Up to `wanted` samples of a task that all ask for different things.
+
+    Raises:
+        StageError: the task cannot be sampled.
+    """
+    candidates = paths(task)
+    found: dict[tuple[tuple[str, str], ...], TaskSample] = {}
+    for _ in range(DRAWS_PER_GOAL * wanted):
+        drawn = sample(task, candidates, rng)
+        found.setdefault(drawn.key, drawn)
+        if len(found) == wanted:
+            break
+    return tuple(found.values())
+
+
+def share_goals(goals: Sequence[TaskSample], wanted: Mapping[Split, int]) -> dict[Split, tuple[TaskSample, ...]]:
+    """Give each goal of a task to one split; what the held-out splits do not want is for training.
+
+    Training comes first to every slot value, so that what is held out is a new combination wherever a task has
+    slots to combine.
+    """
+    goals = _values_first(goals)
+    shares: dict[Split, tuple[TaskSample, ...]] = {}
+    for split in (Split.HELDOUT_PHRASINGS, Split.HELDOUT_SLOTS):
+        share = min(wanted[split], len(goals) // HELDOUT_SHARE)
+        goals, shares[split] = goals[: len(goals) - share], tuple(goals[len(goals) - share :])
+    return {Split.TRAIN: tuple(goals), **shares}
+
+
+def _values_first(goals: Sequence[TaskSample]) -> list[TaskSample]:
+    seen: set[tuple[str, str]] = set()
+    first: list[TaskSample] = []
+    later: list[TaskSample] = []
+    for goal in goals:
+        (later if seen.issuperset(goal.key) else first).append(goal)
+        seen.update(goal.key)
+    return first + later

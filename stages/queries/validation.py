@@ -1,0 +1,50 @@
+"""Step 5 (paper 6.2): the reference path of a query is really walked, and must meet the goal check."""
+
+from __future__ import annotations
+
+from schemas.actions import Terminate
+from schemas.errors import EnvironmentFailure
+from schemas.query import Query
+from stages.environments.simulated.environment import FaultRates, SimulatedEnvironment
+from stages.environments.simulated.walker import Position, Walker
+from stages.environments.simulated.world import World
+
+TRAINING_PROFILES = 6
+"""Walks use the device profiles that training has, one of them by query."""
+
+
+class SimulatedValidator:
+    """Walks queries on simulated devices without faults."""
+
+    def __init__(self, world: World) -> None:
+        """Nothing is started before the first walk."""
+        self._world = world
+
+    def walk(self, query: Query) -> str | None:
+        """Walk the reference path from the start state within the query's step limit; None if it meets the goal."""
+        environment = SimulatedEnvironment(self._world, query.platform, FaultRates(popup=0.0))
+        try:
+            return _walk(environment, query)
+        except EnvironmentFailure as failure:
+            return str(failure)
+
+
+def _walk(environment: SimulatedEnvironment, query: Query) -> str | None:
+    observation = environment.reset_now(query, int(query.query_id, 16) % TRAINING_PROFILES)
+    walker, position = Walker(query.path, query.platform), Position()
+    for _ in range(query.max_steps):
+        action, position = walker.next_action(observation, position)
+        if isinstance(action, Terminate):
+            return _outcome(environment, query, action, position)
+        observation = environment.step_now(action)
+    return f"the reference path is not done after {query.max_steps} steps"
+
+
+def _outcome(environment: SimulatedEnvironment, query: Query, last: Terminate, position: Position) -> str | None:
+    if last.status != "success":
+        step = query.path[min(position.step, len(query.path) - 1)]
+        return f"the reference path is lost on {step.page}: cannot {step.operation} {step.target}".rstrip()
+    score = environment.score_now()
+    if score is None:
+        return "there is no goal check"
+    return None if score == 1.0 else "the reference path does not meet the goal check"
