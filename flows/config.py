@@ -72,8 +72,8 @@ class RolloutSection(Section):
 class JudgeSection(Section):
     """How trajectories and steps are judged."""
 
-    channels: Annotated[tuple[Literal["text", "multimodal"], ...], Field(min_length=1)] = ("text", "multimodal")
-    """Channels that must all say Correct."""
+    channels: Annotated[tuple[Literal["text", "multimodal", "programmatic"], ...], Field(min_length=1)] = ("text", "multimodal")
+    """Channels that must all say Correct; `programmatic` repeats the environment's own check."""
     precision_floor: Fraction = 0.8
     """A round whose judge has a lower precision does not train."""
     false_positive: Fraction = 0.0
@@ -116,8 +116,9 @@ class TrainSection(Section):
     """Most trajectories kept for one query, shortest first."""
     reweight: bool = True
     """Whether every query weighs the same, however many trajectories it has."""
-    frozen_explorer: bool = False
-    """Control run: collect with the untrained policy in every round and train once, at the end."""
+    frozen_explorer_updates: NonNegativeInt = 0
+    """Control run: collect with the untrained policy in every round and train once, at the end, with this many updates;
+    0 is the loop, which trains in every round."""
 
 
 class EvaluateSection(Section):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from prefect import flow, task
 from prefect.artifacts import create_markdown_artifact
@@ -32,12 +33,12 @@ from warehouse.read import read_rows
 _LOOK_EVERY_SECONDS = 0.5
 
 
-def _worth_retrying(task_: Task, run: TaskRun, state: State) -> bool:
+def _worth_retrying(task_: Task[..., Any], run: TaskRun, state: State[Any]) -> bool:
     error = state.result(raise_on_failure=False)
     return isinstance(error, Exception) and not isinstance(error, BadInputError)
 
 
-@task(task_run_name="{stage.name}", retries=2, retry_delay_seconds=2, cache_policy=NO_CACHE)
+@task(task_run_name="{stage.name}", retries=2, retry_delay_seconds=2, retry_condition_fn=_worth_retrying, cache_policy=NO_CACHE)
 def stage_task(stage: Stage, context: RoundContext) -> StageReport:
     """Do one stage, or find that it is done."""
     return do_stage(stage, context)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from stages.queries.generate import GenerationSettings, generate_queries
+from stages.queries.grammar import GrammarWriter
+from stages.queries.validation import SimulatedValidator
 
 from flows.context import RoundContext
 from flows.once import Outcome, StageReport, once
@@ -38,13 +40,16 @@ def generate(context: RoundContext) -> StageReport:
 def _from_dags(context: RoundContext) -> tuple[list[Query], list[Failure]]:
     settings = context.config.queries
     wanted = GenerationSettings(
-        settings.train,
-        settings.heldout_slots,
-        settings.heldout_phrasings,
-        settings.heldout_apps,
-        settings.heldout_app_names,
+        train=settings.train,
+        heldout_slots=settings.heldout_slots,
+        heldout_phrasings=settings.heldout_phrasings,
+        heldout_apps=settings.heldout_apps,
+        heldout_app_names=settings.heldout_app_names,
     )
-    made = generate_queries(world_of(settings.apps), wanted, context.config.run.seed, context.origin)
+    world = world_of(settings.apps)
+    made = generate_queries(
+        world, wanted, context.config.run.seed, context.origin, GrammarWriter(), SimulatedValidator(world)
+    )
     return list(made.queries), list(made.failures)
 
 

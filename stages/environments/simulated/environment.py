@@ -169,6 +169,9 @@ class SimulatedFactory(NamedTuple):
         """A fresh environment; it costs nothing to start."""
         return SimulatedEnvironment(self.world, self.platform, self.faults)
 
+    async def close(self) -> None:
+        """Nothing is shared but memory."""
+
 
 def _page(device: Device) -> tuple[str, str]:
     running = device.running.get(device.foreground)
