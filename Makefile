@@ -25,7 +25,7 @@ run: .venv/installed ## install and run the main job on the embedded default
 	$(BIN)/trajmill evolve
 
 run-web: .venv/installed-web ## the same loop on MiniWoB++ in a real headless Chromium (needs `make system-deps`)
-	$(BIN)/trajmill evolve --config examples/miniwob.toml
+	$(BIN)/trajmill evolve --config docs/examples/miniwob.toml
 
 test: lint types pytest ## ruff, mypy and pytest
 

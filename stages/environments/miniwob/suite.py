@@ -12,25 +12,6 @@ from schemas.query import Platform, Query, Source, Split
 from schemas.record import Origin
 from stages.environments.miniwob.environment import MiniWobEnvironment, MiniWobFactory
 
-EASY_PAGES = (
-    "click-test",
-    "click-test-2",
-    "click-button",
-    "click-link",
-    "click-dialog",
-    "click-dialog-2",
-    "click-tab",
-    "click-option",
-    "click-checkboxes",
-    "click-widget",
-    "click-button-sequence",
-    "focus-text",
-    "focus-text-2",
-    "enter-text",
-    "login-user",
-    "choose-list",
-)
-"""Pages that a policy without a vision encoder can learn: their targets are named in the accessibility tree."""
 _MAX_STEPS = 10
 
 
