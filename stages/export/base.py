@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple, Protocol
 
 import pyarrow as pa
+
+from schemas.observation import ScreenReader
 
 BATCH_ROWS = 64
 """Rows of one record batch and of one Parquet row group: with images of 20 kB to 1 MB a group is 1 to 64 MB."""
@@ -19,6 +21,22 @@ class ExportedFile(NamedTuple):
     rows: int
     sha256: str
     bytes: int
+
+
+class ImageReader(Protocol):
+    """Gives the pixels of stored screens."""
+
+    def image(self, screen_id: str) -> bytes:
+        """The encoded image. Raises KeyError for an unknown id."""
+        ...
+
+
+class BulkScreenReader(ScreenReader, Protocol):
+    """A screen reader that gives many images at less than the price of each alone."""
+
+    def images(self, screen_ids: Iterable[str]) -> Mapping[str, bytes]:
+        """The encoded images by id. Raises KeyError for an unknown id."""
+        ...
 
 
 def row_groups(batches: Iterable[pa.RecordBatch], rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:

@@ -15,7 +15,7 @@ from stages.export.verl import RL_SCHEMA
 from stages.export.write import RL_FILE, SCREENS_FILE, SFT_FILE
 
 
-class LeftOut(NamedTuple):
+class Dropped(NamedTuple):
     """How many rows a reason left out."""
 
     reason: str
@@ -42,7 +42,7 @@ class CardFacts(NamedTuple):
     """Distinct training queries in the supervised file."""
     trajectories: int
     """Distinct trajectories in it."""
-    dropped: Sequence[LeftOut]
+    dropped: Sequence[Dropped]
 
 
 class _Config(NamedTuple):
@@ -81,8 +81,8 @@ def dataset_card(facts: CardFacts, files: Iterable[ExportedFile]) -> str:
     configs = [config for config in _CONFIGS if config.file in written]
     sections = [
         _front_matter(facts, configs, written),
-        f"# {_cell(facts.name)}\n\nTrajectories of a GUI agent, produced and judged by trajmill in round {facts.round} of run "
-        f"`{facts.run_id}`: {facts.trajectories} trajectories of {facts.queries} queries.",
+        f"# {_cell(facts.name)}\n\nTrajectories of a GUI agent, produced and judged by trajmill in round "
+        f"{facts.round} of run `{facts.run_id}`: {facts.trajectories} trajectories of {facts.queries} queries.",
         _files(configs, written),
         _loading(configs),
         "## How it was made\n\n" + _HOW_MADE,

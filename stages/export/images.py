@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from schemas.observation import ScreenReader
 from schemas.screen import IMAGE
+from stages.export.base import ImageReader
 from stages.export.lists import list_array, list_lengths
 
 IMAGES = pa.list_(IMAGE)
 """The column `images` of every image dataset that we write."""
 
 
-def image_lists(screen_ids: pa.ListArray, screens: ScreenReader) -> pa.ListArray:
+def image_lists(screen_ids: pa.ListArray, screens: ImageReader) -> pa.ListArray:
     """The images of each row's screens, in the order of the ids; a screen that repeats is read once.
 
     Raises:

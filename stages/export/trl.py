@@ -12,8 +12,7 @@ import pyarrow.compute as pc
 
 from schemas.errors import BadInputError
 from schemas.example import IMAGE_PLACEHOLDER
-from schemas.observation import ScreenReader
-from stages.export.base import row_groups
+from stages.export.base import ImageReader, row_groups
 from stages.export.blocks import BLOCK, content_blocks
 from stages.export.features import with_features
 from stages.export.images import IMAGES, image_lists
@@ -55,7 +54,7 @@ SFT_SCHEMA = with_features(
 )
 
 
-def sft_batches(examples: Iterable[pa.RecordBatch], screens: ScreenReader) -> Iterator[pa.RecordBatch]:
+def sft_batches(examples: Iterable[pa.RecordBatch], screens: ImageReader) -> Iterator[pa.RecordBatch]:
     """Rows of `trl/sft.parquet`, one per example, in order, in batches of one row group.
 
     Args:
@@ -70,7 +69,7 @@ def sft_batches(examples: Iterable[pa.RecordBatch], screens: ScreenReader) -> It
         yield _sft_batch(batch, screens)
 
 
-def _sft_batch(batch: pa.RecordBatch, screens: ScreenReader) -> pa.RecordBatch:
+def _sft_batch(batch: pa.RecordBatch, screens: ImageReader) -> pa.RecordBatch:
     messages, screen_ids = batch.column("messages"), batch.column("screens")
     check_placeholders(messages, screen_ids, batch.column("example_id"))
     parts = cut_last(_in_blocks(messages))

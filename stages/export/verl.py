@@ -12,9 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.observation import ScreenReader
 from schemas.query import Split
-from stages.export.base import row_groups
+from stages.export.base import ImageReader, row_groups
 from stages.export.features import with_features
 from stages.export.images import IMAGES, image_lists
 from stages.export.trl import check_placeholders
@@ -74,7 +73,7 @@ RL_SCHEMA = with_features(
 )
 
 
-def rl_batches(rl_steps: Iterable[pa.RecordBatch], screens: ScreenReader) -> Iterator[pa.RecordBatch]:
+def rl_batches(rl_steps: Iterable[pa.RecordBatch], screens: ImageReader) -> Iterator[pa.RecordBatch]:
     """Rows of `verl/rl.parquet`, one per step instance, in order, in batches of one row group.
 
     Args:
@@ -91,7 +90,7 @@ def rl_batches(rl_steps: Iterable[pa.RecordBatch], screens: ScreenReader) -> Ite
         start += batch.num_rows
 
 
-def _rl_batch(batch: pa.RecordBatch, screens: ScreenReader, start: int) -> pa.RecordBatch:
+def _rl_batch(batch: pa.RecordBatch, screens: ImageReader, start: int) -> pa.RecordBatch:
     rows, screen_ids = batch.num_rows, batch.column("screens")
     check_placeholders(batch.column("prompt"), screen_ids, batch.column("rl_step_id"))
     lineage = [batch.column(name) for name in ("group", "trajectory_id", "step_index")]

@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from tempfile import TemporaryFile
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from schemas.observation import ScreenReader
-from stages.export.base import ExportedFile
+from stages.export.base import BulkScreenReader, ExportedFile
 from stages.export.screens import SCREENS_SCHEMA, screen_batches
+from stages.export.spool import ImageSpool
 from stages.export.trl import SFT_SCHEMA, sft_batches
 from stages.export.verl import RL_SCHEMA, rl_batches
 
@@ -27,11 +28,12 @@ def export_release(
     directory: Path,
     examples: Iterable[pa.RecordBatch],
     rl_steps: Iterable[pa.RecordBatch],
-    screens: ScreenReader,
+    screens: BulkScreenReader,
 ) -> list[ExportedFile]:
     """Write `trl/sft.parquet`, `verl/rl.parquet` and `screens.parquet`; the same input gives the same bytes.
 
-    Memory does not grow with the rows: one row group at a time, and the ids of the distinct screens.
+    Memory hardly grows with the rows: some thousands of them without pixels, a row group with pixels, and the ids of
+    the distinct screens. Their images pass through a temporary file in the same folder, which is gone afterwards.
 
     Args:
         directory: the release's folder; made if it is missing, files of the same names are replaced.
@@ -44,15 +46,16 @@ def export_release(
         KeyError: a screen is not stored.
         OSError: the disk is full, or the folder cannot be written.
     """
-    shown: dict[str, None] = {}
-    sft = sft_batches(_noting_screens(examples, shown), screens)
-    rl = rl_batches(_noting_screens(rl_steps, shown), screens)
-    files = [
-        write_parquet(directory, SFT_FILE, SFT_SCHEMA, sft),
-        write_parquet(directory, RL_FILE, RL_SCHEMA, rl),
-    ]
-    trees = screen_batches(sorted(shown), screens)
-    return [*files, write_parquet(directory, SCREENS_FILE, SCREENS_SCHEMA, trees)]
+    directory.mkdir(parents=True, exist_ok=True)
+    with TemporaryFile(dir=directory) as file:
+        spool = ImageSpool(file, screens)
+        sft = sft_batches(spool.ahead_of(examples), spool)
+        files = [write_parquet(directory, SFT_FILE, SFT_SCHEMA, sft)]
+        rl = rl_batches(spool.ahead_of(rl_steps), spool)
+        files.append(write_parquet(directory, RL_FILE, RL_SCHEMA, rl))
+        trees = screen_batches(spool.screen_ids(), screens)
+        files.append(write_parquet(directory, SCREENS_FILE, SCREENS_SCHEMA, trees))
+    return files
 
 
 def write_parquet(directory: Path, name: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> ExportedFile:
@@ -95,10 +98,3 @@ def _leaves_below(path: str, kind: pa.DataType) -> Iterator[str]:
             yield from _leaves_below(f"{path}.{field.name}", field.type)
     else:
         yield path
-
-
-def _noting_screens(batches: Iterable[pa.RecordBatch], shown: dict[str, None]) -> Iterator[pa.RecordBatch]:
-    """The batches as they are; the ids of their screens are added to `shown`."""
-    for batch in batches:
-        shown.update(dict.fromkeys(batch.column("screens").flatten().unique().to_pylist()))
-        yield batch

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -31,6 +31,9 @@ class StoredScreens:
             raise KeyError(screen_id)
         self.reads[screen_id] = self.reads.get(screen_id, 0) + 1
         return png(screen_id)
+
+    def images(self, screen_ids: Iterable[str]) -> dict[str, bytes]:
+        return {screen_id: self.image(screen_id) for screen_id in screen_ids}
 
     def elements(self, screen_id: str) -> tuple[UIElement, ...]:
         heading = UIElement("heading", screen_id, Box(0, 0, 100, 40), ("title",))

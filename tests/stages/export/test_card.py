@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from stages.export.base import ExportedFile
-from stages.export.card import CardFacts, LeftOut, dataset_card
+from stages.export.card import CardFacts, Dropped, dataset_card
 from stages.export.write import export_release
 from tests.stages.export.stored import StoredScreens, examples, rl_rows
 
@@ -21,7 +21,7 @@ FACTS = CardFacts(
     tables={"steps": 7, "examples": 4},
     queries=3,
     trajectories=5,
-    dropped=(LeftOut("harmful", 4), LeftOut("judged_incorrect", 12)),
+    dropped=(Dropped("harmful", 4), Dropped("judged_incorrect", 12)),
 )
 
 

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from tempfile import TemporaryFile
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,6 +15,7 @@ from schemas.screen import ELEMENT
 from stages.export.base import BATCH_ROWS, row_groups
 from stages.export.features import with_features
 from stages.export.screens import SCREENS_SCHEMA
+from stages.export.spool import ImageSpool
 from stages.export.trl import SFT_SCHEMA, sft_batches
 from stages.export.verl import RL_SCHEMA
 from stages.export.write import RL_FILE, SCREENS_FILE, SFT_FILE, export_release
@@ -124,14 +126,42 @@ def test_export_is_a_stream(tmp_path: Path) -> None:
     assert taken == 1
 
 
-def test_a_repeated_image_is_read_once_per_row_group_and_stored_once(tmp_path: Path) -> None:
+def test_an_image_is_taken_from_the_store_once_and_stored_once_per_row_group(tmp_path: Path) -> None:
     table = examples([2])
     many = pa.concat_tables([table] * 16).combine_chunks()
     screens = StoredScreens()
     one = export_release(tmp_path / "one", table.to_batches(), [], StoredScreens())[0]
-    file = export_release(tmp_path / "many", many.to_batches(), [], screens)[0]
+    file = export_release(tmp_path / "many", many.to_batches(), rl_rows().to_batches(), screens)[0]
     assert file.rows == 64 and set(screens.reads.values()) == {1}
     assert file.bytes < one.bytes + 4 * len(png("s0"))
+    assert sorted(p.name for p in (tmp_path / "many").iterdir()) == ["screens.parquet", "trl", "verl"]
+
+
+class NamedScreens(StoredScreens):
+    """Images that are the ids of their screens."""
+
+    def images(self, screen_ids: Iterable[str]) -> dict[str, bytes]:
+        found = {screen_id: screen_id.encode() for screen_id in screen_ids}
+        self.reads.update({screen_id: self.reads.get(screen_id, 0) + 1 for screen_id in found})
+        return found
+
+
+def test_images_are_laid_in_some_rows_ahead_of_the_rows_that_show_them() -> None:
+    ids = pa.array([[f"s{row % 7000}"] for row in range(9000)], pa.list_(pa.string()))
+    batches = pa.table({"screens": ids}).to_batches(max_chunksize=3000)
+    screens = NamedScreens()
+    with TemporaryFile() as file:
+        spool = ImageSpool(file, screens)
+        ahead = spool.ahead_of(batches)
+        assert screens.reads == {}
+        assert next(ahead).equals(batches[0])
+        assert len(screens.reads) == 6000
+        assert [batch.num_rows for batch in ahead] == [3000, 3000]
+        assert spool.screen_ids() == sorted(screens.reads) and len(screens.reads) == 7000
+        assert set(screens.reads.values()) == {1}
+        assert spool.image("s6999") == b"s6999"
+        with pytest.raises(KeyError):
+            spool.image("unseen")
 
 
 def test_a_row_whose_placeholders_do_not_match_is_refused_by_name(tmp_path: Path) -> None:

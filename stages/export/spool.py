@@ -1,0 +1,72 @@
+"""Images on their way into a release: each distinct one is taken from the store once, in bulk and in order of id.
+
+Stores keep many images in one compressed block, so that taking them one by one in the order of the rows would read
+each block over and over. They are laid into a plain file here, from which any order costs the same.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import IO, NamedTuple
+
+import pyarrow as pa
+
+from stages.export.base import BulkScreenReader
+
+_ROWS_AHEAD = 4096
+_IMAGES_AT_ONCE = 256
+
+
+class _Place(NamedTuple):
+    offset: int
+    size: int
+
+
+class ImageSpool:
+    """An `ImageReader` over the screens of the rows that have been asked for so far."""
+
+    def __init__(self, file: IO[bytes], screens: BulkScreenReader) -> None:
+        """Lay the images of `screens` into `file`, which is open, empty, and closed by the caller."""
+        self._file = file
+        self._screens = screens
+        self._places: dict[str, _Place] = {}
+        self._end = 0
+
+    def image(self, screen_id: str) -> bytes:
+        """The encoded image. Raises KeyError for the id of a row that was not asked for."""
+        place = self._places[screen_id]
+        return os.pread(self._file.fileno(), place.size, place.offset)
+
+    def screen_ids(self) -> list[str]:
+        """Ids of all screens so far, sorted."""
+        return sorted(self._places)
+
+    def ahead_of(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The batches as they are, each after the images of its column `screens` have been laid in.
+
+        Raises:
+            KeyError: a screen is not stored.
+        """
+        window: list[pa.RecordBatch] = []
+        for batch in batches:
+            window.append(batch)
+            if sum(waiting.num_rows for waiting in window) >= _ROWS_AHEAD:
+                self._lay_in(window)
+                yield from window
+                window = []
+        self._lay_in(window)
+        yield from window
+
+    def _lay_in(self, window: Iterable[pa.RecordBatch]) -> None:
+        shown = {screen_id for batch in window for screen_id in batch.column("screens").flatten().unique().to_pylist()}
+        missing = iter(sorted(shown - self._places.keys()))
+        while chunk := list(islice(missing, _IMAGES_AT_ONCE)):
+            images = self._screens.images(chunk)
+            for screen_id in chunk:
+                data = images[screen_id]
+                self._file.write(data)
+                self._places[screen_id] = _Place(self._end, len(data))
+                self._end += len(data)
+        self._file.flush()
