@@ -1,0 +1,57 @@
+"""`kill -9` at many points, then the same work again: nothing lost that was done, nothing twice."""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from tests.warehouse.killed_stage import AT, EPISODES, KEY, SCREENS, run_and_count
+from warehouse.layout import open_warehouse
+from warehouse.screens import WarehouseScreens
+from warehouse.sql import run_sql
+from warehouse.staging import Journal, read_marker
+
+TRIALS = 12
+# Children are forked from a clean process: deltalake's threads do not survive a fork of this one.
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(["tests.warehouse.killed_stage"])
+
+
+def run(root: Path, kill_at: int) -> int | None:
+    process = FORKS.Process(target=run_and_count, args=(root, kill_at))
+    process.start()
+    process.join()
+    return process.exitcode
+
+
+def journaled(root: Path) -> list[bytes]:
+    return list(Journal(root / "staging" / AT.run_id / "r0001-judge" / "episodes-00000.jsonl").read())
+
+
+@pytest.fixture(scope="module")
+def calls(tmp_path_factory: pytest.TempPathFactory) -> int:
+    root = tmp_path_factory.mktemp("whole") / "warehouse"
+    assert run(root, 0) == 0
+    return int(root.with_suffix(".calls").read_text())
+
+
+@pytest.mark.parametrize("trial", range(TRIALS))
+def test_killed_twice_and_started_again(tmp_path: Path, calls: int, trial: int) -> None:
+    root, random = tmp_path / "warehouse", Random(trial)
+    # One kill in each stretch of the work, then one anywhere.
+    first = random.randrange(calls * trial // TRIALS, calls * (trial + 1) // TRIALS) + 1
+    assert run(root, first) == -signal.SIGKILL
+    kept = journaled(root)
+    assert run(root, random.randrange(calls) + 1) in (0, -signal.SIGKILL)
+    assert journaled(root)[: len(kept)] == kept
+    assert run(root, 0) == 0
+
+    warehouse = open_warehouse(root)
+    assert read_marker(AT.staging(warehouse), KEY) == {"episodes": EPISODES}
+    [rows] = run_sql(warehouse, 'SELECT count(*) AS n, count(DISTINCT "index") AS kinds FROM step_verdicts').to_pylist()
+    assert rows == {"n": EPISODES, "kinds": EPISODES}
+    assert run_sql(warehouse, "SELECT screen_id FROM screens").num_rows == len(WarehouseScreens(warehouse)) == SCREENS

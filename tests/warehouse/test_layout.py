@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from schemas import SCHEMA_VERSION
+from schemas.errors import BadInputError
+from warehouse.layout import StageRun, checked_name, create_warehouse, open_warehouse
+
+
+def test_a_warehouse_is_made_once_and_opened_again(tmp_path: Path) -> None:
+    made = create_warehouse(tmp_path / "new" / "warehouse")
+    assert create_warehouse(made.root) == open_warehouse(made.root) == made
+    assert json.loads((made.root / "warehouse.json").read_text()) == {"schema_version": SCHEMA_VERSION}
+    assert made.table("steps") == made.root / "tables" / "steps"
+    with pytest.raises(KeyError):
+        made.table("stepz")
+
+
+@pytest.mark.parametrize("opener", [create_warehouse, open_warehouse])
+def test_a_newer_schema_version_is_refused(tmp_path: Path, opener: object) -> None:
+    create_warehouse(tmp_path)
+    (tmp_path / "warehouse.json").write_text(json.dumps({"schema_version": SCHEMA_VERSION + 1}))
+    message = rf"warehouse\.json:1: the warehouse has schema version {SCHEMA_VERSION + 1}.*install a newer trajmill\Z"
+    with pytest.raises(BadInputError, match=message):
+        assert callable(opener) and opener(tmp_path)
+    assert json.loads((tmp_path / "warehouse.json").read_text())["schema_version"] == SCHEMA_VERSION + 1
+
+
+def test_an_older_schema_version_is_raised_when_somebody_writes(tmp_path: Path) -> None:
+    create_warehouse(tmp_path)
+    (tmp_path / "warehouse.json").write_text('{"schema_version": 0}')
+    open_warehouse(tmp_path)
+    assert json.loads((tmp_path / "warehouse.json").read_text())["schema_version"] == 0
+    create_warehouse(tmp_path)
+    assert json.loads((tmp_path / "warehouse.json").read_text())["schema_version"] == SCHEMA_VERSION
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"schema_version": "x"}', "\x00"])
+def test_a_damaged_version_file_is_one_line(tmp_path: Path, text: str) -> None:
+    (tmp_path / "warehouse.json").write_text(text)
+    with pytest.raises(BadInputError, match=r"\A[^\n]*warehouse\.json:1: not a warehouse's version file"):
+        open_warehouse(tmp_path)
+
+
+def test_what_is_no_warehouse_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadInputError, match="is no warehouse"):
+        open_warehouse(tmp_path)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(BadInputError, match="cannot be made"):
+        create_warehouse(tmp_path / "file")
+    with pytest.raises(BadInputError, match="choose another folder"):
+        create_warehouse(tmp_path / "100%")
+    assert not (tmp_path / "100%").exists()
+
+
+@pytest.mark.parametrize("name", ["", "..", ".hidden", "a/b", "a b", "a\n", "x" * 101, "a%2fb", "ü"])
+def test_names_that_could_leave_the_folder_are_refused(name: str) -> None:
+    with pytest.raises(BadInputError, match="cannot be part of a file name"):
+        checked_name(name)
+    with pytest.raises(BadInputError):
+        StageRun(run_id=name, round=1, stage="rollout")
+
+
+def test_stage_runs_have_names_of_their_own(tmp_path: Path) -> None:
+    warehouse = create_warehouse(tmp_path)
+    runs = [StageRun("run", 1, "judge"), StageRun("run", 2, "judge"), StageRun("run", 1, "judge", attempt=1)]
+    assert len({run.shard_name(0) for run in runs}) == len({run.staging(warehouse) for run in runs}) == 3
+    assert runs[0].shard_name(7) == "r0001-run-judge-00007.parquet"
