@@ -21,6 +21,7 @@ from stages.environments.simulated.app_spec import (
     RemoveEffect,
     ResetEffect,
     Scalar,
+    Screen,
     SetEffect,
     Stepper,
     Text,
@@ -46,7 +47,7 @@ def check_app(file: AppFile) -> Iterator[Mistake]:
     for name, screen in app.screens.items():
         path: NodePath = ("screens", name)
         yield from _unknown_names(source, app, (*path, "title"), (screen.title,))
-        yield from _check_ids(source, path, tuple(widgets_of(screen)))
+        yield from _check_ids(source, tuple(_placed(screen, path)))
         for index, widget in enumerate(screen.widgets):
             yield from _check_widget(source, app, (*path, "widgets", index), widget)
     yield from _check_reachable(source, app)
@@ -87,15 +88,24 @@ def _check_lists(source: Source, app: AppSpec) -> Iterator[Mistake]:
                     seen.add(item["name"])
 
 
-def _check_ids(source: Source, path: NodePath, widgets: tuple[AnyWidget, ...]) -> Iterator[Mistake]:
-    for widget_id, count in Counter(widget.id for widget in widgets if widget.id).items():
-        if count > 1:
-            yield source.mistake(path, f"{count} widgets have the id `{widget_id}`; rename all but one")
-        if not _ID.fullmatch(widget_id):
-            yield source.mistake(path, f"`{widget_id}` cannot be an id; use small letters, digits and _")
-    for widget in widgets:
+def _placed(screen: Screen, path: NodePath) -> Iterator[tuple[NodePath, AnyWidget]]:
+    for index, widget in enumerate(screen.widgets):
+        yield (*path, "widgets", index), widget
+        for below, item in enumerate(widget.items if isinstance(widget, Menu) else ()):
+            yield (*path, "widgets", index, "items", below), item
+
+
+def _check_ids(source: Source, widgets: tuple[tuple[NodePath, AnyWidget], ...]) -> Iterator[Mistake]:
+    seen = set()
+    for path, widget in widgets:
         if not widget.id and not isinstance(widget, Text):
             yield source.mistake(path, f"a widget of kind `{widget.kind}` has no `id`; add one")
+        elif widget.id and not _ID.fullmatch(widget.id):
+            yield source.mistake(path, f"`{widget.id}` cannot be an id; use small letters, digits and _")
+        elif widget.id in seen:
+            yield source.mistake((*path, "id"), f"another widget of the screen has the id `{widget.id}`; rename one")
+        elif widget.id:
+            seen.add(widget.id)
 
 
 def _check_widget(source: Source, app: AppSpec, path: NodePath, widget: AnyWidget) -> Iterator[Mistake]:

@@ -236,7 +236,8 @@ def _check_goal(scope: TaskScope) -> Iterator[Mistake]:
             if is_list:
                 yield scope.mistake(path, f"`{name}` is a list; say `append`, `update` or `remove`")
             elif not any(names_in(change)) and type(change) is not type(start_values(app)[place.name]):
-                yield scope.mistake(path, f"`{name}` starts as `{start_values(app)[place.name]}`, not of the same type")
+                start = start_values(app)[place.name]
+                yield scope.mistake(path, f"`{name}` starts as `{start}`; write a value of the same type")
             yield from _unknown_slots(scope, path, {"": change})
             continue
         if not is_list:
@@ -273,8 +274,10 @@ def _check_templates(scope: TaskScope) -> Iterator[Mistake]:
             needed = set() if _is_toggle(scope, optional[name]) else {name}
             for index, template in enumerate(templates):
                 yield from _check_template(scope, (key, name, index), template, needed, {name})
-    for name in sorted(optional.keys() - {key for key, templates in task.clauses.items() if templates}):
-        yield scope.mistake(("slots",), f"the optional slot `{name}` has no clause; add `clauses: {{{name}: [...]}}`")
+    for index, slot in enumerate(task.slots):
+        if slot.name in optional and not task.clauses.get(slot.name):
+            text = f"the optional slot `{slot.name}` has no clause; add `clauses: {{{slot.name}: [...]}}`"
+            yield scope.mistake(("slots", index), text)
 
 
 def _check_template(

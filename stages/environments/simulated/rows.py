@@ -233,7 +233,7 @@ def _columns(widget: Choice, context: PageContext) -> int:
     longest = max((len(shown(option)) for option in widget.options), default=1)
     wanted = row * (_RING + _RADIO_CHARACTER * longest)
     most = max(1, min(_MOST_COLUMNS, count, int(context.width / wanted)))
-    return next((columns for columns in range(most, 0, -1) if count % columns == 0 or count > 5))
+    return next(columns for columns in range(most, 0, -1) if count % columns == 0 or count > 5)
 
 
 def _toggle_row(widget: Toggle, context: PageContext) -> Row:

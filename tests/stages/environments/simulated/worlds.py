@@ -1,0 +1,227 @@
+"""Small apps and queries to test with."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import networkx as nx
+
+from schemas.actions import Action, Click, Terminate
+from schemas.observation import Observation, UIElement
+from schemas.query import Platform, Query, Source, Split
+from stages.environments.simulated.app_spec import Scalar
+from stages.environments.simulated.environment import FaultRates, SimulatedEnvironment
+from stages.environments.simulated.loader import AppFile, ErrandFile, read_spec
+from stages.environments.simulated.reference import goal_json, reference_path, start_state_json
+from stages.environments.simulated.source import Source as YamlSource
+from stages.environments.simulated.source import parse_source
+from stages.environments.simulated.walker import Position, Walker
+from stages.environments.simulated.world import TaskGraph, World
+
+DOCS = Path(__file__).parents[4] / "docs" / "apps.md"
+NO_FAULTS = FaultRates(popup=0)
+
+PAPER = """
+app: paper
+name: Paper
+platform: desktop
+description: Writes letters.
+color: "#555555"
+symbol: P
+variables: {font: Serif, line: "", letter: ""}
+lists:
+  letters: [{name: First, body: "{a} b"}, {name: Second, body: c}]
+state: {saved: [], ruler: false}
+first: main
+screens:
+  main:
+    title: Paper
+    description: The letter.
+    widgets:
+      - kind: menu
+        id: file
+        text: File
+        items:
+          - {kind: button, id: save, text: Save as, to: save}
+          - {kind: button, id: ruler, text: Ruler, do: [{set: {ruler: true}}]}
+      - {kind: field, id: line, hint: First line, variable: line}
+      - {kind: list, id: letters, items: letters, text: "{name}", do: [{set: {line: "{body}"}}]}
+  save:
+    title: Save the letter
+    description: Asks for the font and saves.
+    dialog: true
+    widgets:
+      - {kind: choice, id: font, label: Font, variable: font, options: [Serif, Sans]}
+      - kind: button
+        id: ok
+        text: OK
+        needs: [line]
+        do: [{append: {saved: {name: $line, font: $font}}}]
+        to: main
+tasks:
+  save:
+    description: Save a letter
+    pages: {main: [save], save: []}
+    slots:
+      - {name: line, page: main, widget: line, values: [Dear Ann, Hello]}
+      - {name: font, page: save, widget: font, optional: true}
+    always: {save: {ok: true}}
+    goal: {saved: {append: {name: $line, font: $font}}}
+    phrasings: ["write {line} and save it{clauses}"]
+    heldout_phrasings: ["save a letter that says {line}{clauses}"]
+    clauses: {font: ["in {font}"]}
+"""
+
+SHELF = """
+app: shelf
+name: Shelf
+platform: phone
+description: Lends books.
+color: "#884422"
+symbol: S
+variables: {book: "", query: "", found: ""}
+lists:
+  books: [BOOKS]
+state:
+  loans: [{name: Old loan, days: 3}]
+first: home
+screens:
+  home:
+    title: Shelf
+    description: All books.
+    widgets:
+      - {kind: search, id: query, hint: Search, variable: query}
+      - {kind: list, id: books, items: books, search: query, variable: book, to: sure}
+      - {kind: button, id: last, text: All the way down, to: loans}
+  sure:
+    title: Lend $book?
+    description: Asks again.
+    dialog: true
+    widgets:
+      - {kind: button, id: ok, text: Yes, do: [{append: {loans: {name: $book, days: 14}}}], to: loans}
+      - {kind: button, id: never, text: No, to: back}
+  loans:
+    title: Loans
+    description: What is lent.
+    widgets:
+      - {kind: list, id: loans, items: loans, note: "{days} days"}
+      - {kind: button, id: longer, text: Longer, do: [{update: loans, name: Old loan, fields: {days: 30}}]}
+      - {kind: button, id: home, text: Return it, do: [{remove: loans, name: Old loan}], to: home}
+tasks:
+  lend:
+    description: Lend a book
+    pages: {home: [sure], sure: [loans], loans: []}
+    slots: [{name: book, page: home, widget: books}]
+    goal: {loans: {append: {name: $book, days: 14}}}
+    phrasings: ["lend {book}"]
+    heldout_phrasings: ["I want to read {book}"]
+  keep:
+    description: Keep a book longer
+    pages: {home: [loans], loans: []}
+    always: {loans: {longer: true}}
+    goal: {loans: {update: {days: 30}, name: Old loan}}
+    phrasings: ["keep the old loan longer"]
+    heldout_phrasings: ["more time for the old loan"]
+""".replace("BOOKS", ", ".join(f"{{name: Book {number}}}" for number in range(30)))
+
+
+def garden() -> str:
+    """The app in docs/apps.md."""
+    found = re.search(r"```yaml\n(.*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL)
+    assert found
+    return found[1]
+
+
+def app_file(text: str, name: str = "app.yaml") -> AppFile | ErrandFile:
+    """A file that is right in form."""
+    source = parse_source(name, text)
+    assert isinstance(source, YamlSource), source
+    file = read_spec(source)
+    assert isinstance(file, AppFile | ErrandFile), file
+    return file
+
+
+def world_of(*texts: str) -> World:
+    """A world of these apps and errands alone."""
+    files = [app_file(text) for text in texts]
+    apps = {file.spec.app: file.spec for file in files if isinstance(file, AppFile)}
+    return World(apps, {file.spec.errand: file.spec for file in files if isinstance(file, ErrandFile)})
+
+
+def query_of(
+    platform: Platform = Platform.PHONE, start_state: str = "{}", goal: str = "{}", task: str = "", **path: object
+) -> Query:
+    """A query for a start state and a goal."""
+    empty = dict.fromkeys(("raw_instruction", "instruction", "phrasing", "run_id", "made_by", "code_version"), "")
+    none: dict[str, object] = dict.fromkeys(("apps", "pages", "page_descriptions", "slots", "path"), ())
+    fixed = {"query_id": "q", "source": Source.DAG, "split": Split.TRAIN, "difficulty": 1, "max_steps": 50, "round": 0}
+    asked = {"platform": platform, "start_state": start_state, "goal": goal, "task": task, "validation": "passed"}
+    return Query.model_validate({**empty, **none, **fixed, **asked, **path})
+
+
+def task_query(task: TaskGraph, pages: tuple[str, ...], values: Mapping[str, Scalar]) -> Query:
+    """A query for a path of a task."""
+    return query_of(
+        task.platform,
+        start_state_json(task, values),
+        goal_json(task, values),
+        task.name,
+        pages=pages,
+        path=reference_path(task, pages, values),
+    )
+
+
+def paths_of(task: TaskGraph) -> Iterator[tuple[str, ...]]:
+    """Every path of a task's DAG from its start to an end."""
+    for end in task.graph:
+        if task.graph.out_degree(end) == 0:
+            found = nx.all_simple_paths(task.graph, task.start, end)
+            yield from [(end,)] if end == task.start else (tuple(path) for path in found)
+
+
+def walk(env: SimulatedEnvironment, query: Query, seed: int, limit: int = 80) -> list[Action]:
+    """Walk the path of a query; returns the actions, of which the last is the `Terminate`."""
+    observation = env.reset_now(query, seed)
+    walker, position, actions = Walker(query.path, query.platform), Position(), list[Action]()
+    while len(actions) < limit:
+        action, position = walker.next_action(observation, position)
+        actions.append(action)
+        if isinstance(action, Terminate):
+            return actions
+        observation = env.step_now(action)
+    raise AssertionError(f"the walk of {query.task} does not end: {actions[-3:]}")
+
+
+class Hand:
+    """Operates an environment by what is written on the screen."""
+
+    def __init__(self, world: World, platform: Platform = Platform.PHONE, seed: int = 0, goal: str = "{}") -> None:
+        self.env = SimulatedEnvironment(world, platform, NO_FAULTS)
+        self.seen = self.env.reset_now(query_of(platform, goal=goal), seed)
+
+    def do(self, action: Action) -> Observation:
+        self.seen = self.env.step_now(action)
+        return self.seen
+
+    def find(self, text: str) -> UIElement | None:
+        assert self.seen.elements
+        found = [element for element in self.seen.elements if element.text == text]
+        return next((element for element in found if element.clickable), found[0] if found else None)
+
+    def press(self, text: str, count: int = 1) -> Observation:
+        element = self.find(text)
+        assert element is not None, f"no {text!r} among {self.texts()}"
+        x, y = element.bounds.center
+        return self.do(Click(x=x, y=y, count=count))
+
+    def texts(self) -> list[str]:
+        assert self.seen.elements
+        return [element.text for element in self.seen.elements]
+
+    @property
+    def title(self) -> str:
+        assert self.seen.elements
+        assert self.seen.elements[0].states == ("title",)
+        return self.seen.elements[0].text
