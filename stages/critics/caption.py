@@ -72,7 +72,7 @@ def describe_element(element: UIElement | None) -> str:
 
 
 def describe_outcome(outcome: Transition) -> str:
-    """What came of a step, e.g. `"Size" is now "Large" instead of "Medium"`."""
+    """What came of a step, e.g. `choice "Size" is now "Large" instead of "Medium"`."""
     if outcome.same:
         return NO_EFFECT
     parts = [f"opened {quoted(outcome.after.title)} of {quoted(outcome.after.page)}"] if outcome.opened else []
@@ -84,7 +84,8 @@ def describe_outcome(outcome: Transition) -> str:
 
 
 def _change(change: ControlChange) -> str:
-    return f"{quoted(change.control.label)} is now {quoted(change.control.value)} instead of {quoted(change.old)}"
+    control = change.control
+    return f"{control.kind} {quoted(control.label)} is now {quoted(control.value)} instead of {quoted(change.old)}"
 
 
 def _minor(outcome: Transition) -> str:

@@ -17,7 +17,7 @@ class Control(NamedTuple):
     key: str
     """Names it among the controls of its page, whatever it holds."""
     kind: str
-    """choice, toggle, stepper or field."""
+    """choice, toggle, stepper, field or search."""
     label: str
     """Its visible name: the group of radio buttons, the words of a switch, the hint of a field."""
     value: str
@@ -87,7 +87,7 @@ _KINDS = {
     "checkbox": "toggle",
     "stepper_button": "stepper",
     "text_field": "field",
-    "search_field": "field",
+    "search_field": "search",
 }
 
 

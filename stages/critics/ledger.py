@@ -18,6 +18,12 @@ class Pick(NamedTuple):
     group: str
     """The list it stands in, else its role: what it is an alternative to."""
     text: str
+    name: str
+    """What the platform calls the item, where it does."""
+
+    def answers(self, value: str) -> bool:
+        """Whether it is the item with this value."""
+        return same_value(self.text, value) or same_value(self.name, value)
 
 
 class Standing(NamedTuple):
@@ -40,8 +46,8 @@ class Ledger:
     """By page and key of the control."""
     picks: dict[str, list[Pick]] = field(default_factory=dict)
     """By page: what was pressed there with an effect, oldest first."""
-    shown: set[str] = field(default_factory=set)
-    """Values worth noting that have been on a screen."""
+    shown: dict[str, set[str]] = field(default_factory=dict)
+    """By page: values worth noting that have been on it."""
     pages: list[str] = field(default_factory=list)
     """Pages in the order in which they came up; a page that comes up again is here again."""
 
@@ -49,7 +55,8 @@ class Ledger:
         """Take note of a screen."""
         if not self.pages or self.pages[-1] != facts.page:
             self.pages.append(facts.page)
-        self.shown.update(facts.values)
+        if facts.values:
+            self.shown.setdefault(facts.page, set()).update(facts.values)
         for key, control in facts.controls.items():
             self._stand((facts.page, key), control)
 
@@ -57,7 +64,7 @@ class Ledger:
         """Take note of a step and of the screen it led to."""
         element = step.deed.element
         if step.deed.presses and element is not None and not control_kind(element) and not step.outcome.same:
-            self.picks.setdefault(step.outcome.before.page, []).append(Pick(group_of(element), element.text))
+            self.picks.setdefault(step.outcome.before.page, []).append(_pick(element))
         for change in step.outcome.changes:
             place = (step.outcome.before.page, change.control.key)
             if place in self.standings and not self.standings[place].first and change.old:
@@ -71,16 +78,13 @@ class Ledger:
         elif control.value or control.kind == "field":
             self.standings[place] = known._replace(control=control)
 
-    def unasked(self, slots: tuple[Slot, ...], pages: frozenset[str] | None = None) -> list[str]:
-        """Controls that stand otherwise than when first seen though nobody asked, as words; on `pages` if given."""
-        found = []
-        for (page, _), standing in self.standings.items():
-            if not standing.moved or (pages is not None and page not in pages):
-                continue
-            slot = wanted(standing.control, slots_on(page, slots))
-            if slot is None or not holds(standing.control, slot):
-                found.append(f'"{standing.control.label}" stands at "{standing.control.value}"')
-        return found
+    def moved(self) -> list[tuple[str, Control]]:
+        """Page and control of everything that stands otherwise than when first seen; searches do not count."""
+        return [
+            (page, standing.control)
+            for (page, _), standing in self.standings.items()
+            if standing.moved and standing.control.kind != "search"
+        ]
 
     def evidence(self, slot: Slot, slots: tuple[Slot, ...]) -> bool | None:
         """Whether a constraint is met where it is set: True, False, or None where nothing was seen of it.
@@ -99,17 +103,17 @@ class Ledger:
 
     def _picked(self, slot: Slot, own: tuple[Slot, ...]) -> bool | None:
         picks = self.picks.get(slot.page, [])
-        hits = [index for index, pick in enumerate(picks) if same_value(pick.text, slot.value)]
+        hits = [index for index, pick in enumerate(picks) if pick.answers(slot.value)]
         if not hits:
             return None
         others = [other.value for other in own if other != slot]
         return not any(
-            pick.group == picks[hits[-1]].group and not any(same_value(pick.text, other) for other in others)
+            pick.group == picks[hits[-1]].group and not any(pick.answers(other) for other in others)
             for pick in picks[hits[-1] + 1 :]
         )
 
 
-def group_of(element: UIElement) -> str:
-    """What an item is an alternative to: its list where the platform names it, else its role."""
-    parts = element.element_id.split("/")
-    return parts[1] if len(parts) > 2 else element.role
+def _pick(element: UIElement) -> Pick:
+    _, *widget = element.element_id.split("/", 2)
+    named = len(widget) == 2
+    return Pick(widget[0] if named else element.role, element.text, widget[1] if named else "")

@@ -13,11 +13,13 @@ from schemas.observation import ScreenReader
 from schemas.query import Slot
 from schemas.verdict import Channel
 from stages.critics.base import StepResult, Vote
+from stages.critics.facts import Control
 from stages.critics.ledger import Ledger
-from stages.critics.plan import Part, commits, parts_of
+from stages.critics.plan import Part, asked_in_words, commits, does_something_else, parts_of, works_on_the_spot
 from stages.critics.replay import SeenStep, TaskView, replay, task_view
 from stages.critics.signals import vote
-from stages.critics.slots import mentions
+from stages.critics.slots import holds, slots_on, wanted
+from stages.critics.wording import mentions, shared_stems
 
 
 class StateChannel:
@@ -41,49 +43,84 @@ def find_problems(task: TaskView, steps: Sequence[SeenStep]) -> list[str]:
     """Why the steps do not do what the task asks, in words; empty if they do."""
     if not steps or not steps[-1].deed.ends:
         return ["the agent did not say that it was done"]
-    ledger = Ledger()
-    ledger.enter(steps[0].outcome.before)
-    parts = parts_of(task)
-    done: dict[int, int] = {}
-    problems: list[str] = []
+    watch = _Watch(task)
+    watch.ledger.enter(steps[0].outcome.before)
     for step in steps:
-        ledger.observe(step)
-        for number, part in enumerate(parts):
+        watch.observe(step)
+    return watch.problems + watch.at_the_end()
+
+
+class _Watch:
+    """Follows one episode and takes down what is wrong when it counts: as something is sent off, or at the end."""
+
+    def __init__(self, task: TaskView) -> None:
+        self.ledger = Ledger()
+        self.problems: list[str] = []
+        self._task = task
+        self._parts = parts_of(task)
+        self._sent: dict[str, int] = {}
+        self._effects: list[str] = []
+        """Labels of the buttons pressed on the open page, with an effect."""
+
+    def observe(self, step: SeenStep) -> None:
+        self.ledger.observe(step)
+        if does_something_else(step, self._task):
+            self.problems.append(f'something else was done: "{step.outcome.after.title}"')
+        for part in self._parts:
             if commits(step, part.receipt):
-                done[number] = done.get(number, 0) + 1
-                if done[number] == 1:
-                    problems += _unmet(part, ledger, task) + _unasked(part, ledger)
-    for number, part in enumerate(parts):
-        problems += _at_the_end(part, done.get(number, 0), ledger, task)
-    return problems + _elsewhere(parts, ledger)
+                self._sent[part.pages[-1]] = self._sent.get(part.pages[-1], 0) + 1
+                if self._sent[part.pages[-1]] == 1:
+                    self.problems += self._wrong(part)
+            if works_on_the_spot(step, part.open_page) and step.deed.element is not None:
+                self._effects.append(step.deed.element.text)
 
+    def at_the_end(self) -> list[str]:
+        found: list[str] = []
+        for part in self._parts:
+            times = self._sent.get(part.pages[-1], 0)
+            if times > 1:
+                found.append(f"{part.receipt} came up {times} times")
+            elif part.receipt is not None and part.receipt not in self.ledger.pages:
+                found.append(f"{part.receipt} was never reached")
+            elif times == 0:
+                found += self._wrong(part)
+            if part.open_page is not None:
+                found += self._left_open(part)
+        return found + self._elsewhere()
 
-def _at_the_end(part: Part, times: int, ledger: Ledger, task: TaskView) -> list[str]:
-    if times > 1:
-        return [f"{part.receipt} came up {times} times"]
-    if times == 1:
-        return []
-    if part.receipt is not None and part.receipt not in ledger.pages:
-        return [f"{part.receipt} was never reached"]
-    return _unmet(part, ledger, task) + _unasked(part, ledger)
+    def _wrong(self, part: Part) -> list[str]:
+        unmet = [f'no "{slot.value}" for {slot.name}' for slot in part.slots if not self._met(slot, part)]
+        return unmet + [
+            f'"{control.label}" stands at "{control.value}"'
+            for page, control in self.ledger.moved()
+            if page in part.pages and not self._asked(page, control, part)
+        ]
 
+    def _met(self, slot: Slot, part: Part) -> bool:
+        found = self.ledger.evidence(slot, self._task.slots)
+        if found is not None:
+            return found
+        if not slot.said and slot.page not in self.ledger.pages:
+            return True
+        later = part.pages[part.pages.index(slot.page) :]
+        return any(mentions(text, slot.value) for page in later for text in self.ledger.shown.get(page, ()))
 
-def _unmet(part: Part, ledger: Ledger, task: TaskView) -> list[str]:
-    return [f'no "{slot.value}" for {slot.name}' for slot in part.slots if not _met(slot, ledger, task)]
+    def _asked(self, page: str, control: Control, part: Part) -> bool:
+        slot = wanted(control, slots_on(page, self._task.slots))
+        return holds(control, slot) if slot is not None else asked_in_words(control, page, self._task, part)
 
+    def _left_open(self, part: Part) -> list[str]:
+        """What is missing on a page for which only the instruction tells what is to be done."""
+        wrong = [label for label in self._effects if not shared_stems(label, self._task.instruction)]
+        if wrong:
+            return [f'"{label}" was pressed' for label in wrong]
+        moved = any(page == part.open_page for page, _ in self.ledger.moved())
+        return [] if moved or self._effects else [f"nothing was done on {part.open_page}"]
 
-def _met(slot: Slot, ledger: Ledger, task: TaskView) -> bool:
-    if not slot.said and slot.page != task.pages[0] and ledger.evidence(slot, task.slots) is True:
-        return True
-    seen = ledger.evidence(slot, task.slots)
-    return seen if seen is not None else any(mentions(text, slot.value) for text in ledger.shown)
-
-
-def _unasked(part: Part, ledger: Ledger) -> list[str]:
-    return ledger.unasked(part.slots, frozenset(part.pages))
-
-
-def _elsewhere(parts: Sequence[Part], ledger: Ledger) -> list[str]:
-    known = frozenset(page for part in parts for page in part.pages)
-    others = frozenset(page for page, _ in ledger.standings if page not in known)
-    return ledger.unasked((), others)
+    def _elsewhere(self) -> list[str]:
+        known = {page for part in self._parts for page in part.pages}
+        return [
+            f'"{control.label}" stands at "{control.value}" on {page}'
+            for page, control in self.ledger.moved()
+            if page not in known
+        ]

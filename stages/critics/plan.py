@@ -6,9 +6,16 @@ from itertools import groupby
 from typing import NamedTuple
 
 from schemas.query import Slot
-from stages.critics.replay import SeenStep, TaskView
-
-COMMITTING_ROLES = frozenset({"button", "menu_item", "link"})
+from stages.critics.facts import OFF, ON, Control
+from stages.critics.replay import INTERRUPTIONS, SeenStep, TaskView
+from stages.critics.wording import (
+    description_says_done,
+    is_said,
+    mentions,
+    says_no,
+    shared_stems,
+    title_says_done,
+)
 
 
 class Part(NamedTuple):
@@ -18,13 +25,16 @@ class Part(NamedTuple):
     pages: tuple[str, ...]
     slots: tuple[Slot, ...]
     receipt: str | None
-    """The last page, where it asks for nothing more: reaching it is what the part is for. None for a part that ends on
-    the page on which something is set."""
+    """The last page, where it is there to confirm: reaching it is what the part is for."""
+    open_page: str | None
+    """The last page of the task, where something is to be done that only the instruction tells: it neither confirms
+    anything nor has constraints."""
 
 
 def parts_of(task: TaskView) -> tuple[Part, ...]:
     """The parts of a task in order; an errand has one per app."""
-    return tuple(_part(app, tuple(pages), task) for app, pages in groupby(task.pages, key=app_of))
+    groups = [tuple(pages) for _, pages in groupby(task.pages, key=app_of)]
+    return tuple(_part(pages, task, last=number == len(groups) - 1) for number, pages in enumerate(groups))
 
 
 def app_of(page: str) -> str:
@@ -33,19 +43,72 @@ def app_of(page: str) -> str:
 
 
 def commits(step: SeenStep, receipt: str | None) -> bool:
-    """Whether a step sends something off: a button that leads to the receipt."""
+    """Whether a step sends something off: a press that leads to the receipt from a page before it."""
+    before, after = step.outcome.before.page, step.outcome.after.page
+    return receipt is not None and _goes_on(step) and after == receipt != before
+
+
+def does_something_else(step: SeenStep, task: TaskView) -> bool:
+    """Whether a press outside the pages of the task shows that something has been done.
+
+    Either a page comes up whose title says so, or what the page shows or lists has changed on the spot.
+    """
+    before, after = step.outcome.before, step.outcome.after
+    if not _goes_on(step) or after.page in task.pages:
+        return False
+    if after.page != before.page:
+        return title_says_done(after.title)
+    searching = any(control.kind == "search" for control in after.controls.values())
+    return not searching and not step.outcome.opened and bool(step.outcome.appeared or step.outcome.items_changed)
+
+
+def works_on_the_spot(step: SeenStep, page: str | None) -> bool:
+    """Whether a press on a button of `page` changes what that page shows."""
     element = step.deed.element
     return (
-        receipt is not None
-        and step.deed.presses
+        page is not None
+        and _goes_on(step)
+        and step.outcome.before.page == page == step.outcome.after.page
         and element is not None
-        and element.role in COMMITTING_ROLES
-        and step.outcome.before.page != receipt
-        and step.outcome.after.page == receipt
+        and element.role in ("button", "menu_item", "list_item")
+        and bool(step.outcome.appeared or step.outcome.items_changed)
     )
 
 
-def _part(app: str, pages: tuple[str, ...], task: TaskView) -> Part:
+def asked_in_words(control: Control, page: str, task: TaskView, part: Part) -> bool:
+    """Whether the instruction asks, without a constraint of its own, for a control to stand as it does.
+
+    On the page that the task leaves open a shared word is enough, elsewhere all words of the control's name must be
+    said. A switch must stand on, or off where the instruction says no; everything else at a value that is said.
+    """
+    if page == part.open_page:
+        named = bool(shared_stems(control.label, task.instruction))
+    else:
+        named = is_said(control.label, task.instruction)
+    if control.kind == "toggle":
+        return named and control.value == (OFF if says_no(task.instruction) else ON)
+    return named and mentions(task.instruction, control.value)
+
+
+def _goes_on(step: SeenStep) -> bool:
+    """Whether a step presses something other than the way back."""
+    element = step.deed.element
+    return (
+        step.deed.presses
+        and step.outcome.before.page not in INTERRUPTIONS
+        and not (element is not None and element.text in ("Back", "Close"))
+    )
+
+
+def _part(pages: tuple[str, ...], task: TaskView, last: bool) -> Part:
     slots = tuple(slot for slot in task.slots if slot.page in pages)
-    bare = len(pages) > 1 and not any(slot.page == pages[-1] for slot in slots)
-    return Part(app, pages, slots, pages[-1] if bare else None)
+    bare = not any(slot.page == pages[-1] for slot in slots)
+    descriptions = dict(zip(task.pages, task.page_descriptions, strict=True))
+    confirms = bare and len(pages) > 1 and description_says_done(descriptions[pages[-1]])
+    return Part(
+        app=app_of(pages[0]),
+        pages=pages,
+        slots=slots,
+        receipt=pages[-1] if confirms else None,
+        open_page=pages[-1] if last and bare and not confirms else None,
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
@@ -19,6 +19,9 @@ from stages.critics.transitions import Transition, compare
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
+
+INTERRUPTIONS = frozenset({"popup", "loading"})
+"""Pages that belong to no app: a message that came up by itself, a page that has not come yet."""
 
 
 class TaskView(NamedTuple):
@@ -38,6 +41,7 @@ class SeenStep:
     index: int
     deed: Deed
     outcome: Transition
+    """From the screen before to the first one after that is no interruption."""
 
 
 def task_view(query: Query) -> TaskView:
@@ -46,12 +50,13 @@ def task_view(query: Query) -> TaskView:
 
 
 class SeenScreens:
-    """A screen reader that remembers the last screens and the last outcomes it was asked for; bounded."""
+    """A screen reader that remembers the screens and the outcomes it was asked for last; bounded."""
 
     def __init__(self, screens: ScreenReader, capacity: int = 4096) -> None:
         self._screens = screens
         self._facts: _Recent[str, ScreenFacts] = _Recent(capacity)
-        self._steps: _Recent[tuple[str, str | None, str], tuple[Deed, Transition]] = _Recent(capacity)
+        self._deeds: _Recent[tuple[str, str | None], Deed] = _Recent(capacity)
+        self._outcomes: _Recent[tuple[str, str], Transition] = _Recent(capacity)
 
     def image(self, screen_id: str) -> bytes:
         """The encoded image; not remembered. Raises KeyError for an unknown id."""
@@ -69,14 +74,14 @@ class SeenScreens:
         """The screen, read. Raises KeyError for an unknown id."""
         return self._facts.get(screen_id, lambda: read_screen(screen_id, self._screens.elements(screen_id)))
 
-    def step(self, step: Step) -> SeenStep:
-        """What was done in a step and what came of it. Raises KeyError for an unknown screen."""
-        deed, outcome = self._steps.get((step.screen_before, step.action, step.screen_after), lambda: self._read(step))
-        return SeenStep(step.index, deed, outcome)
+    def deed(self, step: Step) -> Deed:
+        """What was done in a step. Raises KeyError for an unknown screen, ValueError for what is no action."""
+        key = (step.screen_before, step.action)
+        return self._deeds.get(key, lambda: read_deed(step.action, self.facts(step.screen_before).elements))
 
-    def _read(self, step: Step) -> tuple[Deed, Transition]:
-        before, after = self.facts(step.screen_before), self.facts(step.screen_after)
-        return read_deed(step.action, before.elements), compare(before, after)
+    def outcome(self, before: str, after: str) -> Transition:
+        """What changed between two screens. Raises KeyError for an unknown id."""
+        return self._outcomes.get((before, after), lambda: compare(self.facts(before), self.facts(after)))
 
 
 def seen(screens: ScreenReader) -> SeenScreens:
@@ -92,11 +97,24 @@ def replay(episode: Episode, screens: ScreenReader) -> tuple[SeenStep, ...]:
     """
     reader = seen(screens)
     try:
-        return tuple(reader.step(step) for step in episode.steps)
+        return tuple(
+            SeenStep(
+                step.index, reader.deed(step), reader.outcome(step.screen_before, _settled(episode.steps[at:], reader))
+            )
+            for at, step in enumerate(episode.steps)
+        )
     except KeyError as error:
         raise JudgeFailure(f"{episode.trajectory.trajectory_id}: screen {error} is not stored") from error
     except ValueError as error:
         raise JudgeFailure(f"{episode.trajectory.trajectory_id}: a stored action cannot be read") from error
+
+
+def _settled(steps: Sequence[Step], reader: SeenScreens) -> str:
+    """The first screen after the first of these steps that is no interruption, else the one right after it."""
+    for step in steps:
+        if reader.facts(step.screen_after).page not in INTERRUPTIONS:
+            return step.screen_after
+    return steps[0].screen_after
 
 
 class _Recent(Generic[K, V]):

@@ -13,11 +13,13 @@ from schemas.observation import ScreenReader
 from schemas.verdict import StepLabel
 from stages.critics.base import StepResult, at_most_words
 from stages.critics.caption import caption_step
+from stages.critics.facts import Control
 from stages.critics.ledger import Ledger
-from stages.critics.plan import Part, app_of, commits, parts_of
+from stages.critics.plan import Part, app_of, asked_in_words, commits, does_something_else, parts_of, works_on_the_spot
 from stages.critics.replay import SeenStep, TaskView, replay, task_view
 from stages.critics.slots import holds, same_value, slots_on, wanted
 from stages.critics.transitions import ControlChange
+from stages.critics.wording import shared_stems
 
 GOOD, NEUTRAL, HARMFUL = StepLabel.GOOD, StepLabel.NEUTRAL, StepLabel.HARMFUL
 
@@ -68,8 +70,12 @@ class _Watch:
             return self._ending(step)
         if step.outcome.same:
             return _Opinion(NEUTRAL, "Nothing visible came of it.")
+        if does_something_else(step, self._task):
+            return _Opinion(HARMFUL, "It did something that nobody asked for.")
         if step.outcome.changes:
             return self._setting(step)
+        if any(works_on_the_spot(step, part.open_page) for part in self._parts):
+            return self._working(step)
         if step.outcome.opened:
             return self._move(step)
         return self._looking(step)
@@ -83,6 +89,12 @@ class _Watch:
             if part.receipt is None and self._open(part):
                 return _Opinion(HARMFUL, f"It ended before {self._open(part)[0]} was set.")
         return _Opinion(GOOD, "All parts of the task had been gone through.")
+
+    def _working(self, step: SeenStep) -> _Opinion:
+        label = step.deed.element.text if step.deed.element is not None else ""
+        if shared_stems(label, self._task.instruction):
+            return _Opinion(GOOD, f'The user speaks of "{label}".')
+        return _Opinion(HARMFUL, f'Nobody asked for "{label}".')
 
     def _setting(self, step: SeenStep) -> _Opinion:
         opinions = [self._change(change, step.outcome.after.page) for change in step.outcome.changes]
@@ -98,6 +110,8 @@ class _Watch:
                 return _Opinion(HARMFUL, f"It undid {slot.name}, which stood as asked.")
             if control.kind == "stepper":
                 return _towards(change, slot.value)
+        elif any(page in part.pages and asked_in_words(control, page, self._task, part) for part in self._parts):
+            return _Opinion(GOOD, f'The user speaks of "{control.label}".')
         standing = self._ledger.standings.get((page, control.key))
         if standing is not None and control.value == standing.first:
             return _Opinion(GOOD, f'It put "{control.label}" back to how it was.')
@@ -123,9 +137,11 @@ class _Watch:
             return _Opinion(HARMFUL, "It did the same thing a second time.")
         self._sent.add(part.receipt)
         missing = self._open(part)
-        wrong = self._ledger.unasked(part.slots, frozenset(part.pages))
-        if missing or wrong:
-            return _Opinion(HARMFUL, "It went ahead while " + "; ".join(wrong or [f"{missing[0]} was not set"]) + ".")
+        if missing:
+            return _Opinion(HARMFUL, f"It went ahead though {missing[0]} was not as asked.")
+        for page, control in self._ledger.moved():
+            if page in part.pages and not self._asked(page, control, part):
+                return _Opinion(HARMFUL, f'It went ahead while "{control.label}" stood at "{control.value}".')
         return _Opinion(GOOD, "Everything stood as asked when it went ahead.")
 
     def _picking(self, step: SeenStep) -> _Opinion:
@@ -168,6 +184,10 @@ class _Watch:
         if element is not None and "editable" in element.states and step.outcome.keyboard and asked:
             return _Opinion(GOOD, "It made ready to type.")
         return _Opinion(NEUTRAL, "It only looked.")
+
+    def _asked(self, page: str, control: Control, part: Part) -> bool:
+        slot = wanted(control, slots_on(page, self._task.slots))
+        return holds(control, slot) if slot is not None else asked_in_words(control, page, self._task, part)
 
     def _open(self, part: Part) -> list[str]:
         """Names of the constraints of a part of which nothing, or the contrary, has been seen."""

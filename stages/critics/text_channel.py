@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from schemas.episode import Episode
 from schemas.observation import ScreenReader
@@ -17,18 +18,22 @@ from schemas.query import Slot
 from schemas.verdict import Channel
 from stages.critics.base import StepResult, Vote
 from stages.critics.caption import NO_EFFECT, caption_screen, caption_step
-from stages.critics.plan import parts_of
+from stages.critics.facts import Control
+from stages.critics.plan import Part, asked_in_words, parts_of
 from stages.critics.replay import TaskView, replay, task_view
 from stages.critics.signals import vote
-from stages.critics.slots import mentions, same_value, shared_words
+from stages.critics.slots import same_value
+from stages.critics.wording import mentions, shared_stems, title_says_done
 
 _TEXT = r'("(?:[^"\\]|\\.)*")'
 _PAGE = re.compile(rf"(?:^Screen|opened) {_TEXT} of {_TEXT}")
-_CHANGE = re.compile(rf"{_TEXT} is now {_TEXT} instead of {_TEXT}")
+_CHANGE = re.compile(rf"(choice|toggle|stepper|field) {_TEXT} is now {_TEXT} instead of {_TEXT}")
 _SHOWS = re.compile(rf"shows {_TEXT}")
 _TAPPED = re.compile(rf"^(?:Tapped|Held) (\w+(?: \w+)*) {_TEXT}")
-_CONTROLS = ("radio", "switch", "checkbox", "stepper button", "text field", "search field")
 _ENDED = re.compile(r'^(?:Ended with "success"|Answered )')
+_LIST_CHANGED = "the list has changed"
+_CONTROLS = ("radio", "switch", "checkbox", "stepper button", "text field", "search field")
+_WAYS_BACK = ("Back", "Close")
 
 
 class CaptionChannel:
@@ -61,76 +66,123 @@ def reason_over(task: TaskView, report: Sequence[str]) -> list[str]:
     """Why the report does not tell of the task being done, in words; empty if it does."""
     if not report or not _ENDED.match(report[-1]):
         return ["the agent did not say that it was done"]
-    story = _Story()
+    story = _Story(task)
     for line in report:
         story.read(line)
-    receipts = [part.receipt for part in parts_of(task) if part.receipt is not None]
-    problems = [f"{page} was never reached" for page in receipts if page not in story.reached]
-    problems += [f"{page} was reached by {n} buttons" for page, n in story.sent.items() if page in receipts and n > 1]
-    problems += [
-        f'nothing tells of "{slot.value}" for {slot.name}' for slot in task.slots if not story.tells(slot, task.slots)
-    ]
-    return problems + story.unasked(task.slots)
+    parts = parts_of(task)
+    problems = [f"{part.receipt} was never reached" for part in parts if part.receipt and not story.sent(part.receipt)]
+    problems += [f"{part.receipt} came up again" for part in parts if part.receipt and story.sent(part.receipt) > 1]
+    problems += [f'nothing tells of "{s.value}" for {s.name}' for s in task.slots if not story.tells(s)]
+    problems += [f"nothing was done on {part.open_page}" for part in parts if not story.worked(part.open_page)]
+    return problems + story.unasked(parts) + [f'something else was done: "{title}"' for title in story.other]
+
+
+class _Change(NamedTuple):
+    """The first old and the last new value of one control."""
+
+    kind: str
+    old: str
+    new: str
 
 
 @dataclass(slots=True)
 class _Story:
     """What the lines read so far tell."""
 
+    task: TaskView
     page: str = ""
-    reached: set[str] = field(default_factory=set)
-    sent: dict[str, int] = field(default_factory=dict)
-    """By page: how often a button led there."""
-    changed: dict[tuple[str, str], tuple[str, str]] = field(default_factory=dict)
-    """By page and name: the first old and the last new value."""
+    arrivals: dict[str, int] = field(default_factory=dict)
+    """By page: how often a tap other than one on the way back led there."""
+    changed: dict[tuple[str, str], _Change] = field(default_factory=dict)
+    """By page and name of the control."""
     tapped: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
     """By page: role and words of what was tapped with an effect and is no control, oldest first."""
-    shown: list[str] = field(default_factory=list)
+    shown: list[tuple[str, str]] = field(default_factory=list)
+    """Page and text of the values that came up."""
+    pressed: list[tuple[str, str]] = field(default_factory=list)
+    """Page and words of what was tapped and changed what its page shows."""
+    other: list[str] = field(default_factory=list)
+    """Titles that tell of something done outside the task."""
 
     def read(self, line: str) -> None:
         tapped = _TAPPED.match(line)
         if tapped and tapped[1] not in _CONTROLS and NO_EFFECT not in line:
             self.tapped.setdefault(self.page, []).append((tapped[1], _plain(tapped[2])))
-        for name, new, old in _CHANGE.findall(line):
+        for kind, name, new, old in _CHANGE.findall(line):
             place = (self.page, _plain(name))
-            first, _ = self.changed.get(place, (_plain(old), ""))
-            self.changed[place] = (first, _plain(new))
-        self.shown += [_plain(text) for text in _SHOWS.findall(line)]
+            first = self.changed[place].old if place in self.changed else _plain(old)
+            self.changed[place] = _Change(kind, first, _plain(new))
+        onwards = tapped is not None and _plain(tapped[2]) not in _WAYS_BACK
+        texts = [_plain(text) for text in _SHOWS.findall(line)]
         opened = _PAGE.search(line)
         if opened:
-            self.page = _plain(opened[2])
-            self.reached.add(self.page)
-            if tapped and tapped[1] in ("button", "menu item", "link"):
-                self.sent[self.page] = self.sent.get(self.page, 0) + 1
+            self._arrive(_plain(opened[1]), _plain(opened[2]), onwards)
+        elif onwards and tapped is not None and tapped[1] not in _CONTROLS and (texts or _LIST_CHANGED in line):
+            self.pressed.append((self.page, _plain(tapped[2])))
+        self.shown += [(self.page, text) for text in texts]
 
-    def tells(self, slot: Slot, slots: Sequence[Slot]) -> bool:
-        if any(page == slot.page and _answers(name, new, slot) for (page, name), (_, new) in self.changed.items()):
+    def _arrive(self, title: str, page: str, onwards: bool) -> None:
+        if onwards and page != self.page:
+            self.arrivals[page] = self.arrivals.get(page, 0) + 1
+            if page not in self.task.pages and title_says_done(title):
+                self.other.append(title)
+        self.page = page
+
+    def sent(self, page: str) -> int:
+        """How often a tap led to a page."""
+        return self.arrivals.get(page, 0)
+
+    def worked(self, page: str | None) -> bool:
+        """Whether something was set, or done on the spot, on a page; True where there is none."""
+        return (
+            page is None
+            or any(place == page for place, _ in self.changed)
+            or any(place == page and shared_stems(label, self.task.instruction) for place, label in self.pressed)
+        )
+
+    def tells(self, slot: Slot) -> bool:
+        """Whether the report tells of a constraint being met."""
+        if any(page == slot.page and _answers(name, change, slot) for (page, name), change in self.changed.items()):
             return True
-        picked = self._picked(slot, slots)
-        return picked if picked is not None else any(mentions(text, slot.value) for text in self.shown)
+        picked = self._picked(slot)
+        if picked is not None:
+            return picked
+        later = self.task.pages[self.task.pages.index(slot.page) :] if slot.page in self.task.pages else ()
+        if any(page in later and mentions(text, slot.value) for page, text in self.shown):
+            return True
+        return not slot.said and slot.page not in self.arrivals and slot.page not in self.tapped
 
-    def _picked(self, slot: Slot, slots: Sequence[Slot]) -> bool | None:
+    def _picked(self, slot: Slot) -> bool | None:
         """Whether the value was tapped and nothing else of its kind after it; None if it never was."""
         taps = self.tapped.get(slot.page, [])
         hits = [at for at, (_, text) in enumerate(taps) if same_value(text, slot.value)]
         if not hits:
             return None
-        others = [other.value for other in slots if other.page == slot.page]
+        others = [other.value for other in self.task.slots if other.page == slot.page]
         later = [text for role, text in taps[hits[-1] + 1 :] if role == taps[hits[-1]][0]]
         return all(any(same_value(text, other) for other in others) for text in later)
 
-    def unasked(self, slots: Sequence[Slot]) -> list[str]:
-        return [
-            f'"{name}" was changed to "{new}"'
-            for (page, name), (old, new) in self.changed.items()
-            if old != new and not any(page == slot.page and _answers(name, new, slot) for slot in slots)
+    def unasked(self, parts: Sequence[Part]) -> list[str]:
+        """What was changed for good, or done on the spot, though nobody asked."""
+        home = {page: part for part in parts for page in part.pages}
+        found = [
+            f'"{name}" was changed to "{change.new}"'
+            for (page, name), change in self.changed.items()
+            if change.old != change.new and not self._asked(page, name, change, home.get(page))
         ]
+        return found + [f'"{label}" was pressed' for page, label in self.pressed if page not in home]
+
+    def _asked(self, page: str, name: str, change: _Change, part: Part | None) -> bool:
+        if any(page == slot.page and _answers(name, change, slot) for slot in self.task.slots):
+            return True
+        return part is not None and asked_in_words(Control("", change.kind, name, change.new), page, self.task, part)
 
 
-def _answers(name: str, value: str, slot: Slot) -> bool:
-    if not same_value(value, slot.value):
-        return value == "on" and same_value(name, slot.value)
-    return value not in ("on", "off") or bool(shared_words(name, slot.name))
+def _answers(name: str, change: _Change, slot: Slot) -> bool:
+    if change.kind == "toggle":
+        same_name = bool(shared_stems(name, slot.name.replace("_", " ")))
+        return (same_value(change.new, slot.value) and same_name) or (change.new == "on" and name == slot.value)
+    return same_value(change.new, slot.value)
 
 
 def _plain(literal: str) -> str:

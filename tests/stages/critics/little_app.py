@@ -121,7 +121,7 @@ def food_query(**changes: object) -> Query:
         instruction=instruction,
         phrasing="food.order/0",
         pages=pages,
-        page_descriptions=tuple("A page." for _ in pages),
+        page_descriptions=("The dishes.", "One dish.", "Where to deliver.", "Confirms the order."),
         slots=slots,
         path=(),
         start_state="{}",

@@ -1,0 +1,77 @@
+"""Reading the words of screens and instructions: shared words, values that are shown, what says yes, no or done."""
+
+from __future__ import annotations
+
+import re
+
+TRUE_WORDS = frozenset({"true", "on", "yes", "enabled", "checked"})
+FALSE_WORDS = frozenset({"false", "off", "no", "disabled", "unchecked"})
+_STEM = 4
+"""Words that agree in so many letters are taken for forms of one word."""
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a text in lower case."""
+    return re.findall(r"[a-z0-9]+", text.casefold().replace("'", ""))
+
+
+_EMPTY_WORDS = frozenset(
+    words_of(
+        "a an the to of on in at for from with and or me my i it its is be by up this that then please would like want "
+        "could can you your into off out all choice toggle stepper field search"
+    )
+)
+_NEGATIONS = frozenset(
+    words_of("off stop disable no not without mute silence hide never deactivate remove cancel none dont")
+)
+_DONE_TITLE = re.compile(
+    r"\b\w{2,}(?<!e)ed\b|\b(?:sent|done|complete|running|paid|bought|made|gone|kept|added|started|finished)\b",
+    re.IGNORECASE,
+)
+_DONE_DESCRIPTION = re.compile(
+    r"^(?:confirms|tells that|shows that)\b|\b(?:was|were|has been|have been)\b", re.IGNORECASE
+)
+
+
+def content_stems(text: str) -> set[str]:
+    """The beginnings of the words that say something."""
+    return {word[:_STEM] for word in words_of(text) if word not in _EMPTY_WORDS}
+
+
+def shared_stems(one: str, other: str) -> set[str]:
+    """The words, by their beginnings, that two texts share."""
+    return content_stems(one) & content_stems(other)
+
+
+def is_said(label: str, instruction: str) -> bool:
+    """Whether an instruction speaks of everything that a label names."""
+    stems = content_stems(label)
+    return bool(stems) and stems <= content_stems(instruction)
+
+
+def says_no(instruction: str) -> bool:
+    """Whether an instruction asks for something to be off rather than on."""
+    return not _NEGATIONS.isdisjoint(words_of(instruction))
+
+
+def mentions(text: str, value: str) -> bool:
+    """Whether a text shows a value as words of its own; true and false show as any of their words."""
+    lower = value.casefold().strip()
+    for words in (TRUE_WORDS, FALSE_WORDS):
+        if lower in words:
+            return any(_as_words(text, word) for word in words)
+    return bool(lower) and _as_words(text, lower)
+
+
+def title_says_done(title: str) -> bool:
+    """Whether a title says that something has been done, e.g. `Order placed`; a question does not."""
+    return not title.rstrip().endswith("?") and _DONE_TITLE.search(title) is not None
+
+
+def description_says_done(description: str) -> bool:
+    """Whether a page's description says that it comes after something has been done."""
+    return _DONE_DESCRIPTION.search(description) is not None
+
+
+def _as_words(text: str, value: str) -> bool:
+    return re.search(rf"(?<!\w){re.escape(value)}(?!\w)", text.casefold()) is not None
