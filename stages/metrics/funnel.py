@@ -40,7 +40,7 @@ def reason_counts(reasons: Iterable[str]) -> tuple[ReasonCount, ...]:
 
 
 def _row(stage: StageCount) -> FunnelRow:
-    filters = 0 < stage.rows_in and stage.rows_out <= stage.rows_in
+    filters = stage.rows_in > 0 and stage.rows_out <= stage.rows_in
     dropped = max(0, stage.rows_in - stage.rows_out)
     return FunnelRow(
         stage.stage, stage.rows_in, stage.rows_out, dropped, stage.rows_out / stage.rows_in if filters else None
