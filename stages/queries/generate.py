@@ -17,14 +17,14 @@ from stages.queries.base import QueryValidator, QueryWriter
 from stages.queries.drafting import draft
 from stages.queries.ledger import Entry, Ledger
 from stages.queries.sampling import TaskSample
-from stages.queries.splits import divide_tasks, draw_goals, share_goals
+from stages.queries.splits import HELDOUT_GOALS, divide_tasks, draw_goals, share_goals
 
 STAGE = "generate"
 PASSED = "passed"
 REPHRASINGS = 20
 """How many instructions are tried for one training goal."""
 SPARE_GOALS = 3
-"""Held-out goals are drawn for so many times a task's even share: tasks with few goals leave theirs to others."""
+"""So many times a task's even share is drawn: there is a choice, and tasks with few goals leave theirs to others."""
 FAILURES_IN_A_ROW = 3
 """A task that fails so often is left out of the rest of a split."""
 
@@ -96,13 +96,12 @@ class _Generation:
     def share_out(self, tasks: Sequence[TaskGraph], settings: GenerationSettings) -> dict[Split, list[_Goals]]:
         """Draw the goals of the tasks that training may use and give each to one split."""
         shares: dict[Split, list[_Goals]] = {split: [] for split in Split}
-        heldout = {
-            split: SPARE_GOALS * math.ceil(settings.wanted(split) / max(len(tasks), 1))
-            for split in (Split.HELDOUT_SLOTS, Split.HELDOUT_PHRASINGS)
-        }
-        wanted = math.ceil(settings.train / max(len(tasks), 1)) + sum(heldout.values())
+        wanted = {Split.TRAIN: math.ceil(settings.train / max(len(tasks), 1))}
+        for split in HELDOUT_GOALS:
+            wanted[split] = SPARE_GOALS * math.ceil(settings.wanted(split) / max(len(tasks), 1))
         for task in tasks:
-            for split, samples in share_goals(self._draw(task, wanted), heldout).items():
+            drawn = self._draw(task, SPARE_GOALS * sum(wanted.values()))
+            for split, samples in share_goals(drawn, wanted).items():
                 shares[split].append(_Goals(task, samples))
         return shares
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Collection, Mapping, Sequence
+from itertools import islice
 from random import Random
 from typing import NamedTuple
 
@@ -12,6 +13,8 @@ from schemas.query import Split
 from stages.environments.simulated.world import TaskGraph, World
 from stages.queries.sampling import TaskSample, paths, sample
 
+HELDOUT_GOALS = (Split.HELDOUT_SLOTS, Split.HELDOUT_PHRASINGS)
+"""The splits that hold out goals of tasks that training has."""
 HELDOUT_SHARE = 4
 """Of a task with few goals each held-out split gets at most one in four; training keeps at least half."""
 DRAWS_PER_GOAL = 8
@@ -59,15 +62,18 @@ def draw_goals(task: TaskGraph, wanted: int, rng: Random) -> tuple[TaskSample, .
 def share_goals(goals: Sequence[TaskSample], wanted: Mapping[Split, int]) -> dict[Split, tuple[TaskSample, ...]]:
     """Give each goal of a task to one split; what the held-out splits do not want is for training.
 
-    Training comes first to every slot value, so that what is held out is a new combination wherever a task has
-    slots to combine.
+    Training gets the goals that show the slot values first, and the held-out splits those that are made of values
+    seen in training: new combinations, wherever a task has slots to combine and goals enough.
     """
-    goals = _values_first(goals)
-    shares: dict[Split, tuple[TaskSample, ...]] = {}
-    for split in (Split.HELDOUT_PHRASINGS, Split.HELDOUT_SLOTS):
-        share = min(wanted[split], len(goals) // HELDOUT_SHARE)
-        goals, shares[split] = goals[: len(goals) - share], tuple(goals[len(goals) - share :])
-    return {Split.TRAIN: tuple(goals), **shares}
+    share = {split: min(wanted[split], len(goals) // HELDOUT_SHARE) for split in HELDOUT_GOALS}
+    ordered = _values_first(goals)
+    trained = min(wanted[Split.TRAIN], len(goals) - sum(share.values()))
+    seen = {value for goal in ordered[:trained] for value in goal.key}
+    spare = sorted(ordered[trained:], key=lambda goal: len(set(goal.key) - seen))
+    # Back in the order of drawing, lest one held-out split gets the more familiar values.
+    heldout = iter(sorted(spare[: sum(share.values())], key=goals.index))
+    shares = {split: tuple(islice(heldout, share[split])) for split in HELDOUT_GOALS}
+    return {Split.TRAIN: (*ordered[:trained], *spare[sum(share.values()) :]), **shares}
 
 
 def _values_first(goals: Sequence[TaskSample]) -> list[TaskSample]:
