@@ -72,7 +72,10 @@ class RolloutSection(Section):
 class JudgeSection(Section):
     """How trajectories and steps are judged."""
 
-    channels: Annotated[tuple[Literal["text", "multimodal", "programmatic"], ...], Field(min_length=1)] = ("text", "multimodal")
+    channels: Annotated[tuple[Literal["text", "multimodal", "programmatic"], ...], Field(min_length=1)] = (
+        "text",
+        "multimodal",
+    )
     """Channels that must all say Correct; `programmatic` repeats the environment's own check."""
     precision_floor: Fraction = 0.8
     """A round whose judge has a lower precision does not train."""

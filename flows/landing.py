@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from flows.config import Config
 from schemas.record import content_id
+from schemas.verdict import Judgement
+from warehouse.layout import create_warehouse
+from warehouse.read import read_rows, read_table
 
 LANDED = "trajmill.trajectories.landed"
 """Name of the event."""
@@ -36,3 +40,12 @@ def announce_landed(root: Path, accepted: int, enough: int) -> None:
         },
         payload={"accepted_since_training": accepted, "enough": enough},
     )
+
+
+def accepted_since_training(config: Config) -> int:
+    """Trajectories of the run judged correct in the rounds after the last one that trained."""
+    warehouse = create_warehouse(config.run.root)
+    models = read_table(warehouse, "models", ["round", "release"], run_id=config.run_id).to_pylist()
+    trained = max((row["round"] for row in models if row["release"] is not None), default=0)
+    judged = read_rows(warehouse, Judgement, run_id=config.run_id)
+    return len({row.trajectory_id for row in judged if row.correct and row.round > trained})

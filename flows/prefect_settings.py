@@ -14,7 +14,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -24,6 +24,8 @@ QUIET_DEFAULTS = {
     "DO_NOT_TRACK": "1",
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "PREFECT_LOGGING_LEVEL": "WARNING",
+    # A failure is told by the command line in one line; its traceback stays in Prefect's log of the run.
+    "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",
     "PREFECT_SERVER_LOGGING_LEVEL": "CRITICAL",
     "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
     "PREFECT_CLI_PROMPT": "false",
@@ -32,14 +34,27 @@ QUIET_DEFAULTS = {
     "PREFECT_TASKS_DEFAULT_NO_CACHE": "true",
 }
 
+TALKATIVE_DEFAULTS = QUIET_DEFAULTS | {
+    "PREFECT_LOGGING_LEVEL": "INFO",
+    "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "INFO",
+}
+
 SECONDS_TO_START = 120.0
 
 
 def set_quiet_defaults(environment: MutableMapping[str, str] | None = None) -> None:
     """Set what the user has not set: no analytics, few logs, patience with a slow start."""
-    target = os.environ if environment is None else environment
-    for name, value in QUIET_DEFAULTS.items():
-        target.setdefault(name, value)
+    _set_defaults(QUIET_DEFAULTS, os.environ if environment is None else environment)
+
+
+def set_talkative_defaults() -> None:
+    """The same for a process that stays: it says on the console what it does."""
+    _set_defaults(TALKATIVE_DEFAULTS, os.environ)
+
+
+def _set_defaults(defaults: Mapping[str, str], environment: MutableMapping[str, str]) -> None:
+    for name, value in defaults.items():
+        environment.setdefault(name, value)
 
 
 @contextmanager
@@ -50,7 +65,7 @@ def short_lived_server(log: Path) -> Iterator[None]:
         TrajmillError: the server does not start; its last words are in `log`.
     """
     set_quiet_defaults()
-    if _names_a_server():
+    if names_a_server():
         yield
         return
     from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
@@ -71,8 +86,7 @@ def long_lived_server(log: Path, port: int) -> Iterator[str]:
     Raises:
         TrajmillError: the server does not start; its last words are in `log`.
     """
-    set_quiet_defaults()
-    if _names_a_server():
+    if names_a_server():
         from prefect.settings import get_current_settings
 
         yield str(get_current_settings().api.url)
@@ -86,7 +100,8 @@ def long_lived_server(log: Path, port: int) -> Iterator[str]:
         yield address
 
 
-def _names_a_server() -> bool:
+def names_a_server() -> bool:
+    """Whether the user, or an enclosing context of ours, has named a Prefect server."""
     from prefect.settings import get_current_settings
 
     return get_current_settings().api.url is not None

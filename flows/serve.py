@@ -13,11 +13,10 @@ from prefect.types.entrypoint import EntrypointType
 
 from flows.config import Config
 from flows.config_file import load_config
-from flows.landing import ENOUGH_LABEL, LANDED, warehouse_resource
+from flows.landing import ENOUGH_LABEL, LANDED, accepted_since_training, warehouse_resource
 from schemas.round_summary import RoundSummary
-from schemas.verdict import Judgement
 from warehouse.layout import create_warehouse
-from warehouse.read import read_rows, read_table
+from warehouse.read import read_rows
 
 TRAINING_STAGES = ("derive", "export", "train", "evaluate")
 
@@ -84,15 +83,6 @@ def last_round(config: Config) -> int:
     """The last committed round of the run, 0 before the first."""
     summaries = read_rows(create_warehouse(config.run.root), RoundSummary, run_id=config.run_id)
     return max((summary.round for summary in summaries), default=0)
-
-
-def accepted_since_training(config: Config) -> int:
-    """Trajectories of the run judged correct in the rounds after the last one that trained."""
-    warehouse = create_warehouse(config.run.root)
-    models = read_table(warehouse, "models", ["round", "release"], run_id=config.run_id).to_pylist()
-    trained = max((row["round"] for row in models if row["release"] is not None), default=0)
-    judged = read_rows(warehouse, Judgement, run_id=config.run_id)
-    return len({row.trajectory_id for row in judged if row.correct and row.round > trained})
 
 
 def _config(config_file: str | None) -> Config:

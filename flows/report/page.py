@@ -51,21 +51,23 @@ def render_report(warehouse: Warehouse, run_id: str) -> str:
     )
 
 
-def latest_run(warehouse: Warehouse) -> str:
-    """The run with the newest committed row of `rounds`.
+def run_to_report(warehouse: Warehouse, named: str | None, configured: str) -> str:
+    """The run that is meant: the one named, else the configured one, else the only one.
 
     Raises:
-        BadInputError: no round has been finished.
+        BadInputError: it has no finished round, or there are several to choose from.
     """
     refresh_views(warehouse)
     with connect(warehouse) as views:
-        found = views.execute("SELECT run_id, max(round) FROM rounds GROUP BY ALL").fetchall()
-    if not found:
-        raise BadInputError(f"{warehouse.root} has no finished round yet; run `trajmill evolve`")
-    if len(found) > 1:
-        names = ", ".join(sorted(row[0] for row in found))
-        raise BadInputError(f"{warehouse.root} has several runs; name one of them with --run: {names}")
-    return str(found[0][0])
+        runs = [row[0] for row in views.execute("SELECT DISTINCT run_id FROM rounds ORDER BY 1").fetchall()]
+    if named is not None and named not in runs:
+        raise BadInputError(f"{warehouse.root} has no finished round of a run {named!r}; there are {runs or 'none'}")
+    if named is not None or configured in runs:
+        return named or configured
+    if len(runs) != 1:
+        wish = f"name one of its runs with --run: {', '.join(runs)}" if runs else "run `trajmill evolve`"
+        raise BadInputError(f"{warehouse.root} has {len(runs) or 'no'} runs with finished rounds; {wish}")
+    return str(runs[0])
 
 
 def _percent(share: float | None) -> str:

@@ -97,9 +97,7 @@ def _screen(seen: Observation, at: StageRun, known: set[str]) -> list[Row]:
     ]
 
 
-def _step(
-    trajectory_id: str, at: StageRun, index: int, seen: Observation, after: Observation, action: Action
-) -> Step:
+def _step(trajectory_id: str, at: StageRun, index: int, seen: Observation, after: Observation, action: Action) -> Step:
     return Step(
         trajectory_id=trajectory_id,
         index=index,

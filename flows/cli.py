@@ -1,0 +1,103 @@
+"""The command `trajmill`: what can be asked, and how a failure is told.
+
+Commands import what they need when they run, so that `trajmill --help` answers at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from flows import cli_look, cli_loop
+from schemas.errors import TrajmillError
+
+STOPPED = "stopped; nothing that was finished is lost, the same command continues"
+INTERRUPTED = 130
+"""Exit code after Ctrl-C, as shells have it."""
+
+app = typer.Typer(
+    name="trajmill",
+    help="Produces GUI-agent trajectories and makes the agent that produces them better, round after round.",
+    epilog='Example: trajmill evolve; trajmill sql "SELECT * FROM success_by_round"',
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.add_typer(cli_loop.app)
+app.add_typer(cli_look.app)
+
+
+@app.callback()
+def options(
+    traceback: Annotated[bool, typer.Option("--traceback", help="Show where in the code an error comes from.")] = False,
+) -> None:
+    """Options of all commands; `run` has already taken `--traceback` out, wherever it stood."""
+
+
+apps = typer.Typer(help="App files of the simulated phone and desktop.", no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(apps, name="apps")
+
+
+@apps.callback()
+def apps_group() -> None:
+    """App files of the simulated phone and desktop."""
+
+
+@apps.command("check", epilog="Example: trajmill apps check my_app.yaml")
+def check_apps(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="YAML files, read with the built-in apps.")],
+) -> None:
+    """Find the mistakes of app files, each with its line."""
+    from stages.environments.simulated.check import check_files
+
+    mistakes = check_files(files)
+    if mistakes:
+        raise TrajmillError("\n".join(str(mistake) for mistake in mistakes))
+    print(f"{len(files)} file{'s' if len(files) != 1 else ''} without mistakes")
+
+
+@app.command("config", epilog="Example: trajmill config > trajmill.toml")
+def show_config(config: cli_loop.ConfigFile = None) -> None:
+    """Print the configuration in force, with what each key means."""
+    from flows.config_file import load_config
+    from flows.config_text import config_as_toml
+
+    print(config_as_toml(load_config(config)), end="")
+
+
+def main() -> None:
+    """Entry point of the command."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command and return its exit code; a failure is one line on standard error."""
+    with_traceback = "--traceback" in arguments
+    try:
+        app(args=[argument for argument in arguments if argument != "--traceback"], prog_name="trajmill")
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else 1
+        return _interrupted() if code == INTERRUPTED else code
+    except KeyboardInterrupt:
+        return _interrupted()
+    except TrajmillError as error:
+        if with_traceback:
+            raise
+        print(error, file=sys.stderr)
+        return 1
+    except Exception as error:
+        if with_traceback:
+            raise
+        print(f"unexpected {type(error).__name__}: {error}; --traceback shows where", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _interrupted() -> int:
+    print(f"\n{STOPPED}", file=sys.stderr)
+    return INTERRUPTED
