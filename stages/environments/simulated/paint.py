@@ -20,6 +20,7 @@ _GLASS = (
 )  # fmt: skip
 _RED = Rgb(200, 55, 55)
 _OTHER_LIGHTS = (Rgb(233, 185, 60), Rgb(90, 180, 95))
+_SKY = Rgb(72, 104, 158)
 _DIM = 0.5
 _WALLPAPER_BANDS = 6
 
@@ -123,7 +124,7 @@ def _app_bar(brush: Brush, shape: Shape) -> None:
 
 
 def _wallpaper(brush: Brush, shape: Shape) -> None:
-    color = _colored(brush, shape, mix(brush.accent, brush.theme.page, 0.5))
+    color = _colored(brush, shape, mix(_SKY, brush.theme.page, 0.3))
     tall = -(-_height(shape.box) // _WALLPAPER_BANDS)
     for band in range(_WALLPAPER_BANDS):
         top = shape.box.top + band * tall
@@ -171,6 +172,10 @@ def _filled_button(brush: Brush, shape: Shape, color: Rgb) -> None:
 def _button(brush: Brush, shape: Shape) -> None:
     height = _height(shape.box)
     disabled = shape.state == "disabled"
+    behind = brush.canvas.color_at(shape.box.left, shape.box.top)
+    if behind not in (brush.theme.page, brush.theme.surface):
+        _filled_button(brush, shape, mix(behind, BLACK, 0.25))
+        return
     inside = brush.theme.page if disabled else _tint(brush, 0.1)
     line = brush.theme.line if disabled else _tint(brush, 0.45)
     brush.canvas.outlined(shape.box, height // 2, line, inside, 2)
@@ -282,7 +287,7 @@ def _keyboard(brush: Brush, shape: Shape) -> None:
 
 def _key(brush: Brush, shape: Shape) -> None:
     height = _height(shape.box)
-    cap = brush.theme.surface if len(shape.text) == 1 else mix(brush.theme.line, brush.theme.surface, 0.3)
+    cap = brush.theme.surface if len(shape.text) == 1 else mix(brush.theme.line, brush.theme.muted, 0.25)
     brush.canvas.rounded(shape.box, 8, cap)
     size = round(height * (0.36 if len(shape.text) == 1 else 0.28))
     brush.canvas.text(inset(shape.box, 4, 2), shape.text, size, brush.theme.text, "center")
