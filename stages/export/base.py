@@ -48,7 +48,7 @@ def row_groups(batches: Iterable[pa.RecordBatch], rows: int = BATCH_ROWS) -> Ite
         count += batch.num_rows
         if count < rows:
             continue
-        whole = pa.concat_batches(pending)
+        whole = pending[0] if len(pending) == 1 else pa.concat_batches(pending)
         for start in range(0, count - count % rows, rows):
             yield whole.slice(start, rows)
         pending, count = [whole.slice(count - count % rows)], count % rows

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
+import numpy as np
 import pyarrow as pa
 
-from schemas.observation import ScreenReader
+from schemas.observation import ScreenReader, UIElement
 from schemas.screen import ELEMENT
 from stages.export.features import with_features
+from stages.export.lists import list_array
 
 SCREENS_SCHEMA = with_features(
     pa.schema(
@@ -39,7 +41,15 @@ def screen_batches(screen_ids: Iterable[str], screens: ScreenReader) -> Iterator
 def _screen_batch(ids: list[str], screens: ScreenReader) -> pa.RecordBatch:
     sizes = [screens.size(screen_id) for screen_id in ids]
     trees = [screens.elements(screen_id) for screen_id in ids]
-    elements = pa.array([[element._asdict() for element in tree] for tree in trees], pa.list_(ELEMENT))
     widths = pa.array([size.width for size in sizes], pa.int32())
     heights = pa.array([size.height for size in sizes], pa.int32())
+    lengths = np.array([len(tree) for tree in trees], np.int64)
+    elements = list_array(lengths, _elements([element for tree in trees for element in tree]))
     return pa.record_batch([pa.array(ids, pa.string()), widths, heights, elements], schema=SCREENS_SCHEMA)
+
+
+def _elements(elements: list[UIElement]) -> pa.StructArray:
+    """Column by column: the fields of `UIElement` are those of `ELEMENT`, in the same order."""
+    columns = zip(*elements, strict=True) if elements else [()] * ELEMENT.num_fields
+    arrays = [pa.array(values, field.type) for values, field in zip(columns, ELEMENT, strict=True)]
+    return pa.StructArray.from_arrays(arrays, fields=list(ELEMENT))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -91,12 +92,11 @@ def check_placeholders(messages: pa.ListArray, screen_ids: pa.ListArray, row_ids
     Raises:
         BadInputError: they differ in number; names the first such row.
     """
-    owners = pc.list_parent_indices(messages)
-    found = pc.count_substring(messages.flatten().field("content"), IMAGE_PLACEHOLDER)
-    per_row = pa.table({"row": owners, "found": found}).group_by("row", use_threads=False).aggregate([("found", "sum")])
-    wrong = pc.not_equal(per_row["found_sum"], pc.list_value_length(screen_ids).take(per_row["row"]))
-    if pc.any(wrong).as_py():
-        row = per_row["row"].filter(wrong)[0].as_py()
+    found = pc.count_substring(messages.flatten().field("content"), IMAGE_PLACEHOLDER).to_numpy()
+    owners = np.repeat(np.arange(len(messages)), list_lengths(messages))
+    wrong = np.flatnonzero(np.bincount(owners, found, len(messages)) != list_lengths(screen_ids))
+    if len(wrong):
+        row = int(wrong[0])
         raise BadInputError(
             f"row {row_ids[row].as_py()}: {len(screen_ids[row])} screens do not match its {IMAGE_PLACEHOLDER} "
             "placeholders; derive the round again"

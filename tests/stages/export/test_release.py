@@ -11,10 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from schemas.errors import BadInputError
+from schemas.observation import UIElement
 from schemas.screen import ELEMENT
 from stages.export.base import BATCH_ROWS, row_groups
 from stages.export.features import with_features
-from stages.export.screens import SCREENS_SCHEMA
+from stages.export.screens import SCREENS_SCHEMA, screen_batches
 from stages.export.spool import ImageSpool
 from stages.export.trl import SFT_SCHEMA, sft_batches
 from stages.export.verl import RL_SCHEMA
@@ -208,3 +209,13 @@ def test_the_datasets_library_reads_it_and_decodes_the_images(
     assert {tuple(block) for block in blocks} == {("type", "text")}
     assert all(value is not None for block in blocks for value in block.values())
     assert os.environ["HF_HUB_OFFLINE"] == "1"
+
+
+def test_a_screen_without_a_tree_has_no_elements() -> None:
+    class Bare(StoredScreens):
+        def elements(self, screen_id: str) -> tuple[UIElement, ...]:
+            return () if screen_id == "s0" else super().elements(screen_id)
+
+    for ids in (["s0"], ["s0", "s1"]):
+        (batch,) = screen_batches(ids, Bare())
+        assert [len(tree) for tree in batch["elements"].to_pylist()] == [0, 2][: len(ids)]
