@@ -13,7 +13,7 @@ from schemas.round_summary import StageCount
 from warehouse.commit import commit_stage
 from warehouse.layout import StageRun
 from warehouse.shards import DataFile
-from warehouse.staging import mark_done, read_marker, stage_key
+from warehouse.staging import mark_done, read_marker, stage_key, sweep
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,7 @@ def once(context: RoundContext, stage: str, work: Work) -> StageReport:
             "result": dict(outcome.result),
         }
         mark_done(folder, key, marked)
+    sweep(folder)
     return _report(stage, marked)
 
 

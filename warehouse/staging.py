@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -78,6 +79,15 @@ def read_marker(folder: Path, key: str) -> dict[str, Any] | None:
         return None
     marker = json.loads(path.read_text(encoding="utf-8"))
     return dict(marker["result"]) if marker["key"] == key else None
+
+
+def sweep(folder: Path) -> None:
+    """Remove what a finished stage has left beside its marker: its rows are committed."""
+    if not (folder / _MARKER).exists():
+        return
+    for path in folder.iterdir():
+        if path.name != _MARKER:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def open_for_append(path: Path, whole: int) -> int:
