@@ -38,7 +38,13 @@ def _worth_retrying(task_: Task[..., Any], run: TaskRun, state: State[Any]) -> b
     return isinstance(error, Exception) and not isinstance(error, BadInputError)
 
 
-@task(task_run_name="{stage.name}", retries=2, retry_delay_seconds=2, retry_condition_fn=_worth_retrying, cache_policy=NO_CACHE)
+@task(
+    task_run_name="{stage.name}",
+    retries=2,
+    retry_delay_seconds=2,
+    retry_condition_fn=_worth_retrying,
+    cache_policy=NO_CACHE,
+)
 def stage_task(stage: Stage, context: RoundContext) -> StageReport:
     """Do one stage, or find that it is done."""
     return do_stage(stage, context)

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-from stages.queries.generate import GenerationSettings, generate_queries
-from stages.queries.grammar import GrammarWriter
-from stages.queries.validation import SimulatedValidator
-
 from flows.context import RoundContext
 from flows.once import Outcome, StageReport, once
 from pipelines.resources import world_of
@@ -15,6 +11,9 @@ from schemas.failure import Failure
 from schemas.query import Query
 from schemas.tables import rows_to_arrow
 from stages.models.embedded.storage import save_network, untrained_network
+from stages.queries.generate import GenerationSettings, generate_queries
+from stages.queries.grammar import GrammarWriter
+from stages.queries.validation import SimulatedValidator
 from warehouse.layout import StageRun
 from warehouse.shards import write_shard
 
