@@ -113,6 +113,8 @@ class _Generation:
     def fill(self, split: Split, wanted: int, shares: Sequence[_Goals]) -> None:
         """Add `wanted` queries to a split, from its tasks in turn until they have no more."""
         sources = [self._candidates(goals, split) for goals in shares if goals.samples]
+        # Where there are fewer queries than tasks, chance decides which tasks have one.
+        Random(self._derive(split, "order")).shuffle(sources)
         found = list(islice(_in_turn(sources), wanted))
         self.queries.extend(found)
         if len(found) < wanted:

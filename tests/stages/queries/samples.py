@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from stages.environments.simulated.app_spec import Scalar
 from stages.environments.simulated.world import TaskGraph
-from stages.queries.sampling import SlotChoice, TaskSample, paths
+from stages.queries.sampling import Path, SlotChoice, TaskSample, paths
 
 
-def chosen(task: TaskGraph, through: str = "", **values: Scalar) -> TaskSample:
-    """The sample with these slot values, on the first path of the task that passes the page `through`."""
-    path = next(path for path in paths(task) if not through or through in path)
-    return TaskSample(path, tuple(SlotChoice(s, values[s.spec.name]) for s in task.slots if s.spec.name in values))
+def chosen(task: TaskGraph, **values: Scalar) -> TaskSample:
+    """The sample with these slot values, on the first path of the task."""
+    return _on(task, paths(task)[0], values)
+
+
+def chosen_through(task: TaskGraph, page: str, **values: Scalar) -> TaskSample:
+    """The sample with these slot values, on the first path that passes a page."""
+    return _on(task, next(path for path in paths(task) if page in path), values)
+
+
+def _on(task: TaskGraph, path: Path, values: Mapping[str, Scalar]) -> TaskSample:
+    choices = (SlotChoice(slot, values[slot.spec.name]) for slot in task.slots if slot.spec.name in values)
+    return TaskSample(path, tuple(choices))

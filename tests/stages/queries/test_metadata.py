@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from stages.environments.simulated.world import TaskGraph, World
 from stages.queries.metadata import extract
-from tests.stages.queries.samples import chosen
+from tests.stages.queries.samples import chosen, chosen_through
 
 
 def test_pages_carry_their_settings_in_the_order_of_the_screen(order: TaskGraph) -> None:
@@ -29,8 +29,8 @@ def test_only_what_the_user_asks_for_is_a_constraint(order: TaskGraph) -> None:
 
 def test_a_branch_shows_only_its_own_settings(world: World) -> None:
     wish = world.task("bazaar.wish")
-    searched = extract(wish, chosen(wish, "bazaar.search", product="Yoga Mat"))
-    browsed = extract(wish, chosen(wish, "bazaar.shelf", product="Yoga Mat"))
+    searched = extract(wish, chosen_through(wish, "bazaar.search", product="Yoga Mat"))
+    browsed = extract(wish, chosen_through(wish, "bazaar.shelf", product="Yoga Mat"))
     assert [(s.kind, s.value) for p in searched.pages for s in p.settings] == [
         ("search", "Yoga Mat"),
         ("list", "Yoga Mat"),
