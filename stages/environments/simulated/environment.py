@@ -91,9 +91,9 @@ class SimulatedEnvironment:
         if query.platform is not self.platform:
             text = f"the query is for the platform {query.platform}, this is a {self.platform}"
             raise EnvironmentFailure(text, FailureClass.SETUP)
-        start = read_start_state(query.start_state, self._world)
-        goal = read_goal(query.goal, self._world) if query.goal.strip() not in ("", "{}") else None
-        return self._begin(start, goal, seed, content_id("faults", seed, query.query_id))
+        start = read_start_state(query.start_state, self._world, self.platform)
+        goal = read_goal(query.goal, self._world, self.platform)
+        return self._begin(start, goal or None, seed, content_id("faults", seed, query.query_id))
 
     def step_now(self, action: Action) -> Observation:
         """Do one action; one that means nothing here changes nothing.

@@ -79,7 +79,8 @@ def _revealing(tops: list[int], rows: Sequence[Row], room: int, offset: int, foc
 
 
 def _scroll(tops: list[int], room: int, offset: int, hidden_below: int | None) -> Scroll:
-    up = next((top for top in tops if top >= offset - _TURN * room), 0) if offset else None
+    above = [top for top in tops if top < offset]
+    up = next((top for top in above if top >= offset - _TURN * room), above[-1]) if above else None
     down = None
     if hidden_below is not None:
         down = min(hidden_below, max(top for top in tops if top <= max(offset + _TURN * room, hidden_below)))

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pydantic import TypeAdapter, ValidationError
 
 from schemas.errors import EnvironmentFailure, FailureClass
+from schemas.query import Platform
 from schemas.record import Record
 from stages.environments.simulated.app_spec import Item, ListChange, Scalar
 from stages.environments.simulated.effects import Store, append_record, make_store, remove_records, update_records
@@ -39,7 +40,7 @@ def goal_to_json(goal: Goal) -> str:
     return json.dumps(plain, sort_keys=True)
 
 
-def read_start_state(text: str, world: World) -> StartState:
+def read_start_state(text: str, world: World, platform: Platform) -> StartState:
     """Read the start state of a query.
 
     Raises:
@@ -51,12 +52,12 @@ def read_start_state(text: str, world: World) -> StartState:
         raise _setup_failure("start state", text, error) from error
     for name in start.setup:
         place = place_of(name)
-        if place.app not in world.apps or not isinstance(world.apps[place.app].state.get(place.name), tuple):
+        if not isinstance(_state(world, platform, place), tuple):
             raise EnvironmentFailure(f"the start state names an unknown list `{name}`", FailureClass.SETUP)
     return start
 
 
-def read_goal(text: str, world: World) -> Goal:
+def read_goal(text: str, world: World, platform: Platform) -> Goal:
     """Read the goal check of a query.
 
     Raises:
@@ -68,7 +69,7 @@ def read_goal(text: str, world: World) -> Goal:
         raise _setup_failure("goal", text, error) from error
     for name, change in goal.items():
         place = place_of(name)
-        state = world.apps[place.app].state.get(place.name) if place.app in world.apps else None
+        state = _state(world, platform, place)
         if state is None or isinstance(state, tuple) != isinstance(change, ListChange):
             raise EnvironmentFailure(f"the goal names unknown state `{name}`", FailureClass.SETUP)
     return goal
@@ -104,6 +105,12 @@ def is_reached(world: World, start: StartState, goal: Goal, stores: Mapping[str,
         if any(wanted.lists[name].key != reached.lists[name].key for name in wanted.lists):
             return False
     return True
+
+
+def _state(world: World, platform: Platform, place: Place) -> Scalar | tuple[Item, ...] | None:
+    """The state a place names as it starts, None where this platform has no such thing."""
+    app = world.apps.get(place.app)
+    return app.state.get(place.name) if app and app.platform is platform else None
 
 
 def _change(store: Store, place: Place, change: ListChange | Scalar) -> None:

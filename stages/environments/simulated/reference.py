@@ -22,6 +22,7 @@ from stages.environments.simulated.app_spec import (
 from stages.environments.simulated.binding import bind, bind_record, shown
 from stages.environments.simulated.goal import Goal, goal_to_json, start_state_to_json
 from stages.environments.simulated.pages import (
+    BACK,
     Place,
     all_lists,
     menu_of,
@@ -85,7 +86,7 @@ def reference_path(task: TaskGraph, pages: Sequence[str], slot_values: Mapping[s
         following = places[index + 1] if index + 1 < len(places) else None
         leads = following.name if following and following.app == place.app else ""
         steps.extend(_page_steps(task, place, leads, values))
-    return (*steps, PathStep(page=pages[-1], operation="finish", target=""))
+    return (*steps, PathStep(page=_end(task, places, values), operation="finish", target=""))
 
 
 def goal_json(task: TaskGraph, slot_values: Mapping[str, Scalar]) -> str:
@@ -146,11 +147,22 @@ def _page_steps(task: TaskGraph, place: Place, leads: str, values: Mapping[str, 
     way = _way(task, place, leads, wanted) if leads else None
     screen = task.app(place.app).screens[place.name]
     for widget in widgets_of(screen):
-        moves_on = target_of(widget) not in ("", place.name)
-        if widget.id in wanted and widget is not way and not moves_on:
+        strays = leads and target_of(widget) not in ("", place.name)
+        if widget.id in wanted and widget is not way and not strays:
             yield from _operations(task, place, widget, wanted[widget.id])
     if way is not None:
         yield from _operations(task, place, way, wanted.get(way.id, True))
+
+
+def _end(task: TaskGraph, places: Sequence[Place], values: Mapping[str, Scalar]) -> str:
+    """The page shown when all is done: the last one, or where its last operation leads."""
+    place = places[-1]
+    wanted = _wanted(task, place, values)
+    widgets = widgets_of(task.app(place.app).screens[place.name])
+    leads = [target_of(widget) for widget in widgets if widget.id in wanted and target_of(widget)]
+    if not leads:
+        return str(place)
+    return str(places[-2] if leads[-1] == BACK and len(places) > 1 else Place(place.app, leads[-1]))
 
 
 def _wanted(task: TaskGraph, place: Place, values: Mapping[str, Scalar]) -> dict[str, Scalar]:

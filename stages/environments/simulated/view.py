@@ -67,3 +67,7 @@ class ViewMemory:
         else:
             self._views.move_to_end(key)
         return found
+
+    def forget(self) -> None:
+        """Forget all views, to free their memory."""
+        self._views.clear()

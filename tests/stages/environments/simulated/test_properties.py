@@ -1,0 +1,113 @@
+"""Whatever an agent does: nothing raises, boxes are right, equal seeds give equal screens."""
+
+import itertools
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from schemas import actions as act
+from schemas.errors import EnvironmentFailure
+from schemas.observation import Observation
+from schemas.query import Platform
+from stages.environments.simulated.check import builtin_files, read_files
+from stages.environments.simulated.environment import FaultRates, SimulatedEnvironment
+from stages.environments.simulated.scene import Scene
+from stages.environments.simulated.view import View
+from stages.environments.simulated.world import World
+from tests.stages.environments.simulated.worlds import PAPER, SHELF, garden, query_of, world_of
+
+_BUILTIN = read_files(builtin_files())
+WORLD = World({file.spec.app: file.spec for file in _BUILTIN.apps} | {**world_of(garden(), PAPER, SHELF).apps}, {})
+_CONTAINERS = {"dialog", "list"}
+
+coordinate = st.integers(-50, 1400)
+keys = st.sampled_from(["Enter", "Escape", "BackSpace", "alt", "left", "ctrl", "a", "keycode_home", "back", "\x00"])
+blind = st.one_of(
+    st.builds(act.Click, x=coordinate, y=coordinate, count=st.integers(1, 3)),
+    st.builds(act.LongPress, x=coordinate, y=coordinate),
+    st.builds(act.Swipe, x=coordinate, y=coordinate, x2=coordinate, y2=coordinate),
+    st.builds(act.Drag, x=coordinate, y=coordinate, x2=coordinate, y2=coordinate),
+    st.builds(act.MoveMouse, x=coordinate, y=coordinate),
+    st.builds(act.Scroll, clicks=st.integers(-20, 20)),
+    st.builds(act.TypeText, text=st.text(max_size=30), clear=st.booleans(), enter=st.booleans()),
+    st.builds(act.TypeText, text=st.sampled_from(["$dish", "{name}", "$", "{", "a" * 500, "\n"])),
+    st.builds(act.PressKeys, keys=st.lists(keys, max_size=3).map(tuple)),
+    st.builds(act.SystemButton, button=st.sampled_from(["Back", "Home", "Menu", "Enter"])),
+    st.builds(act.OpenApp, app=st.one_of(st.text(max_size=5), st.sampled_from([a.name for a in WORLD.apps.values()]))),
+    st.just(act.Wait()),
+    st.builds(act.Answer, text=st.text(max_size=5)),
+    st.builds(act.Terminate, status=st.sampled_from(["success", "failure"])),
+)
+aimed = st.integers(0, 1_000_000)
+"""Stands for a press on one of the elements that can be pressed."""
+sequences = st.lists(st.one_of(aimed, aimed, aimed, blind), max_size=40)
+
+
+def concrete(step: Any, seen: Observation) -> act.Action:
+    if not isinstance(step, int):
+        action: act.Action = step
+        return action
+    pressed = [element for element in seen.elements or () if element.clickable]
+    if not pressed:
+        return act.Wait()
+    x, y = pressed[step % len(pressed)].bounds.center
+    return act.Click(x=x, y=y, count=2)
+
+
+def check_view(view: View) -> None:
+    elements, size = view.observation.elements or (), view.scene.size
+    assert elements[0].role == "heading" and elements[0].states == ("title",)
+    drawn = {shape.box for shape in view.scene.shapes}
+    for element in elements:
+        box = element.bounds
+        assert 0 <= box.left < box.right <= size.width, element
+        assert 0 <= box.top < box.bottom <= size.height, element
+        assert box in drawn or element.role == "list", element
+    solid = [element for element in elements if element.role not in _CONTAINERS]
+    for one, other in itertools.combinations(solid, 2):
+        a, b = one.bounds, other.bounds
+        assert a.right <= b.left or b.right <= a.left or a.bottom <= b.top or b.bottom <= a.top, (one, other)
+    for element in elements:
+        target = view.target_at(*element.bounds.center)
+        assert element.role in _CONTAINERS or (target is not None) == element.clickable, element
+
+
+def run(steps: list[Any], platform: Platform, seed: int, faults: FaultRates) -> list[tuple[str, Scene]]:
+    env = SimulatedEnvironment(WORLD, platform, faults)
+    seen = env.reset_now(query_of(platform), seed)
+    screens = []
+    for step in steps:
+        try:
+            seen = env.step_now(concrete(step, seen))
+        except EnvironmentFailure:
+            assert faults.crash
+            break
+        view = env.view()
+        assert view.observation is seen
+        check_view(view)
+        screens.append((seen.screen.screen_id, view.scene))
+    return screens
+
+
+_FAULTS = st.sampled_from(
+    [FaultRates(), FaultRates(popup=1), FaultRates(slow=0.3, lost_tap=0.3, popup=0.5, crash=0.01)]
+)
+_PLATFORMS = st.sampled_from([Platform.PHONE, Platform.PHONE, Platform.DESKTOP])
+_known: dict[str, Scene] = {}
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(sequences, _PLATFORMS, st.integers(0, 1000), _FAULTS)
+def test_any_sequence_of_actions_is_survived_and_repeats(
+    steps: list[Any], platform: Platform, seed: int, faults: FaultRates
+) -> None:
+    screens = run(steps, platform, seed, faults)
+    for screen_id, scene in screens:
+        assert _known.setdefault(screen_id, scene) == scene, "equal ids mean equal scenes"
+    WORLD.views.forget()
+    assert run(steps, platform, seed, faults) == screens, "equal seeds give equal episodes, remembered or not"
+
+
+def test_distinct_screens_have_distinct_ids() -> None:
+    assert len(set(map(repr, _known.values()))) == len(_known)
