@@ -124,7 +124,7 @@ def _app_bar(brush: Brush, shape: Shape) -> None:
 
 
 def _wallpaper(brush: Brush, shape: Shape) -> None:
-    color = _colored(brush, shape, mix(_SKY, brush.theme.page, 0.3))
+    color = mix(_SKY, brush.theme.page, 0.3)
     tall = -(-_height(shape.box) // _WALLPAPER_BANDS)
     for band in range(_WALLPAPER_BANDS):
         top = shape.box.top + band * tall
