@@ -83,7 +83,7 @@ class Clause(NamedTuple):
     slot: str
     variant: Variant
     words: str
-    """The clause with its alternatives decided and its slot filled in."""
+    """The clause with its alternatives decided and its slot filled in, without an `and` before it."""
 
 
 class Phrasing(NamedTuple):

@@ -95,7 +95,8 @@ def _draw_clause(
     if not fitting:
         raise StageError(f"{task}: no clause says {slot.name} = {slot.value}", FailureClass.TASK)
     variant = rng.choice(fitting)
-    return Clause(slot.name, variant, parse_template(variant.text, task).expand(said, rng).strip())
+    words = parse_template(variant.text, task).expand(said, rng).strip()
+    return Clause(slot.name, variant, words.removeprefix("and "))
 
 
 def _says(variant: Variant, task: str, slot: SlotValue) -> bool:
