@@ -172,8 +172,10 @@ def _wanted(task: TaskGraph, place: Place, values: Mapping[str, Scalar]) -> dict
         if task.place(page) == place:
             wanted.update({widget: bind(value, values) for widget, value in widgets.items()})
     for slot in task.slots:
-        if slot.page == str(place):
-            wanted[slot.spec.widget] = values[slot.spec.name]
+        value = values[slot.spec.name]
+        unasked = slot.spec.optional and value == slot.default
+        if slot.page == str(place) and not unasked:
+            wanted[slot.spec.widget] = value
     return wanted
 
 
