@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
+import torch
+
 from schemas.query import Platform
 from stages.agents.end_to_end import EndToEndAgent
 from stages.agents.explorer import explorer_agent
@@ -50,10 +52,20 @@ class AgentSpec:
         """What makes the agent for a query; all agents of a maker share one model."""
         if self.model is None:
             return ReferenceAgent
+        use_one_thread()
         model = load_embedded_model(self.model)
         if self.name == "explorer":
             return lambda query: explorer_agent(model, query.platform)
         return lambda query: EndToEndAgent(model, query.platform, self.temperature)
+
+
+def use_one_thread() -> None:
+    """Let torch compute on one core in this process.
+
+    The embedded networks are so small that more threads cost more than they give, and sums come out the same on every
+    machine.
+    """
+    torch.set_num_threads(1)
 
 
 @lru_cache(maxsize=2)

@@ -10,6 +10,7 @@ from flows.once import Outcome, StageReport, finished, once
 from flows.policy import policy_before, policy_of
 from flows.stages.calibrate import precise_enough
 from flows.stages.export import EXPORT
+from pipelines.resources import use_one_thread
 from schemas.record import content_id
 from stages.models.embedded.storage import load_network, network_version
 from stages.training.base import Optimisation, Progress, SftRecipe, TrainingReport
@@ -27,6 +28,7 @@ def train(context: RoundContext, progress: Progress | None = None) -> StageRepor
         reason = _reason_not_to(context, rows)
         if reason:
             return Outcome(rows, 0, result={"trained": False, "reason": reason})
+        use_one_thread()
         fresh = at.staging(context.warehouse) / "weights"
         report = train_policy(
             parent=policy_before(context).folder,
