@@ -11,6 +11,9 @@ from schemas.example import IMAGE_PLACEHOLDER, Message
 from schemas.geometry import Size
 from schemas.step import Step
 
+_PLACEHOLDERS = (IMAGE_PLACEHOLDER, "<video>", "<audio>")
+"""What trainers of string prompts take for a placeholder."""
+
 
 def prompt_messages(dialect: Dialect, step: Step, size: Size) -> tuple[Message, Message]:
     """The system message and the user message of a step; coordinates are pixels of the stored screenshot.
@@ -27,10 +30,10 @@ def prompt_messages(dialect: Dialect, step: Step, size: Size) -> tuple[Message, 
 def unfit_text(step: Step, reply: str) -> str | None:
     """Why a step cannot stand in a conversation, None if it can.
 
-    Text that holds a placeholder of its own, from the user, the screen or the model, would shift all images.
+    Text that holds a placeholder of its own, from the user, the screen or the model, would be read as an image.
     """
     if not step.prompt or not reply:
         return "no_prompt"
-    if IMAGE_PLACEHOLDER in step.prompt or IMAGE_PLACEHOLDER in reply:
+    if any(placeholder in text for placeholder in _PLACEHOLDERS for text in (step.prompt, reply)):
         return "placeholder_in_text"
     return None

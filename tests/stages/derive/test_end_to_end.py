@@ -78,9 +78,10 @@ def test_steps_that_cannot_stand_in_a_conversation_are_dropped_with_their_reason
         step(3, TypeText(text="x")).model_copy(update={"conclusion": "Typed <image>"}),
         step(4, Click(x=1, y=1)).model_copy(update={"action": Click(x=1, y=1, count=2).model_dump_json()}),
         step(5, OpenApp(app="Bites")),
+        step(6, TAP, prompt="Play the <video> now"),
     ]
     dropped = [(0, "unparsed"), (1, "no_prompt"), (2, "placeholder_in_text"), (3, "placeholder_in_text")]
-    assert reasons(episode(steps)) == [*dropped, (4, "not_round_trip")]
+    assert reasons(episode(steps)) == [*dropped, (4, "not_round_trip"), (6, "placeholder_in_text")]
 
 
 def test_ids_depend_on_the_content_alone() -> None:
