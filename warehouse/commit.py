@@ -35,7 +35,8 @@ def commit_stage(warehouse: Warehouse, at: StageRun, files: Mapping[str, Sequenc
     versions = {
         table: commit(warehouse, table, files[table], at) for table in order if any(f.rows for f in files[table])
     }
-    refresh_views(warehouse)
+    if versions:
+        refresh_views(warehouse)
     return versions
 
 

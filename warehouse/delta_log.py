@@ -6,14 +6,27 @@ Paths are taken from the log's relative ones: `DeltaTable.file_uris` percent-enc
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import pyarrow as pa
 from deltalake import DeltaTable
 
 from schemas.tables import TABLES
 from warehouse.layout import Warehouse
+
+
+class Snapshot(NamedTuple):
+    """What is committed to a table."""
+
+    log_entry: str
+    """Name of the newest entry of the table's log, empty without any commit; an equal name means no change."""
+    files: Sequence[str]
+    """Names of the files, sorted, relative to the table's folder."""
+    columns: Sequence[str]
+    mixed: bool
+    """Whether columns were added since the first commit, so that some files may lack them."""
 
 
 def delta_table(warehouse: Warehouse, table: str, version: int | None = None) -> DeltaTable | None:
@@ -41,6 +54,24 @@ def committed_files(
         return []
     names = logged_names(delta) if rounds is None else _names_of_rounds(delta, rounds)
     return [warehouse.table(table) / name for name in names]
+
+
+def newest_log_entry(warehouse: Warehouse, table: str) -> str:
+    """Name of the newest entry of a table's log, empty without any commit."""
+    log = warehouse.table(table) / "_delta_log"
+    return max((path.name for path in log.glob("*.json")), default="")
+
+
+def snapshot(warehouse: Warehouse, table: str) -> Snapshot:
+    """What is committed to a table."""
+    # Asked before the table is read: a commit in between makes the entry too old, and the reader look again.
+    entry = newest_log_entry(warehouse, table)
+    delta, first = delta_table(warehouse, table), delta_table(warehouse, table, version=0)
+    if delta is None or first is None:
+        return Snapshot("", [], [], False)
+    columns = [field.name for field in delta.schema().fields]
+    mixed = len(columns) > len(first.schema().fields)
+    return Snapshot(entry, logged_names(delta), columns, mixed)
 
 
 def table_versions(warehouse: Warehouse) -> dict[str, int]:

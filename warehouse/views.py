@@ -1,20 +1,23 @@
 """`trajmill.duckdb`: a view per table over exactly the committed files, and the views that people ask for first.
 
-The file is made anew each time, next to the old one, and then takes its place: whoever has the old one open keeps
-reading it. The views name absolute paths, since DuckDB resolves relative ones against the reader's own folder.
+Each time a changed copy takes the file's place, so that whoever has the old one open keeps reading it. The views
+name absolute paths, since DuckDB resolves relative ones against the reader's own folder.
 """
 
 from __future__ import annotations
 
+import json
+import shutil
 from importlib import resources
 from pathlib import Path
 
 import duckdb
 import pyarrow as pa
 
+from schemas.record import content_id
 from schemas.tables import TABLES, arrow_schema
 from warehouse.atomic import replacing
-from warehouse.delta_log import delta_table, logged_names
+from warehouse.delta_log import Snapshot, newest_log_entry, snapshot
 from warehouse.layout import Warehouse
 
 OFFLINE: dict[str, str | bool | int | float | list[str]] = {
@@ -46,10 +49,10 @@ _SCALARS = {
     pa.float64(): "DOUBLE",
 }
 _WILSON = """
-CREATE MACRO wilson_low(successes, n, z := 1.959964) AS greatest(
+CREATE OR REPLACE MACRO wilson_low(successes, n, z := 1.959964) AS greatest(
     0, (successes + z * z / 2 - z * sqrt(successes * (n - successes) / n + z * z / 4)) / (n + z * z)
 );
-CREATE MACRO wilson_high(successes, n, z := 1.959964) AS least(
+CREATE OR REPLACE MACRO wilson_high(successes, n, z := 1.959964) AS least(
     1, (successes + z * z / 2 + z * sqrt(successes * (n - successes) / n + z * z / 4)) / (n + z * z)
 );
 """
@@ -67,35 +70,75 @@ def refresh_views(warehouse: Warehouse) -> Path:
 
 
 def write_views(warehouse: Warehouse, path: Path) -> None:
-    """Write a DuckDB file with nothing but views over the committed rows."""
+    """Write a DuckDB file at `path` with views over the committed rows, starting from the warehouse's own file."""
     with replacing(path) as temporary:
-        with duckdb.connect(str(temporary), config=OFFLINE) as connection:
-            connection.execute("BEGIN")
-            for table in TABLES:
-                connection.execute(f"CREATE VIEW {table} AS {_table_query(warehouse, table)}")
-            connection.execute(_WILSON)
-            for name in READY_MADE:
-                query = resources.files("warehouse").joinpath("sql", f"{name}.sql").read_text(encoding="utf-8")
-                connection.execute(f"CREATE VIEW {name} AS {query}")
-            connection.execute("COMMIT")
+        if warehouse.database.exists():
+            shutil.copyfile(warehouse.database, temporary)
+        try:
+            _update(warehouse, temporary)
+        except duckdb.Error:
+            # Damaged, or somebody has put something of their own where a view belongs.
+            temporary.unlink()
+            _update(warehouse, temporary)
         # A write-ahead log that somebody left beside the old file does not belong to the new one.
         path.with_name(path.name + ".wal").unlink(missing_ok=True)
 
 
-def _table_query(warehouse: Warehouse, table: str) -> str:
+def _update(warehouse: Warehouse, path: Path) -> None:
+    ready_made = {name: _ready_made_query(name) for name in READY_MADE}
+    schemas = {table: str(arrow_schema(table)) for table in TABLES}
+    definitions = content_id(str(warehouse.root), schemas, ready_made, _WILSON)
+    with duckdb.connect(str(path), config=OFFLINE) as connection:
+        connection.execute("BEGIN")
+        known = _known(connection, definitions)
+        committed = {table: _current(warehouse, table, known.get(table)) for table in TABLES}
+        for table in TABLES:
+            if committed[table] != known.get(table):
+                query = _table_query(warehouse, table, committed[table])
+                connection.execute(f"CREATE OR REPLACE VIEW {table} AS {query}")
+        if not known:
+            connection.execute(_WILSON)
+            for name, query in ready_made.items():
+                connection.execute(f"CREATE OR REPLACE VIEW {name} AS {query}")
+        connection.execute(
+            "CREATE OR REPLACE TABLE bookkeeping.shown AS SELECT ? AS definitions, ? AS committed",
+            [definitions, json.dumps(committed)],
+        )
+        connection.execute("COMMIT")
+
+
+def _known(connection: duckdb.DuckDBPyConnection, definitions: str) -> dict[str, Snapshot]:
+    """What the views in the file show; empty if they are defined otherwise or for another folder."""
+    connection.execute("CREATE SCHEMA IF NOT EXISTS bookkeeping")
+    connection.execute("CREATE TABLE IF NOT EXISTS bookkeeping.shown (definitions VARCHAR, committed VARCHAR)")
+    row = connection.execute("SELECT committed FROM bookkeeping.shown WHERE definitions = ?", [definitions]).fetchone()
+    return {} if row is None else {table: Snapshot(*values) for table, values in json.loads(row[0]).items()}
+
+
+def _current(warehouse: Warehouse, table: str, known: Snapshot | None) -> Snapshot:
+    """What is committed to a table; its log stays closed if it has no new entry."""
+    if known is not None and known.log_entry == newest_log_entry(warehouse, table):
+        return known
+    return snapshot(warehouse, table)
+
+
+def _ready_made_query(name: str) -> str:
+    return resources.files("warehouse").joinpath("sql", f"{name}.sql").read_text(encoding="utf-8")
+
+
+def _table_query(warehouse: Warehouse, table: str, committed: Snapshot) -> str:
     """A query for the committed rows of a table that has all of its columns, whatever the files have."""
-    delta = delta_table(warehouse, table)
-    names = [] if delta is None else logged_names(delta)
-    stored = set() if delta is None or not names else {field.name for field in delta.schema().fields}
+    stored = committed.columns if committed.files else ()
     columns = ", ".join(
         f'"{field.name}"' if field.name in stored else f'CAST(NULL AS {duckdb_type(field.type)}) AS "{field.name}"'
         for field in arrow_schema(table)
     )
-    if not names:
+    if not committed.files:
         return f"SELECT {columns} WHERE false"
-    folder = warehouse.table(table)
-    paths = ", ".join(quoted(str(folder / name)) for name in names)
-    return f"SELECT {columns} FROM read_parquet([{paths}], union_by_name = true, hive_partitioning = false)"
+    paths = ", ".join(quoted(str(warehouse.table(table) / name)) for name in committed.files)
+    # Taking the union of the columns means opening every file.
+    union = "true" if committed.mixed else "false"
+    return f"SELECT {columns} FROM read_parquet([{paths}], union_by_name = {union}, hive_partitioning = false)"
 
 
 def duckdb_type(kind: pa.DataType) -> str:

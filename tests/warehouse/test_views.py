@@ -12,7 +12,7 @@ from schemas.errors import FailureClass
 from schemas.failure import Failure
 from schemas.policy_version import PolicyVersion, SplitSuccess
 from schemas.query import Split
-from schemas.tables import TABLES, arrow_schema
+from schemas.tables import TABLES, arrow_schema, rows_to_arrow
 from schemas.trajectory import Purpose
 from schemas.verdict import Channel, TrajectoryVerdict
 from stages.metrics.intervals import wilson
@@ -26,7 +26,9 @@ from tests.warehouse.samples import (
     step_verdicts,
     trajectory,
 )
+from warehouse.commit import commit
 from warehouse.layout import Warehouse, open_warehouse
+from warehouse.shards import write_shard
 from warehouse.sql import run_sql
 from warehouse.views import READY_MADE, duckdb_type, refresh_views
 
@@ -78,6 +80,34 @@ def test_views_show_committed_files_only_and_a_reader_does_not_disturb_the_refre
         )
         assert reader.execute("SELECT count(*) FROM step_verdicts").fetchone() == (5,)
     assert ask(warehouse, "SELECT count(*) AS n FROM step_verdicts") == [{"n": 8}]
+
+
+def test_a_commit_whose_refresh_was_killed_is_shown_by_the_next(warehouse: Warehouse) -> None:
+    at, later = stage_run("judge"), stage_run("judge", 2)
+    commit_rows(warehouse, at, *step_verdicts(5, at))
+    data = rows_to_arrow("step_verdicts", step_verdicts(3, later))
+    commit(warehouse, "step_verdicts", [write_shard(warehouse, "step_verdicts", later, 0, data)], later)
+    assert ask(warehouse, "SELECT count(*) AS n FROM step_verdicts") == [{"n": 8}]
+
+
+@pytest.mark.parametrize("damage", ["garbage", "table"])
+def test_a_damaged_file_is_made_anew(warehouse: Warehouse, damage: str) -> None:
+    at = stage_run("judge")
+    commit_rows(warehouse, at, *step_verdicts(5, at))
+    if damage == "garbage":
+        warehouse.database.write_bytes(b"x" * 20_000)
+    else:
+        with duckdb.connect(str(warehouse.database)) as connection:
+            connection.execute("DROP VIEW step_verdicts; CREATE TABLE step_verdicts (i INTEGER)")
+        commit_rows(warehouse, stage_run("judge", 2), *step_verdicts(3, stage_run("judge", 2)))
+    assert {"n": 5 if damage == "garbage" else 8} in ask(warehouse, "SELECT count(*) AS n FROM step_verdicts")
+
+
+def test_views_that_somebody_added_stay(warehouse: Warehouse) -> None:
+    with duckdb.connect(str(refresh_views(warehouse))) as connection:
+        connection.execute("CREATE VIEW mine AS SELECT 1 AS one")
+    commit_rows(warehouse, stage_run("judge"), *step_verdicts(5, stage_run("judge")))
+    assert ask(warehouse, "FROM mine") == [{"one": 1}]
 
 
 def test_a_moved_warehouse_is_read_where_it_lies(warehouse: Warehouse, tmp_path: Path) -> None:
