@@ -76,9 +76,9 @@ prompts are strings with `<image>`. The two placeholder dialects do not mix. ver
 
 
 def dataset_card(facts: CardFacts, files: Iterable[ExportedFile]) -> str:
-    """The text of README.md; the front matter names one configuration per file that was written."""
+    """The text of README.md; the front matter names one configuration per file with rows (one without cannot be loaded)."""
     written = {file.path: file for file in files}
-    configs = [config for config in _CONFIGS if config.file in written]
+    configs = [config for config in _CONFIGS if config.file in written and written[config.file].rows]
     sections = [
         _front_matter(facts, configs, written),
         f"# {_cell(facts.name)}\n\nTrajectories of a GUI agent, produced and judged by trajmill in round "

@@ -26,7 +26,8 @@ FACTS = CardFacts(
 
 
 def test_the_card_states_files_lineage_and_what_was_left_out() -> None:
-    card = dataset_card(FACTS, [ExportedFile("trl/sft.parquet", 6000, "0" * 64, 123)])
+    files = [ExportedFile("trl/sft.parquet", 6000, "0" * 64, 123), ExportedFile("verl/rl.parquet", 0, "0" * 64, 9)]
+    card = dataset_card(FACTS, files)
     front = yaml.safe_load(card.split("---\n")[1])
     assert front["license"] == "apache-2.0"
     assert front["size_categories"] == ["1K<n<10K"]
