@@ -76,7 +76,7 @@ prompts are strings with `<image>`. The two placeholder dialects do not mix. ver
 
 
 def dataset_card(facts: CardFacts, files: Iterable[ExportedFile]) -> str:
-    """The text of README.md; the front matter names one configuration per file with rows (one without cannot be loaded)."""
+    """The text of README.md; the front matter names one configuration per file that has rows."""
     written = {file.path: file for file in files}
     configs = [config for config in _CONFIGS if config.file in written and written[config.file].rows]
     sections = [
