@@ -5,7 +5,7 @@ A gate: a release is trained on only if `leaks_in_queries` and `leaks_in_texts` 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -134,15 +134,15 @@ def _heldout_apps(train: Sequence[Query], heldout_apps: Collection[str]) -> Iter
             yield Leak(LeakKind.APP, app, query.query_id, f"a training query needs the held-out app {app}")
 
 
-def _stated_in(text: TrainingText, stated: dict[str, str]) -> Iterator[Leak]:
+def _stated_in(text: TrainingText, stated: Mapping[str, str]) -> Iterator[Leak]:
+    # A line of a long history is no instruction: twice the longest leaves room for spacing.
+    longest = 2 * max(map(len, stated), default=0)
     for line in text.text.splitlines():
         rest, colon = line, ":"
         while colon:
-            found = stated.get(_words(rest))
+            found = stated.get(_words(rest)) if len(rest) <= longest else None
             if found is not None:
-                yield Leak(
-                    LeakKind.INSTRUCTION, found, text.text_id, f"states the held-out instruction: {rest.strip()}"
-                )
+                yield Leak(LeakKind.INSTRUCTION, found, text.text_id, f"states what is held out: {rest.strip()}")
             _, colon, rest = rest.partition(":")
 
 

@@ -11,7 +11,7 @@ from stages.queries.base import PathMetadata, Phrasing, QueryWriter
 from stages.queries.difficulty import difficulty, step_limit
 from stages.queries.metadata import extract
 from stages.queries.phrasing import draw_phrasing, lost_slots
-from stages.queries.sampling import TaskSample
+from stages.queries.sampling import TaskSample, apps_of
 
 NOT_WALKED = "not walked"
 """Validation outcome of a draft."""
@@ -35,11 +35,12 @@ def draft(
         raise StageError(f"{task.name}: the writer lost {', '.join(lost)} in: {text}", FailureClass.TASK)
     slots = _slots(metadata, phrasing)
     start_state = start_state_json(task, sample.asked)
+    apps = apps_of(sample.path)
     path = reference_path(task, sample.path, sample.asked)
     return Query(
         query_id=Query.make_id(task.platform, task.name, slots, start_state, text),
         platform=task.platform,
-        apps=tuple(app.app for app in task.apps),
+        apps=apps,
         source=Source.DAG,
         task=task.name,
         raw_instruction=raw,
@@ -51,7 +52,7 @@ def draft(
         path=path,
         start_state=start_state,
         goal=goal_json(task, sample.asked),
-        difficulty=difficulty(path, len(task.apps)),
+        difficulty=difficulty(path, len(apps)),
         max_steps=step_limit(path),
         split=split,
         validation=NOT_WALKED,

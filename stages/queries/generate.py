@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from itertools import islice
 from random import Random
 from typing import NamedTuple
@@ -21,8 +21,10 @@ from stages.queries.splits import HELDOUT_GOALS, divide_tasks, draw_goals, share
 
 STAGE = "generate"
 PASSED = "passed"
+REPHRASED = (Split.TRAIN, Split.HELDOUT_APPS)
+"""Splits in which one goal may be asked for in several ways, so that tasks with few goals are not rare."""
 REPHRASINGS = 20
-"""How many instructions are tried for one training goal."""
+"""How many instructions are tried for one goal of such a split."""
 SPARE_GOALS = 3
 """So many times a task's even share is drawn: there is a choice, and tasks with few goals leave theirs to others."""
 FAILURES_IN_A_ROW = 3
@@ -131,20 +133,20 @@ class _Generation:
     def _candidates(self, goals: _Goals, split: Split) -> Iterator[Query]:
         """Queries that passed, each goal once before any of them again."""
         in_a_row = 0
-        for turn in range(REPHRASINGS if split is Split.TRAIN else 1):
+        for turn in range(REPHRASINGS if split in REPHRASED else 1):
             for number, sample in enumerate(goals.samples):
+                heldout = split is Split.HELDOUT_PHRASINGS or (split is Split.HELDOUT_APPS and (turn + number) % 2 == 1)
                 failed_before = len(self.failures)
-                query = self._make(goals.task, sample, split, turn * len(goals.samples) + number)
+                query = self._make(goals.task, sample, split, heldout, turn)
                 in_a_row = in_a_row + 1 if len(self.failures) > failed_before else 0
                 if query is not None:
                     yield query
                 elif in_a_row == FAILURES_IN_A_ROW:
                     return
 
-    def _make(self, task: TaskGraph, sample: TaskSample, split: Split, number: int) -> Query | None:
+    def _make(self, task: TaskGraph, sample: TaskSample, split: Split, heldout: bool, turn: int) -> Query | None:
         """The query for a sample; None for one that says nothing new, or fails."""
-        heldout = split is Split.HELDOUT_PHRASINGS or (split is Split.HELDOUT_APPS and number % 2 == 1)
-        seed = self._derive(task.name, split, number)
+        seed = self._derive(task.name, split, sample.key, turn)
         try:
             query = draft(task, sample, split, heldout, self._writer, self._origin, seed)
         except StageError as error:
@@ -160,7 +162,7 @@ class _Generation:
         self._ledger.enter(query)
         return query.model_copy(update={"validation": PASSED})
 
-    def _derive(self, *parts: str | int) -> int:
+    def _derive(self, *parts: Hashable) -> int:
         return int(content_id("generate", self._seed, *parts), 16)
 
     def _fail(self, input_id: str, message: str, failure_class: FailureClass = FailureClass.TASK) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from random import Random
 from typing import NamedTuple
@@ -11,6 +11,7 @@ import networkx as nx
 
 from schemas.errors import FailureClass, StageError
 from stages.environments.simulated.app_spec import Scalar
+from stages.environments.simulated.pages import place_of
 from stages.environments.simulated.world import TaskGraph, TaskSlot
 
 PATH_CAP = 1000
@@ -50,6 +51,11 @@ class TaskSample(NamedTuple):
     def key(self) -> tuple[tuple[str, str], ...]:
         """Equal for samples that ask for the same thing, whatever their path."""
         return tuple((choice.name, repr(choice.value)) for choice in self.choices)
+
+
+def apps_of(pages: Iterable[str]) -> tuple[str, ...]:
+    """The apps that pages belong to, in order of their first page."""
+    return tuple(dict.fromkeys(place_of(page).app for page in pages))
 
 
 def paths(task: TaskGraph) -> tuple[Path, ...]:

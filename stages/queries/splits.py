@@ -11,7 +11,7 @@ from typing import NamedTuple
 from schemas.errors import BadInputError
 from schemas.query import Split
 from stages.environments.simulated.world import TaskGraph, World
-from stages.queries.sampling import TaskSample, paths, sample
+from stages.queries.sampling import TaskSample, apps_of, paths, sample
 
 HELDOUT_GOALS = (Split.HELDOUT_SLOTS, Split.HELDOUT_PHRASINGS)
 """The splits that hold out goals of tasks that training has."""
@@ -39,7 +39,7 @@ def divide_tasks(world: World, heldout_apps: Collection[str]) -> TaskSides:
             close = difflib.get_close_matches(name, world.apps, n=1) or sorted(world.apps)
             raise BadInputError(f"heldout_app_names: there is no app `{name}`; did you mean `{'`, `'.join(close)}`?")
     tasks = world.tasks()
-    heldout = tuple(task for task in tasks if any(app.app in heldout_apps for app in task.apps))
+    heldout = tuple(task for task in tasks if any(app in heldout_apps for app in apps_of(task.graph)))
     return TaskSides(tuple(task for task in tasks if task not in heldout), heldout)
 
 

@@ -1,8 +1,17 @@
 from __future__ import annotations
 
+from schemas.example import Example, Message
 from schemas.query import Platform, Query, Slot, Source, Split
 from schemas.record import Origin
-from stages.curate.leakage import LeakKind, TrainingText, leaks_in_queries, leaks_in_texts
+from schemas.rl_step import RLStep
+from stages.curate.leakage import (
+    LeakKind,
+    TrainingText,
+    example_texts,
+    leaks_in_queries,
+    leaks_in_texts,
+    rl_step_texts,
+)
 
 
 def _query(
@@ -115,3 +124,41 @@ def test_a_training_text_that_states_a_heldout_instruction_is_found() -> None:
 def test_a_longer_training_instruction_is_no_leak() -> None:
     text = "The user query: Order Diavola, extra spicy.\nTask progress: nothing yet"
     assert leaks_in_texts(CLEAN, [TrainingText("e1", TRAIN.query_id, text)]) == ()
+
+
+def test_examples_and_rl_steps_are_read_with_their_lineage() -> None:
+    message = Message(role="user", content="The user query: Order Diavola.")
+    origin = Origin(round=1, run_id="r", code_version="c").common("test")
+    example = Example(
+        example_id="e1",
+        kind="end_to_end",
+        messages=(message,),
+        screens=(),
+        action=None,
+        coordinate_space="unit",
+        loss_weight=1.0,
+        query_id=TRAIN.query_id,
+        trajectory_id="t",
+        step_index=0,
+        split=Split.TRAIN,
+        **origin,
+    )
+    step = RLStep(
+        rl_step_id="s1",
+        group=TRAIN.query_id,
+        trajectory_id="t",
+        step_index=0,
+        prompt=(message,),
+        response="",
+        screens=(),
+        accuracy_reward=1.0,
+        format_reward=0.0,
+        reward=1.0,
+        advantage=0.0,
+        step_weight=1.0,
+        replayed=False,
+        **origin,
+    )
+    texts = [*example_texts(example), *rl_step_texts(step)]
+    assert [leak.found_in for leak in leaks_in_texts(CLEAN, texts[:1])] == ["e1"]
+    assert [leak.found_in for leak in leaks_in_texts(CLEAN, texts[1:])] == ["s1"]

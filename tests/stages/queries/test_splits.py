@@ -13,11 +13,16 @@ WANTED = {Split.TRAIN: 20, Split.HELDOUT_SLOTS: 5, Split.HELDOUT_PHRASINGS: 5}
 
 
 def test_every_task_that_touches_a_heldout_app_is_put_aside(world: World) -> None:
-    sides = divide_tasks(world, ["mail"])
-    assert sides.heldout
-    assert all("mail" in [app.app for app in task.apps] for task in sides.heldout)
-    assert not any("mail" in [app.app for app in task.apps] for task in sides.trained)
+    sides = divide_tasks(world, ["wallet"])
+    heldout = {task.name for task in sides.heldout}
+    assert {"wallet.topup", "from_mail.redeem"} <= heldout
+    assert all(any(page.startswith("wallet.") for page in task.graph) for task in sides.heldout)
+    assert not any(page.startswith("wallet.") for task in sides.trained for page in task.graph)
     assert len(sides.trained) + len(sides.heldout) == len(world.tasks())
+
+
+def test_an_errand_is_not_held_out_for_an_app_that_its_file_names_but_it_does_not_touch(world: World) -> None:
+    assert "from_mail.coupon" in {task.name for task in divide_tasks(world, ["wallet"]).trained}
 
 
 def test_an_unknown_app_is_refused_with_the_nearest_name(world: World) -> None:
