@@ -57,8 +57,3 @@ def bind_text(text: str, values: Mapping[str, Scalar], item: Item | None = None)
 def bind_record(record: Item, values: Mapping[str, Scalar], item: Item | None = None) -> Item:
     """A record with the names in its values replaced."""
     return {field: bind(value, values, item) for field, value in record.items()}
-
-
-def matches(item: Item, where: Item, values: Mapping[str, Scalar]) -> bool:
-    """Whether the item's fields equal the wanted ones; a field the item lacks never does."""
-    return all(field in item and item[field] == bind(value, values) for field, value in where.items())

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
-from schemas.geometry import Box
+from schemas.geometry import Box, Size
 from schemas.observation import UIElement
 from schemas.query import Platform
 from stages.environments.simulated.app_spec import AppSpec, Item, Menu, Scalar, Screen
@@ -118,7 +119,7 @@ def _page(state: AppState, metrics: Metrics, page: PageState) -> _Painted:
     bars = _bar_parts(state, metrics, context, screen)
     menu = _open_menu(screen, context, bars) if state.menu and is_top else ()
     body = () if menu else (*_scroll_parts(placed, viewport, context.page), *placed.parts)
-    keys = _keyboard(metrics) if keyboard else ()
+    keys = _keyboard(metrics.size) if keyboard else ()
     parts = (*bars, *body, *menu, *keys)
     drawn = (*bars, *_scroll_parts(placed, viewport, context.page), *placed.parts, *menu, *keys)
     shapes = (*_frame(state.app, metrics), *(each.shape for each in drawn if each.shape.kind))
@@ -259,7 +260,7 @@ def _dialog(state: AppState, metrics: Metrics, page: PageState) -> _Painted:
     heading = _title(title, bind_text(screen.title, page.values), context.page)
     close = Box(title.right + 10, title.top, box.right - metrics.margin, title.bottom)
     closing = (part("button", "button", close, "Close", f"{context.page}/close", Target("back")),) if desktop else ()
-    keys = _keyboard(metrics) if keyboard else ()
+    keys = _keyboard(metrics.size) if keyboard else ()
     parts = (heading, frame, *closing, *_scroll_parts(placed, viewport, context.page), *placed.parts, *keys)
     return _Painted(_frame_first(frame, parts), parts, placed.scroll)
 
@@ -297,13 +298,14 @@ def _middle(metrics: Metrics, height: int, lowest: int) -> Box:
     return Box(left, top, left + metrics.dialog_width, top + height)
 
 
-def _keyboard(metrics: Metrics) -> tuple[Part, ...]:
-    board = Box(0, KEYBOARD_TOP, metrics.size.width, metrics.size.height)
+@lru_cache(maxsize=4)
+def _keyboard(size: Size) -> tuple[Part, ...]:
+    board = Box(0, KEYBOARD_TOP, size.width, size.height)
     parts = [Part(Shape("keyboard", board), UIElement("keyboard", "", board, (), "", "keyboard"))]
     high, gap = 100, 10
     for number, letters in enumerate(("qwertyuiop", "asdfghjkl", "zxcvbnm")):
-        wide = (metrics.size.width - 11 * gap) // 10
-        left = (metrics.size.width - len(letters) * (wide + gap) + gap) // 2
+        wide = (size.width - 11 * gap) // 10
+        left = (size.width - len(letters) * (wide + gap) + gap) // 2
         top = board.top + gap + number * (high + gap)
         for at, letter in enumerate(letters):
             key = left + at * (wide + gap)

@@ -21,7 +21,7 @@ from stages.environments.simulated.app_spec import (
     Text,
     Toggle,
 )
-from stages.environments.simulated.binding import bind_text, matches, shown
+from stages.environments.simulated.binding import bind_record, bind_text, shown
 from stages.environments.simulated.metrics import Metrics
 from stages.environments.simulated.scene import Shape
 
@@ -51,11 +51,12 @@ class Part(NamedTuple):
 
     def moved(self, right: int, down: int, bottom: int) -> Part:
         """The part at another place, cut off below `bottom`."""
-        box = self.shape.box
-        top, low = box.top + down, min(box.bottom + down, bottom)
-        box = Box(box.left + right, top, box.right + right, low)
-        element = self.element._replace(bounds=box) if self.element else None
-        return Part(self.shape._replace(box=box), element, self.target)
+        kind, (left, top, wide, low), text, note, state, color = self.shape
+        box = Box(left + right, top + down, wide + right, min(low + down, bottom))
+        element = self.element
+        if element:
+            element = UIElement(element.role, element.text, box, element.states, element.value, element.element_id)
+        return Part(Shape(kind, box, text, note, state, color), element, self.target)
 
 
 class Row(NamedTuple):
@@ -95,14 +96,18 @@ def is_shown(widget: AnyWidget, values: Mapping[str, Scalar]) -> bool:
     return all(values[name] == wanted for name, wanted in widget.show_if.items())
 
 
-def list_items(widget: ItemList, values: Mapping[str, Scalar], lists: Mapping[str, tuple[Item, ...]]) -> list[Item]:
+def list_items(
+    widget: ItemList, values: Mapping[str, Scalar], lists: Mapping[str, tuple[Item, ...]]
+) -> tuple[Item, ...]:
     """The items that a list shows, after its filter and its search."""
-    searched = str(values[widget.search]).casefold() if widget.search else ""
-    return [
-        item
-        for item in lists[widget.items]
-        if matches(item, widget.where, values) and searched in shown(item.get("name", "")).casefold()
-    ]
+    items = lists[widget.items]
+    if widget.where:
+        wanted = bind_record(widget.where, values)
+        items = tuple(item for item in items if all(item.get(field) == value for field, value in wanted.items()))
+    if widget.search and values[widget.search]:
+        searched = shown(values[widget.search]).casefold()
+        items = tuple(item for item in items if searched in shown(item.get("name", "")).casefold())
+    return items
 
 
 def part(kind: str, role: str, box: Box, text: str, element_id: str, target: Target | None = None, **more: str) -> Part:

@@ -9,7 +9,7 @@ from functools import partial
 from typing import NamedTuple
 
 from schemas.geometry import Box
-from schemas.observation import Observation, ScreenHandle
+from schemas.observation import Observation, ScreenHandle, UIElement
 from stages.environments.simulated.draw import draw
 from stages.environments.simulated.flow import Scroll
 from stages.environments.simulated.rows import Part, Target
@@ -45,10 +45,17 @@ class View(NamedTuple):
 def make_view(scene: Scene, parts: Sequence[Part], scroll: Scroll, app: str) -> View:
     """A view of a scene whose accessible parts are `parts`, in reading order."""
     elements = tuple(part.element for part in parts if part.element)
-    digest = hashlib.blake2b(repr((scene, elements, app)).encode(), digest_size=12).hexdigest()
-    handle = ScreenHandle(digest, scene.size, partial(draw, scene))
+    handle = ScreenHandle(_screen_id(scene, elements, app), scene.size, partial(draw, scene))
     hits = tuple(Hit(part.shape.box, part.target) for part in parts if part.target)
     return View(Observation(handle, elements, app), scene, hits, scroll)
+
+
+def _screen_id(scene: Scene, elements: tuple[UIElement, ...], app: str) -> str:
+    # Plain tuples: their text is made several times faster than that of named ones.
+    shapes = [(kind, *box, text, note, state, color) for kind, box, text, note, state, color in scene.shapes]
+    tree = [(role, text, *box, states, value, name) for role, text, box, states, value, name in elements]
+    content = repr((*scene.size, scene.accent, scene.dark, app, shapes, tree))
+    return hashlib.blake2b(content.encode(), digest_size=12).hexdigest()
 
 
 class ViewMemory:
