@@ -90,17 +90,15 @@ def test_a_commit_whose_refresh_was_killed_is_shown_by_the_next(warehouse: Wareh
     assert ask(warehouse, "SELECT count(*) AS n FROM step_verdicts") == [{"n": 8}]
 
 
-@pytest.mark.parametrize("damage", ["garbage", "table"])
-def test_a_damaged_file_is_made_anew(warehouse: Warehouse, damage: str) -> None:
-    at = stage_run("judge")
-    commit_rows(warehouse, at, *step_verdicts(5, at))
-    if damage == "garbage":
-        warehouse.database.write_bytes(b"x" * 20_000)
-    else:
-        with duckdb.connect(str(warehouse.database)) as connection:
-            connection.execute("DROP VIEW step_verdicts; CREATE TABLE step_verdicts (i INTEGER)")
-        commit_rows(warehouse, stage_run("judge", 2), *step_verdicts(3, stage_run("judge", 2)))
-    assert {"n": 5 if damage == "garbage" else 8} in ask(warehouse, "SELECT count(*) AS n FROM step_verdicts")
+def test_a_damaged_file_is_made_anew(warehouse: Warehouse) -> None:
+    first, second = stage_run("judge"), stage_run("judge", 2)
+    commit_rows(warehouse, first, *step_verdicts(5, first))
+    warehouse.database.write_bytes(b"x" * 20_000)
+    assert ask(warehouse, "SELECT count(*) AS n FROM step_verdicts") == [{"n": 5}]
+    with duckdb.connect(str(warehouse.database)) as connection:
+        connection.execute("DROP VIEW step_verdicts; CREATE TABLE step_verdicts (i INTEGER)")
+    commit_rows(warehouse, second, *step_verdicts(3, second))
+    assert ask(warehouse, "SELECT count(*) AS n FROM step_verdicts") == [{"n": 8}]
 
 
 def test_views_that_somebody_added_stay(warehouse: Warehouse) -> None:
