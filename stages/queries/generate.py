@@ -8,6 +8,8 @@ from itertools import islice
 from random import Random
 from typing import NamedTuple
 
+from pydantic import NonNegativeInt
+
 from schemas.errors import FailureClass, StageError
 from schemas.failure import Failure
 from schemas.query import Query, Split
@@ -34,15 +36,17 @@ FAILURES_IN_A_ROW = 3
 class GenerationSettings(Record):
     """How many queries to make, and what is held out."""
 
-    train: int = 600
-    heldout_slots: int = 60
-    heldout_phrasings: int = 60
-    heldout_apps: int = 60
+    train: NonNegativeInt = 600
+    heldout_slots: NonNegativeInt = 60
+    heldout_phrasings: NonNegativeInt = 60
+    heldout_apps: NonNegativeInt = 60
     heldout_app_names: tuple[str, ...] = ()
     """Ids of the apps that training never sees, errands through them included."""
 
     def wanted(self, split: Split) -> int:
-        """Number of queries asked for in a split."""
+        """Number of queries asked for in a split; none of held-out apps where no app is held out."""
+        if split is Split.HELDOUT_APPS and not self.heldout_app_names:
+            return 0
         return int(getattr(self, split.value))
 
 
@@ -109,7 +113,7 @@ class _Generation:
 
     def all_goals(self, tasks: Sequence[TaskGraph], settings: GenerationSettings) -> list[_Goals]:
         """Draw goals of the tasks of held-out apps."""
-        wanted = SPARE_GOALS * math.ceil(settings.heldout_apps / max(len(tasks), 1))
+        wanted = SPARE_GOALS * math.ceil(settings.wanted(Split.HELDOUT_APPS) / max(len(tasks), 1))
         return [_Goals(task, self._draw(task, wanted)) for task in tasks]
 
     def fill(self, split: Split, wanted: int, shares: Sequence[_Goals]) -> None:

@@ -53,6 +53,12 @@ def test_nothing_held_out_is_in_training(world: World, origin: Origin, seed: int
     assert sum(map(len, goals.values())) == len(set.union(*goals.values()))
 
 
+def test_without_heldout_apps_none_of_their_queries_are_missed(world: World, origin: Origin) -> None:
+    settings = GenerationSettings(train=3, heldout_slots=2, heldout_phrasings=2, heldout_apps=9)
+    generated = _generate(world, origin, 1, settings)
+    assert (len(generated.queries), generated.failures) == (7, ())
+
+
 def test_ids_differ(generated: Generated) -> None:
     assert len({query.query_id for query in generated.queries}) == len(generated.queries)
 
@@ -110,7 +116,7 @@ def test_an_app_whose_path_is_broken_is_dropped_with_the_reason(world: World, or
 def test_too_few_goals_are_said_and_not_hidden(world: World, origin: Origin) -> None:
     bites = world.apps["bites"]
     small = bites.model_copy(update={"tasks": {"cutlery": bites.tasks["cutlery"]}})
-    settings = GenerationSettings(train=1000, heldout_slots=1, heldout_phrasings=0, heldout_apps=0)
+    settings = GenerationSettings(train=1000, heldout_slots=1, heldout_phrasings=0)
     generated = _generate(_only(world, small), origin, 1, settings)
     assert 0 < len(generated.queries) < 1000
     messages = [failure.message for failure in generated.failures]
@@ -146,7 +152,7 @@ def test_a_writer_that_fails_is_a_failure_of_its_class(
 ) -> None:
     bites = world.apps["bites"]
     small = _only(world, bites.model_copy(update={"tasks": {"table": bites.tasks["table"]}}))
-    settings = GenerationSettings(train=1, heldout_slots=0, heldout_phrasings=0, heldout_apps=0)
+    settings = GenerationSettings(train=1, heldout_slots=0, heldout_phrasings=0)
     generated = generate_queries(small, settings, 5, origin, writer, SimulatedValidator(small))
     assert generated.queries == ()
     assert generated.failures[0].failure_class is failure_class
