@@ -1,0 +1,40 @@
+"""A small but whole run: two rounds on a few queries, for tests of the loop."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from flows.config import (
+    Config,
+    EvaluateSection,
+    GuidanceSection,
+    JudgeSection,
+    QueriesSection,
+    RolloutSection,
+    RunSection,
+    TrainSection,
+)
+from flows.round import RoundContext, do_stage
+from flows.stages.catalogue import STAGES
+from warehouse.layout import create_warehouse
+
+
+def small_config(root: Path, rounds: int = 2) -> Config:
+    """A configuration whose rounds take a few seconds."""
+    return Config(
+        run=RunSection(root=root, rounds=rounds, name="small"),
+        queries=QueriesSection(train=24, heldout_slots=6, heldout_phrasings=6, heldout_apps=0),
+        rollout=RolloutSection(episodes_per_round=60, concurrency=16),
+        judge=JudgeSection(precision_floor=0.0),
+        guidance=GuidanceSection(after_failures=1, share=0.4),
+        train=TrainSection(min_updates=5, max_updates=10),
+        evaluate=EvaluateSection(episodes=6, train_sample=6),
+    )
+
+
+def run_stages(config: Config) -> None:
+    """All stages of all rounds, without Prefect."""
+    warehouse = create_warehouse(config.run.root)
+    for number in range(1, config.run.rounds + 1):
+        for stage in STAGES:
+            do_stage(stage, RoundContext(config, warehouse, number))

@@ -1,0 +1,74 @@
+"""`kill -9` at any moment, then the same command again: the same result as without."""
+
+from __future__ import annotations
+
+import multiprocessing
+from multiprocessing.context import ForkServerContext
+from pathlib import Path
+
+import pytest
+
+from schemas.tables import TABLES
+from tests.flows.small_run import run_stages, small_config
+from warehouse.layout import Warehouse, open_warehouse
+from warehouse.read import read_table
+from warehouse.releases import release_names, verify_release
+
+VOLATILE = {"wall_ms", "environment_ms", "latency_ms", "stages"}
+"""Columns that hold how long something took."""
+SHORTEST_SECONDS = 0.7
+FEWEST_KILLS = 4
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
+    root = tmp_path_factory.mktemp("undisturbed")
+    run_stages(small_config(root))
+    return open_warehouse(root)
+
+
+def contents(warehouse: Warehouse) -> dict[str, list[str]]:
+    """All rows of all tables but for times, in an order of their own."""
+    found = {}
+    for table in TABLES:
+        rows = read_table(warehouse, table)
+        kept = rows.select([name for name in rows.column_names if name not in VOLATILE])
+        found[table] = sorted(map(repr, kept.to_pylist()))
+    return found
+
+
+@pytest.mark.timeout(300)
+def test_a_run_that_is_killed_again_and_again_ends_like_one_that_is_not(undisturbed: Warehouse, tmp_path: Path) -> None:
+    processes = multiprocessing.get_context("forkserver")
+    processes.set_forkserver_preload(["tests.flows.small_run"])
+    seconds, killed = SHORTEST_SECONDS, 0
+    while not _finishes(processes, tmp_path, seconds):
+        seconds, killed = seconds * 1.3, killed + 1
+    assert killed >= FEWEST_KILLS
+    found, wanted = contents(open_warehouse(tmp_path)), contents(undisturbed)
+    assert {table: len(rows) for table, rows in found.items()} == {table: len(rows) for table, rows in wanted.items()}
+    assert found == wanted
+    for name in release_names(open_warehouse(tmp_path)):
+        assert verify_release(open_warehouse(tmp_path), name).files == verify_release(undisturbed, name).files
+
+
+def test_no_row_stands_twice_and_every_step_has_its_screens(undisturbed: Warehouse) -> None:
+    screens = read_table(undisturbed, "screens", ["screen_id"])["screen_id"].to_pylist()
+    assert len(set(screens)) == len(screens)
+    steps = read_table(undisturbed, "steps", ["screen_before", "screen_after"])
+    assert {name for column in steps.columns for name in column.to_pylist()} <= set(screens)
+    for table, key in (("trajectories", "trajectory_id"), ("examples", "example_id"), ("queries", "query_id")):
+        ids = read_table(undisturbed, table, [key])[key].to_pylist()
+        assert len(set(ids)) == len(ids), table
+
+
+def _finishes(processes: ForkServerContext, root: Path, seconds: float) -> bool:
+    """Run until done or for some seconds, then kill; whether it was done."""
+    process = processes.Process(target=run_stages, args=(small_config(root),))
+    process.start()
+    process.join(seconds)
+    done = process.exitcode == 0
+    assert process.exitcode in (0, None)
+    process.kill()
+    process.join()
+    return done

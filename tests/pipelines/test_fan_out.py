@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from pipelines.fan_out import BeamSettings, fan_out, split_evenly
+from schemas.errors import FailureClass
+from schemas.failure import Failure
+from schemas.tables import rows_to_arrow
+from warehouse.layout import StageRun, Warehouse, create_warehouse
+from warehouse.shards import DataFile, write_shard
+
+AT = StageRun("run", 1, "stage")
+
+
+@dataclass(frozen=True)
+class WriteNames:
+    """Writes a failure row per name; counts its calls in a file, and breaks on the name `bad`."""
+
+    warehouse: Warehouse
+    calls: Path
+
+    def __call__(self, shard: int, names: Sequence[str]) -> Mapping[str, DataFile]:
+        with self.calls.open("a") as calls:
+            calls.write(f"{shard}\n")
+        if "bad" in names and not (self.calls.parent / "mended").exists():
+            raise ValueError("bad")
+        rows = [
+            Failure(
+                stage="stage",
+                input_id=name,
+                failure_class=FailureClass.TASK,
+                message="",
+                attempts=1,
+                round=1,
+                run_id="run",
+                made_by="test",
+                code_version="test",
+            )
+            for name in names
+        ]
+        return {"failures": write_shard(self.warehouse, "failures", AT, shard, rows_to_arrow("failures", rows))}
+
+
+def test_every_shard_is_done_once_and_all_files_are_named(tmp_path: Path) -> None:
+    warehouse = create_warehouse(tmp_path / "warehouse")
+    work = WriteNames(warehouse, tmp_path / "calls")
+    payloads = split_evenly(["a", "b", "c", "d", "e"], 2)
+    files = fan_out(warehouse, AT, "key", payloads, work, BeamSettings())
+    again = fan_out(warehouse, AT, "key", payloads, work, BeamSettings())
+    assert files == again
+    assert sum(file.rows for file in files["failures"]) == 5
+    assert sorted((tmp_path / "calls").read_text().split()) == ["0", "1"]
+
+
+def test_after_a_failed_shard_only_what_is_missing_is_done(tmp_path: Path) -> None:
+    warehouse = create_warehouse(tmp_path / "warehouse")
+    work = WriteNames(warehouse, tmp_path / "calls")
+    payloads = [["a"], ["bad"], ["c"]]
+    with pytest.raises(ValueError, match="bad"):
+        fan_out(warehouse, AT, "key", payloads, work, BeamSettings())
+    done_before = set((tmp_path / "calls").read_text().split()) - {"1"}
+    (tmp_path / "calls").write_text("")
+    (tmp_path / "mended").touch()
+    files = fan_out(warehouse, AT, "key", payloads, work, BeamSettings())
+    assert sum(file.rows for file in files["failures"]) == 3
+    assert not done_before & set((tmp_path / "calls").read_text().split())
+
+
+def test_another_key_does_the_work_anew(tmp_path: Path) -> None:
+    warehouse = create_warehouse(tmp_path / "warehouse")
+    work = WriteNames(warehouse, tmp_path / "calls")
+    fan_out(warehouse, AT, "one", [["a"]], work, BeamSettings())
+    fan_out(warehouse, AT, "two", [["a"]], work, BeamSettings())
+    assert (tmp_path / "calls").read_text().split() == ["0", "0"]
+
+
+def test_without_payloads_there_is_nothing(tmp_path: Path) -> None:
+    warehouse = create_warehouse(tmp_path / "warehouse")
+    assert fan_out(warehouse, AT, "key", [], WriteNames(warehouse, tmp_path / "calls"), BeamSettings()) == {}
+
+
+@pytest.mark.parametrize(("items", "shards", "lengths"), [(5, 2, [3, 2]), (1, 4, [1]), (0, 3, [])])
+def test_items_are_dealt_out_evenly(items: int, shards: int, lengths: list[int]) -> None:
+    assert [len(part) for part in split_evenly(list(range(items)), shards)] == lengths
+
+
+def test_worker_processes_do_the_same(tmp_path: Path) -> None:
+    warehouse = create_warehouse(tmp_path / "warehouse")
+    work = WriteNames(warehouse, tmp_path / "calls")
+    settings = BeamSettings(options=("--direct_running_mode=multi_processing", "--direct_num_workers=2"))
+    files = fan_out(warehouse, AT, "key", [["a"], ["b"], ["c"]], work, settings)
+    assert sum(file.rows for file in files["failures"]) == 3
