@@ -97,7 +97,8 @@ def _label(brush: Brush, shape: Shape) -> None:
 def _value(brush: Brush, shape: Shape) -> None:
     box = shape.box
     brush.canvas.rounded(box, 12, _tint(brush, 0.12))
-    brush.canvas.fill(Box(box.left, box.top + 12, box.left + 6, box.bottom - 12), brush.ink)
+    inner = min(12, _height(box) // 4)
+    brush.canvas.fill(Box(box.left, box.top + inner, box.left + 6, box.bottom - inner), brush.ink)
     _lines(brush, inset(box, 22, 2), shape.text, 0.46, brush.theme.text)
 
 
