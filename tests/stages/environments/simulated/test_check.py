@@ -42,11 +42,11 @@ def test_right_apps_have_no_mistakes(tmp_path: Path, text: str) -> None:
     [
         ("text: Holiday mode", "txt: Holiday mode", "unknown key `txt`; did you mean `text`?"),
         ("kind: switch", "kind: swich", "unknown kind `swich`"),
-        ("id: water\n", "id: amount\n", "another widget of the screen has the id `amount`"),
+        ("id: water,", "id: amount,", "another widget of the screen has the id `amount`"),
         ("variable: amount", "variable: amuont", "unknown variable `amuont`"),
         ("variable: feed}", "variable: memo}", "a checkbox needs true or false"),
         ("minimum: 1", "minimum: 2", "outside the stepper"),
-        ("to: watered\n", "to: waterd\n", "unknown screen `waterd`"),
+        ("to: watered,", "to: waterd,", "unknown screen `waterd`"),
         ("name: $plant, amount: $amount", "name: $plnt, amount: $amount", "unknown variable `plnt`"),
         ("do: [{append", "do: [{apend", "unknown effect"),
         ("do: [{append: {waterings:", "do: [{append: {plants:", "unknown list"),
@@ -146,7 +146,7 @@ def test_the_page_shows_what_the_checker_prints(tmp_path: Path) -> None:
     changes = [
         ("text: Holiday mode", "txt: Holiday mode"),
         ("variable: amount", "variable: amuont"),
-        ("to: watered\n", "to: waterd\n"),
+        ("to: watered,", "to: waterd,"),
         ("watered: []}", "watered: [home]}"),
         ("home: [plant], plant: [watered]", "home: [plant, watered], plant: [watered]"),
         ("plant: [watered], watered", "plant: [], watered"),
