@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow.compute as pc
+
 from flows.config import Config
 from schemas.record import content_id
-from schemas.verdict import Judgement
 from warehouse.layout import create_warehouse
-from warehouse.read import read_rows, read_table
+from warehouse.read import read_table
 
 LANDED = "trajmill.trajectories.landed"
 """Name of the event."""
@@ -47,5 +48,6 @@ def accepted_since_training(config: Config) -> int:
     warehouse = create_warehouse(config.run.root)
     models = read_table(warehouse, "models", ["round", "release"], run_id=config.run_id).to_pylist()
     trained = max((row["round"] for row in models if row["release"] is not None), default=0)
-    judged = read_rows(warehouse, Judgement, run_id=config.run_id)
-    return len({row.trajectory_id for row in judged if row.correct and row.round > trained})
+    judged = read_table(warehouse, "judgements", ["trajectory_id", "correct", "round"], run_id=config.run_id)
+    new = pc.and_(judged["correct"], pc.greater(judged["round"], trained))
+    return len(set(judged["trajectory_id"].filter(new).to_pylist()))

@@ -76,7 +76,10 @@ def short_lived_server(log: Path) -> Iterator[None]:
         # longer than its flows that one of them died: this server does not.
         temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}),
     ):
-        yield
+        try:
+            yield
+        finally:
+            _deliver_what_waits()
 
 
 @contextmanager
@@ -133,6 +136,15 @@ def _own_server(port: int, log: Path, settings: dict[str, str]) -> Iterator[str]
         assert server.stdin is not None
         server.stdin.close()
         _end(server)
+
+
+def _deliver_what_waits() -> None:
+    """Send the log lines and events that Prefect sends in the background, while there is a server to send them to."""
+    from prefect.events.worker import EventsWorker
+    from prefect.logging.handlers import APILogWorker
+
+    for worker in (EventsWorker, APILogWorker):
+        worker.drain_all(timeout=5.0, at_exit=False)
 
 
 def _await_health(server: subprocess.Popen[bytes], address: str, log: Path) -> None:

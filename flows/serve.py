@@ -37,11 +37,11 @@ def retrain(config_file: str | None = None) -> int:
 
     Events that arrive while a training runs start this again: then there is nothing new, and nothing is done.
     """
-    from flows.round import run_stage
-
     config = _config(config_file)
     accepted = accepted_since_training(config)
     if accepted >= config.serve.retrain_after_accepted:
+        from flows.round import run_stage
+
         for stage in TRAINING_STAGES:
             run_stage(stage, config)
     return accepted

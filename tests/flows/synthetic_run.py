@@ -40,12 +40,12 @@ def write_run(warehouse: Warehouse, rounds: int = 2) -> None:
         for place in range(3):
             rows += _attempt(environment, at, place, Purpose.TRAIN, solved=number > 1 and place < 2, known=known)
         rows += _attempt(environment, at, 2, Purpose.GUIDED, solved=True, known=known)
-        rows += [_summary(at, rounds), _model(at, rounds), _failure(at)]
+        rows += [_summary(at, rounds), policy_version(at, rounds), _failure(at)]
         commit_rows(warehouse, at, *rows)
 
 
 def _query(place: int, at: StageRun) -> Query:
-    changes = {"instruction": HOSTILE if place == 0 else f"Open the app number {place} and look around"}
+    changes = {"instruction": HOSTILE if place < 2 else f"Open the app number {place} and look around"}
     return query(f"query-{place}", at, Split.TRAIN).model_copy(update=changes)
 
 
@@ -56,7 +56,7 @@ def _attempt(
     row = trajectory(
         number, at, f"query-{place}", purpose=purpose, reward=1.0 if solved else 0.0, steps=STEPS, model_version="p-1"
     )
-    rows: list[Row] = [row, judgement(row.trajectory_id, at, correct=solved or place == 1)]
+    rows: list[Row] = [row, judgement(row.trajectory_id, at, correct=solved or place == 2)]
     rows += [_vote(row.trajectory_id, at, channel, solved) for channel in (Channel.TEXT, Channel.MULTIMODAL)]
     chance = random.Random(number)
     seen = environment.reset_now(_query(place, at), number)
@@ -175,7 +175,7 @@ def _summary(at: StageRun, rounds: int) -> RoundSummary:
     )
 
 
-def _model(at: StageRun, rounds: int) -> PolicyVersion:
+def policy_version(at: StageRun, rounds: int) -> PolicyVersion:
     return PolicyVersion(
         model_version=f"policy-{at.round}",
         parent=f"policy-{at.round - 1}",

@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from flows.config import Config
+from flows.config_file import key_paths, load_config
+from flows.config_text import config_as_toml, configuration_tables
+from schemas.errors import BadInputError
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "configuration.md"
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "trajmill.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def mistakes(folder: Path, text: str) -> list[str]:
+    path = written(folder, text)
+    with pytest.raises(BadInputError) as caught:
+        load_config(path)
+    return str(caught.value).replace(f"{path}:", "").splitlines()
+
+
+def test_no_file_is_the_default_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert load_config() == Config()
+
+
+def test_a_file_of_the_working_folder_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    written(tmp_path, "[run]\nrounds = 3\n")
+    assert load_config().run.rounds == 3
+
+
+def test_the_printed_configuration_reads_back_the_same(tmp_path: Path) -> None:
+    changed = Config.model_validate(
+        {"run": {"name": "night", "seed": 4}, "judge": {"channels": ("text",)}, "train": {"reweight": False}}
+    )
+    read = load_config(written(tmp_path, config_as_toml(changed)))
+    assert read.run_id == changed.run_id
+    assert read.run.root == tmp_path / changed.run.root
+    assert read.model_copy(update={"run": changed.run}) == changed
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("[run]\n\nround = 3\n", "3: unknown key run.round; did you mean run.rounds?"),
+        ("run.seeed = 3\n", "1: unknown key run.seeed; did you mean run.seed?"),
+        ("[rolout]\nworkers = 1\n", "1: unknown key rolout; did you mean rollout?"),
+        ("[run]\nworkers = 1\n", "2: unknown key run.workers; did you mean rollout.workers?"),
+        ("[models.polcy]\nkind = 'embedded'\n", "1: unknown key models.polcy; did you mean models.policy?"),
+        ("[run]\nseed = 'x'\n", '2: run.seed should be a valid integer, not "x"'),
+        ("[run]\nrounds = 0\n", "2: run.rounds should be greater than 0, not 0"),
+        ("[run]\nrounds = 2.5\n", "2: run.rounds should be a valid integer, not 2.5"),
+        ("[run]\nrounds = true\n", "2: run.rounds should be a valid integer, not true"),
+        ("[run]\nenvironment = 'phone'\n", "2: run.environment should be 'simulated' or 'miniwob', not \"phone\""),
+        ("[train]\nrecipe = 'sftt'\n", "2: train.recipe should be 'sft', not \"sftt\""),
+        ("[train]\nlearning_rate = nan\n", "2: train.learning_rate should be a finite number, not NaN"),
+        ("[queries]\napps = ['mine.yaml']\n", "2: there is no app file mine.yaml"),
+        ("[run\n", "1: not TOML: Expected ']' at the end of a table declaration"),
+    ],
+)
+def test_a_mistake_is_one_line_that_says_where_and_what(tmp_path: Path, text: str, expected: str) -> None:
+    assert mistakes(tmp_path, text) == [expected]
+
+
+def test_all_mistakes_are_listed_in_the_order_of_the_file(tmp_path: Path) -> None:
+    found = mistakes(tmp_path, "[train]\nbatch = 0\n[run]\nroundz = 1\n[judge]\nfilter = 'no'\n")
+    assert [line.split(":")[0] for line in found] == ["2", "4", "6"]
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(BadInputError, match=r"nowhere\.toml: there is no such configuration file"):
+        load_config(tmp_path / "nowhere.toml")
+
+
+def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "binary.toml"
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(BadInputError, match=r"binary\.toml: the configuration file cannot be read"):
+        load_config(path)
+
+
+def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text("app: mine\n")
+    config = load_config(written(tmp_path, "[run]\nroot = 'here'\n[queries]\napps = ['mine.yaml']\n"))
+    assert config.run.root == tmp_path / "here"
+    assert config.queries.apps == (tmp_path / "mine.yaml",)
+
+
+def test_a_run_is_the_same_when_it_is_prolonged_moved_or_sped_up() -> None:
+    other = Config.model_validate(
+        {
+            "run": {"rounds": 20, "root": Path("elsewhere")},
+            "rollout": {"workers": 2, "concurrency": 4},
+            "serve": {"cron": "0 4 * * *"},
+        }
+    )
+    assert other.run_id == Config().run_id == Config().with_rounds(3).run_id
+
+
+@pytest.mark.parametrize("change", [{"run": {"seed": 1}}, {"train": {"epochs": 3.0}}, {"judge": {"filter": False}}])
+def test_a_run_with_other_rows_is_another_run(change: dict[str, object]) -> None:
+    assert Config.model_validate(change).run_id != Config().run_id
+
+
+def test_the_documentation_lists_every_key_as_it_is() -> None:
+    assert DOCUMENT.read_text(encoding="utf-8").endswith(configuration_tables())
+    assert len(key_paths(Config)) == configuration_tables().count("\n| `")

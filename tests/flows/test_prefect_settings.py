@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from flows.landing import ENOUGH_LABEL, LANDED, announce_landed
+from flows.prefect_settings import QUIET_DEFAULTS, long_lived_server, names_a_server, set_quiet_defaults
+from schemas.errors import TrajmillError
+
+
+def test_what_the_user_has_set_stays() -> None:
+    environment = {"PREFECT_LOGGING_LEVEL": "DEBUG"}
+    set_quiet_defaults(environment)
+    assert environment == QUIET_DEFAULTS | {"PREFECT_LOGGING_LEVEL": "DEBUG"}
+
+
+def test_flows_run_with_retries_and_artifacts(prefect_server: None) -> None:
+    from prefect import flow, get_client, task
+    from prefect.artifacts import create_markdown_artifact
+
+    tries: list[int] = []
+
+    @task(retries=2, retry_delay_seconds=0)
+    def stage() -> int:
+        tries.append(len(tries))
+        if len(tries) < 3:
+            raise ConnectionError("not yet")
+        return len(tries)
+
+    @flow
+    def round_flow() -> int:
+        done = stage()
+        create_markdown_artifact("# Round", key="round-1")
+        return done
+
+    assert round_flow() == 3
+    with get_client(sync_client=True) as client:
+        assert [artifact.data for artifact in client.read_artifacts()] == ["# Round"]
+
+
+def test_a_named_server_is_used_and_stays(prefect_server: None, tmp_path: Path) -> None:
+    assert names_a_server()
+    address = os.environ["PREFECT_API_URL"]
+    with long_lived_server(tmp_path / "log", 1) as used:
+        assert used == address
+    assert os.environ["PREFECT_API_URL"] == address
+    assert not (tmp_path / "log").exists()
+
+
+@pytest.mark.parametrize(("accepted", "label"), [(4, "no"), (5, "yes"), (9, "yes")])
+def test_the_event_says_whether_enough_has_landed(
+    accepted: int, label: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[tuple[str, dict[str, str], dict[str, int]]] = []
+    monkeypatch.setattr(
+        "prefect.events.emit_event", lambda name, resource, payload: sent.append((name, resource, payload))
+    )
+    announce_landed(tmp_path, accepted, 5)
+    ((name, resource, payload),) = sent
+    assert (name, resource[ENOUGH_LABEL]) == (LANDED, label)
+    assert payload == {"accepted_since_training": accepted, "enough": 5}
+
+
+def test_a_taken_port_is_told(tmp_path: Path) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        environment = {k: v for k, v in os.environ.items() if k != "PREFECT_API_URL"}
+        code = (
+            "import sys; from pathlib import Path; from flows.prefect_settings import long_lived_server\n"
+            f"with long_lived_server(Path({str(tmp_path / 'log')!r}), {other.getsockname()[1]}): pass"
+        )
+        environment["PREFECT_HOME"] = str(tmp_path)
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environment
+        )
+        port = other.getsockname()[1]
+    assert f"{TrajmillError.__name__}: port {port} is taken" in done.stderr
+
+
+@pytest.mark.slow
+def test_the_server_ends_when_its_owner_is_killed(tmp_path: Path) -> None:
+    code = (
+        "import os, time; from pathlib import Path; from flows.prefect_settings import short_lived_server\n"
+        f"with short_lived_server(Path({str(tmp_path / 'log')!r})):\n"
+        "    print(os.environ['PREFECT_API_URL'], flush=True); time.sleep(100)"
+    )
+    environment = {k: v for k, v in os.environ.items() if k != "PREFECT_API_URL"} | {"PREFECT_HOME": str(tmp_path)}
+    owner = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=environment)
+    assert owner.stdout is not None
+    port = int(owner.stdout.readline().removesuffix("/api\n").rpartition(":")[2])
+    assert _listens(port)
+    owner.send_signal(signal.SIGKILL)
+    owner.wait()
+    owner.stdout.close()
+    until = time.monotonic() + 20
+    while _listens(port) and time.monotonic() < until:
+        time.sleep(0.2)
+    assert not _listens(port)
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0

@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from flows.progress import ConsoleWatcher, Unwatched, progress, watched_by
+
+
+def test_nobody_watches_unless_told() -> None:
+    assert isinstance(progress(), Unwatched)
+    with progress().stage(1, "rollout", None) as advance:
+        advance(3)
+
+
+def test_the_watcher_is_the_innermost_and_goes_away() -> None:
+    outer, inner = Unwatched(), Unwatched()
+    with watched_by(outer):
+        with watched_by(inner):
+            assert progress() is inner
+        assert progress() is outer
+    assert progress() not in (outer, inner)
+
+
+def test_without_a_terminal_a_stage_is_one_line() -> None:
+    words = io.StringIO()
+    with ConsoleWatcher(Console(file=words, width=100)).stage(2, "judge", 1500) as advance:
+        advance(1000)
+        advance(500)
+    assert words.getvalue().split()[:5] == ["round", "2", "judge", "1,500", "rows"]
+    assert words.getvalue().count("\n") == 1
+
+
+def test_on_a_terminal_the_line_stays_and_the_bar_goes() -> None:
+    words = io.StringIO()
+    console = Console(file=words, width=100, force_terminal=True)
+    with ConsoleWatcher(console).stage(2, "judge", 10) as advance:
+        advance(10)
+    assert "judge" in words.getvalue().splitlines()[-1]
+    assert "\x1b[2K" in words.getvalue()
+
+
+def test_a_stage_that_fails_leaves_no_line() -> None:
+    words = io.StringIO()
+    watcher = ConsoleWatcher(Console(file=words, width=100))
+    with pytest.raises(ValueError, match="broken"), watcher.stage(1, "train", None):
+        raise ValueError("broken")
+    assert words.getvalue() == ""

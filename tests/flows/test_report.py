@@ -1,0 +1,188 @@
+from __future__ import annotations
+
+import base64
+import io
+import re
+from html.parser import HTMLParser
+from itertools import pairwise
+
+import numpy
+import pytest
+from PIL import Image
+from rich.console import Console
+
+from flows.report.charts import Bar, Segment, Series, Share, share_chart, stacked_bars
+from flows.report.figures import FunnelCell, JudgeCell, read_figures
+from flows.report.filmstrips import Filmstrip, filmstrips, pick_trajectories
+from flows.report.page import render_report, run_to_report, write_report
+from flows.report.round_table import round_markdown, round_table
+from schemas.errors import BadInputError
+from schemas.round_summary import RoundSummary
+from tests.flows.synthetic_run import HOSTILE, RUN, STAGES
+from warehouse.layout import Warehouse
+from warehouse.read import read_rows
+from warehouse.views import refresh_views
+
+
+class Reader(HTMLParser):
+    """Collects the tags, attributes and words of a page."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.words: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data.strip())
+
+
+@pytest.fixture(scope="module")
+def page(run_warehouse: Warehouse) -> Reader:
+    return Reader(write_report(run_warehouse, RUN).read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def films(run_warehouse: Warehouse) -> tuple[Filmstrip, ...]:
+    refresh_views(run_warehouse)
+    return filmstrips(run_warehouse, RUN, pick_trajectories(run_warehouse, RUN))
+
+
+def test_what_models_and_screens_said_is_text(page: Reader) -> None:
+    assert HOSTILE in page.words
+    assert any("<b>now</b>" in word for word in page.words)
+    assert "script" not in page.tags
+    assert not any(name.startswith("on") for name, _ in page.attributes)
+
+
+def test_the_page_needs_nothing_else(page: Reader) -> None:
+    sources = [value or "" for name, value in page.attributes if name in ("src", "href", "xlink:href", "action")]
+    assert sources
+    assert all(source.startswith("data:image/webp;base64,") for source in sources)
+    assert not {"link", "iframe", "object", "embed"} & set(page.tags)
+
+
+def test_pictures_open_and_carry_the_mark(films: tuple[Filmstrip, ...]) -> None:
+    frame = films[0].frames[0]
+    assert frame.action == "click"
+    image = Image.open(io.BytesIO(base64.b64decode(frame.image.partition(",")[2]))).convert("RGB")
+    assert image.size == (216, 384)
+    red, green, blue = (numpy.asarray(channel, int) for channel in image.split())
+    assert numpy.count_nonzero((red > 180) & (green < 110) & (blue < 110)) > 50
+
+
+def test_the_trajectories_tell_the_story(films: tuple[Filmstrip, ...]) -> None:
+    assert [film.title for film in films] == [
+        "The first try",
+        "The same query, the last round",
+        "Solved with guidance",
+        "Where the judge and the check disagree",
+    ]
+    first, last, guided, wrong = films
+    assert (first.round, first.reward, last.round, last.reward) == (1, 0.0, 2, 1.0)
+    assert first.instruction == last.instruction
+    assert guided.reward == 1.0
+    assert (wrong.judged, wrong.reward) == (True, 0.0)
+
+
+def test_the_figures_are_the_warehouse_s(run_warehouse: Warehouse) -> None:
+    refresh_views(run_warehouse)
+    figures = read_figures(run_warehouse, RUN)
+    summaries = read_rows(run_warehouse, RoundSummary)
+    assert figures.rounds == (1, 2)
+    train = figures.success[0]
+    assert [point.round for point in train.points] == [0, 1, 2]
+    assert train.points[-1].share == pytest.approx(58 / 60)
+    assert train.points[-1].low < 58 / 60 < train.points[-1].high
+    assert [row.stage for row in figures.funnel] == list(STAGES)
+    assert figures.funnel[0].cells == (FunnelCell(600, 560), None)
+    first = figures.judge[0].cells[0]
+    assert first is not None
+    assert first.kappa == pytest.approx(0.9464, abs=1e-3)
+    assert first == JudgeCell(240 / 246, 240 / 249, first.kappa, 565)
+    assert [bar.label for bar in figures.seconds] == ["round 1", "round 2"]
+    total = sum(count.seconds for count in summaries[0].stages)
+    assert sum(segment.amount for segment in figures.seconds[0].segments) == pytest.approx(total)
+    assert [(row.round, row.success_without, row.success_with) for row in figures.lift] == [(1, 0, 1), (2, 0, 1)]
+    assert [row.promoted for row in figures.models] == [True, False]
+    assert figures.failures[0].failures == 2
+    assert (figures.totals.trajectories, figures.totals.steps) == (8, 40)
+
+
+def test_guided_and_unguided_attempts_are_kept_apart(run_warehouse: Warehouse) -> None:
+    refresh_views(run_warehouse)
+    unguided, guided = read_figures(run_warehouse, RUN).attempts
+    assert [point.share for point in unguided.points] == [0.0, pytest.approx(2 / 3)]
+    assert [point.share for point in guided.points] == [1.0, 1.0]
+
+
+def test_a_run_without_rounds_gives_a_page_too(run_warehouse: Warehouse) -> None:
+    refresh_views(run_warehouse)
+    assert "Nothing failed." in render_report(run_warehouse, "run-nobody-knows")
+
+
+def test_the_run_that_is_meant(run_warehouse: Warehouse) -> None:
+    assert run_to_report(run_warehouse, None, "default-0") == RUN
+    assert run_to_report(run_warehouse, RUN, "default-0") == RUN
+    with pytest.raises(BadInputError, match="no finished round of a run 'other'"):
+        run_to_report(run_warehouse, "other", "default-0")
+
+
+def test_the_round_table_and_its_markdown_say_the_same(run_warehouse: Warehouse) -> None:
+    summary = next(row for row in read_rows(run_warehouse, RoundSummary) if row.round == 2)
+    console = Console(width=140, record=True, file=io.StringIO())
+    console.print(round_table(summary))
+    shown, markdown = console.export_text(), round_markdown(summary)
+    for figure in ("training queries", "97%", "0.976", "rollout_guided", "promoted policy-2"):
+        assert figure in shown
+        assert figure in markdown
+
+
+@pytest.mark.parametrize(
+    ("change", "headline"),
+    [
+        ({"trained": False}, "not trained, the policy stays"),
+        ({"policy_after": "policy-1"}, "trained, not promoted"),
+    ],
+)
+def test_a_round_that_changed_nothing_says_so(
+    run_warehouse: Warehouse, change: dict[str, object], headline: str
+) -> None:
+    summary = next(row for row in read_rows(run_warehouse, RoundSummary) if row.round == 2)
+    assert headline in round_markdown(summary.model_copy(update=change))
+
+
+def numbers(pattern: str, svg: str) -> list[float]:
+    return [float(found) for found in re.findall(pattern, svg)]
+
+
+def test_a_chart_draws_each_share_at_its_height() -> None:
+    line = Series("a & b", (Share(1, 0.0, 0.0, 0.5), Share(2, 1.0, 0.5, 1.0)))
+    svg = str(share_chart([line], "t"))
+    bottom, top = numbers(r'cy="([\d.]+)"', svg)
+    rules = numbers(r'class="grid" x1="\d+" x2="\d+" y1="([\d.]+)"', svg)
+    assert (bottom, top) == (max(rules), min(rules))
+    assert "a &amp; b" in svg
+
+
+def test_labels_of_lines_that_end_together_do_not_overlap() -> None:
+    lines = [Series(str(number), (Share(1, 0.01 * number, 0, 1),)) for number in range(4)]
+    heights = sorted(numbers(r'class="label[^"]*" x="[\d.]+" y="([\d.]+)"', str(share_chart(lines, "t"))))
+    assert min(after - before for before, after in pairwise(heights)) >= 16
+
+
+def test_bars_are_as_long_as_they_say() -> None:
+    bars = [Bar("one", (Segment("a", 3.0), Segment("b", 1.0)), "4"), Bar("two", (Segment("b", 2.0),), "2")]
+    svg = str(stacked_bars(bars, "t"))
+    wide = numbers(r'<rect [^>]*width="([\d.]+)"', svg)
+    assert wide[0] + wide[1] == pytest.approx(2 * wide[2], abs=2)
+    assert svg.count('class="series-1"') == 2
+
+
+def test_nothing_to_draw_is_no_chart() -> None:
+    assert share_chart([], "t") == stacked_bars([], "t") == ""
