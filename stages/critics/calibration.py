@@ -76,8 +76,9 @@ def calibrate(episodes: Iterable[Episode], screens: ScreenReader) -> tuple[Judge
 def _step_pairs(episode: Episode, screens: ScreenReader) -> list[tuple[bool, bool]]:
     """For each step whether the critic called it GOOD, and whether the annotated path has it.
 
-    Each operation of the path counts once, and only where it had an effect. Looking around and going back are in no
-    path although they may be needed, so they are not counted; nor is the last word, which the trajectory level judges.
+    Each operation of the path counts once, and only where it had an effect. Looking around, focusing an input and going
+    back are in no path although they may be needed, so they are not counted; nor is the last word, which is judged with
+    the whole.
     """
     left = Counter((step.operation, step.text or step.target) for step in episode.query.path)
     pairs = []
@@ -98,8 +99,11 @@ def _operation(step: SeenStep) -> tuple[str, str] | None:
         return "type", step.deed.words
     if step.deed.kind == "open":
         return "open", step.deed.words
-    if step.deed.presses:
-        return "tap", step.deed.element.element_id if step.deed.element is not None else ""
+    element = step.deed.element
+    if element is not None and element.role == "icon":
+        return "open", element.text
+    if step.deed.presses and not (element is not None and "editable" in element.states):
+        return "tap", element.element_id if element is not None else ""
     return None
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from schemas.observation import UIElement
 from schemas.query import Slot
-from stages.critics.facts import Control, ScreenFacts, control_kind
+from stages.critics.facts import Control, ScreenFacts
 from stages.critics.replay import SeenStep
 from stages.critics.slots import holds, same_value, slots_on, wanted
 
@@ -45,7 +45,9 @@ class Ledger:
     standings: dict[tuple[str, str], Standing] = field(default_factory=dict)
     """By page and key of the control."""
     picks: dict[str, list[Pick]] = field(default_factory=dict)
-    """By page: what was pressed there with an effect, oldest first."""
+    """By page: the items pressed there, and whatever else was pressed with an effect, oldest first."""
+    typed: dict[str, list[str]] = field(default_factory=dict)
+    """By page: the texts typed into fields there; searches do not count."""
     shown: dict[str, set[str]] = field(default_factory=dict)
     """By page: values worth noting that have been on it."""
     pages: list[str] = field(default_factory=list)
@@ -63,20 +65,21 @@ class Ledger:
     def observe(self, step: SeenStep) -> None:
         """Take note of a step and of the screen it led to."""
         element = step.deed.element
-        if step.deed.presses and element is not None and not control_kind(element) and not step.outcome.same:
+        if step.deed.presses and element is not None and (element.role == "list_item" or not step.outcome.same):
             self.picks.setdefault(step.outcome.before.page, []).append(_pick(element))
+        if step.deed.kind == "type" and element is not None and element.role == "text_field":
+            self.typed.setdefault(step.outcome.before.page, []).append(step.deed.words)
         for change in step.outcome.changes:
             place = (step.outcome.before.page, change.control.key)
-            if place in self.standings and not self.standings[place].first and change.old:
-                self.standings[place] = self.standings[place]._replace(first=change.old)
+            self.standings.setdefault(place, Standing(change.control, change.old))
         self.enter(step.outcome.after)
 
     def _stand(self, place: tuple[str, str], control: Control) -> None:
+        if control.kind == "choice" and not control.value:
+            return
         known = self.standings.get(place)
-        if known is None:
-            self.standings[place] = Standing(control, control.value)
-        elif control.value or control.kind == "field":
-            self.standings[place] = known._replace(control=control)
+        first = known.first if known is not None else control.value
+        self.standings[place] = Standing(control, first)
 
     def moved(self) -> list[tuple[str, Control]]:
         """Page and control of everything that stands otherwise than when first seen; searches do not count."""

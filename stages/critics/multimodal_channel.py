@@ -13,13 +13,21 @@ from schemas.observation import ScreenReader
 from schemas.query import Slot
 from schemas.verdict import Channel
 from stages.critics.base import StepResult, Vote
-from stages.critics.facts import Control
+from stages.critics.facts import OFF, ON, Control
 from stages.critics.ledger import Ledger
-from stages.critics.plan import Part, asked_in_words, commits, does_something_else, parts_of, works_on_the_spot
+from stages.critics.plan import (
+    Part,
+    asked_in_words,
+    commits,
+    does_something_else,
+    pages_from,
+    parts_of,
+    works_on_the_spot,
+)
 from stages.critics.replay import SeenStep, TaskView, replay, task_view
 from stages.critics.signals import vote
-from stages.critics.slots import holds, slots_on, wanted
-from stages.critics.wording import mentions, shared_stems
+from stages.critics.slots import holds, same_value, slots_on, wanted
+from stages.critics.wording import is_said, mentions, says_no, shared_stems
 
 
 class StateChannel:
@@ -59,20 +67,20 @@ class _Watch:
         self._task = task
         self._parts = parts_of(task)
         self._sent: dict[str, int] = {}
-        self._effects: list[str] = []
-        """Labels of the buttons pressed on the open page, with an effect."""
+        self._effects: list[tuple[str, str]] = []
+        """Page and label of what was pressed and changed what its page shows."""
 
     def observe(self, step: SeenStep) -> None:
         self.ledger.observe(step)
         if does_something_else(step, self._task):
             self.problems.append(f'something else was done: "{step.outcome.after.title}"')
+        if works_on_the_spot(step) and step.deed.element is not None:
+            self._effects.append((step.outcome.before.page, step.deed.element.text))
         for part in self._parts:
             if commits(step, part.receipt):
                 self._sent[part.pages[-1]] = self._sent.get(part.pages[-1], 0) + 1
                 if self._sent[part.pages[-1]] == 1:
                     self.problems += self._wrong(part)
-            if works_on_the_spot(step, part.open_page) and step.deed.element is not None:
-                self._effects.append(step.deed.element.text)
 
     def at_the_end(self) -> list[str]:
         found: list[str] = []
@@ -86,36 +94,71 @@ class _Watch:
                 found += self._wrong(part)
             if part.open_page is not None:
                 found += self._left_open(part)
+            found += self._effects_of(part)
         return found + self._elsewhere()
 
     def _wrong(self, part: Part) -> list[str]:
+        """What is missing and what is too much on the pages of a part, as they stand now."""
         unmet = [f'no "{slot.value}" for {slot.name}' for slot in part.slots if not self._met(slot, part)]
-        return unmet + [
-            f'"{control.label}" stands at "{control.value}"'
-            for page, control in self.ledger.moved()
-            if page in part.pages and not self._asked(page, control, part)
-        ]
+        moved = [place for place in self.ledger.moved() if place[0] in part.pages]
+        unasked = [control for page, control in moved if not self._asked(page, control, part)]
+        for (page, _), standing in self.ledger.standings.items():
+            if page in part.pages and not standing.moved and self._said_otherwise(page, standing.control):
+                unasked.append(standing.control)
+        return unmet + [f'"{control.label}" stands at "{control.value}"' for control in unasked]
+
+    def _said_otherwise(self, page: str, control: Control) -> bool:
+        """Whether the instruction names a switch, without a constraint for it, and wants it the other way."""
+        if control.kind != "toggle" or wanted(control, slots_on(page, self._task.slots)) is not None:
+            return False
+        off = says_no(control.label, self._task.instruction)
+        return is_said(control.label, self._task.instruction) and control.value == (ON if off else OFF)
 
     def _met(self, slot: Slot, part: Part) -> bool:
+        if self._is_entered(slot.page, part) and slot.value in self.ledger.typed.get(slot.page, ()):
+            return self._shown(slot)
         found = self.ledger.evidence(slot, self._task.slots)
         if found is not None:
             return found
         if not slot.said and slot.page not in self.ledger.pages:
             return True
-        later = part.pages[part.pages.index(slot.page) :]
-        return any(mentions(text, slot.value) for page in later for text in self.ledger.shown.get(page, ()))
+        return self._shown(slot)
+
+    def _shown(self, slot: Slot) -> bool:
+        pages = pages_from(slot, self._task)
+        return any(mentions(text, slot.value) for page in pages for text in self.ledger.shown.get(page, ()))
 
     def _asked(self, page: str, control: Control, part: Part) -> bool:
         slot = wanted(control, slots_on(page, self._task.slots))
         return holds(control, slot) if slot is not None else asked_in_words(control, page, self._task, part)
 
+    def _is_entered(self, page: str, part: Part) -> bool:
+        """Whether what is typed on a page has to be sent off on the spot, as nothing comes after it."""
+        return part.receipt is None and page == part.pages[-1] and page in self.ledger.typed
+
+    def _effects_of(self, part: Part) -> list[str]:
+        """What was done on the spot though nobody asked, or too often."""
+        found = []
+        for page in part.pages:
+            asked = slots_on(page, self._task.slots)
+            labels = [
+                label
+                for place, label in self._effects
+                if place == page and not any(same_value(label, slot.value) for slot in asked)
+            ]
+            if self._is_entered(page, part):
+                found += labels[1:]
+            elif page == part.open_page:
+                found += [label for label in labels if not shared_stems(label, self._task.instruction)]
+            else:
+                found += labels
+        return [f'"{label}" was pressed' for label in found]
+
     def _left_open(self, part: Part) -> list[str]:
         """What is missing on a page for which only the instruction tells what is to be done."""
-        wrong = [label for label in self._effects if not shared_stems(label, self._task.instruction)]
-        if wrong:
-            return [f'"{label}" was pressed' for label in wrong]
         moved = any(page == part.open_page for page, _ in self.ledger.moved())
-        return [] if moved or self._effects else [f"nothing was done on {part.open_page}"]
+        worked = any(page == part.open_page for page, _ in self._effects)
+        return [] if moved or worked else [f"nothing was done on {part.open_page}"]
 
     def _elsewhere(self) -> list[str]:
         known = {page for part in self._parts for page in part.pages}

@@ -42,6 +42,12 @@ def app_of(page: str) -> str:
     return page.partition(".")[0]
 
 
+def pages_from(slot: Slot, task: TaskView) -> tuple[str, ...]:
+    """The pages of the slot's app on which its value may be confirmed: from its own on, all if the path has another."""
+    own = tuple(page for page in task.pages if app_of(page) == app_of(slot.page))
+    return own[own.index(slot.page) :] if slot.page in own else own
+
+
 def commits(step: SeenStep, receipt: str | None) -> bool:
     """Whether a step sends something off: a press that leads to the receipt from a page before it."""
     before, after = step.outcome.before.page, step.outcome.after.page
@@ -62,13 +68,12 @@ def does_something_else(step: SeenStep, task: TaskView) -> bool:
     return not searching and not step.outcome.opened and bool(step.outcome.appeared or step.outcome.items_changed)
 
 
-def works_on_the_spot(step: SeenStep, page: str | None) -> bool:
-    """Whether a press on a button of `page` changes what that page shows."""
+def works_on_the_spot(step: SeenStep) -> bool:
+    """Whether a press on a button or an item changes what its page shows."""
     element = step.deed.element
     return (
-        page is not None
-        and _goes_on(step)
-        and step.outcome.before.page == page == step.outcome.after.page
+        _goes_on(step)
+        and step.outcome.before.page == step.outcome.after.page
         and element is not None
         and element.role in ("button", "menu_item", "list_item")
         and bool(step.outcome.appeared or step.outcome.items_changed)
@@ -86,7 +91,7 @@ def asked_in_words(control: Control, page: str, task: TaskView, part: Part) -> b
     else:
         named = is_said(control.label, task.instruction)
     if control.kind == "toggle":
-        return named and control.value == (OFF if says_no(task.instruction) else ON)
+        return named and control.value == (OFF if says_no(control.label, task.instruction) else ON)
     return named and mentions(task.instruction, control.value)
 
 
@@ -101,7 +106,7 @@ def _goes_on(step: SeenStep) -> bool:
 
 
 def _part(pages: tuple[str, ...], task: TaskView, last: bool) -> Part:
-    slots = tuple(slot for slot in task.slots if slot.page in pages)
+    slots = tuple(slot for slot in task.slots if app_of(slot.page) == app_of(pages[0]))
     bare = not any(slot.page == pages[-1] for slot in slots)
     descriptions = dict(zip(task.pages, task.page_descriptions, strict=True))
     confirms = bare and len(pages) > 1 and description_says_done(descriptions[pages[-1]])

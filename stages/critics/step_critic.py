@@ -69,13 +69,15 @@ class _Watch:
         if step.deed.kind in ("terminate", "answer"):
             return self._ending(step)
         if step.outcome.same:
+            if self._picks_blindly(step):
+                return _Opinion(GOOD, "It picked what was asked for, though the screen does not show it.")
             return _Opinion(NEUTRAL, "Nothing visible came of it.")
         if does_something_else(step, self._task):
             return _Opinion(HARMFUL, "It did something that nobody asked for.")
+        if works_on_the_spot(step):
+            return self._working(step)
         if step.outcome.changes:
             return self._setting(step)
-        if any(works_on_the_spot(step, part.open_page) for part in self._parts):
-            return self._working(step)
         if step.outcome.opened:
             return self._move(step)
         return self._looking(step)
@@ -90,8 +92,25 @@ class _Watch:
                 return _Opinion(HARMFUL, f"It ended before {self._open(part)[0]} was set.")
         return _Opinion(GOOD, "All parts of the task had been gone through.")
 
+    def _picks_blindly(self, step: SeenStep) -> bool:
+        """Whether it presses the item asked for in a list that is the end of the task."""
+        element, page = step.deed.element, step.outcome.before.page
+        return (
+            step.deed.presses
+            and element is not None
+            and element.role == "list_item"
+            and page == self._task.pages[-1]
+            and any(same_value(element.text, slot.value) for slot in slots_on(page, self._task.slots))
+        )
+
     def _working(self, step: SeenStep) -> _Opinion:
         label = step.deed.element.text if step.deed.element is not None else ""
+        page = step.outcome.before.page
+        if any(same_value(label, slot.value) for slot in slots_on(page, self._task.slots)):
+            return _Opinion(GOOD, "It picked what was asked for.")
+        typed = self._ledger.typed.get(page, ())
+        if any(slot.page == page and slot.value in typed for slot in self._task.slots):
+            return _Opinion(GOOD, "It sent off what was typed as asked.")
         if shared_stems(label, self._task.instruction):
             return _Opinion(GOOD, f'The user speaks of "{label}".')
         return _Opinion(HARMFUL, f'Nobody asked for "{label}".')
@@ -102,6 +121,9 @@ class _Watch:
 
     def _change(self, change: ControlChange, page: str) -> _Opinion:
         control = change.control
+        if control.kind == "search":
+            wants = any(same_value(control.value, slot.value) for slot in self._task.slots)
+            return _Opinion(GOOD, "It searched for what was asked.") if wants else _Opinion(NEUTRAL, "It searched.")
         slot = wanted(control, slots_on(page, self._task.slots))
         if slot is not None:
             if holds(control, slot):
@@ -181,13 +203,23 @@ class _Watch:
         if any(slot.value.casefold() in came_up for slot in asked):
             return _Opinion(GOOD, "It brought what was asked for into view.")
         element = step.deed.element
-        if element is not None and "editable" in element.states and step.outcome.keyboard and asked:
+        page = step.outcome.after.page
+        if element is not None and element.role == "menu" and page in self._task.pages:
+            return self._opening_a_menu(step)
+        if element is not None and "editable" in element.states and (asked or page in self._task.pages):
             return _Opinion(GOOD, "It made ready to type.")
         return _Opinion(NEUTRAL, "It only looked.")
 
     def _asked(self, page: str, control: Control, part: Part) -> bool:
         slot = wanted(control, slots_on(page, self._task.slots))
         return holds(control, slot) if slot is not None else asked_in_words(control, page, self._task, part)
+
+    def _opening_a_menu(self, step: SeenStep) -> _Opinion:
+        asked = " ".join((self._task.instruction, *self._task.page_descriptions))
+        items = [element.text for element in step.outcome.after.elements if element.role == "menu_item"]
+        if any(shared_stems(item, asked) for item in items):
+            return _Opinion(GOOD, "It opened a menu with what was asked for.")
+        return _Opinion(NEUTRAL, "It opened a menu.")
 
     def _open(self, part: Part) -> list[str]:
         """Names of the constraints of a part of which nothing, or the contrary, has been seen."""

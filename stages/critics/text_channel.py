@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ from schemas.verdict import Channel
 from stages.critics.base import StepResult, Vote
 from stages.critics.caption import NO_EFFECT, caption_screen, caption_step
 from stages.critics.facts import Control
-from stages.critics.plan import Part, asked_in_words, parts_of
+from stages.critics.plan import Part, asked_in_words, pages_from, parts_of
 from stages.critics.replay import TaskView, replay, task_view
 from stages.critics.signals import vote
 from stages.critics.slots import same_value
@@ -106,7 +106,7 @@ class _Story:
 
     def read(self, line: str) -> None:
         tapped = _TAPPED.match(line)
-        if tapped and tapped[1] not in _CONTROLS and NO_EFFECT not in line:
+        if tapped and tapped[1] not in _CONTROLS and (tapped[1] == "list item" or NO_EFFECT not in line):
             self.tapped.setdefault(self.page, []).append((tapped[1], _plain(tapped[2])))
         for kind, name, new, old in _CHANGE.findall(line):
             place = (self.page, _plain(name))
@@ -147,7 +147,7 @@ class _Story:
         picked = self._picked(slot)
         if picked is not None:
             return picked
-        later = self.task.pages[self.task.pages.index(slot.page) :] if slot.page in self.task.pages else ()
+        later = pages_from(slot, self.task)
         if any(page in later and mentions(text, slot.value) for page, text in self.shown):
             return True
         return not slot.said and slot.page not in self.arrivals and slot.page not in self.tapped
@@ -170,7 +170,25 @@ class _Story:
             for (page, name), change in self.changed.items()
             if change.old != change.new and not self._asked(page, name, change, home.get(page))
         ]
-        return found + [f'"{label}" was pressed' for page, label in self.pressed if page not in home]
+        return found + [f'"{label}" was pressed' for label in self._needless(home)]
+
+    def _needless(self, home: Mapping[str, Part]) -> list[str]:
+        """What was tapped, and changed what its page shows, though nobody asked or too often."""
+        found, entered = [], set()
+        for page, label in self.pressed:
+            part = home.get(page)
+            if part is not None and self._is_entered(page, part) and page not in entered:
+                entered.add(page)
+            elif any(slot.page == page and same_value(label, slot.value) for slot in self.task.slots):
+                continue
+            elif part is None or page != part.open_page or not shared_stems(label, self.task.instruction):
+                found.append(label)
+        return found
+
+    def _is_entered(self, page: str, part: Part) -> bool:
+        """Whether what is typed on a page has to be sent off on the spot, as nothing comes after it."""
+        fields = any(place == page and change.kind == "field" for (place, _), change in self.changed.items())
+        return fields and part.receipt is None and page == part.pages[-1]
 
     def _asked(self, page: str, name: str, change: _Change, part: Part | None) -> bool:
         if any(page == slot.page and _answers(name, change, slot) for slot in self.task.slots):

@@ -56,9 +56,14 @@ def _changes(before: ScreenFacts, after: ScreenFacts) -> tuple[ControlChange, ..
     found = []
     for key, control in after.controls.items():
         old = before.controls.get(key)
-        if old is not None and old.value != control.value:
+        if old is not None and old.value != control.value and _both_known(old, control):
             found.append(ControlChange(control, old.value))
     return tuple(found)
+
+
+def _both_known(old: Control, new: Control) -> bool:
+    """False for a choice whose selected option has only been scrolled in or out of view."""
+    return old.kind != "choice" or (new.value != "" and (old.value != "" or old.options == new.options))
 
 
 def _items_changed(before: ScreenFacts, after: ScreenFacts) -> bool:
@@ -66,7 +71,7 @@ def _items_changed(before: ScreenFacts, after: ScreenFacts) -> bool:
 
     Two windows of one list agree wherever they overlap, so that a scroll keeps each shared item's words and order.
     """
-    if before.items == after.items or not (before.items or after.items):
+    if before.items == after.items or _menu_is_open(before) or _menu_is_open(after):
         return False
     notes = dict(before.items)
     if any(text in notes and notes[text] != note for text, note in after.items):
@@ -74,6 +79,11 @@ def _items_changed(before: ScreenFacts, after: ScreenFacts) -> bool:
     if _lists(before) != _lists(after):
         return False
     return not _can_scroll(before) and not _can_scroll(after)
+
+
+def _menu_is_open(facts: ScreenFacts) -> bool:
+    """Whether a menu covers the page."""
+    return any(element.role == "menu_item" for element in facts.elements)
 
 
 def _can_scroll(facts: ScreenFacts) -> bool:

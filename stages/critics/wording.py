@@ -7,7 +7,7 @@ import re
 TRUE_WORDS = frozenset({"true", "on", "yes", "enabled", "checked"})
 FALSE_WORDS = frozenset({"false", "off", "no", "disabled", "unchecked"})
 _STEM = 4
-"""Words that agree in so many letters are taken for forms of one word."""
+"""Words that agree in so many letters, without common endings, are taken for forms of one word."""
 
 
 def words_of(text: str) -> list[str]:
@@ -25,17 +25,17 @@ _NEGATIONS = frozenset(
     words_of("off stop disable no not without mute silence hide never deactivate remove cancel none dont")
 )
 _DONE_TITLE = re.compile(
-    r"\b\w{2,}(?<!e)ed\b|\b(?:sent|done|complete|running|paid|bought|made|gone|kept|added|started|finished)\b",
+    r"\b\w{2,}(?<!e)ed\b|\b(?:sent|done|complete|running|paid|bought|made|gone|kept)\b|^now \w+ing\b|^on the way\b",
     re.IGNORECASE,
 )
 _DONE_DESCRIPTION = re.compile(
-    r"^(?:confirms|tells that|shows that)\b|\b(?:was|were|has been|have been)\b", re.IGNORECASE
+    r"^(?:confirms|tells that|shows that)\b|\b(?:was|were|has been|have been|that is)\b", re.IGNORECASE
 )
 
 
 def content_stems(text: str) -> set[str]:
     """The beginnings of the words that say something."""
-    return {word[:_STEM] for word in words_of(text) if word not in _EMPTY_WORDS}
+    return {_stem(word) for word in words_of(text) if word not in _EMPTY_WORDS}
 
 
 def shared_stems(one: str, other: str) -> set[str]:
@@ -49,9 +49,18 @@ def is_said(label: str, instruction: str) -> bool:
     return bool(stems) and stems <= content_stems(instruction)
 
 
-def says_no(instruction: str) -> bool:
-    """Whether an instruction asks for something to be off rather than on."""
-    return not _NEGATIONS.isdisjoint(words_of(instruction))
+def says_no(label: str, instruction: str) -> bool:
+    """Whether an instruction asks for what a label names to be off rather than on.
+
+    Only the clauses count that speak of it, and one right after them that goes on about `it`.
+    """
+    clauses = re.split(r"[,.;:]|\b(?:and|but)\b", instruction.casefold())
+    about = [bool(shared_stems(label, clause)) for clause in clauses]
+    for at, clause in enumerate(clauses):
+        goes_on = at > 0 and about[at - 1] and "it" in words_of(clause)
+        if (about[at] or goes_on) and not _NEGATIONS.isdisjoint(words_of(clause)):
+            return True
+    return False
 
 
 def mentions(text: str, value: str) -> bool:
@@ -71,6 +80,16 @@ def title_says_done(title: str) -> bool:
 def description_says_done(description: str) -> bool:
     """Whether a page's description says that it comes after something has been done."""
     return _DONE_DESCRIPTION.search(description) is not None
+
+
+def _stem(word: str) -> str:
+    for ending in ("ing", "ed", "es", "s"):
+        if word.endswith(ending) and len(word) > len(ending) + 2:
+            word = word[: -len(ending)]
+            break
+    if len(word) > 3 and word[-1] == word[-2]:
+        word = word[:-1]
+    return word[:_STEM]
 
 
 def _as_words(text: str, value: str) -> bool:
