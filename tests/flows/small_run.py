@@ -14,7 +14,8 @@ from flows.config import (
     RunSection,
     TrainSection,
 )
-from flows.round import RoundContext, do_stage
+from flows.context import RoundContext
+from flows.round import do_stage
 from flows.stages.catalogue import STAGES
 from warehouse.layout import create_warehouse
 
