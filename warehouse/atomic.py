@@ -37,7 +37,7 @@ def disk_full_as_error(path: Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if not _is_no_room(error):
+        if not is_disk_full(error):
             raise
         raise TrajmillError(
             f"disk full while writing {path}: nothing was lost; free some space and run the same command again"
@@ -50,7 +50,8 @@ def write_text(path: Path, text: str) -> None:
         temporary.write_text(text, encoding="utf-8")
 
 
-def _is_no_room(error: Exception) -> bool:
+def is_disk_full(error: Exception) -> bool:
+    """Whether an error of any of our engines says that there is no space left."""
     # deltalake and DuckDB give the operating system's error as text only.
     return getattr(error, "errno", None) in _NO_ROOM or any(os.strerror(number) in str(error) for number in _NO_ROOM)
 

@@ -87,11 +87,7 @@ def create_warehouse(root: Path) -> Warehouse:
     Raises:
         BadInputError: see `open_warehouse`; or `root` is a file or cannot be made.
     """
-    root = root.resolve()
-    if "%" in str(root):
-        raise BadInputError(
-            f"warehouse {root}: Delta tables cannot live under a path with a '%'; choose another folder"
-        )
+    root = _checked_root(root)
     try:
         root.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -112,7 +108,7 @@ def open_warehouse(root: Path) -> Warehouse:
     Raises:
         BadInputError: there is no warehouse at `root`, or one of a newer schema version.
     """
-    root = root.resolve()
+    root = _checked_root(root)
     version_file = root / _VERSION_FILE
     if not version_file.is_file():
         raise BadInputError(f"{root} is no warehouse ({_VERSION_FILE} is missing); name the folder that `evolve` wrote")
@@ -131,6 +127,14 @@ def checked_name(name: str) -> str:
             f"name {name[:40]!r} cannot be part of a file name; use letters, digits, '.', '_' and '-', at most 100"
         )
     return name
+
+
+def _checked_root(root: Path) -> Path:
+    root = root.resolve()
+    if set("%?*[") & set(str(root)):
+        # Delta decodes per cent signs; DuckDB takes the others for patterns.
+        raise BadInputError(f"warehouse {root}: its path must have none of % ? * [; choose another folder")
+    return root
 
 
 def _checked_version(version_file: Path) -> int:

@@ -14,9 +14,10 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
+from schemas.errors import BadInputError
 from schemas.record import content_id
 from schemas.tables import TABLES, arrow_schema
-from warehouse.atomic import replacing
+from warehouse.atomic import is_disk_full, replacing
 from warehouse.delta_log import Snapshot, newest_log_entry, snapshot
 from warehouse.layout import Warehouse
 
@@ -79,9 +80,19 @@ def write_views(warehouse: Warehouse, path: Path) -> None:
         except duckdb.Error:
             # Damaged, or somebody has put something of their own where a view belongs.
             temporary.unlink()
-            _update(warehouse, temporary)
+            _write_anew(warehouse, temporary)
         # A write-ahead log that somebody left beside the old file does not belong to the new one.
         path.with_name(path.name + ".wal").unlink(missing_ok=True)
+
+
+def _write_anew(warehouse: Warehouse, path: Path) -> None:
+    try:
+        _update(warehouse, path)
+    except duckdb.IOException as error:
+        if is_disk_full(error):
+            raise
+        reason = str(error).splitlines()[0]
+        raise BadInputError(f"{warehouse.root}: committed files cannot be read ({reason}); restore them") from error
 
 
 def _update(warehouse: Warehouse, path: Path) -> None:
@@ -135,7 +146,8 @@ def _table_query(warehouse: Warehouse, table: str, committed: Snapshot) -> str:
     )
     if not committed.files:
         return f"SELECT {columns} WHERE false"
-    paths = ", ".join(quoted(str(warehouse.table(table) / name)) for name in committed.files)
+    folder = warehouse.table(table)
+    paths = ", ".join(quoted(f"{folder}/{name}") for name in committed.files)
     # Taking the union of the columns means opening every file.
     union = "true" if committed.mixed else "false"
     return f"SELECT {columns} FROM read_parquet([{paths}], union_by_name = {union}, hive_partitioning = false)"

@@ -8,7 +8,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from schemas.errors import FailureClass
+from schemas.errors import BadInputError, FailureClass
 from schemas.failure import Failure
 from schemas.policy_version import PolicyVersion, SplitSuccess
 from schemas.query import Split
@@ -101,6 +101,14 @@ def test_a_damaged_file_is_made_anew(warehouse: Warehouse) -> None:
     assert ask(warehouse, "SELECT count(*) AS n FROM step_verdicts") == [{"n": 8}]
 
 
+def test_a_committed_file_that_is_gone_is_one_line(warehouse: Warehouse) -> None:
+    commit_rows(warehouse, stage_run("judge"), *step_verdicts(5, stage_run("judge")))
+    next(warehouse.table("step_verdicts").glob("*.parquet")).unlink()
+    warehouse.database.unlink()
+    with pytest.raises(BadInputError, match=r"\A[^\n]*committed files cannot be read [^\n]*; restore them\Z"):
+        refresh_views(warehouse)
+
+
 def test_views_that_somebody_added_stay(warehouse: Warehouse) -> None:
     with duckdb.connect(str(refresh_views(warehouse))) as connection:
         connection.execute("CREATE VIEW mine AS SELECT 1 AS one")
@@ -108,9 +116,10 @@ def test_views_that_somebody_added_stay(warehouse: Warehouse) -> None:
     assert ask(warehouse, "FROM mine") == [{"one": 1}]
 
 
-def test_a_moved_warehouse_is_read_where_it_lies(warehouse: Warehouse, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["it's here", "a=b", "ünï {x} #1"])
+def test_a_moved_warehouse_is_read_where_it_lies(warehouse: Warehouse, tmp_path: Path, name: str) -> None:
     commit_rows(warehouse, stage_run("judge"), *step_verdicts(5, stage_run("judge")))
-    moved = open_warehouse(warehouse.root.rename(tmp_path / "it's here"))
+    moved = open_warehouse(warehouse.root.rename(tmp_path / name))
     assert ask(moved, "SELECT count(*) AS n FROM step_verdicts") == [{"n": 5}]
 
 
