@@ -7,13 +7,17 @@ encoded without being copied.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 from schemas.geometry import Box, Size
-from stages.environments.simulated.palette import Palette, Rgb
+from stages.environments.simulated.palette import RAMP_LEVELS, Palette, Rgb
 from stages.environments.simulated.png import encode_png
+
+Pixels = NDArray[np.uint8]
+"""Height x width: palette indices, or ramp levels (0 to `RAMP_LEVELS` - 1) of a mask."""
 
 _ELLIPSIS = "..."
 _SMALLEST_PART = 0.8
@@ -47,42 +51,35 @@ def _fitted(text: str, size: int, width: int) -> tuple[str, int]:
     return text, size
 
 
+def _levels(coverage: Image.Image) -> Pixels:
+    """A mask of ramp levels from a mask of 0 to 255."""
+    return ((np.asarray(coverage, np.uint16) * (RAMP_LEVELS - 1) + 127) // 255).astype(np.uint8)
+
+
 @lru_cache(maxsize=2048)
-def _text_mask(text: str, size: int) -> Image.Image:
+def _text_mask(text: str, size: int) -> Pixels:
     font = _font(size)
     ascent, descent = font.getmetrics()
     mask = Image.new("L", (max(1, _text_width(text, size)), ascent + descent), 0)
     ImageDraw.Draw(mask).text((0, 0), text, fill=255, font=font)
-    return mask
+    return _levels(mask)
 
 
-@lru_cache(maxsize=2048)
-def _text_tile(text: str, size: int, ramp: bytes) -> Image.Image:
-    return _text_mask(text, size).point(list(ramp))
-
-
-class _Corner(NamedTuple):
-    tile: Image.Image
-    mask: Image.Image
-    """Set wherever the corner is covered at all."""
-
-
-@lru_cache(maxsize=512)
-def _corner(radius: int, right: bool, bottom: bool, ramp: bytes) -> _Corner:
+@lru_cache(maxsize=256)
+def _corner_mask(radius: int, right: bool, bottom: bool) -> Pixels:
     wide = radius * _OVERSAMPLING
     drawn = Image.new("L", (wide, wide), 0)
     left, top = (-wide if right else 0), (-wide if bottom else 0)
     ImageDraw.Draw(drawn).ellipse((left, top, left + 2 * wide - 1, top + 2 * wide - 1), fill=255)
-    coverage = drawn.resize((radius, radius), Image.Resampling.BOX)
-    return _Corner(coverage.point(list(ramp)), coverage.point([0] + [255] * 255))
+    return _levels(drawn.resize((radius, radius), Image.Resampling.BOX))
 
 
 @lru_cache(maxsize=64)
-def _stroke_tile(points: tuple[tuple[float, float], ...], size: int, width: int, ramp: bytes) -> Image.Image:
+def _stroke_mask(points: tuple[tuple[float, float], ...], size: int, width: int) -> Pixels:
     wide = size * _OVERSAMPLING
     mask = Image.new("L", (wide, wide), 0)
     ImageDraw.Draw(mask).line([(x * wide, y * wide) for x, y in points], 255, width * _OVERSAMPLING, "curve")
-    return mask.resize((size, size), Image.Resampling.BOX).point(list(ramp))
+    return _levels(mask.resize((size, size), Image.Resampling.BOX))
 
 
 class Canvas:
@@ -91,25 +88,23 @@ class Canvas:
     def __init__(self, size: Size, background: Rgb) -> None:
         self.size = size
         self.palette = Palette()
-        self._image = Image.new("L", (size.width + 1, size.height), self.palette.index(background))
-        self._image.paste(0, (0, 0, 1, size.height))
+        self._scan_lines: Pixels = np.full((size.height, size.width + 1), self.palette.index(background), np.uint8)
+        self._scan_lines[:, 0] = 0
+        self._pixels = self._scan_lines[:, 1:]
 
     def encode(self) -> bytes:
         """The PNG bytes of what has been painted."""
-        return encode_png(self.size, self._image.tobytes(), self.palette.colors)
+        return encode_png(self.size, self._scan_lines.data, self.palette.colors)
 
     def color_at(self, x: int, y: int) -> Rgb:
-        """The colour of a pixel."""
-        index = self._image.getpixel((min(max(x, 0), self.size.width - 1) + 1, min(max(y, 0), self.size.height - 1)))
-        assert isinstance(index, int)
-        return self.palette.colors[index]
+        """The colour of a pixel, or of the nearest one on the screen."""
+        index = self._pixels[min(max(y, 0), self.size.height - 1), min(max(x, 0), self.size.width - 1)]
+        return self.palette.colors[int(index)]
 
     def fill(self, box: Box, color: Rgb) -> None:
         """Paint a rectangle; what lies outside the screen is left out."""
-        left, right = max(box.left, 0), min(box.right, self.size.width)
-        top, bottom = max(box.top, 0), min(box.bottom, self.size.height)
-        if left < right and top < bottom:
-            self._image.paste(self.palette.index(color), (left + 1, top, right + 1, bottom))
+        top, left = max(box.top, 0), max(box.left, 0)
+        self._pixels[top : max(box.bottom, top), left : max(box.right, left)] = self.palette.index(color)
 
     def rounded(self, box: Box, radius: int, color: Rgb, under: Rgb | None = None) -> None:
         """Paint a rectangle with round corners over a plain background, by default the colour at its first pixel."""
@@ -123,10 +118,9 @@ class Canvas:
         self.fill(Box(box.left + radius, box.bottom - radius, box.right - radius, box.bottom), color)
         for right in (False, True):
             for bottom in (False, True):
-                corner = _corner(radius, right, bottom, ramp)
                 x = box.right - radius if right else box.left
                 y = box.bottom - radius if bottom else box.top
-                self._image.paste(corner.tile, (x + 1, y), corner.mask)
+                self._stamp(_corner_mask(radius, right, bottom), x, y, ramp)
 
     def outlined(self, box: Box, radius: int, line: Rgb, inside: Rgb, width: int) -> None:
         """Paint a rectangle with round corners and a border."""
@@ -138,27 +132,26 @@ class Canvas:
         text, size = _fitted(text, size, box.right - box.left)
         if not text:
             return
-        background = self.color_at((box.left + box.right) // 2, box.top)
-        tile = _text_tile(text, size, self.palette.ramp(background, color))
-        spare = box.right - box.left - tile.width
+        ramp = self.palette.ramp(self.color_at((box.left + box.right) // 2, box.top), color)
+        mask = _text_mask(text, size)
+        tall, wide = mask.shape
+        spare = box.right - box.left - wide
         x = box.left + {"left": 0, "center": spare // 2, "right": spare}[align]
-        self._tile(tile, x, (box.top + box.bottom - tile.height + size // 12) // 2, box)
+        self._stamp(mask, x, (box.top + box.bottom - tall + size // 12) // 2, ramp, box)
 
     def strokes(self, box: Box, points: tuple[tuple[float, float], ...], width: int, color: Rgb) -> None:
         """Draw a line through points given as parts (0 to 1) of a square box, over a plain background."""
         ramp = self.palette.ramp(self.color_at(box.left, box.top), color)
-        self._tile(_stroke_tile(points, box.right - box.left, width, ramp), box.left, box.top)
+        self._stamp(_stroke_mask(points, box.right - box.left, width), box.left, box.top, ramp)
 
-    def _tile(self, tile: Image.Image, x: int, y: int, clip: Box | None = None) -> None:
+    def _stamp(self, mask: Pixels, x: int, y: int, ramp: Pixels, clip: Box | None = None) -> None:
+        """Colour what a mask covers with the ramp; what lies outside the screen or `clip` is left out."""
         within = clip or Box(0, 0, self.size.width, self.size.height)
         left, top = max(0, within.left - x, -x), max(0, within.top - y, -y)
-        right = min(tile.width, within.right - x, self.size.width - x)
-        bottom = min(tile.height, within.bottom - y, self.size.height - y)
-        if left >= right or top >= bottom:
-            return
-        if (left, top, right, bottom) != (0, 0, tile.width, tile.height):
-            tile = tile.crop((left, top, right, bottom))
-        self._image.paste(tile, (x + left + 1, y + top))
+        part = mask[top : max(top, within.bottom - y), left : max(left, within.right - x)]
+        target = self._pixels[y + top : y + top + part.shape[0], x + left : x + left + part.shape[1]]
+        part = part[: target.shape[0], : target.shape[1]]
+        np.copyto(target, ramp[part], where=part != 0)
 
 
 def inset(box: Box, horizontal: int, vertical: int | None = None) -> Box:

@@ -125,12 +125,11 @@ def _app_bar(brush: Brush, shape: Shape) -> None:
 
 
 def _wallpaper(brush: Brush, shape: Shape) -> None:
-    color = mix(_SKY, brush.theme.page, 0.3)
     tall = -(-_height(shape.box) // _WALLPAPER_BANDS)
     for band in range(_WALLPAPER_BANDS):
         top = shape.box.top + band * tall
         part = Box(shape.box.left, top, shape.box.right, min(top + tall, shape.box.bottom))
-        brush.canvas.fill(part, mix(color, brush.theme.page, 0.06 * band))
+        brush.canvas.fill(part, mix(_SKY, brush.theme.page, 0.04 * band))
 
 
 def _icon(brush: Brush, shape: Shape) -> None:

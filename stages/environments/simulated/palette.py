@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 RAMP_LEVELS = 8
 """Steps from background to foreground: more cannot be told apart, fewer look ragged."""
 PALETTE_SIZE = 256
@@ -45,7 +48,11 @@ def parse_color(text: str) -> Rgb:
 
 def mix(start: Rgb, end: Rgb, part: float) -> Rgb:
     """The colour at `part` (0 to 1) of the way from `start` to `end`."""
-    return Rgb(*(round(a + (b - a) * part) for a, b in zip(start, end, strict=True)))
+    return Rgb(
+        round(start.red + (end.red - start.red) * part),
+        round(start.green + (end.green - start.green) * part),
+        round(start.blue + (end.blue - start.blue) * part),
+    )
 
 
 class Palette:
@@ -54,7 +61,7 @@ class Palette:
     def __init__(self) -> None:
         self.colors: list[Rgb] = []
         self._index: dict[Rgb, int] = {}
-        self._ramps: dict[tuple[Rgb, Rgb], bytes] = {}
+        self._ramps: dict[tuple[Rgb, Rgb], NDArray[np.uint8]] = {}
 
     def index(self, color: Rgb) -> int:
         """The index of a colour; once all 256 are taken, that of the nearest."""
@@ -69,14 +76,13 @@ class Palette:
         self._index[color] = found
         return found
 
-    def ramp(self, background: Rgb, foreground: Rgb) -> bytes:
-        """A table from coverage (0 to 255) to the index of the mixture of the two colours."""
+    def ramp(self, background: Rgb, foreground: Rgb) -> NDArray[np.uint8]:
+        """The indices of `RAMP_LEVELS` colours from one colour to the other."""
         known = self._ramps.get((background, foreground))
         if known is None:
             last = RAMP_LEVELS - 1
             levels = [self.index(mix(background, foreground, step / last)) for step in range(RAMP_LEVELS)]
-            known = bytes(levels[(coverage * last + 127) // 255] for coverage in range(256))
-            self._ramps[background, foreground] = known
+            known = self._ramps[background, foreground] = np.array(levels, np.uint8)
         return known
 
     def darken(self, part: float) -> None:

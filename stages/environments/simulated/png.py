@@ -14,7 +14,7 @@ _PALETTE_COLOR_TYPE = 3
 _COMPRESSION_LEVEL = 1
 
 
-def encode_png(size: Size, scan_lines: bytes, colors: Sequence[Rgb]) -> bytes:
+def encode_png(size: Size, scan_lines: bytes | memoryview, colors: Sequence[Rgb]) -> bytes:
     """PNG bytes of an 8-bit palette image.
 
     `scan_lines` holds `height` rows of 1 + `width` bytes: the row's filter type (0, none), then an index per pixel.

@@ -91,7 +91,7 @@ def test_more_colours_than_a_palette_holds_are_drawn_with_the_nearest() -> None:
         palette.index(Rgb(shade, shade, shade))
     assert palette.colors[palette.index(Rgb(10, 10, 11))] == Rgb(10, 10, 10)
     ramp = palette.ramp(BLACK, WHITE)
-    assert (palette.colors[ramp[0]], palette.colors[ramp[255]]) == (BLACK, WHITE)
+    assert (palette.colors[ramp[0]], palette.colors[ramp[-1]]) == (BLACK, WHITE)
 
 
 def test_many_icons_stay_in_one_palette() -> None:
