@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 _DEED = re.compile(
-    r'(?P<verb>\w+)(?: down| up)?(?: "(?P<target>[^"]*)")?(?: (?:for|into) "(?P<field>[^"]*)")?(?: on "(?P<title>[^"]*)")?\.'
-    r'(?: Noted (?P<notes>"[^"]*"(?:, "[^"]*")*)\.)?'
+    r'(?P<verb>\w+)(?: down| up)?(?: "(?P<target>[^"]*)")?(?: (?:for|into) "(?P<field>[^"]*)")?'
+    r'(?: on "(?P<title>[^"]*)")?\.(?: Noted (?P<notes>"[^"]*"(?:, "[^"]*")*)\.)?'
 )
 _QUOTED = re.compile(r'"([^"]*)"')
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from schemas.geometry import Size
 from stages.models.embedded.candidates import Candidate
-from stages.models.embedded.deeds import Deed, plain
+from stages.models.embedded.deeds import Deed, noted_values, plain
 from stages.models.embedded.hints import Hint, names, names_input
 
 _KIND_NAMES = """other button list_item radio checkbox switch stepper_button text_field search_field icon menu menu_item
@@ -18,7 +18,7 @@ tab link quoted noted span down up back home enter finish"""
 KINDS = tuple(_KIND_NAMES.split())
 """What a candidate is: the role of what it presses, the origin of what it types, or its verb."""
 _FLAG_NAMES = """chosen focused x y done_once done_twice done_often just_done same_verb filled known_text
-counts number_said number_higher number_lower hinted hint_unseen hints_done"""
+counts number_said number_higher number_lower hinted hint_unseen hints_done was_noted"""
 FLAGS = tuple(_FLAG_NAMES.split())
 """Per candidate: state and place of its element, and what the history says of it."""
 DEED_VERBS = {
@@ -84,6 +84,7 @@ def with_task(
     title = plain(title)
     times = Counter((deed.verb, deed.target, deed.field, deed.title) for deed in deeds)
     targets = {deed.target for deed in deeds if deed.target}
+    notes = noted_values(deeds)
     last = deeds[-1] if deeds else None
     for row, candidate in enumerate(candidates):
         verb, text, label = DEED_VERBS[candidate.verb], plain(candidate.text), plain(candidate.field)
@@ -94,6 +95,7 @@ def with_task(
         flags[row, _FLAG_INDEX["same_verb"]] = float(last is not None and last.verb == verb)
         flags[row, _FLAG_INDEX["filled"]] = float(filled and candidate.verb in ("type", "enter"))
         flags[row, _FLAG_INDEX["known_text"]] = float(text in targets)
+        flags[row, _FLAG_INDEX["was_noted"]] = float(bool(text) and any(_says(note, text) for note in notes))
         if candidate.beside.isdecimal():
             shown = int(candidate.beside)
             flags[row, _COUNTS] = (
@@ -103,6 +105,11 @@ def with_task(
                 float(any(number < shown for number in numbers)),
             )
     return flags
+
+
+def _says(note: str, text: str) -> bool:
+    """Whether a noted value is the text, by itself or after a label."""
+    return note == text or note.endswith(f": {text}")
 
 
 def with_guidance(

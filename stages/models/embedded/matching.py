@@ -29,53 +29,58 @@ MATCHES = [
 
 
 class Matches(NamedTuple):
-    """Shared words of a batch."""
+    """Shared words of `c` candidates with what was asked and done."""
 
     words: Tensor
-    """(b, n, m) 1 where the candidate's text carries the word of the instruction."""
+    """(c, m) 1 where the candidate's text carries the word of the instruction."""
     scalars: Tensor
-    """(b, n, MATCHES)"""
+    """(c, MATCHES)"""
 
 
-def match_words(batch: Batch, weights: Tensor) -> Matches:
-    """Compare the words of all candidates; `weights` (words,) say how much each word counts, 0 for no word."""
-    texts, fields = batch.texts, batch.fields
+def match_words(batch: Batch, texts: Tensor, fields: Tensor, owner: Tensor, weights: Tensor) -> Matches:
+    """Compare the words of all candidates.
+
+    Args:
+        batch: What was asked and done.
+        texts: (c, j) words of the candidates' texts.
+        fields: (c, k) words of the labels beside them.
+        owner: (c,) row of the batch that each candidate belongs to.
+        weights: (words,) how much each word counts, 0 for no word.
+    """
     fresh = batch.instruction * (batch.instruction_flags[..., 1] == 0)
-    shared = _equal(texts, batch.instruction)
+    shared = _equal(texts, batch.instruction[owner])
     text_weights, field_weights = weights[texts.long()], weights[fields.long()]
     said = _share(shared.any(-1), text_weights)
-    said_fresh = _share(_equal(texts, fresh).any(-1), text_weights)
-    hint = _share(_equal(texts, batch.hint).any(-1), text_weights)
+    said_fresh = _share(_equal(texts, fresh[owner]).any(-1), text_weights)
+    with_hint = _equal(texts, batch.hint[owner])
+    hint = _share(with_hint.any(-1), text_weights)
+    hint_weights = weights[batch.hint.long()][owner]
+    covered = (with_hint.any(-2) * hint_weights).sum(-1) / hint_weights.sum(-1).clamp(min=1e-6)
     words = shared.any(-2).to(weights.dtype)
-    hint_weights = weights[batch.hint.long()]
-    covered = (_equal(texts, batch.hint).any(-2) * hint_weights[:, None]).sum(-1) / hint_weights.sum(-1).clamp(
-        min=1e-6
-    )[:, None]
-    guided = (batch.hint > 0).any(-1).to(weights.dtype)[:, None].expand_as(said)
     scalars = [
         said,
         said.square(),
         said_fresh,
         said_fresh.square(),
         (said > 0.99).to(weights.dtype),
-        (words * weights[batch.instruction.long()][:, None]).sum(-1) / 3,
-        _share(_equal(fields, batch.instruction).any(-1), field_weights),
-        _share(_equal(fields, fresh).any(-1), field_weights),
-        _share(_equal(texts, batch.last).any(-1), text_weights),
+        (words * weights[batch.instruction.long()][owner]).sum(-1) / 3,
+        _share(_equal(fields, batch.instruction[owner]).any(-1), field_weights),
+        _share(_equal(fields, fresh[owner]).any(-1), field_weights),
+        _share(_equal(texts, batch.last[owner]).any(-1), text_weights),
         hint,
         hint.square(),
         covered,
-        _share(_equal(texts, batch.hints).any(-1), text_weights),
-        guided,
+        _share(_equal(texts, batch.hints[owner]).any(-1), text_weights),
+        (batch.hint > 0).any(-1).to(weights.dtype)[owner],
     ]
     return Matches(words, torch.stack(scalars, -1))
 
 
 def _equal(words: Tensor, others: Tensor) -> Tensor:
-    """(b, n, j, m): whether word j of candidate n is word m of `others` (b, m)."""
-    return (words[..., None] == others[:, None, None]) & (words > 0)[..., None]
+    """(c, j, m): whether word j of a candidate is word m of the `others` (c, m) that it is compared with."""
+    return (words[..., None] == others[:, None]) & (words > 0)[..., None]
 
 
 def _share(hits: Tensor, weights: Tensor) -> Tensor:
-    """(b, n): share of the candidate's weight that was hit; 0 for a candidate without words."""
+    """(c,): share of the candidate's weight that was hit; 0 for a candidate without words."""
     return (hits * weights).sum(-1) / weights.sum(-1).clamp(min=1e-6)

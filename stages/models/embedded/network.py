@@ -17,7 +17,7 @@ from stages.models.embedded.features import FLAGS, KINDS
 from stages.models.embedded.matching import MATCHES, match_words
 from stages.models.embedded.prior import prior_weights
 from stages.models.embedded.situation import WORD_FLAGS
-from stages.models.embedded.words import PIECE_BUCKETS, WORD_BUCKETS
+from stages.models.embedded.words import PADDING, PIECE_BUCKETS, WORD_BUCKETS
 
 
 class NetworkShape(NamedTuple):
@@ -29,6 +29,33 @@ class NetworkShape(NamedTuple):
     heads: int = 4
     exact_bias: float = 4.0
     """Start value of what a word of the instruction gains in attention by standing on the candidate."""
+
+
+class Places(NamedTuple):
+    """Where the `c` candidates of a batch stand in its (b, n) grid: most of the grid is padding."""
+
+    exists: Tensor
+    """(b, n)"""
+    spots: Tensor
+    """(c,) index into the flattened grid."""
+    owner: Tensor
+    """(c,) row of the batch."""
+
+    def take(self, grid: Tensor) -> Tensor:
+        """(b, n, ...) to (c, ...)."""
+        return grid.flatten(0, 1).index_select(0, self.spots)
+
+    def pad(self, tokens: Tensor) -> Tensor:
+        """(c, ...) to (b, n, ...), zero where there is no candidate."""
+        rows, columns = self.exists.shape
+        grid = tokens.new_zeros(rows * columns, *tokens.shape[1:]).index_copy(0, self.spots, tokens)
+        return grid.unflatten(0, (rows, columns))  # type: ignore[no-untyped-call, no-any-return]
+
+
+def places_of(exists: Tensor) -> Places:
+    """The places of the candidates that exist."""
+    spots = exists.flatten().nonzero().squeeze(1)
+    return Places(exists, spots, spots // exists.shape[1])
 
 
 class PolicyNetwork(nn.Module):
@@ -72,33 +99,29 @@ class PolicyNetwork(nn.Module):
             weights: (words,) weights of shared words.
             dropped: (b, m) words of the instruction whose meaning is hidden (in training only).
         """
-        matches = match_words(batch, weights.to(vectors.dtype))
+        places = places_of(batch.exists)
+        texts, fields, kinds, flags = (
+            places.take(each) for each in (batch.texts, batch.fields, batch.kinds.long(), batch.flags)
+        )
+        matches = match_words(batch, texts, fields, places.owner, weights.to(vectors.dtype))
         spoken, said = self._instruction(batch, vectors, dropped)
-        scene = self.scene(
-            torch.cat(
-                [_mean(vectors, ids) for ids in (batch.title, batch.shown, batch.last, batch.before, batch.hint)],
-                -1,
-            )
-        )
-        kinds = batch.kinds.long()
-        tokens = self.candidate(
-            torch.cat([_mean(vectors, batch.texts), _mean(vectors, batch.fields), batch.flags, matches.scalars], -1)
-        )
-        tokens = tokens + self.kinds(kinds) + self.scene_to_candidate(scene)[:, None]
-        tokens = tokens + self.attend(tokens, spoken, said, matches.words)
-        tokens = torch.cat([(scene + self._gist(spoken, said))[:, None], tokens], 1)
-        exists = functional.pad(batch.exists, (1, 0), value=True)
+        told = (batch.title, batch.shown, batch.last, batch.before, batch.hint)
+        scene = self.scene(torch.cat([_mean(vectors, ids) for ids in told], -1))
+        tokens = self.candidate(torch.cat([_mean(vectors, texts), _mean(vectors, fields), flags, matches.scalars], -1))
+        tokens = tokens + self.kinds(kinds) + self.scene_to_candidate(scene)[places.owner]
+        tokens = tokens + self.attend(tokens, spoken, said, matches.words, places)
+        gist = scene + self._gist(spoken, said)
         for layer in self.layers:
-            tokens = layer(tokens, exists)
-        learned = self.score(self.norm(tokens[:, 1:])).squeeze(-1)
+            gist, tokens = layer(gist, tokens, places)
+        learned = self.score(self.norm(tokens)).squeeze(-1)
         one_hot = functional.one_hot(kinds, len(KINDS)).to(vectors.dtype)
-        prior = self.prior(torch.cat([matches.scalars, batch.flags, one_hot], -1)).squeeze(-1)
-        logits: Tensor = (learned + prior).masked_fill(~batch.exists, -torch.inf)
+        prior = self.prior(torch.cat([matches.scalars, flags, one_hot], -1)).squeeze(-1)
+        logits: Tensor = places.pad(learned + prior).masked_fill(~batch.exists, -torch.inf)
         return logits
 
     def _instruction(self, batch: Batch, vectors: Tensor, dropped: Tensor | None) -> tuple[Tensor, Tensor]:
         said = batch.instruction > 0
-        words = vectors[batch.instruction.long()]
+        words = functional.embedding(batch.instruction.long(), vectors)
         if dropped is not None:
             words = torch.where(dropped[..., None], self.unknown, words)
         words = (words + self.word_flags(batch.instruction_flags)) * said[..., None]
@@ -123,30 +146,30 @@ class InstructionAttention(nn.Module):
         self.exact = nn.Parameter(torch.full((heads,), exact_bias))
         self.nothing = nn.Parameter(torch.zeros(heads))
 
-    def forward(self, tokens: Tensor, spoken: Tensor, said: Tensor, shared: Tensor) -> Tensor:
-        """(b, n, width): what the instruction says of each candidate.
+    def forward(self, tokens: Tensor, spoken: Tensor, said: Tensor, shared: Tensor, places: Places) -> Tensor:
+        """(c, width): what the instruction says of each candidate.
 
         Args:
-            tokens: (b, n, width) candidates.
+            tokens: (c, width) candidates.
             spoken: (b, m, width) words of the instruction in context.
             said: (b, m) true where there is a word.
-            shared: (b, n, m) 1 where the candidate carries the word.
+            shared: (c, m) 1 where the candidate carries the word.
+            places: of the candidates in the batch.
         """
-        query, key, value = (
-            _split(part, self.heads) for part in (self.query(tokens), self.key(spoken), self.value(spoken))
-        )
+        query = _split(places.pad(self.query(tokens)), self.heads)
+        key, value = _split(self.key(spoken), self.heads), _split(self.value(spoken), self.heads)
         scores = query @ key.transpose(-1, -2) * (query.shape[-1] ** -0.5)
-        scores = scores + self.exact[:, None, None] * shared[:, None]
+        scores = scores + self.exact[:, None, None] * places.pad(shared)[:, None]
         scores = scores.masked_fill(~said[:, None, None], -torch.inf)
         # A candidate that the instruction does not speak of may look at nothing.
         nothing = self.nothing[None, :, None, None].expand(*scores.shape[:3], 1)
         share = torch.cat([scores, nothing], -1).softmax(-1)[..., :-1]
-        heard: Tensor = self.out(_join(share @ value))
+        heard: Tensor = self.out(places.take(_join(share @ value)))
         return heard
 
 
 class CandidateLayer(nn.Module):
-    """One pre-norm transformer layer over the scene and the candidates."""
+    """One pre-norm transformer layer over the task's gist and the candidates."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -155,21 +178,26 @@ class CandidateLayer(nn.Module):
         self.inputs, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
         self.widen, self.narrow = nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
 
-    def forward(self, tokens: Tensor, exists: Tensor) -> Tensor:
-        """(b, n, width) in and out; `exists` (b, n) hides padding."""
-        parts = self.inputs(self.before_attention(tokens)).chunk(3, -1)
-        query, key, value = (_split(part, self.heads) for part in parts)
+    def forward(self, gist: Tensor, tokens: Tensor, places: Places) -> tuple[Tensor, Tensor]:
+        """(b, width) gist and (c, width) candidates, in and out."""
+        rows = len(gist)
+        inputs = self.inputs(self.before_attention(torch.cat([gist, tokens])))
+        padded = torch.cat([inputs[:rows, None], places.pad(inputs[rows:])], 1)
+        query, key, value = (_split(part, self.heads) for part in padded.chunk(3, -1))
         scores = query @ key.transpose(-1, -2) * (query.shape[-1] ** -0.5)
-        share = scores.masked_fill(~exists[:, None, None], -torch.inf).softmax(-1)
-        tokens = tokens + self.out(_join(share @ value))
-        mixed: Tensor = tokens + self.narrow(functional.gelu(self.widen(self.before_mixing(tokens))))
-        return mixed
+        exists = functional.pad(places.exists, (1, 0), value=True)
+        mixed = _join(scores.masked_fill(~exists[:, None, None], -torch.inf).softmax(-1) @ value)
+        heard = torch.cat([mixed[:, 0], places.take(mixed[:, 1:])])
+        all_tokens = torch.cat([gist, tokens]) + self.out(heard)
+        all_tokens = all_tokens + self.narrow(functional.gelu(self.widen(self.before_mixing(all_tokens))))
+        return all_tokens[:rows], all_tokens[rows:]
 
 
 def _mean(vectors: Tensor, ids: Tensor) -> Tensor:
     """(..., word_width) mean vector of the words in the last axis of `ids`; zero for no words."""
-    count = (ids > 0).sum(-1, keepdim=True).clamp(min=1)
-    return vectors[ids.long()].sum(-2) / count
+    flat = ids.reshape(-1, ids.shape[-1]).long()
+    means = functional.embedding_bag(flat, vectors, mode="mean", padding_idx=PADDING)
+    return means.view(*ids.shape[:-1], -1)
 
 
 def _split(tokens: Tensor, heads: int) -> Tensor:

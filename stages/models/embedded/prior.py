@@ -23,6 +23,7 @@ _START = {
     "filled": -1.0,
     "quoted": 2.0,
     "noted": 1.0,
+    "was_noted": 1.0,
     "span": -1.0,
     "back": -2.0,
     "home": -3.0,

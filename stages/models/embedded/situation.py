@@ -180,8 +180,8 @@ class Viewer:
     def _instruction(self, instruction: str, deeds: Sequence[Deed]) -> tuple[Ids, Floats]:
         found = tokens(instruction)[:MAX_INSTRUCTION]
         ids = np.array([self.lexicon.id_of(token.normal) for token in found], np.int32)
-        done = {self.lexicon.id_of(token.normal) for deed in deeds for token in tokens(deed.target)}
-        just = {self.lexicon.id_of(token.normal) for token in tokens(deeds[-1].target)} if deeds else set()
+        done = {word for deed in deeds for word in self.lexicon.ids_of(deed.target)}
+        just = set(self.lexicon.ids_of(deeds[-1].target)) if deeds else set()
         inside = [instruction.count('"', 0, token.start) % 2 == 1 for token in found]
         rows = [
             (float(quoted), float(word in done), float(word in just), float(token.normal[0].isdigit()))
@@ -192,9 +192,9 @@ class Viewer:
     def _table(self, texts: Sequence[str], width: int) -> Ids:
         table = np.zeros((len(texts), width), np.int32)
         for row, text in enumerate(texts):
-            ids = self.lexicon.ids_of(text, width) if text else []
+            ids = self.lexicon.ids_of(text)[:width]
             table[row, : len(ids)] = ids
         return table
 
     def _ids(self, text: str, most: int) -> Ids:
-        return np.array(self.lexicon.ids_of(text, most), np.int32)
+        return np.array(self.lexicon.ids_of(text)[:most], np.int32)

@@ -71,6 +71,8 @@ class Lexicon:
     """By id: rows of the embedding table that the word's vector is the mean of; none for `PADDING`."""
     weights: list[float] = field(default_factory=lambda: [0.0])
     """By id: how much it says that two texts share the word."""
+    texts: dict[str, list[int]] = field(default_factory=dict)
+    """All words of the texts met so far."""
 
     def id_of(self, normal: str) -> int:
         """The id of a word in normal form."""
@@ -81,9 +83,12 @@ class Lexicon:
             self.weights.append(STOP_WEIGHT if normal in STOP_WORDS else 1.0)
         return known
 
-    def ids_of(self, text: str, most: int) -> list[int]:
-        """The ids of the first `most` words of a text."""
-        return [self.id_of(token.normal) for token in tokens(text)[:most]]
+    def ids_of(self, text: str) -> list[int]:
+        """The ids of the words of a text."""
+        known = self.texts.get(text)
+        if known is None:
+            known = self.texts[text] = [self.id_of(token.normal) for token in tokens(text)]
+        return known
 
 
 def _buckets(normal: str) -> tuple[int, ...]:

@@ -1,0 +1,30 @@
+"""The queries that the policy benchmark learns on and is measured with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from schemas.query import Query
+from schemas.record import Origin
+from stages.environments.simulated.world import World
+from stages.queries.generate import GenerationSettings, generate_queries
+from stages.queries.grammar import GrammarWriter
+from stages.queries.validation import SimulatedValidator
+
+
+def benchmark_queries(
+    world: World, train: int, heldout: int, seed: int, heldout_apps: Sequence[str] = ()
+) -> list[Query]:
+    """Queries of all splits; `heldout` for each held-out split."""
+    settings = GenerationSettings(
+        train=train,
+        heldout_slots=heldout,
+        heldout_phrasings=heldout,
+        heldout_apps=heldout if heldout_apps else 0,
+        heldout_app_names=tuple(heldout_apps),
+    )
+    origin = Origin(round=0, run_id="benchmark", code_version="benchmark")
+    made = generate_queries(world, settings, seed, origin, GrammarWriter(), SimulatedValidator(world))
+    for failure in made.failures:
+        print("not made:", failure.message)
+    return list(made.queries)
