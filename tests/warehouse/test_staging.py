@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from warehouse.staging import Journal, mark_done, read_marker, stage_key
+from warehouse.staging import Journal, mark_done, read_marker, stage_key, sweep
 
 
 def test_records_come_back_in_order_and_across_reopening(tmp_path: Path) -> None:
@@ -53,6 +53,17 @@ def test_a_marker_holds_for_its_key_alone(tmp_path: Path) -> None:
     assert read_marker(tmp_path / "stage", key) == {"rows": 3}
     assert read_marker(tmp_path / "stage", stage_key("judge", {"floor": 0.9}, ["t1", "t2"])) is None
     assert [path.name for path in (tmp_path / "stage").iterdir()] == ["done.json"]
+
+
+def test_only_a_finished_stage_is_swept_and_its_marker_stays(tmp_path: Path) -> None:
+    (tmp_path / "shard-00000").mkdir()
+    Journal(tmp_path / "shard-00000" / "episodes.jsonl").append(b"{}")
+    Journal(tmp_path / "episodes.jsonl").append(b"{}")
+    sweep(tmp_path)
+    assert len(list(tmp_path.iterdir())) == 2
+    mark_done(tmp_path, "key", {})
+    sweep(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["done.json"]
 
 
 def test_stage_keys_depend_on_stage_configuration_and_inputs() -> None:
