@@ -48,8 +48,7 @@ def flow(rows: Sequence[Row], viewport: Box, gap: int, offset: int, focus: str) 
         if top > offset and top + row.height > offset + room:
             hidden_below = top
             break
-        down = viewport.top + top - offset
-        parts.extend(part.moved(viewport.left, down, viewport.bottom) for part in row.parts)
+        parts.extend(row.place(viewport.left, viewport.top + top - offset, viewport.bottom))
     return Flow(tuple(parts), _scroll(tops, room, offset, hidden_below), content)
 
 

@@ -320,15 +320,24 @@ def _icon_rows(apps: Sequence[AppSpec], metrics: Metrics, viewport: Box) -> list
     width = viewport.right - viewport.left
     wide, high = metrics.icon
     space = (width - metrics.columns * wide) // (metrics.columns - 1)
-    rows = []
-    for start in range(0, len(apps), metrics.columns):
-        parts = []
-        for column, app in enumerate(apps[start : start + metrics.columns]):
-            left = column * (wide + space)
-            more = {"note": app.symbol, "color": app.color}
-            opens = Target("open", None, app.app)
-            parts.append(
-                part("icon", "icon", Box(left, 0, left + wide, high), app.name, f"launcher/{app.app}", opens, **more)
+
+    def row(chosen: Sequence[AppSpec]) -> Row:
+        def place(left: int, top: int, bottom: int) -> tuple[Part, ...]:
+            starts = (left + column * (wide + space) for column in range(len(chosen)))
+            return tuple(
+                part(
+                    "icon",
+                    "icon",
+                    Box(start, top, start + wide, min(top + high, bottom)),
+                    app.name,
+                    f"launcher/{app.app}",
+                    Target("open", None, app.app),
+                    note=app.symbol,
+                    color=app.color,
+                )
+                for app, start in zip(chosen, starts, strict=True)
             )
-        rows.append(Row(high, tuple(parts)))
-    return rows
+
+        return Row(high, place)
+
+    return [row(apps[start : start + metrics.columns]) for start in range(0, len(apps), metrics.columns)]

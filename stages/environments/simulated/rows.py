@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
-from schemas.geometry import Box
+from schemas.geometry import Box, Size
 from schemas.observation import UIElement
 from stages.environments.simulated.app_spec import (
     AnyWidget,
@@ -25,11 +25,17 @@ from stages.environments.simulated.binding import bind_record, bind_text, shown
 from stages.environments.simulated.metrics import Metrics
 from stages.environments.simulated.scene import Shape
 
+_EDITABLE = ("field", "search")
 _MOST_COLUMNS = 3
 _RING = 1.33
 """Room of a radio button's ring and padding, as a part of its height."""
 _RADIO_CHARACTER = 0.2
 """Width of a character of its text, as a part of its height."""
+
+
+_VALUE_INSET = 44
+"""Pixels that a value's text stands in from the sides of its box."""
+_STEPPER_SIDE = 56
 
 
 class Target(NamedTuple):
@@ -49,21 +55,13 @@ class Part(NamedTuple):
     element: UIElement | None = None
     target: Target | None = None
 
-    def moved(self, right: int, down: int, bottom: int) -> Part:
-        """The part at another place, cut off below `bottom`."""
-        kind, (left, top, wide, low), text, note, state, color = self.shape
-        box = Box(left + right, top + down, wide + right, min(low + down, bottom))
-        element = self.element
-        if element:
-            element = UIElement(element.role, element.text, box, element.states, element.value, element.element_id)
-        return Part(Shape(kind, box, text, note, state, color), element, self.target)
-
 
 class Row(NamedTuple):
-    """Parts side by side; their boxes are relative to the row's top left corner."""
+    """Parts side by side, made only once the row has a place."""
 
     height: int
-    parts: tuple[Part, ...]
+    place: Callable[[int, int, int], tuple[Part, ...]]
+    """Its parts for a left and a top edge, cut off at a bottom edge."""
     widget: str = ""
     """Id of the widget it belongs to."""
 
@@ -110,17 +108,29 @@ def list_items(
     return items
 
 
-def part(kind: str, role: str, box: Box, text: str, element_id: str, target: Target | None = None, **more: str) -> Part:
-    """A part whose element says what its shape draws; `more`: note, value, state, color."""
-    state = more.get("state", "")
-    states = ("disabled",) if state == "disabled" else (("clickable",) if target else ())
-    if state == "on":
-        states = (*states, "checked")
-    if role in ("text_field", "search_field"):
-        states = (*states, "editable", *(("focused",) if state == "focused" else ()))
-    shape = Shape(kind, box, text, more.get("note", ""), state, more.get("color", ""))
-    element = UIElement(role, text.replace("\n", " "), box, states, more.get("value", ""), element_id)
-    return Part(shape, element, None if state == "disabled" else target)
+def part(
+    kind: str,
+    role: str,
+    box: Box,
+    text: str,
+    element_id: str,
+    target: Target | None = None,
+    *,
+    note: str = "",
+    value: str = "",
+    state: str = "",
+    color: str = "",
+) -> Part:
+    """A part whose element says what its shape draws."""
+    states: tuple[str, ...] = ()
+    if state == "disabled":
+        states, target = ("disabled",), None
+    elif target:
+        states = ("clickable", "checked") if state == "on" else ("clickable",)
+    if kind in _EDITABLE:
+        states = (*states, "editable", "focused") if state == "focused" else (*states, "editable")
+    element = UIElement(role, text.replace("\n", " "), box, states, value, element_id)
+    return Part(Shape(kind, box, text, note, state, color), element, target)
 
 
 def button_part(button: Button, context: PageContext, box: Box) -> Part:
@@ -143,9 +153,7 @@ def _widget_rows(widget: AnyWidget, context: PageContext) -> Iterator[Row]:
         case Text():
             yield _text_row(widget, context)
         case Button():
-            wide = context.metrics.button_width or context.width
-            box = Box(0, 0, wide, context.metrics.button)
-            yield Row(context.metrics.button, (button_part(widget, context, box),), widget.id)
+            yield _button_row(widget, context)
         case ItemList():
             yield from _list_rows(widget, context)
         case Choice():
@@ -160,24 +168,52 @@ def _widget_rows(widget: AnyWidget, context: PageContext) -> Iterator[Row]:
             return
 
 
+def _single(
+    kind: str,
+    role: str,
+    text: str,
+    element_id: str,
+    size: Size,
+    widget: str,
+    target: Target | None = None,
+    value: str = "",
+    state: str = "",
+) -> Row:
+    """A row of one part whose note is its value."""
+
+    def place(left: int, top: int, bottom: int) -> tuple[Part, ...]:
+        box = Box(left, top, left + size.width, min(top + size.height, bottom))
+        return (part(kind, role, box, text, element_id, target, note=value, value=value, state=state),)
+
+    return Row(size.height, place, widget)
+
+
 def _text_row(widget: Text, context: PageContext) -> Row:
     metrics = context.metrics
     line = metrics.heading if widget.kind == "heading" else metrics.text
-    inset = 44 if widget.kind == "value" else 0
+    inset = _VALUE_INSET if widget.kind == "value" else 0
     text = wrapped(bind_text(widget.text, context.values), context.width - inset, line, metrics)
-    height = line * (text.count("\n") + 1)
-    box = Box(0, 0, context.width, height)
-    element_id = f"{context.page}/{widget.id}" if widget.id else ""
-    return Row(height, (part(widget.kind, widget.kind, box, text, element_id),), widget.id)
+    size = Size(context.width, line * (text.count("\n") + 1))
+    return _single(widget.kind, widget.kind, text, f"{context.page}/{widget.id}" if widget.id else "", size, widget.id)
+
+
+def _button_row(widget: Button, context: PageContext) -> Row:
+    height, width = context.metrics.button, context.metrics.button_width or context.width
+
+    def place(left: int, top: int, bottom: int) -> tuple[Part, ...]:
+        return (button_part(widget, context, Box(left, top, left + width, min(top + height, bottom))),)
+
+    return Row(height, place, widget.id)
 
 
 def _list_rows(widget: ItemList, context: PageContext) -> Iterator[Row]:
     metrics, page = context.metrics, context.page
     items = list_items(widget, context.values, context.lists)
     passive = not (widget.variable or widget.do or widget.to)
+    size = Size(context.width, metrics.noted_row if widget.note else metrics.row)
     if not items:
-        box = Box(0, 0, context.width, metrics.text)
-        yield Row(metrics.text, (part("text", "text", box, "Nothing here yet", f"{page}/{widget.id}"),), widget.id)
+        none = Size(context.width, metrics.text)
+        yield _single("text", "text", "Nothing here yet", f"{page}/{widget.id}", none, widget.id)
     for index, item in enumerate(items):
         if context.sponsored and index == 1:
             yield _sponsored_row(context)
@@ -185,51 +221,45 @@ def _list_rows(widget: ItemList, context: PageContext) -> Iterator[Row]:
         note = bind_text(widget.note, context.values, item)
         element_id = f"{page}/{widget.id}/{item.get('name', index)}"
         if passive:
-            yield _shown_item(text, note, element_id, context)
-            continue
-        height = metrics.noted_row if widget.note else metrics.row
-        target = Target("pick", widget, item.get("name", ""))
-        box = Box(0, 0, context.width, height)
-        more = {"note": note, "value": note}
-        yield Row(height, (part("list_item", "list_item", box, text, element_id, target, **more),), widget.id)
-
-
-def _shown_item(text: str, note: str, element_id: str, context: PageContext) -> Row:
-    metrics = context.metrics
-    lines = wrapped(text, context.width - 44, metrics.text, metrics)
-    height = metrics.text * (lines.count("\n") + 1)
-    box = Box(0, 0, context.width, height)
-    return Row(height, (part("value", "value", box, lines, element_id, note=note, value=note),))
+            lines = wrapped(text, context.width - _VALUE_INSET, metrics.text, metrics)
+            shown_size = Size(context.width, metrics.text * (lines.count("\n") + 1))
+            yield _single("value", "value", lines, element_id, shown_size, widget.id, value=note)
+        else:
+            target = Target("pick", widget, item.get("name", ""))
+            yield _single("list_item", "list_item", text, element_id, size, widget.id, target, note)
 
 
 def _sponsored_row(context: PageContext) -> Row:
-    height = context.metrics.noted_row
-    box = Box(0, 0, context.width, height)
-    note = "Sponsored"
-    target = Target("offer")
-    return Row(
-        height, (part("list_item", "list_item", box, "Try Plus for free", "popup/ad", target, note=note, value=note),)
-    )
+    size = Size(context.width, context.metrics.noted_row)
+    return _single("list_item", "list_item", "Try Plus for free", "popup/ad", size, "", Target("offer"), "Sponsored")
 
 
 def _choice_rows(widget: Choice, context: PageContext) -> Iterator[Row]:
-    metrics, page = context.metrics, context.page
-    label = Box(0, 0, context.width, metrics.label)
-    yield Row(metrics.label, (part("label", "text", label, widget.label, ""),), widget.id)
+    label = Size(context.width, context.metrics.label)
+    yield _single("label", "text", widget.label, "", label, widget.id)
     columns = _columns(widget, context)
-    wide = (context.width - (columns - 1) * metrics.gap) // columns
     for start in range(0, len(widget.options), columns):
+        yield _radio_row(widget, widget.options[start : start + columns], columns, context)
+
+
+def _radio_row(widget: Choice, options: tuple[Scalar, ...], columns: int, context: PageContext) -> Row:
+    height, gap = context.metrics.row, context.metrics.gap
+    wide = (context.width - (columns - 1) * gap) // columns
+
+    def place(left: int, top: int, bottom: int) -> tuple[Part, ...]:
         parts = []
-        for column, option in enumerate(widget.options[start : start + columns]):
-            left = column * (wide + metrics.gap)
+        for column, option in enumerate(options):
+            start = left + column * (wide + gap)
+            box = Box(start, top, start + wide, min(top + height, bottom))
             state = "on" if context.values[widget.variable] == option else ""
-            box = Box(left, 0, left + wide, metrics.row)
+            element_id = f"{context.page}/{widget.id}/{shown(option)}"
             target = Target("choose", widget, option)
-            element_id = f"{page}/{widget.id}/{shown(option)}"
             parts.append(
                 part("radio", "radio", box, shown(option), element_id, target, state=state, value=widget.label)
             )
-        yield Row(metrics.row, tuple(parts), widget.id)
+        return tuple(parts)
+
+    return Row(height, place, widget.id)
 
 
 def _columns(widget: Choice, context: PageContext) -> int:
@@ -242,42 +272,43 @@ def _columns(widget: Choice, context: PageContext) -> int:
 
 
 def _toggle_row(widget: Toggle, context: PageContext) -> Row:
-    height = context.metrics.row
+    size = Size(context.width, context.metrics.row)
     state = "on" if context.values[widget.variable] else ""
-    box = Box(0, 0, context.width, height)
-    target = Target("flip", widget)
-    element_id = f"{context.page}/{widget.id}"
     text = bind_text(widget.text, context.values)
-    return Row(height, (part(widget.kind, widget.kind, box, text, element_id, target, state=state),), widget.id)
+    target = Target("flip", widget)
+    return _single(widget.kind, widget.kind, text, f"{context.page}/{widget.id}", size, widget.id, target, state=state)
 
 
 def _stepper_row(widget: Stepper, context: PageContext) -> Row:
     height, gap = context.metrics.row, context.metrics.gap
-    side = max(height, 56)
+    side = max(height, _STEPPER_SIDE)
     number = context.values[widget.variable]
-    left = context.width - 2 * side - gap
     page = f"{context.page}/{widget.id}"
-    tall = height * 3 // 4
-    label = Box(0, (height - tall) // 2, left - gap, (height + tall) // 2)
-    parts = [part("label", "text", label, widget.text, page, note=shown(number), value=shown(number))]
-    for sign, step, limit in (("-", -1, widget.minimum), ("+", 1, widget.maximum)):
-        box = Box(left, 0, left + side, height)
-        state = "disabled" if number == limit else ""
-        target = Target("step", widget, step)
-        more = {"value": widget.text, "state": state}
-        parts.append(part("stepper_button", "stepper_button", box, sign, f"{page}/{sign}", target, **more))
-        left += side + gap
-    return Row(height, tuple(parts), widget.id)
+    inset = height // 8
+
+    def place(left: int, top: int, bottom: int) -> tuple[Part, ...]:
+        low = min(top + height, bottom)
+        plus = left + context.width - side
+        minus = plus - gap - side
+        label = Box(left, top + inset, minus - gap, low - inset)
+        parts = [part("label", "text", label, widget.text, page, note=shown(number), value=shown(number))]
+        for sign, step, limit, start in (("-", -1, widget.minimum, minus), ("+", 1, widget.maximum, plus)):
+            box = Box(start, top, start + side, low)
+            state = "disabled" if number == limit else ""
+            target = Target("step", widget, step)
+            made = part(
+                "stepper_button", "stepper_button", box, sign, f"{page}/{sign}", target, value=widget.text, state=state
+            )
+            parts.append(made)
+        return tuple(parts)
+
+    return Row(height, place, widget.id)
 
 
 def _input_row(widget: Input, context: PageContext) -> Row:
-    height = context.metrics.field
+    size = Size(context.width, context.metrics.field)
     role = "text_field" if widget.kind == "field" else "search_field"
     held = shown(context.values[widget.variable])
     state = "focused" if context.focus == widget.id else ""
-    box = Box(0, 0, context.width, height)
-    target = Target("focus", widget)
-    more = {"note": held, "value": held, "state": state}
-    return Row(
-        height, (part(widget.kind, role, box, widget.hint, f"{context.page}/{widget.id}", target, **more),), widget.id
-    )
+    element_id = f"{context.page}/{widget.id}"
+    return _single(widget.kind, role, widget.hint, element_id, size, widget.id, Target("focus", widget), held, state)

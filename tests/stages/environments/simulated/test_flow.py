@@ -7,11 +7,15 @@ from stages.environments.simulated.rows import Part, Row
 from stages.environments.simulated.scene import Shape
 
 
+def _row(number: int, height: int) -> Row:
+    def place(left: int, top: int, bottom: int) -> tuple[Part, ...]:
+        return (Part(Shape("text", Box(left, top, left + 50, min(top + height, bottom)), str(number))),)
+
+    return Row(height, place, str(number))
+
+
 def _rows(heights: list[int]) -> list[Row]:
-    return [
-        Row(height, (Part(Shape("text", Box(0, 0, 50, height), str(number))),), str(number))
-        for number, height in enumerate(heights)
-    ]
+    return [_row(number, height) for number, height in enumerate(heights)]
 
 
 @settings(max_examples=150, deadline=None)
