@@ -50,7 +50,7 @@ class ConsoleWatcher:
 
     @contextmanager
     def stage(self, round_number: int, stage: str, total: int | None) -> Iterator[Advance]:
-        """Watch one stage; the bar goes away when it ends, the line stays."""
+        """Watch one stage; its bar goes away when it ends."""
         started, done = time.monotonic(), 0
         bar = _bar(self._console)
         with bar:
@@ -62,11 +62,11 @@ class ConsoleWatcher:
                 bar.update(task, advance=more)
 
             yield advance
-        seconds = time.monotonic() - started
-        count = f"{done:>7,} rows" if done else " " * 12
-        self._console.print(
-            f"round {round_number}  {stage:<10} {count}  {seconds:6.1f} s", highlight=False, soft_wrap=True
-        )
+        if not self._console.is_terminal:
+            seconds = time.monotonic() - started
+            count = f"{done:>7,} rows" if done else " " * 12
+            line = f"round {round_number}  {stage:<14} {count}  {seconds:6.1f} s"
+            self._console.print(line, highlight=False, soft_wrap=True)
 
     def show(self, content: RenderableType) -> None:
         """Show a finished piece of text."""

@@ -80,7 +80,7 @@ def stacked_bars(bars: Sequence[Bar], title: str) -> Markup:
         top = row * (_BAR + _BAR_GAP)
         parts.append(_text(76, top + _BAR - 5, bar.label, "axis", "end"))
         x = 84.0
-        for segment in bar.segments:
+        for segment in (segment for segment in bar.segments if segment.amount > 0.0):
             wide = segment.amount / longest * room
             parts.append(
                 f'<rect class="series-{names.index(segment.name)}" x="{x:.1f}" y="{top}" height="{_BAR}" '
@@ -93,7 +93,7 @@ def stacked_bars(bars: Sequence[Bar], title: str) -> Markup:
 
 def segment_names(bars: Sequence[Bar]) -> list[str]:
     """Names of the segments in the order of their colours."""
-    return list(dict.fromkeys(segment.name for bar in bars for segment in bar.segments))
+    return list(dict.fromkeys(segment.name for bar in bars for segment in bar.segments if segment.amount > 0.0))
 
 
 class _Scale(NamedTuple):

@@ -243,10 +243,16 @@ def _seconds(views: duckdb.DuckDBPyConnection, run_id: str) -> tuple[Bar, ...]:
     for _, stage, seconds in rows:
         totals[stage] += seconds
     named = {stage for stage, _ in totals.most_common(_NAMED_STAGES)}
-    segments: dict[int, Counter[str]] = {}
+    segments: dict[int, list[Segment]] = {}
+    rest: Counter[int] = Counter()
     for number, stage, seconds in rows:
-        segments.setdefault(number, Counter())[stage if stage in named else "the rest"] += seconds
+        segments.setdefault(number, []).extend([Segment(stage, seconds)] if stage in named else [])
+        rest[number] += seconds if stage not in named else 0.0
     return tuple(
-        Bar(f"round {number}", tuple(Segment(*part) for part in parts.items()), f"{parts.total():.1f} s")
+        Bar(
+            f"round {number}",
+            (*parts, Segment("the rest", rest[number])),
+            f"{sum(part.amount for part in parts) + rest[number]:.1f} s",
+        )
         for number, parts in segments.items()
     )

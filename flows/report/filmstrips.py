@@ -132,7 +132,8 @@ _PICKS = (
         "Solved with guidance",
         f"""
         SELECT t.trajectory_id, t.query_id, t.round FROM trajectories AS t JOIN queries AS q USING (run_id, query_id)
-        WHERE t.run_id = $1 AND t.purpose = 'guided' AND {_SOLVED}
+        JOIN latest_judgements AS j USING (run_id, trajectory_id)
+        WHERE t.run_id = $1 AND t.purpose = 'guided' AND {_SOLVED} AND j.correct
         ORDER BY len(q.apps) DESC, q.platform, abs(t.steps - 9), t.trajectory_id LIMIT 1
         """,
     ),

@@ -40,6 +40,7 @@ def render_report(warehouse: Warehouse, run_id: str) -> str:
     )
     pages.filters["percent"] = _percent
     pages.filters["plain"] = _plain
+    pages.filters["tail"] = _tail
     return pages.get_template("report.html").render(
         figures=figures,
         style=Markup(pages.get_template("report.css").render()),  # the package's own file, not text of a model
@@ -76,3 +77,8 @@ def _percent(share: float | None) -> str:
 
 def _plain(number: float | None) -> str:
     return "–" if number is None else f"{number:.3f}"
+
+
+def _tail(name: str) -> str:
+    """What tells names like `embedded-3e756bcd0d2167ea` apart."""
+    return name.rpartition("-")[2][:8]

@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from rich import box
+from rich.columns import Columns
+from rich.console import Group, RenderableType
 from rich.table import Table
+from rich.text import Text
 
 from flows.report.figures import SPLIT_NAMES
 from schemas.policy_version import SplitSuccess
@@ -22,17 +25,10 @@ class Block(NamedTuple):
     rows: tuple[tuple[str, ...], ...]
 
 
-def round_table(summary: RoundSummary) -> Table:
-    """The round's success, funnel and judge side by side."""
-    outer = Table.grid(padding=(0, 3))
-    outer.title = f"Round {summary.round}: {_headline(summary)}"
-    outer.title_justify = "left"
-    outer.title_style = "bold"
-    blocks = _blocks(summary)
-    for _ in blocks:
-        outer.add_column()
-    outer.add_row(*(_rich(block) for block in blocks))
-    return outer
+def round_table(summary: RoundSummary) -> RenderableType:
+    """The round's success, judge and stages, side by side where the terminal is wide enough."""
+    headline = Text(f"Round {summary.round}: {_headline(summary)}", style="bold")
+    return Group(Text(), headline, Columns([_rich(block) for block in _blocks(summary)], padding=(0, 2)))
 
 
 def round_markdown(summary: RoundSummary) -> str:
@@ -89,7 +85,7 @@ def _interval(entry: SplitSuccess | None) -> str:
     if entry is None or entry.queries == 0:
         return "-"
     low, high = wilson(entry.successes, entry.queries)
-    return f"{low:.0%} to {high:.0%}"
+    return f"{low:.0%}-{high:.0%}"
 
 
 def _rate(rate: Rate) -> str:
@@ -97,7 +93,7 @@ def _rate(rate: Rate) -> str:
 
 
 def _rich(block: Block) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
     for place, heading in enumerate(block.headings):
         table.add_column(heading, justify="left" if place == 0 else "right", no_wrap=True)
     for row in block.rows:

@@ -32,13 +32,13 @@ def test_without_a_terminal_a_stage_is_one_line() -> None:
     assert words.getvalue().count("\n") == 1
 
 
-def test_on_a_terminal_the_line_stays_and_the_bar_goes() -> None:
+def test_on_a_terminal_a_stage_is_a_bar_that_goes_away() -> None:
     words = io.StringIO()
     console = Console(file=words, width=100, force_terminal=True)
     with ConsoleWatcher(console).stage(2, "judge", 10) as advance:
         advance(10)
-    assert "judge" in words.getvalue().splitlines()[-1]
-    assert "\x1b[2K" in words.getvalue()
+    assert "10/10" in words.getvalue()
+    assert words.getvalue().endswith("\x1b[2K")
 
 
 def test_a_stage_that_fails_leaves_no_line() -> None:
