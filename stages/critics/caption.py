@@ -23,10 +23,11 @@ def quoted(text: str) -> str:
 
 def caption_screen(facts: ScreenFacts) -> str:
     """One line on a screen: its page, how its controls stand, what it shows and lists."""
-    parts = [f"{quoted(c.label)} is {quoted(c.value)}" for c in facts.controls.values()]
+    parts = [f"{c.kind} {quoted(c.label)} is {quoted(c.value)}" for c in facts.controls.values()]
     parts += [f"shows {quoted(text)}" for text in facts.values]
     parts += [f"lists {quoted(text)}" for text, _ in facts.items]
-    return f"Screen {quoted(facts.title)} of {quoted(facts.page)}: " + ("; ".join(parts) or "nothing to set") + "."
+    kind = "Form" if facts.is_form else "Screen"
+    return f"{kind} {quoted(facts.title)} of {quoted(facts.page)}: " + ("; ".join(parts) or "nothing to set") + "."
 
 
 def caption_step(deed: Deed, outcome: Transition) -> str:
@@ -78,6 +79,7 @@ def describe_outcome(outcome: Transition) -> str:
     parts = [f"opened {quoted(outcome.after.title)} of {quoted(outcome.after.page)}"] if outcome.opened else []
     parts += [_change(change) for change in outcome.changes]
     parts += [f"now shows {quoted(text)}" for text in outcome.appeared]
+    parts += [f"no longer has {quoted(text)}" for text in outcome.vanished]
     if outcome.items_changed:
         parts.append("the list has changed")
     return "; ".join(parts) or _minor(outcome)

@@ -41,7 +41,13 @@ class ScreenFacts(NamedTuple):
     """Text and note of the list items, in reading order."""
     texts: frozenset[str]
     """Every visible text, lower case."""
+    is_form: bool
+    """It has a field to fill in and a button to send it off with: what is set on it is a draft until then."""
     elements: tuple[UIElement, ...]
+
+
+WAYS_BACK = frozenset({"Back", "Close", "Cancel"})
+"""Words on the buttons that lead back."""
 
 
 def read_screen(screen_id: str, elements: tuple[UIElement, ...]) -> ScreenFacts:
@@ -54,6 +60,7 @@ def read_screen(screen_id: str, elements: tuple[UIElement, ...]) -> ScreenFacts:
         values=tuple(e.text for e in elements if e.role == "value"),
         items=tuple((e.text, e.value) for e in elements if e.role == "list_item"),
         texts=frozenset(e.text.casefold() for e in elements if e.text),
+        is_form=_is_form(elements),
         elements=elements,
     )
 
@@ -89,6 +96,16 @@ _KINDS = {
     "text_field": "field",
     "search_field": "search",
 }
+
+
+def _is_form(elements: tuple[UIElement, ...]) -> bool:
+    buttons = any(e.role == "button" and e.text not in WAYS_BACK and not _is_system(e) for e in elements)
+    return buttons and any(e.role == "text_field" for e in elements)
+
+
+def _is_system(element: UIElement) -> bool:
+    """Whether it belongs to the desktop rather than to the page."""
+    return element.element_id.startswith("taskbar/")
 
 
 def _title(elements: tuple[UIElement, ...]) -> str:

@@ -50,6 +50,8 @@ class Ledger:
     """By page: the texts typed into fields there; searches do not count."""
     shown: dict[str, set[str]] = field(default_factory=dict)
     """By page: values worth noting that have been on it."""
+    forms: set[str] = field(default_factory=set)
+    """Pages that are forms."""
     pages: list[str] = field(default_factory=list)
     """Pages in the order in which they came up; a page that comes up again is here again."""
 
@@ -57,6 +59,8 @@ class Ledger:
         """Take note of a screen."""
         if not self.pages or self.pages[-1] != facts.page:
             self.pages.append(facts.page)
+        if facts.is_form:
+            self.forms.add(facts.page)
         if facts.values:
             self.shown.setdefault(facts.page, set()).update(facts.values)
         for key, control in facts.controls.items():

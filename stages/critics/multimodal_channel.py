@@ -20,14 +20,16 @@ from stages.critics.plan import (
     asked_in_words,
     commits,
     does_something_else,
+    is_about,
     pages_from,
     parts_of,
+    replaces,
     works_on_the_spot,
 )
 from stages.critics.replay import SeenStep, TaskView, replay, task_view
 from stages.critics.signals import vote
 from stages.critics.slots import holds, same_value, slots_on, wanted
-from stages.critics.wording import is_said, mentions, says_no, shared_stems
+from stages.critics.wording import is_said, mentions, repeats_harmlessly, says_no
 
 
 class StateChannel:
@@ -67,34 +69,47 @@ class _Watch:
         self._task = task
         self._parts = parts_of(task)
         self._sent: dict[str, int] = {}
-        self._effects: list[tuple[str, str]] = []
-        """Page and label of what was pressed and changed what its page shows."""
 
     def observe(self, step: SeenStep) -> None:
         self.ledger.observe(step)
         if does_something_else(step, self._task):
             self.problems.append(f'something else was done: "{step.outcome.after.title}"')
-        if works_on_the_spot(step) and step.deed.element is not None:
-            self._effects.append((step.outcome.before.page, step.deed.element.text))
         for part in self._parts:
             if commits(step, part.receipt):
-                self._sent[part.pages[-1]] = self._sent.get(part.pages[-1], 0) + 1
-                if self._sent[part.pages[-1]] == 1:
-                    self.problems += self._wrong(part)
+                self._commit(part, step.outcome.after.title)
+            elif works_on_the_spot(step) and step.outcome.before.page in part.pages:
+                self._work(part, step)
+
+    def _work(self, part: Part, step: SeenStep) -> None:
+        """Something was done on a page of the task itself."""
+        page, label = step.outcome.before.page, step.deed.element.text if step.deed.element is not None else ""
+        slots = slots_on(page, self._task.slots)
+        if any(same_value(label, slot.value) for slot in slots):
+            return
+        sends = self._is_entered(page, part) or (page == part.open_page and is_about(label, self._task))
+        if sends:
+            self._commit(part, label)
+        elif not (replaces(step) and step.deed.element is not None and step.deed.element.role == "list_item" and slots):
+            self.problems.append(f'"{label}" was pressed')
+
+    def _commit(self, part: Part, what: str) -> None:
+        """Something was sent off: everything must stand as asked now, and it must be the first time."""
+        times = self._sent[part.pages[-1]] = self._sent.get(part.pages[-1], 0) + 1
+        if times > 1 and not repeats_harmlessly(what):
+            self.problems.append(f'"{what}" was done {times} times')
+        self.problems += self._wrong(part)
 
     def at_the_end(self) -> list[str]:
         found: list[str] = []
         for part in self._parts:
-            times = self._sent.get(part.pages[-1], 0)
-            if times > 1:
-                found.append(f"{part.receipt} came up {times} times")
-            elif part.receipt is not None and part.receipt not in self.ledger.pages:
+            if self._sent.get(part.pages[-1]):
+                continue
+            if part.receipt is not None and part.receipt not in self.ledger.pages:
                 found.append(f"{part.receipt} was never reached")
-            elif times == 0:
+            else:
                 found += self._wrong(part)
-            if part.open_page is not None:
-                found += self._left_open(part)
-            found += self._effects_of(part)
+            if part.open_page is not None and not any(page == part.open_page for page, _ in self.ledger.moved()):
+                found.append(f"nothing was done on {part.open_page}")
         return found + self._elsewhere()
 
     def _wrong(self, part: Part) -> list[str]:
@@ -136,34 +151,10 @@ class _Watch:
         """Whether what is typed on a page has to be sent off on the spot, as nothing comes after it."""
         return part.receipt is None and page == part.pages[-1] and page in self.ledger.typed
 
-    def _effects_of(self, part: Part) -> list[str]:
-        """What was done on the spot though nobody asked, or too often."""
-        found = []
-        for page in part.pages:
-            asked = slots_on(page, self._task.slots)
-            labels = [
-                label
-                for place, label in self._effects
-                if place == page and not any(same_value(label, slot.value) for slot in asked)
-            ]
-            if self._is_entered(page, part):
-                found += labels[1:]
-            elif page == part.open_page:
-                found += [label for label in labels if not shared_stems(label, self._task.instruction)]
-            else:
-                found += labels
-        return [f'"{label}" was pressed' for label in found]
-
-    def _left_open(self, part: Part) -> list[str]:
-        """What is missing on a page for which only the instruction tells what is to be done."""
-        moved = any(page == part.open_page for page, _ in self.ledger.moved())
-        worked = any(page == part.open_page for page, _ in self._effects)
-        return [] if moved or worked else [f"nothing was done on {part.open_page}"]
-
     def _elsewhere(self) -> list[str]:
         known = {page for part in self._parts for page in part.pages}
         return [
             f'"{control.label}" stands at "{control.value}" on {page}'
             for page, control in self.ledger.moved()
-            if page not in known
+            if page not in known and page not in self.ledger.forms
         ]

@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from schemas.query import Slot
-from stages.critics.facts import OFF, ON, Control
+from stages.critics.facts import OFF, ON, WAYS_BACK, Control
 from stages.critics.replay import INTERRUPTIONS, SeenStep, TaskView
 from stages.critics.wording import (
     description_says_done,
@@ -68,6 +68,11 @@ def does_something_else(step: SeenStep, task: TaskView) -> bool:
     return not searching and not step.outcome.opened and bool(step.outcome.appeared or step.outcome.items_changed)
 
 
+def replaces(step: SeenStep) -> bool:
+    """Whether a value took the place of another, so that doing it again with another value leaves only that one."""
+    return bool(step.outcome.vanished) and len(step.outcome.vanished) == len(step.outcome.appeared)
+
+
 def works_on_the_spot(step: SeenStep) -> bool:
     """Whether a press on a button or an item changes what its page shows."""
     element = step.deed.element
@@ -80,18 +85,21 @@ def works_on_the_spot(step: SeenStep) -> bool:
     )
 
 
+def is_about(label: str, task: TaskView) -> bool:
+    """Whether the instruction speaks of something that a label names."""
+    return bool(shared_stems(label, task.instruction))
+
+
 def asked_in_words(control: Control, page: str, task: TaskView, part: Part) -> bool:
     """Whether the instruction asks, without a constraint of its own, for a control to stand as it does.
 
     On the page that the task leaves open a shared word is enough, elsewhere all words of the control's name must be
     said. A switch must stand on, or off where the instruction says no; everything else at a value that is said.
     """
-    if page == part.open_page:
-        named = bool(shared_stems(control.label, task.instruction))
-    else:
-        named = is_said(control.label, task.instruction)
+    label = control.label
+    named = is_about(label, task) if page == part.open_page else is_said(label, task.instruction)
     if control.kind == "toggle":
-        return named and control.value == (OFF if says_no(control.label, task.instruction) else ON)
+        return named and control.value == (OFF if says_no(label, task.instruction) else ON)
     return named and mentions(task.instruction, control.value)
 
 
@@ -101,7 +109,7 @@ def _goes_on(step: SeenStep) -> bool:
     return (
         step.deed.presses
         and step.outcome.before.page not in INTERRUPTIONS
-        and not (element is not None and element.text in ("Back", "Close"))
+        and not (element is not None and element.text in WAYS_BACK)
     )
 
 

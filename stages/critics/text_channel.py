@@ -1,39 +1,30 @@
 """The text channel: reasons over captions alone, never over a screen (paper 6.3).
 
-The report is what a language model would be sent: a caption of the first screen and one line per step. The embedded
-reasoner reads the same lines back, so that everything it knows has gone through words.
+The report is what a language model would be sent: a caption of the first screen, then a line per step and a caption of
+each page that it opened. The embedded reasoner reads the same lines back, so that everything it knows has gone through
+words.
 """
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from collections.abc import Sequence
 
 from schemas.episode import Episode
 from schemas.observation import ScreenReader
 from schemas.query import Slot
 from schemas.verdict import Channel
 from stages.critics.base import StepResult, Vote
-from stages.critics.caption import NO_EFFECT, caption_screen, caption_step
+from stages.critics.caption import caption_screen, caption_step
 from stages.critics.facts import Control
-from stages.critics.plan import Part, asked_in_words, pages_from, parts_of
+from stages.critics.plan import Part, asked_in_words, is_about, pages_from, parts_of
 from stages.critics.replay import TaskView, replay, task_view
 from stages.critics.signals import vote
-from stages.critics.slots import same_value
-from stages.critics.wording import mentions, shared_stems, title_says_done
+from stages.critics.slots import same_value, slots_on
+from stages.critics.story import Change, Event, Story
+from stages.critics.wording import mentions, repeats_harmlessly, title_says_done
 
-_TEXT = r'("(?:[^"\\]|\\.)*")'
-_PAGE = re.compile(rf"(?:^Screen|opened) {_TEXT} of {_TEXT}")
-_CHANGE = re.compile(rf"(choice|toggle|stepper|field) {_TEXT} is now {_TEXT} instead of {_TEXT}")
-_SHOWS = re.compile(rf"shows {_TEXT}")
-_TAPPED = re.compile(rf"^(?:Tapped|Held) (\w+(?: \w+)*) {_TEXT}")
 _ENDED = re.compile(r'^(?:Ended with "success"|Answered )')
-_LIST_CHANGED = "the list has changed"
-_CONTROLS = ("radio", "switch", "checkbox", "stepper button", "text field", "search field")
-_WAYS_BACK = ("Back", "Close")
 
 
 class CaptionChannel:
@@ -54,156 +45,117 @@ class CaptionChannel:
 
 
 def report_of(episode: Episode, screens: ScreenReader) -> list[str]:
-    """The episode in words: a caption of the first screen, then a line per step."""
-    seen_steps = replay(episode, screens)
-    if not seen_steps:
-        return []
-    first = caption_screen(seen_steps[0].outcome.before)
-    return [first, *(caption_step(step.deed, step.outcome) for step in seen_steps)]
+    """The episode in words: a caption of the first screen, then a line per step, and one per page that it opened."""
+    lines: list[str] = []
+    for step in replay(episode, screens):
+        if not lines:
+            lines.append(caption_screen(step.outcome.before))
+        lines.append(caption_step(step.deed, step.outcome))
+        if step.outcome.opened:
+            lines.append(caption_screen(step.outcome.after))
+    return lines
 
 
 def reason_over(task: TaskView, report: Sequence[str]) -> list[str]:
     """Why the report does not tell of the task being done, in words; empty if it does."""
     if not report or not _ENDED.match(report[-1]):
         return ["the agent did not say that it was done"]
-    story = _Story(task)
+    reasoner = _Reasoner(task)
     for line in report:
-        story.read(line)
-    parts = parts_of(task)
-    problems = [f"{part.receipt} was never reached" for part in parts if part.receipt and not story.sent(part.receipt)]
-    problems += [f"{part.receipt} came up again" for part in parts if part.receipt and story.sent(part.receipt) > 1]
-    problems += [f'nothing tells of "{s.value}" for {s.name}' for s in task.slots if not story.tells(s)]
-    problems += [f"nothing was done on {part.open_page}" for part in parts if not story.worked(part.open_page)]
-    return problems + story.unasked(parts) + [f'something else was done: "{title}"' for title in story.other]
+        reasoner.read(line)
+    return reasoner.problems + reasoner.at_the_end()
 
 
-class _Change(NamedTuple):
-    """The first old and the last new value of one control."""
+class _Reasoner:
+    """Takes down what is wrong when the report tells that something is sent off, and at its end."""
 
-    kind: str
-    old: str
-    new: str
-
-
-@dataclass(slots=True)
-class _Story:
-    """What the lines read so far tell."""
-
-    task: TaskView
-    page: str = ""
-    arrivals: dict[str, int] = field(default_factory=dict)
-    """By page: how often a tap other than one on the way back led there."""
-    changed: dict[tuple[str, str], _Change] = field(default_factory=dict)
-    """By page and name of the control."""
-    tapped: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
-    """By page: role and words of what was tapped with an effect and is no control, oldest first."""
-    shown: list[tuple[str, str]] = field(default_factory=list)
-    """Page and text of the values that came up."""
-    pressed: list[tuple[str, str]] = field(default_factory=list)
-    """Page and words of what was tapped and changed what its page shows."""
-    other: list[str] = field(default_factory=list)
-    """Titles that tell of something done outside the task."""
+    def __init__(self, task: TaskView) -> None:
+        self.problems: list[str] = []
+        self._task = task
+        self._parts = parts_of(task)
+        self._home = {page: part for part in self._parts for page in part.pages}
+        self._story = Story()
+        self._sent: dict[str, int] = {}
 
     def read(self, line: str) -> None:
-        tapped = _TAPPED.match(line)
-        if tapped and tapped[1] not in _CONTROLS and (tapped[1] == "list item" or NO_EFFECT not in line):
-            self.tapped.setdefault(self.page, []).append((tapped[1], _plain(tapped[2])))
-        for kind, name, new, old in _CHANGE.findall(line):
-            place = (self.page, _plain(name))
-            first = self.changed[place].old if place in self.changed else _plain(old)
-            self.changed[place] = _Change(kind, first, _plain(new))
-        onwards = tapped is not None and _plain(tapped[2]) not in _WAYS_BACK
-        texts = [_plain(text) for text in _SHOWS.findall(line)]
-        opened = _PAGE.search(line)
-        if opened:
-            self._arrive(_plain(opened[1]), _plain(opened[2]), onwards)
-        elif onwards and tapped is not None and tapped[1] not in _CONTROLS and (texts or _LIST_CHANGED in line):
-            self.pressed.append((self.page, _plain(tapped[2])))
-        self.shown += [(self.page, text) for text in texts]
+        event = self._story.read(line)
+        if event.onwards and event.opened and event.opened != event.page:
+            self._arrive(event)
+        elif event.works:
+            self._work(event)
 
-    def _arrive(self, title: str, page: str, onwards: bool) -> None:
-        if onwards and page != self.page:
-            self.arrivals[page] = self.arrivals.get(page, 0) + 1
-            if page not in self.task.pages and title_says_done(title):
-                self.other.append(title)
-        self.page = page
+    def _arrive(self, event: Event) -> None:
+        part = self._home.get(event.opened)
+        if part is None and title_says_done(event.title):
+            self.problems.append(f'something else was done: "{event.title}"')
+        elif part is not None and event.opened == part.receipt:
+            self._commit(part, event.title)
 
-    def sent(self, page: str) -> int:
-        """How often a tap led to a page."""
-        return self.arrivals.get(page, 0)
+    def _work(self, event: Event) -> None:
+        part, slots = self._home.get(event.page), slots_on(event.page, self._task.slots)
+        if any(same_value(event.label, slot.value) for slot in slots):
+            return
+        if part is not None and (self._is_entered(event.page, part) or self._is_meant(event, part)):
+            self._commit(part, event.label)
+        elif not (event.replaces and event.role == "list item" and slots):
+            self.problems.append(f'"{event.label}" was pressed')
 
-    def worked(self, page: str | None) -> bool:
-        """Whether something was set, or done on the spot, on a page; True where there is none."""
-        return (
-            page is None
-            or any(place == page for place, _ in self.changed)
-            or any(place == page and shared_stems(label, self.task.instruction) for place, label in self.pressed)
-        )
-
-    def tells(self, slot: Slot) -> bool:
-        """Whether the report tells of a constraint being met."""
-        if any(page == slot.page and _answers(name, change, slot) for (page, name), change in self.changed.items()):
-            return True
-        picked = self._picked(slot)
-        if picked is not None:
-            return picked
-        later = pages_from(slot, self.task)
-        if any(page in later and mentions(text, slot.value) for page, text in self.shown):
-            return True
-        return not slot.said and slot.page not in self.arrivals and slot.page not in self.tapped
-
-    def _picked(self, slot: Slot) -> bool | None:
-        """Whether the value was tapped and nothing else of its kind after it; None if it never was."""
-        taps = self.tapped.get(slot.page, [])
-        hits = [at for at, (_, text) in enumerate(taps) if same_value(text, slot.value)]
-        if not hits:
-            return None
-        others = [other.value for other in self.task.slots if other.page == slot.page]
-        later = [text for role, text in taps[hits[-1] + 1 :] if role == taps[hits[-1]][0]]
-        return all(any(same_value(text, other) for other in others) for text in later)
-
-    def unasked(self, parts: Sequence[Part]) -> list[str]:
-        """What was changed for good, or done on the spot, though nobody asked."""
-        home = {page: part for part in parts for page in part.pages}
-        found = [
-            f'"{name}" was changed to "{change.new}"'
-            for (page, name), change in self.changed.items()
-            if change.old != change.new and not self._asked(page, name, change, home.get(page))
-        ]
-        return found + [f'"{label}" was pressed' for label in self._needless(home)]
-
-    def _needless(self, home: Mapping[str, Part]) -> list[str]:
-        """What was tapped, and changed what its page shows, though nobody asked or too often."""
-        found, entered = [], set()
-        for page, label in self.pressed:
-            part = home.get(page)
-            if part is not None and self._is_entered(page, part) and page not in entered:
-                entered.add(page)
-            elif any(slot.page == page and same_value(label, slot.value) for slot in self.task.slots):
-                continue
-            elif part is None or page != part.open_page or not shared_stems(label, self.task.instruction):
-                found.append(label)
-        return found
+    def _is_meant(self, event: Event, part: Part) -> bool:
+        return event.page == part.open_page and is_about(event.label, self._task)
 
     def _is_entered(self, page: str, part: Part) -> bool:
         """Whether what is typed on a page has to be sent off on the spot, as nothing comes after it."""
-        fields = any(place == page and change.kind == "field" for (place, _), change in self.changed.items())
+        fields = any(place == page and change.kind == "field" for (place, _), change in self._story.changed.items())
         return fields and part.receipt is None and page == part.pages[-1]
 
-    def _asked(self, page: str, name: str, change: _Change, part: Part | None) -> bool:
-        if any(page == slot.page and _answers(name, change, slot) for slot in self.task.slots):
+    def _commit(self, part: Part, what: str) -> None:
+        times = self._sent[part.pages[-1]] = self._sent.get(part.pages[-1], 0) + 1
+        if times > 1 and not repeats_harmlessly(what):
+            self.problems.append(f'"{what}" was done {times} times')
+        self.problems += self._wrong(part)
+
+    def at_the_end(self) -> list[str]:
+        found: list[str] = []
+        for part in self._parts:
+            if self._sent.get(part.pages[-1]):
+                continue
+            if part.receipt is not None:
+                found.append(f"{part.receipt} was never reached")
+            else:
+                found += self._wrong(part)
+            if part.open_page is not None and not self._is_changed(part.open_page):
+                found.append(f"nothing was done on {part.open_page}")
+        return found + [
+            f'"{name}" was changed to "{change.new}" on {page}'
+            for (page, name), change in self._story.changed.items()
+            if page not in self._home and page not in self._story.forms and change.old != change.new
+        ]
+
+    def _is_changed(self, page: str) -> bool:
+        return any(place == page and change.old != change.new for (place, _), change in self._story.changed.items())
+
+    def _wrong(self, part: Part) -> list[str]:
+        found = [f'nothing tells of "{slot.value}" for {slot.name}' for slot in part.slots if not self._tells(slot)]
+        return found + [
+            f'"{name}" was changed to "{change.new}"'
+            for (page, name), change in self._story.changed.items()
+            if page in part.pages and change.old != change.new and not self._asked(page, name, change, part)
+        ]
+
+    def _tells(self, slot: Slot) -> bool:
+        """Whether the report tells of a constraint being met."""
+        story = self._story
+        if any(page == slot.page and change.answers(name, slot) for (page, name), change in story.changed.items()):
             return True
-        return part is not None and asked_in_words(Control("", change.kind, name, change.new), page, self.task, part)
+        picked = story.picked(slot, self._task.slots)
+        if picked is not None:
+            return picked
+        later = pages_from(slot, self._task)
+        if any(page in later and mentions(text, slot.value) for page, text in story.shown):
+            return True
+        return not slot.said and slot.page not in story.visited
 
-
-def _answers(name: str, change: _Change, slot: Slot) -> bool:
-    if change.kind == "toggle":
-        same_name = bool(shared_stems(name, slot.name.replace("_", " ")))
-        return (same_value(change.new, slot.value) and same_name) or (change.new == "on" and name == slot.value)
-    return same_value(change.new, slot.value)
-
-
-def _plain(literal: str) -> str:
-    text = json.loads(literal)
-    assert isinstance(text, str)
-    return text
+    def _asked(self, page: str, name: str, change: Change, part: Part) -> bool:
+        if any(page == slot.page and change.answers(name, slot) for slot in self._task.slots):
+            return True
+        return asked_in_words(Control("", change.kind, name, change.new), page, self._task, part)

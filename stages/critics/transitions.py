@@ -29,6 +29,8 @@ class Transition(NamedTuple):
     """Controls of one page that stand differently; empty when another page was opened."""
     appeared: tuple[str, ...]
     """Values worth noting that are new."""
+    vanished: tuple[str, ...]
+    """Values worth noting that are gone though the page is the same."""
     items_changed: bool
     """On one page, list items came, went or changed their words otherwise than by scrolling."""
     keyboard: bool
@@ -47,6 +49,7 @@ def compare(before: ScreenFacts, after: ScreenFacts) -> Transition:
         opened=opened,
         changes=changes,
         appeared=tuple(text for text in after.values if text not in before.values),
+        vanished=() if same or opened else tuple(text for text in before.values if text not in after.values),
         items_changed=not same and not opened and _items_changed(before, after),
         keyboard=any(element.role == "keyboard" for element in after.elements),
     )

@@ -25,8 +25,12 @@ _NEGATIONS = frozenset(
     words_of("off stop disable no not without mute silence hide never deactivate remove cancel none dont")
 )
 _DONE_TITLE = re.compile(
-    r"\b\w{2,}(?<!e)ed\b|\b(?:sent|done|complete|running|paid|bought|made|gone|kept)\b|^now \w+ing\b|^on the way\b",
+    r"\b(?:\w{2,}(?<!e)ed|sent|left|done|complete|running|paid|bought|made|gone|kept)(?: (?:up|off|out|to|from)\b.*)?$"
+    r"|^now \w+ing\b|^on the way\b",
     re.IGNORECASE,
+)
+_REPEATABLE = re.compile(
+    r"\b(?:delet|remov|cancel|mov|renam|chang|clear|empti|mut|left|leav|disabl|turn)", re.IGNORECASE
 )
 _DONE_DESCRIPTION = re.compile(
     r"^(?:confirms|tells that|shows that)\b|\b(?:was|were|has been|have been|that is)\b", re.IGNORECASE
@@ -75,6 +79,11 @@ def mentions(text: str, value: str) -> bool:
 def title_says_done(title: str) -> bool:
     """Whether a title says that something has been done, e.g. `Order placed`; a question does not."""
     return not title.rstrip().endswith("?") and _DONE_TITLE.search(title) is not None
+
+
+def repeats_harmlessly(title: str) -> bool:
+    """Whether doing it again, once done, changes nothing more: what is deleted stays deleted."""
+    return _REPEATABLE.search(title) is not None
 
 
 def description_says_done(description: str) -> bool:
