@@ -24,11 +24,14 @@ T = TypeVar("T")
 VIEWPORT = Viewport(Size(160, 210), 3)
 """The task area of every page, enlarged so that a vision model can read it."""
 _SECONDS_PER_CALL = 20.0
+# The page's own reward display would widen the page and show the outcome to the agent.
 _START = """
 (seed) => {
   Math.seedrandom(String(seed));
   core.EPISODE_MAX_TIME = 3600000;
+  document.getElementById("reward-display").style.display = "none";
   core.startEpisodeReal();
+  window.scrollTo(0, 0);
   const goal = core.getUtterance();
   return typeof goal === "string" ? goal : goal.utterance;
 }
