@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from schemas.errors import BadInputError
-from stages.environments.simulated.check import builtin_files, check_files
+from stages.environments.simulated.check import builtin_files, check_files, read_files
 from stages.environments.simulated.world import load_world
 from tests.stages.environments.simulated.worlds import DOCS, PAPER, SHELF, garden
 
@@ -19,7 +19,7 @@ ELSEWHERE = {
 def mistakes(tmp_path: Path, text: str) -> list[str]:
     path = tmp_path / "garden.yaml"
     path.write_text(text, encoding="utf-8")
-    return [str(mistake).removeprefix(f"{path}:") for mistake in check_files([path])]
+    return [str(mistake).removeprefix(f"{path}:") for mistake in read_files([path]).mistakes]
 
 
 def line_of(text: str, part: str) -> int:
@@ -73,7 +73,6 @@ def test_right_apps_have_no_mistakes(tmp_path: Path, text: str) -> None:
         ("the {plant}{clauses}\"", "the {plnt} {plant}{clauses}\"", "names `{plnt}`"),
         ("[please] (water", "[please (water", "do not pair up"),
         ("feed: [and add plant food]", "fed: [and]", "the optional slot `feed` has no clause"),
-        ("app: garden", "app: bites", "already defined in"),
         ("#3E7C4F", "green", "is no colour"),
         ("platform: phone", "platform: tablet", "`tablet` is not allowed here"),
         ("holiday: false}", "holiday: }", "there is no value"),
@@ -101,6 +100,14 @@ def test_lines_are_exact(tmp_path: Path) -> None:
 def test_all_mistakes_are_reported_at_once(tmp_path: Path) -> None:
     wrong = garden().replace("first: home", "first: hom").replace("items: plants", "items: plans")
     assert len(mistakes(tmp_path, wrong)) >= 2
+
+
+def test_ids_and_names_of_built_in_apps_are_taken(tmp_path: Path) -> None:
+    path = tmp_path / "garden.yaml"
+    path.write_text(garden().replace("app: garden", "app: bites"), encoding="utf-8")
+    assert [each.line for each in check_files([path]) if "already defined in" in each.text] == [1]
+    path.write_text(garden().replace("name: Garden", "name: Bites"), encoding="utf-8")
+    assert [each.line for each in check_files([path]) if "already used in" in each.text] == [2]
 
 
 def test_menus_are_for_desktops(tmp_path: Path) -> None:
