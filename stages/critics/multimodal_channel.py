@@ -68,7 +68,8 @@ class _Watch:
         self.problems: list[str] = []
         self._task = task
         self._parts = parts_of(task)
-        self._sent: dict[str, int] = {}
+        self._sent: dict[str, list[str]] = {}
+        """By last page of a part: what was sent off, oldest first."""
 
     def observe(self, step: SeenStep) -> None:
         self.ledger.observe(step)
@@ -94,9 +95,10 @@ class _Watch:
 
     def _commit(self, part: Part, what: str) -> None:
         """Something was sent off: everything must stand as asked now, and it must be the first time."""
-        times = self._sent[part.pages[-1]] = self._sent.get(part.pages[-1], 0) + 1
-        if times > 1 and not repeats_harmlessly(what):
-            self.problems.append(f'"{what}" was done {times} times')
+        before = self._sent.setdefault(part.pages[-1], [])
+        if before and (what not in before or not repeats_harmlessly(what)):
+            self.problems.append(f'"{what}" was done after "{before[-1]}"')
+        before.append(what)
         self.problems += self._wrong(part)
 
     def at_the_end(self) -> list[str]:

@@ -75,7 +75,8 @@ class _Reasoner:
         self._parts = parts_of(task)
         self._home = {page: part for part in self._parts for page in part.pages}
         self._story = Story()
-        self._sent: dict[str, int] = {}
+        self._sent: dict[str, list[str]] = {}
+        """By last page of a part: what was sent off, oldest first."""
 
     def read(self, line: str) -> None:
         event = self._story.read(line)
@@ -109,9 +110,10 @@ class _Reasoner:
         return fields and part.receipt is None and page == part.pages[-1]
 
     def _commit(self, part: Part, what: str) -> None:
-        times = self._sent[part.pages[-1]] = self._sent.get(part.pages[-1], 0) + 1
-        if times > 1 and not repeats_harmlessly(what):
-            self.problems.append(f'"{what}" was done {times} times')
+        before = self._sent.setdefault(part.pages[-1], [])
+        if before and (what not in before or not repeats_harmlessly(what)):
+            self.problems.append(f'"{what}" was done after "{before[-1]}"')
+        before.append(what)
         self.problems += self._wrong(part)
 
     def at_the_end(self) -> list[str]:

@@ -48,11 +48,25 @@ def compare(before: ScreenFacts, after: ScreenFacts) -> Transition:
         same=same,
         opened=opened,
         changes=changes,
-        appeared=tuple(text for text in after.values if text not in before.values),
-        vanished=() if same or opened else tuple(text for text in before.values if text not in after.values),
+        appeared=() if same else _more(after.values, before.values),
+        vanished=() if same or opened or _menu_is_open(after) else _more(before.values, after.values),
         items_changed=not same and not opened and _items_changed(before, after),
         keyboard=any(element.role == "keyboard" for element in after.elements),
     )
+
+
+def _more(texts: tuple[str, ...], others: tuple[str, ...]) -> tuple[str, ...]:
+    """The texts that `others` does not have, or not as often, in order."""
+    if texts == others:
+        return ()
+    left = list(others)
+    more = []
+    for text in texts:
+        if text in left:
+            left.remove(text)
+        else:
+            more.append(text)
+    return tuple(more)
 
 
 def _changes(before: ScreenFacts, after: ScreenFacts) -> tuple[ControlChange, ...]:
