@@ -23,6 +23,8 @@ class Optimisation(Record):
     learning_rate: float = Field(2e-3, gt=0)
     final_rate: float = Field(0.1, ge=0, le=1)
     """Share of the learning rate that is left at the last update; it falls along a half cosine."""
+    pair_rate: float = Field(10.0, gt=0)
+    """Times the learning rate: how fast the memory of pairs learns."""
     weight_decay: float = Field(0.01, ge=0)
     clip: float = Field(1.0, gt=0)
     """Largest norm of the gradient."""

@@ -112,12 +112,15 @@ def _optimise(
 ) -> list[float]:
     network.train()
     parameters = list(network.parameters())
-    optimiser = torch.optim.AdamW(parameters, settings.learning_rate, weight_decay=settings.weight_decay, fused=True)
+    pairs = list(network.pairs.parameters())
+    others = [parameter for parameter in parameters if all(parameter is not pair for pair in pairs)]
+    groups = [{"params": others, "scale": 1.0}, {"params": pairs, "scale": settings.pair_rate}]
+    optimiser = torch.optim.AdamW(groups, settings.learning_rate, weight_decay=settings.weight_decay, fused=True)
     order = torch.randperm(rows, generator=draw)
     losses = []
     for update in range(updates):
         for group in optimiser.param_groups:
-            group["lr"] = settings.learning_rate * _rate(update / updates, settings.final_rate)
+            group["lr"] = group["scale"] * settings.learning_rate * _rate(update / updates, settings.final_rate)
         if len(order) < min(settings.batch, rows):
             order = torch.cat([order, torch.randperm(rows, generator=draw)])
         chosen, order = order[: settings.batch], order[settings.batch :]
@@ -145,6 +148,6 @@ def select(batch: Batch, rows: Tensor) -> Batch:
     return replace(
         batch,
         **chosen
-        | {name: chosen[name][:, :spoken] for name in ("instruction", "instruction_flags")}
-        | {name: chosen[name][:, :offered] for name in ("texts", "fields", "kinds", "flags", "exists")},
+        | {name: chosen[name][:, :spoken] for name in ("instruction", "instruction_flags", "instruction_codes")}
+        | {name: chosen[name][:, :offered] for name in ("texts", "fields", "kinds", "flags", "codes", "exists")},
     )

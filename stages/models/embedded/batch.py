@@ -38,6 +38,12 @@ class Batch:
     """(b, n)"""
     flags: Tensor
     """(b, n, FLAGS)"""
+    instruction_codes: Tensor
+    """(b, m) codes of words."""
+    codes: Tensor
+    """(b, n) codes of candidates."""
+    anchors: Tensor
+    """(b, 2) codes of title and last target."""
     exists: Tensor
     """(b, n) true where there is a candidate."""
 

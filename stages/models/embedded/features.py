@@ -12,6 +12,7 @@ from schemas.geometry import Size
 from stages.models.embedded.candidates import Candidate
 from stages.models.embedded.deeds import Deed, noted_values, plain
 from stages.models.embedded.hints import Hint, names, names_input
+from stages.models.embedded.words import code_of
 
 _KIND_NAMES = """other button list_item radio checkbox switch stepper_button text_field search_field icon menu menu_item
 tab link quoted noted span down up back home enter finish"""
@@ -48,6 +49,13 @@ def kind_of(candidate: Candidate) -> int:
     if name == "button":
         name = _LEAVING.get(candidate.text.casefold(), name)
     return _KIND_INDEX.get(name, 0)
+
+
+def pair_code(candidate: Candidate) -> int:
+    """The code under which pairs with a candidate are remembered; 0 for text to type, which the user makes up."""
+    if candidate.verb == "type":
+        return 0
+    return code_of(f"{candidate.verb} {candidate.text}".casefold())
 
 
 def fixed_flags(candidate: Candidate, size: Size) -> list[float]:

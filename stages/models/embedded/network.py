@@ -19,6 +19,11 @@ from stages.models.embedded.prior import prior_weights
 from stages.models.embedded.situation import WORD_FLAGS
 from stages.models.embedded.words import PADDING, PIECE_BUCKETS, WORD_BUCKETS
 
+PAIR_BUCKETS = 2**18
+_MIX_CANDIDATE, _MIX_OTHER = 0x1E3779B1, 0x05EBCA77
+_ANCHOR_SHIFT = torch.tensor([2**30 + 1, 2**30 + 2**29])
+"""Keeps titles and last targets apart from each other and from words."""
+
 
 class NetworkShape(NamedTuple):
     """Sizes of the network."""
@@ -79,6 +84,7 @@ class PolicyNetwork(nn.Module):
         self.layers = nn.ModuleList(CandidateLayer(wide, shape.heads) for _ in range(shape.layers))
         self.norm = nn.LayerNorm(wide)
         self.score = nn.Linear(wide, 1)
+        self.pairs = PairMemory()
         self.prior = nn.Linear(len(MATCHES) + len(FLAGS) + len(KINDS), 1, bias=False)
         nn.init.normal_(self.words.weight, std=word**-0.5 * 2)
         nn.init.zeros_(self.score.weight)
@@ -116,7 +122,8 @@ class PolicyNetwork(nn.Module):
         learned = self.score(self.norm(tokens)).squeeze(-1)
         one_hot = functional.one_hot(kinds, len(KINDS)).to(vectors.dtype)
         prior = self.prior(torch.cat([matches.scalars, flags, one_hot], -1)).squeeze(-1)
-        logits: Tensor = places.pad(learned + prior).masked_fill(~batch.exists, -torch.inf)
+        known = self.pairs(batch, kinds, weights.to(vectors.dtype), places, dropped)
+        logits: Tensor = places.pad(learned + prior + known).masked_fill(~batch.exists, -torch.inf)
         return logits
 
     def _instruction(self, batch: Batch, vectors: Tensor, dropped: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -133,6 +140,40 @@ class PolicyNetwork(nn.Module):
         share = self.pool(spoken).squeeze(-1).masked_fill(~said, -1e4).softmax(-1)
         gist: Tensor = (share[..., None] * spoken).sum(1)
         return gist
+
+
+class PairMemory(nn.Module):
+    """What single pairs speak for: a candidate with a word of the instruction, the screen's title or the last target.
+
+    The wide half of a wide-and-deep network: it learns that `School` goes with `Theatre play`, or `Small` with `tiny`,
+    from a few examples, where an embedding needs hundreds. All weights start at zero.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(PAIR_BUCKETS, 1)
+        nn.init.zeros_(self.table.weight)
+
+    def forward(self, batch: Batch, kinds: Tensor, weights: Tensor, places: Places, dropped: Tensor | None) -> Tensor:
+        """(c,) what the pairs add to the logits."""
+        codes = places.take(batch.codes)[:, None]
+        heard = weights[batch.instruction.long()]
+        if dropped is not None:
+            heard = heard * ~dropped
+        words = self._recall(codes, batch.instruction_codes[places.owner]) * heard[places.owner]
+        anchors = batch.anchors[places.owner]
+        around = self._recall(codes, anchors + _ANCHOR_SHIFT) * ((anchors > 0) & ~_is_choice(kinds)[:, None])
+        known: Tensor = (words.sum(-1) + around.sum(-1)) * (codes[:, 0] > 0)
+        return known
+
+    def _recall(self, codes: Tensor, others: Tensor) -> Tensor:
+        mixed = codes * _MIX_CANDIDATE + others * _MIX_OTHER
+        return self.table((mixed ^ (mixed >> 19)) % PAIR_BUCKETS).squeeze(-1)  # type: ignore[no-any-return]
+
+
+def _is_choice(kinds: Tensor) -> Tensor:
+    """Whether candidates are items and options: which one is wanted is for the instruction to say, not the screen."""
+    return (kinds == KINDS.index("list_item")) | (kinds == KINDS.index("radio"))
 
 
 class InstructionAttention(nn.Module):

@@ -17,12 +17,13 @@ from schemas.observation import UIElement
 from stages.agents.user_text import UserText
 from stages.models.embedded.candidates import Candidate, focused_field, screen_candidates, typed_candidates
 from stages.models.embedded.deeds import Deed, noted_values, read_deed
-from stages.models.embedded.features import FLAGS, fixed_flags, kind_of, with_guidance, with_task
+from stages.models.embedded.features import FLAGS, fixed_flags, kind_of, pair_code, with_guidance, with_task
 from stages.models.embedded.hints import read_hint, remaining_hints
-from stages.models.embedded.words import Lexicon, tokens
+from stages.models.embedded.words import Lexicon, code_of, tokens
 
 Ids = NDArray[np.int32]
 Floats = NDArray[np.float32]
+Codes = NDArray[np.int64]
 
 WORD_FLAGS = ["quoted", "consumed", "just_consumed", "number"]
 """Per word of the instruction."""
@@ -56,6 +57,12 @@ class Situation(NamedTuple):
     """(n,) index into KINDS."""
     flags: Floats
     """(n, len(FLAGS))"""
+    instruction_codes: Codes
+    """(m,) the words of the instruction, for the memory of pairs."""
+    codes: Codes
+    """(n,) the candidates as wholes, 0 for one that the memory of pairs passes over."""
+    anchors: Codes
+    """(2,) title of the screen and target of the last step, 0 for none."""
 
 
 def nothing() -> Situation:
@@ -74,7 +81,30 @@ def nothing() -> Situation:
         fields=np.zeros((0, MAX_FIELD), np.int32),
         kinds=none,
         flags=np.zeros((0, len(FLAGS)), np.float32),
+        instruction_codes=np.zeros(0, np.int64),
+        codes=np.zeros(0, np.int64),
+        anchors=np.zeros(2, np.int64),
     )
+
+
+class _Offered(NamedTuple):
+    """The features of some candidates, see `Situation`."""
+
+    texts: Ids
+    fields: Ids
+    kinds: Ids
+    flags: Floats
+    codes: Codes
+
+    def joined(self, more: _Offered) -> _Offered:
+        """These candidates, then `more`."""
+        return _Offered(
+            np.concatenate((self.texts, more.texts)),
+            np.concatenate((self.fields, more.fields)),
+            np.concatenate((self.kinds, more.kinds)),
+            np.concatenate((self.flags, more.flags)),
+            np.concatenate((self.codes, more.codes)),
+        )
 
 
 class _ScreenPart(NamedTuple):
@@ -84,10 +114,7 @@ class _ScreenPart(NamedTuple):
     title_text: str
     title: Ids
     shown: Ids
-    texts: Ids
-    fields: Ids
-    kinds: Ids
-    flags: Floats
+    offered: _Offered
     focused: UIElement | None
     values: tuple[str, ...]
     """Texts that are data worth noting."""
@@ -122,16 +149,13 @@ class Viewer:
         words, word_flags = self._instruction(user.instruction, deeds)
         hints = [read_hint(line) for line in user.guidance]
         left = remaining_hints(hints, deeds)
-        texts, fields, kinds, flags = part.texts, part.fields, part.kinds, part.flags
+        offered = part.offered
         if typed:
-            more = self._candidate_part(typed, size)
-            texts, fields, kinds, flags = (
-                np.concatenate(pair) for pair in zip((texts, fields, kinds, flags), more, strict=True)
-            )
+            offered = offered.joined(self._candidate_part(typed, size))
         candidates = [*part.candidates, *typed]
         numbers = [int(token.normal) for token in tokens(user.instruction) if token.normal.isdecimal()]
         filled = part.focused is not None and bool(part.focused.value)
-        flags = with_task(flags, candidates, part.title_text, deeds, numbers, filled=filled)
+        flags = with_task(offered.flags, candidates, part.title_text, deeds, numbers, filled=filled)
         if hints:
             flags = with_guidance(flags, candidates, left)
         empty = np.zeros(0, np.int32)
@@ -144,10 +168,13 @@ class Viewer:
             shown=part.shown,
             last=past[-1][1] if past else empty,
             before=past[-2][1] if len(past) > 1 else empty,
-            texts=texts,
-            fields=fields,
-            kinds=kinds,
+            texts=offered.texts,
+            fields=offered.fields,
+            kinds=offered.kinds,
             flags=flags,
+            instruction_codes=np.array([self.lexicon.codes[word] for word in words.tolist()], np.int64),
+            codes=offered.codes,
+            anchors=np.array([code_of(part.title_text), code_of(deeds[-1].target if deeds else "")], np.int64),
         )
         return View(candidates, situation, part.title_text, part.values, deeds)
 
@@ -160,16 +187,19 @@ class Viewer:
             title,
             self._ids(title, MAX_TITLE),
             self._ids(read, MAX_SHOWN),
-            *self._candidate_part(candidates, size),
+            self._candidate_part(candidates, size),
             focused_field(elements),
             tuple(e.text for e in elements if e.role == "value" and e.text),
         )
 
-    def _candidate_part(self, candidates: Sequence[Candidate], size: Size) -> tuple[Ids, Ids, Ids, Floats]:
-        texts = self._table([c.text for c in candidates], MAX_TEXT)
-        fields = self._table([f"{c.field} {c.beside}" for c in candidates], MAX_FIELD)
-        kinds = np.array([kind_of(c) for c in candidates], np.int32)
-        return texts, fields, kinds, np.array([fixed_flags(c, size) for c in candidates], np.float32)
+    def _candidate_part(self, candidates: Sequence[Candidate], size: Size) -> _Offered:
+        return _Offered(
+            self._table([c.text for c in candidates], MAX_TEXT),
+            self._table([f"{c.field} {c.beside}" for c in candidates], MAX_FIELD),
+            np.array([kind_of(c) for c in candidates], np.int32),
+            np.array([fixed_flags(c, size) for c in candidates], np.float32),
+            np.array([pair_code(c) for c in candidates], np.int64),
+        )
 
     def _conclusion(self, text: str) -> tuple[Deed, Ids]:
         known = self.conclusions.get(text)

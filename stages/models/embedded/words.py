@@ -71,6 +71,8 @@ class Lexicon:
     """By id: rows of the embedding table that the word's vector is the mean of; none for `PADDING`."""
     weights: list[float] = field(default_factory=lambda: [0.0])
     """By id: how much it says that two texts share the word."""
+    codes: list[int] = field(default_factory=lambda: [0])
+    """By id: the word as a number that is the same in every lexicon."""
     texts: dict[str, list[int]] = field(default_factory=dict)
     """All words of the texts met so far."""
 
@@ -80,6 +82,7 @@ class Lexicon:
         if known is None:
             known = self.ids[normal] = len(self.buckets)
             self.buckets.append(_buckets(normal))
+            self.codes.append(code_of(normal))
             self.weights.append(STOP_WEIGHT if normal in STOP_WORDS else 1.0)
         return known
 
@@ -89,6 +92,11 @@ class Lexicon:
         if known is None:
             known = self.texts[text] = [self.id_of(token.normal) for token in tokens(text)]
         return known
+
+
+def code_of(text: str) -> int:
+    """A number from 1 to 2**30 that stands for a text, 0 for an empty one."""
+    return _hash(text) % 2**30 + 1 if text else 0
 
 
 def _buckets(normal: str) -> tuple[int, ...]:
