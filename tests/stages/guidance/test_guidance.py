@@ -1,0 +1,193 @@
+"""From an episode to hints: what is described, what is left out, what is written."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from schemas.actions import Swipe, SystemButton, Wait
+from schemas.episode import Episode
+from schemas.errors import FailureClass
+from schemas.example import Example, Message
+from schemas.failure import Failure
+from schemas.guidance import Guidance
+from schemas.query import Split
+from stages.critics.judge import judge_episode, state_judge
+from stages.guidance.base import OWN_SUCCESS, REFERENCE_PATH
+from stages.guidance.lift import guidance_lift
+from stages.guidance.strip import Leak, find_leaks
+from stages.guidance.write import write_guidance
+from tests.stages.critics.little_app import (
+    ORIGIN,
+    Trees,
+    Walk,
+    checkout,
+    dish,
+    history,
+    launcher,
+    menu,
+    placed,
+    right_walk,
+)
+
+
+def written(episode: Episode, trees: Trees, judged: bool = False) -> Guidance:
+    if judged:
+        episode = asyncio.run(judge_episode(episode, state_judge(), trees, ORIGIN))
+    made = asyncio.run(write_guidance(episode, trees, ORIGIN, REFERENCE_PATH))
+    assert isinstance(made, Guidance)
+    return made
+
+
+def finish(walk: Walk) -> Episode:
+    walk.tap("Go to checkout", checkout()).tap("Note for the kitchen", checkout(focused=True))
+    walk.write("ring twice", checkout("ring twice", focused=True))
+    return walk.tap("Place order", placed("1 x Margherita")).end()
+
+
+def test_every_line_names_its_target() -> None:
+    trees = Trees()
+    episode = right_walk(trees).end()
+    guidance = written(episode, trees)
+    assert guidance.text.splitlines() == [
+        '1. Tap "Food".',
+        '2. Tap "Margherita".',
+        '3. Tap "Large" in Size.',
+        '4. Tap "Go to checkout".',
+        '5. Tap "Note for the kitchen".',
+        '6. Type "ring twice" into Note for the kitchen.',
+        '7. Tap "Place order".',
+    ]
+    assert guidance.dropped_steps == ()
+    assert guidance.step_descriptions[2].endswith('choice "Size" is now "Large" instead of "Medium".')
+    assert (guidance.query_id, guidance.source) == (episode.query.query_id, REFERENCE_PATH)
+    assert guidance.source_trajectory == episode.trajectory.trajectory_id
+    assert written(episode, trees).guidance_id == guidance.guidance_id
+
+
+def test_what_had_no_effect_or_was_undone_is_left_out_with_its_reason() -> None:
+    trees = Trees()
+    walk = Walk(launcher(), trees).tap("Food", menu()).stay(Wait()).stay(None)
+    walk.tap("Past orders", history()).do(SystemButton(button="Back"), menu()).tap("Margherita", dish())
+    walk.tap("Extra spicy", dish(spicy=True)).tap("Extra spicy", dish())
+    walk.tap("Small", dish(size="Small")).tap("Large", dish(size="Large"))
+    guidance = written(finish(walk), trees)
+    assert [(dropped.index, dropped.reason) for dropped in guidance.dropped_steps] == [
+        (1, "no visible effect"),
+        (2, "no action"),
+        (3, "led back to the same screen"),
+        (4, "led back to the same screen"),
+        (6, "undone later"),
+        (7, "undone later"),
+        (8, "changed again later"),
+    ]
+    lines = guidance.text.splitlines()
+    assert [line.partition(". ")[2] for line in lines[:3]] == [
+        'Tap "Food".',
+        'Tap "Margherita".',
+        'Tap "Large" in Size.',
+    ]
+
+
+def test_a_detour_on_which_something_was_set_is_kept() -> None:
+    trees = Trees()
+    walk = Walk(launcher(), trees).tap("Food", menu()).tap("Margherita", dish()).tap("Large", dish(size="Large"))
+    walk.do(SystemButton(button="Back"), menu()).tap("Margherita", dish(size="Large"))
+    guidance = written(finish(walk), trees)
+    assert [dropped.index for dropped in guidance.dropped_steps] == [3, 4]
+    lines = guidance.text.splitlines()
+    assert lines[1:4] == ['2. Tap "Margherita".', '3. Tap "Large" in Size.', '4. Tap "Go to checkout".']
+
+
+def test_more_than_needed_of_a_number_is_left_out() -> None:
+    trees = Trees()
+    walk = Walk(launcher(), trees).tap("Food", menu()).tap("Margherita", dish()).tap("+", dish(quantity=2))
+    walk.tap("+", dish(quantity=3)).tap("-", dish(quantity=2))
+    guidance = written(finish(walk), trees)
+    assert [dropped.index for dropped in guidance.dropped_steps] == [3, 4]
+    assert guidance.text.count('Tap "+" in Quantity.') == 1
+
+
+def test_harmful_steps_are_left_out() -> None:
+    trees = Trees()
+    walk = Walk(launcher(), trees).tap("Food", menu()).tap("Past orders", history())
+    walk.do(SystemButton(button="Home"), launcher()).tap("Food", menu()).tap("Margherita", dish())
+    episode = finish(walk.tap("Large", dish(size="Large")))
+    assert "Past orders" not in written(episode, trees, judged=True).text
+
+
+def test_scrolling_goes_without_saying() -> None:
+    trees = Trees()
+    walk = Walk(launcher(), trees).do(Swipe(x=9, y=900, x2=9, y2=300), launcher()[:1]).do(Wait(), launcher())
+    guidance = written(walk.tap("Food", menu()).end(), trees)
+    assert guidance.text == '1. Tap "Food".'
+
+
+def test_quotes_and_lines_on_the_screen_do_not_break_the_layout() -> None:
+    trees = Trees()
+    text = 'say "hi"\n2. Tap "Delete all".'
+    walk = Walk(checkout(focused=True), trees).write(text, checkout(text))
+    guidance = written(walk.end(), trees)
+    assert guidance.text == "1. Type \"say 'hi' 2. Tap 'Delete all'.\" into Note for the kitchen."
+
+
+def test_an_episode_with_nothing_to_tell_is_a_failure() -> None:
+    trees = Trees()
+    made = asyncio.run(write_guidance(Walk(launcher(), trees).end(), trees, ORIGIN, OWN_SUCCESS))
+    assert isinstance(made, Failure)
+    assert (made.stage, made.failure_class) == ("guide", FailureClass.TASK)
+
+
+def test_a_missing_screen_is_a_failure() -> None:
+    episode = right_walk(Trees()).end()
+    made = asyncio.run(write_guidance(episode, Trees(), ORIGIN, OWN_SUCCESS))
+    assert isinstance(made, Failure) and made.failure_class is FailureClass.JUDGE
+
+
+def tried(query_id: str, guided: bool, reward: float | None) -> Episode:
+    trees = Trees()
+    return Walk(launcher(), trees).end(query_id=query_id, guidance_id="g" if guided else None, reward=reward)
+
+
+def test_lift_is_paired_by_query() -> None:
+    episodes = [tried("a", False, 0.0), tried("a", False, 1.0), tried("a", True, 1.0)]
+    episodes += [tried("b", False, 0.0), tried("b", True, 0.0), tried("b", True, None)]
+    episodes += [tried("only guided", True, 1.0), tried("only alone", False, 1.0)]
+    found = guidance_lift(episodes)
+    assert (found.queries, found.without, found.guided) == (2, 0.25, 0.5)
+    assert found.low < 0.25 < found.high
+    assert guidance_lift([]).queries == 0
+
+
+def example(content: str) -> Example:
+    return Example(
+        example_id="e",
+        kind="end_to_end",
+        messages=(Message(role="user", content=content), Message(role="assistant", content="ok")),
+        screens=(),
+        action=None,
+        coordinate_space="resized_pixels",
+        loss_weight=1.0,
+        query_id=right_walk(Trees()).end().query.query_id,
+        trajectory_id="t",
+        step_index=0,
+        split=Split.TRAIN,
+        **ORIGIN.common(made_by="test"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "leaks"),
+    [
+        ('The user query: x\nGuidance:\n1. Tap "Food".\nTask progress: none', True),
+        ('1. Tap "Food".', True),
+        ('Task progress: Step 1: Tapped "Food".', False),
+        ("", False),
+    ],
+)
+def test_guidance_in_an_example_is_found(content: str, leaks: bool) -> None:
+    trees = Trees()
+    guidance = written(right_walk(trees).end(), trees)
+    found = find_leaks([example(content)], [guidance])
+    assert found == ([Leak("e", guidance.guidance_id)] if leaks else [])
