@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 from importlib.metadata import version
 
 from flows.config import Config
 from pipelines.fan_out import BeamSettings
+from pipelines.queries import queries_of
 from pipelines.resources import EnvironmentSpec
 from schemas.query import Query
 from schemas.record import Origin
 from warehouse.layout import StageRun, Warehouse
-from warehouse.read import read_rows
 
 
 @dataclass(frozen=True)
@@ -48,11 +48,10 @@ class RoundContext:
         """Which environment episodes happen in."""
         return EnvironmentSpec(self.config.run.environment, self.config.queries.apps)
 
-    @cached_property
-    def queries(self) -> dict[str, Query]:
+    @property
+    def queries(self) -> Mapping[str, Query]:
         """The run's queries by id, once they are generated."""
-        rows = read_rows(self.warehouse, Query, run_id=self.run_id)
-        return {query.query_id: query for query in sorted(rows, key=lambda query: query.query_id)}
+        return queries_of(self.warehouse, self.run_id)
 
     def at(self, stage: str) -> StageRun:
         """A stage of this round."""

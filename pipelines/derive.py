@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from pipelines.episodes import read_episodes
 from schemas.episode import Episode
-from schemas.query import Query
 from schemas.record import Origin
 from schemas.tables import rows_to_arrow
 from stages.derive.end_to_end import end_to_end_examples
@@ -25,7 +24,6 @@ class DeriveExamples:
     warehouse: Warehouse
     at: StageRun
     origin: Origin
-    queries: Mapping[str, Query]
     trust_judge: bool
     """False learns from every finished trajectory, whatever its judgement (an ablation)."""
     trust_step_critic: bool
@@ -34,7 +32,11 @@ class DeriveExamples:
     def __call__(self, shard: int, trajectory_ids: Sequence[str]) -> Mapping[str, DataFile]:
         """Write the examples of the trajectories."""
         episodes = read_episodes(
-            self.warehouse, self.queries, trajectory_ids, rounds=[self.at.round], with_verdicts=True
+            self.warehouse,
+            self.at.run_id,
+            trajectory_ids,
+            rounds=[self.at.round],
+            with_verdicts=True,
         )
         size_of = WarehouseScreens(self.warehouse).size
         rows = [
@@ -61,7 +63,6 @@ class DeriveRLSteps:
     warehouse: Warehouse
     at: StageRun
     origin: Origin
-    queries: Mapping[str, Query]
     remembered: Mapping[str, str]
     """By query id, the trajectory that is its remembered success of an earlier round."""
     seed: int
@@ -69,10 +70,14 @@ class DeriveRLSteps:
     def __call__(self, shard: int, trajectory_ids: Sequence[str]) -> Mapping[str, DataFile]:
         """Write the RL rows of the trajectories."""
         episodes = read_episodes(
-            self.warehouse, self.queries, trajectory_ids, rounds=[self.at.round], with_verdicts=True
+            self.warehouse,
+            self.at.run_id,
+            trajectory_ids,
+            rounds=[self.at.round],
+            with_verdicts=True,
         )
         wanted = {self.remembered[query] for query in failed_groups(episodes) if query in self.remembered}
-        successes = read_episodes(self.warehouse, self.queries, wanted, with_verdicts=True) if wanted else []
+        successes = read_episodes(self.warehouse, self.at.run_id, wanted, with_verdicts=True) if wanted else []
         earlier = read_table(
             self.warehouse,
             "rl_steps",

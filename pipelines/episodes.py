@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipelines.queries import queries_of
 from schemas.episode import Episode
-from schemas.query import Query
 from schemas.record import Row
 from schemas.step import Step
 from schemas.tables import rows_from_arrow
@@ -24,7 +24,7 @@ R = TypeVar("R", bound=Row)
 
 def read_episodes(
     warehouse: Warehouse,
-    queries: Mapping[str, Query],
+    run_id: str,
     trajectory_ids: Collection[str],
     rounds: Collection[int] | None = None,
     with_verdicts: bool = False,
@@ -33,11 +33,12 @@ def read_episodes(
 
     Args:
         warehouse: where to read.
-        queries: the queries, by id.
+        run_id: the run that they are of.
         trajectory_ids: which trajectories.
         rounds: rounds they are of, to read less; all if None.
         with_verdicts: whether step verdicts and the judgement are read too.
     """
+    queries = queries_of(warehouse, run_id)
     trajectories = _rows(warehouse, "trajectories", Trajectory, trajectory_ids, rounds)
     steps: dict[str, list[Step]] = defaultdict(list)
     for step in _rows(warehouse, "steps", Step, trajectory_ids, rounds):

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pipelines.episodes import read_episodes
 from schemas.failure import Failure
 from schemas.guidance import Guidance
-from schemas.query import Query
 from schemas.record import Origin
 from schemas.tables import rows_to_arrow
 from stages.guidance.base import OWN_SUCCESS, REFERENCE_PATH
@@ -26,7 +25,6 @@ class WriteGuidance:
     warehouse: Warehouse
     at: StageRun
     origin: Origin
-    queries: Mapping[str, Query]
     references: frozenset[str]
     """Those of the trajectories that walk the annotated path; the others are successes of the policy."""
 
@@ -44,7 +42,7 @@ class WriteGuidance:
 
     async def _write(self, trajectory_ids: Sequence[str]) -> list[Guidance | Failure]:
         screens = WarehouseScreens(self.warehouse)
-        episodes = read_episodes(self.warehouse, self.queries, trajectory_ids, with_verdicts=True)
+        episodes = read_episodes(self.warehouse, self.at.run_id, trajectory_ids, with_verdicts=True)
         return [
             await write_guidance(
                 episode,

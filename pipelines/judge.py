@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pipelines.episodes import read_episodes
-from schemas.query import Query
 from schemas.record import Origin, Row
 from schemas.tables import rows_to_arrow
 from schemas.verdict import Channel
@@ -52,11 +51,10 @@ class JudgeTrajectories:
     at: StageRun
     origin: Origin
     judge: JudgeSpec
-    queries: Mapping[str, Query]
 
     def __call__(self, shard: int, trajectory_ids: Sequence[str]) -> Mapping[str, DataFile]:
         """Judge the trajectories and write their verdicts, judgements and failures."""
-        episodes = read_episodes(self.warehouse, self.queries, trajectory_ids, rounds=[self.at.round])
+        episodes = read_episodes(self.warehouse, self.at.run_id, trajectory_ids, rounds=[self.at.round])
         screens = WarehouseScreens(self.warehouse)
         judged = asyncio.run(judge_episodes(episodes, self.judge.judge(), screens, self.origin))
         rows: dict[str, Sequence[Row]] = {

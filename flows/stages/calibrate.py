@@ -22,7 +22,7 @@ def calibrate_judge(context: RoundContext) -> StageReport:
     def work(at: StageRun, key: str) -> Outcome:
         trajectories = collected(context, Purpose.TRAIN) + collected(context, Purpose.GUIDED)
         episodes = read_episodes(
-            context.warehouse, context.queries, trajectories, rounds=[context.round], with_verdicts=True
+            context.warehouse, context.run_id, trajectories, rounds=[context.round], with_verdicts=True
         )
         quality = calibrate(episodes, WarehouseScreens(context.warehouse))
         result = {"judge": [level.model_dump() for level in quality]}

@@ -30,7 +30,6 @@ def derive(context: RoundContext) -> StageReport:
             context.warehouse,
             at,
             context.origin,
-            context.queries,
             trust_judge=context.config.judge.filter,
             trust_step_critic=context.config.judge.step_critic,
         )
@@ -51,7 +50,6 @@ def derive_rl(context: RoundContext) -> StageReport:
             context.warehouse,
             at,
             context.origin,
-            context.queries,
             earlier.shortest_success(),
             context.config.run.seed,
         )

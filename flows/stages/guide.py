@@ -68,7 +68,7 @@ def guide(context: RoundContext) -> StageReport:
             for query in needs.queries
         }
         new = sorted(source for source in sources.values() if source and source not in told)
-        job = WriteGuidance(context.warehouse, at, context.origin, context.queries, frozenset(walked.values()))
+        job = WriteGuidance(context.warehouse, at, context.origin, frozenset(walked.values()))
         shards = split_evenly(new, context.config.rollout.workers)
         files = fan_out(context.warehouse, at, key, shards, job, context.beam)
         written = sum(file.rows for file in files.get("guidance", []))
