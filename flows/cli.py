@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from flows import cli_look, cli_loop
+from flows.interrupt import noticing_interrupts
 from schemas.errors import TrajmillError
 
 STOPPED = "stopped; nothing that was finished is lost, the same command continues"
@@ -78,24 +79,28 @@ def main() -> None:
 def run(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code; a failure is one line on standard error."""
     with_traceback = "--traceback" in arguments
-    try:
-        app(args=[argument for argument in arguments if argument != "--traceback"], prog_name="trajmill")
-    except SystemExit as end:
-        code = end.code if isinstance(end.code, int) else 1
-        return _interrupted() if code == INTERRUPTED else code
-    except KeyboardInterrupt:
-        return _interrupted()
-    except TrajmillError as error:
-        if with_traceback:
-            raise
-        print(error, file=sys.stderr)
-        return 1
-    except Exception as error:
-        if with_traceback:
-            raise
-        print(f"unexpected {type(error).__name__}: {error}; --traceback shows where", file=sys.stderr)
-        return 1
+    with noticing_interrupts() as interrupt:
+        try:
+            app(args=[argument for argument in arguments if argument != "--traceback"], prog_name="trajmill")
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else 1
+            return _interrupted() if code == INTERRUPTED else code
+        except KeyboardInterrupt:
+            return _interrupted()
+        except Exception as error:
+            if interrupt.is_set():
+                return _interrupted()
+            if with_traceback:
+                raise
+            print(_in_words(error), file=sys.stderr)
+            return 1
     return 0
+
+
+def _in_words(error: Exception) -> str:
+    if isinstance(error, TrajmillError):
+        return str(error)
+    return f"unexpected {type(error).__name__}: {error}; --traceback shows where"
 
 
 def _interrupted() -> int:

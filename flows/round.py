@@ -15,6 +15,7 @@ from prefect.tasks import Task
 
 from flows.config import Config
 from flows.context import RoundContext
+from flows.interrupt import asked_to_stop
 from flows.landing import announce_landed
 from flows.once import StageReport, report_of
 from flows.policy import BASELINE, PROMOTE
@@ -35,7 +36,7 @@ _LOOK_EVERY_SECONDS = 0.5
 
 def _worth_retrying(task_: Task[..., Any], run: TaskRun, state: State[Any]) -> bool:
     error = state.result(raise_on_failure=False)
-    return isinstance(error, Exception) and not isinstance(error, BadInputError)
+    return isinstance(error, Exception) and not isinstance(error, BadInputError) and not asked_to_stop()
 
 
 @task(

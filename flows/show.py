@@ -13,12 +13,10 @@ from flows.report.figures import connect
 from pipelines.episodes import read_episodes
 from schemas.episode import Episode
 from schemas.errors import BadInputError
-from schemas.query import Query
 from schemas.step import Step
 from schemas.verdict import StepVerdict
 from stages.critics.marking import marked_screen
 from warehouse.layout import Warehouse
-from warehouse.read import read_rows
 from warehouse.screens import WarehouseScreens
 from warehouse.views import refresh_views
 
@@ -50,13 +48,13 @@ def find_trajectory(warehouse: Warehouse, start: str) -> Shown:
     refresh_views(warehouse)
     with connect(warehouse) as views:
         ids = views.execute(
-            "SELECT DISTINCT trajectory_id, query_id, run_id FROM trajectories "
+            "SELECT DISTINCT trajectory_id, run_id FROM trajectories "
             "WHERE starts_with(trajectory_id, $1) LIMIT 2",
             [start],
         ).fetchall()
         if len(ids) != 1:
             raise BadInputError(_not_one(start, len(ids)))
-        trajectory_id, query_id, run_id = ids[0]
+        trajectory_id, run_id = ids[0]
         votes = views.execute(
             "SELECT channel, correct, reason FROM trajectory_verdicts WHERE trajectory_id = $1 AND run_id = $2 "
             "ORDER BY channel, vote",
@@ -66,10 +64,7 @@ def find_trajectory(warehouse: Warehouse, start: str) -> Shown:
             "SELECT g.text FROM guidance AS g JOIN trajectories AS t USING (guidance_id) WHERE t.trajectory_id = $1",
             [trajectory_id],
         ).fetchone()
-    queries = {
-        query.query_id: query for query in read_rows(warehouse, Query, run_id=run_id) if query.query_id == query_id
-    }
-    (episode,) = read_episodes(warehouse, queries, [trajectory_id], with_verdicts=True)
+    (episode,) = read_episodes(warehouse, run_id, [trajectory_id], with_verdicts=True)
     return Shown(episode, tuple(Vote(*vote) for vote in votes), None if guidance is None else guidance[0])
 
 

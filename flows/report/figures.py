@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -244,7 +244,7 @@ def _seconds(views: duckdb.DuckDBPyConnection, run_id: str) -> tuple[Bar, ...]:
         totals[stage] += seconds
     named = {stage for stage, _ in totals.most_common(_NAMED_STAGES)}
     segments: dict[int, list[Segment]] = {}
-    rest: Counter[int] = Counter()
+    rest: dict[int, float] = defaultdict(float)
     for number, stage, seconds in rows:
         segments.setdefault(number, []).extend([Segment(stage, seconds)] if stage in named else [])
         rest[number] += seconds if stage not in named else 0.0

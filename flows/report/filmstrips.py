@@ -11,11 +11,9 @@ from PIL import Image
 from flows.report.figures import connect
 from pipelines.episodes import read_episodes
 from schemas.episode import Episode
-from schemas.query import Query
 from schemas.step import Step
 from stages.critics.marking import marked_screen
 from warehouse.layout import Warehouse
-from warehouse.read import read_rows
 from warehouse.screens import WarehouseScreens
 
 FRAMES = 12
@@ -58,7 +56,6 @@ class Pick(NamedTuple):
 
     title: str
     trajectory_id: str
-    query_id: str
     round: int
 
 
@@ -75,11 +72,9 @@ def pick_trajectories(warehouse: Warehouse, run_id: str) -> tuple[Pick, ...]:
 
 def filmstrips(warehouse: Warehouse, run_id: str, picks: tuple[Pick, ...]) -> tuple[Filmstrip, ...]:
     """The picked trajectories with their pictures."""
-    wanted = {pick.query_id for pick in picks}
-    queries = {row.query_id: row for row in read_rows(warehouse, Query, run_id=run_id) if row.query_id in wanted}
     rounds = sorted({pick.round for pick in picks})
     ids = [pick.trajectory_id for pick in picks]
-    episodes = read_episodes(warehouse, queries, ids, rounds, with_verdicts=True)
+    episodes = read_episodes(warehouse, run_id, ids, rounds, with_verdicts=True)
     by_id = {episode.trajectory.trajectory_id: episode for episode in episodes}
     screens = WarehouseScreens(warehouse)
     return tuple(_filmstrip(pick.title, by_id[pick.trajectory_id], screens) for pick in picks)
@@ -122,7 +117,7 @@ _PICKS = (
     (
         "The first try",
         f"""
-        SELECT t.trajectory_id, t.query_id, t.round FROM trajectories AS t JOIN ({_LAST}) AS last USING (query_id)
+        SELECT t.trajectory_id, t.round FROM trajectories AS t JOIN ({_LAST}) AS last USING (query_id)
         WHERE t.run_id = $1 AND t.purpose = 'train' AND t.status = 'finished' AND t.reward < 1 AND t.round < last.round
         ORDER BY t.round, abs(t.steps - 9), t.trajectory_id LIMIT 1
         """,
@@ -131,7 +126,7 @@ _PICKS = (
     (
         "Solved with guidance",
         f"""
-        SELECT t.trajectory_id, t.query_id, t.round FROM trajectories AS t JOIN queries AS q USING (run_id, query_id)
+        SELECT t.trajectory_id, t.round FROM trajectories AS t JOIN queries AS q USING (run_id, query_id)
         JOIN latest_judgements AS j USING (run_id, trajectory_id)
         WHERE t.run_id = $1 AND t.purpose = 'guided' AND {_SOLVED} AND j.correct
         ORDER BY len(q.apps) DESC, q.platform, abs(t.steps - 9), t.trajectory_id LIMIT 1
@@ -140,7 +135,7 @@ _PICKS = (
     (
         "Where the judge and the check disagree",
         """
-        SELECT t.trajectory_id, t.query_id, t.round FROM disagreements AS d JOIN trajectories AS t
+        SELECT t.trajectory_id, t.round FROM disagreements AS d JOIN trajectories AS t
         USING (run_id, trajectory_id) WHERE t.run_id = $1
         ORDER BY t.round DESC, t.steps, t.trajectory_id LIMIT 1
         """,
