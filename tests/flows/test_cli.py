@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 import json
+import signal
 import subprocess
 import sys
 import types
@@ -13,6 +14,7 @@ from PIL import Image
 from flows.cli import INTERRUPTED, STOPPED, run
 from flows.cli_loop import STAGE_COMMANDS
 from flows.config import Config
+from flows.interrupt import asked_to_stop
 from flows.once import StageReport
 from flows.progress import progress
 from schemas.errors import BadInputError
@@ -96,6 +98,28 @@ def test_ctrl_c_is_130_and_says_that_the_same_command_continues(
     stand_in(monkeypatch, "flows.evolve", evolve=interrupted)
     assert run(["evolve"]) == INTERRUPTED
     assert capsys.readouterr().err.strip() == STOPPED
+
+
+def test_ctrl_c_that_an_engine_turned_into_an_error_is_ctrl_c(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    worth_retrying: list[bool] = []
+
+    def swallowed(config: Config) -> None:
+        worth_retrying.append(not asked_to_stop())
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            worth_retrying.append(not asked_to_stop())
+            raise RuntimeError("a worker failed") from None
+
+    handler = signal.getsignal(signal.SIGINT)
+    stand_in(monkeypatch, "flows.evolve", evolve=swallowed)
+    assert run(["evolve"]) == INTERRUPTED
+    assert capsys.readouterr().err.strip() == STOPPED
+    assert worth_retrying == [True, False]
+    assert signal.getsignal(signal.SIGINT) is handler
+    assert not asked_to_stop()
 
 
 @pytest.mark.parametrize("stage", [stage.name for stage in STAGE_COMMANDS])
