@@ -122,7 +122,7 @@ _PICKS = (
         ORDER BY t.round, abs(t.steps - 9), t.trajectory_id LIMIT 1
         """,
     ),
-    ("The same query, the last round", _LAST),
+    ("The same query, the last round", f"SELECT trajectory_id, round FROM ({_LAST})"),
     (
         "Solved with guidance",
         f"""
