@@ -16,7 +16,6 @@ from benchmarks.policy_queries import benchmark_queries
 from schemas.episode import Episode
 from schemas.round_summary import JudgeQuality
 from stages.critics.calibration import Rate, agreement, calibrate
-from stages.critics.caption import caption_step
 from stages.critics.judge import judge_episodes, state_judge
 from stages.critics.replay import SeenScreens, replay
 from stages.environments.simulated.environment import FaultRates
@@ -72,7 +71,7 @@ def print_errors(episodes: Iterable[Episode], screens: SeenScreens, most: int) -
         for verdict in episode.trajectory_verdicts:
             print(f"    {verdict.channel}: {verdict.correct} {verdict.reason}")
         for step, verdict_ in zip(replay(episode, screens), episode.step_verdicts, strict=True):
-            print(f"      {verdict_.label:8} {caption_step(step.deed, step.outcome)[:200]}")
+            print(f"      {verdict_.label:8} {step.caption[:200]}")
 
 
 def main() -> None:

@@ -9,7 +9,6 @@ from schemas.actions import (
     Answer,
     Click,
     Drag,
-    LongPress,
     OpenApp,
     PressKeys,
     Scroll,
@@ -41,7 +40,7 @@ class Deed(NamedTuple):
     @property
     def presses(self) -> bool:
         """Whether it presses something on the screen."""
-        return isinstance(self.action, Click | LongPress)
+        return self.kind in ("click", "long_press")
 
     @property
     def opens(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from schemas.episode import Episode
 from schemas.errors import JudgeFailure, ModelFailure
@@ -22,8 +22,12 @@ STAGE = "judge"
 """Name of the stage as it stands on failures."""
 
 
-class Judged(NamedTuple):
-    """What came of judging."""
+@dataclass(frozen=True, slots=True, repr=False)
+class Judged:
+    """What came of judging.
+
+    It has no long `repr`: `asyncio.run` takes that of its result, which would cost more than the judging.
+    """
 
     episodes: list[Episode]
     """All episodes, in order: with their verdicts, or as they came where they could not, or were not to, be judged."""

@@ -13,6 +13,7 @@ from schemas.geometry import Size
 from schemas.observation import ScreenReader, UIElement
 from schemas.query import Query, Slot
 from schemas.step import Step
+from stages.critics.caption import caption_screen, caption_step
 from stages.critics.deeds import Deed, read_deed
 from stages.critics.facts import ScreenFacts, read_screen
 from stages.critics.transitions import Transition, compare
@@ -42,6 +43,16 @@ class SeenStep:
     deed: Deed
     outcome: Transition
     """From the screen before to the first one after that is no interruption."""
+    caption: str
+    """Both in words."""
+
+
+class _Reading(NamedTuple):
+    """A step without its index."""
+
+    deed: Deed
+    outcome: Transition
+    caption: str
 
 
 def task_view(query: Query) -> TaskView:
@@ -55,8 +66,9 @@ class SeenScreens:
     def __init__(self, screens: ScreenReader, capacity: int = 4096) -> None:
         self._screens = screens
         self._facts: _Recent[str, ScreenFacts] = _Recent(capacity)
-        self._deeds: _Recent[tuple[str, str | None], Deed] = _Recent(capacity)
+        self._captions: _Recent[str, str] = _Recent(capacity)
         self._outcomes: _Recent[tuple[str, str], Transition] = _Recent(capacity)
+        self._steps: _Recent[tuple[str, str | None, str], _Reading] = _Recent(capacity)
 
     def image(self, screen_id: str) -> bytes:
         """The encoded image; not remembered. Raises KeyError for an unknown id."""
@@ -74,14 +86,25 @@ class SeenScreens:
         """The screen, read. Raises KeyError for an unknown id."""
         return self._facts.get(screen_id, lambda: read_screen(screen_id, self._screens.elements(screen_id)))
 
-    def deed(self, step: Step) -> Deed:
-        """What was done in a step. Raises KeyError for an unknown screen, ValueError for what is no action."""
-        key = (step.screen_before, step.action)
-        return self._deeds.get(key, lambda: read_deed(step.action, self.facts(step.screen_before).elements))
+    def caption(self, screen_id: str) -> str:
+        """The screen in words. Raises KeyError for an unknown id."""
+        return self._captions.get(screen_id, lambda: caption_screen(self.facts(screen_id)))
 
-    def outcome(self, before: str, after: str) -> Transition:
-        """What changed between two screens. Raises KeyError for an unknown id."""
-        return self._outcomes.get((before, after), lambda: compare(self.facts(before), self.facts(after)))
+    def step(self, step: Step, after: str) -> SeenStep:
+        """A step that led to the screen `after`.
+
+        Raises:
+            KeyError: an unknown screen.
+            ValueError: what is stored is no action.
+        """
+        key = (step.screen_before, step.action, after)
+        return SeenStep(step.index, *self._steps.get(key, lambda: self._read(step, after)))
+
+    def _read(self, step: Step, after: str) -> _Reading:
+        before = self.facts(step.screen_before)
+        outcome = self._outcomes.get((step.screen_before, after), lambda: compare(before, self.facts(after)))
+        deed = read_deed(step.action, before.elements)
+        return _Reading(deed, outcome, caption_step(deed, outcome))
 
 
 def seen(screens: ScreenReader) -> SeenScreens:
@@ -97,12 +120,7 @@ def replay(episode: Episode, screens: ScreenReader) -> tuple[SeenStep, ...]:
     """
     reader = seen(screens)
     try:
-        return tuple(
-            SeenStep(
-                step.index, reader.deed(step), reader.outcome(step.screen_before, _settled(episode.steps[at:], reader))
-            )
-            for at, step in enumerate(episode.steps)
-        )
+        return tuple(reader.step(step, _settled(episode.steps[at:], reader)) for at, step in enumerate(episode.steps))
     except KeyError as error:
         raise JudgeFailure(f"{episode.trajectory.trajectory_id}: screen {error} is not stored") from error
     except ValueError as error:

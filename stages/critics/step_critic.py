@@ -12,7 +12,6 @@ from schemas.episode import Episode
 from schemas.observation import ScreenReader
 from schemas.verdict import StepLabel
 from stages.critics.base import StepResult, at_most_words
-from stages.critics.caption import caption_step
 from stages.critics.facts import Control
 from stages.critics.ledger import Ledger
 from stages.critics.plan import Part, app_of, asked_in_words, commits, does_something_else, parts_of, works_on_the_spot
@@ -60,8 +59,7 @@ class _Watch:
     def judge(self, step: SeenStep) -> StepResult:
         opinion = self._opinion(step)
         self._ledger.observe(step)
-        caption = caption_step(step.deed, step.outcome)
-        return StepResult(step.index, f"{caption} {opinion.why}", at_most_words(caption), opinion.label)
+        return StepResult(step.index, f"{step.caption} {opinion.why}", at_most_words(step.caption), opinion.label)
 
     def _opinion(self, step: SeenStep) -> _Opinion:
         if step.deed.action is None:

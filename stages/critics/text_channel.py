@@ -15,10 +15,9 @@ from schemas.observation import ScreenReader
 from schemas.query import Slot
 from schemas.verdict import Channel
 from stages.critics.base import StepResult, Vote
-from stages.critics.caption import caption_screen, caption_step
 from stages.critics.facts import Control
 from stages.critics.plan import Part, asked_in_words, is_about, pages_from, parts_of
-from stages.critics.replay import TaskView, replay, task_view
+from stages.critics.replay import TaskView, replay, seen, task_view
 from stages.critics.signals import vote
 from stages.critics.slots import same_value, slots_on
 from stages.critics.story import Change, Event, Story
@@ -46,13 +45,14 @@ class CaptionChannel:
 
 def report_of(episode: Episode, screens: ScreenReader) -> list[str]:
     """The episode in words: a caption of the first screen, then a line per step, and one per page that it opened."""
+    reader = seen(screens)
     lines: list[str] = []
-    for step in replay(episode, screens):
+    for step in replay(episode, reader):
         if not lines:
-            lines.append(caption_screen(step.outcome.before))
-        lines.append(caption_step(step.deed, step.outcome))
+            lines.append(reader.caption(step.outcome.before.screen_id))
+        lines.append(step.caption)
         if step.outcome.opened:
-            lines.append(caption_screen(step.outcome.after))
+            lines.append(reader.caption(step.outcome.after.screen_id))
     return lines
 
 

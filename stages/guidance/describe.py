@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from stages.critics.caption import caption_step
 from stages.critics.replay import SeenStep
 
 
@@ -11,4 +10,4 @@ class TreeDescriber:
 
     async def describe(self, step: SeenStep) -> str:
         """The outcome of a step, e.g. `Tapped button "Add to cart": opened "Cart" of "shop.cart".`."""
-        return caption_step(step.deed, step.outcome)
+        return step.caption
