@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 _DEED = re.compile(
@@ -55,6 +56,7 @@ def noted_values(deeds: Sequence[Deed]) -> list[str]:
     return list(dict.fromkeys(note for deed in reversed(deeds) for note in deed.notes))
 
 
+@lru_cache(maxsize=8192)
 def plain(text: str) -> str:
     """A text of the screen or the user as it stands in a conclusion: on one line, without quotes, shortened."""
     line = " ".join(text.split()).replace('"', "'")

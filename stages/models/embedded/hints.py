@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from stages.models.embedded.candidates import Candidate
@@ -27,6 +28,7 @@ class Hint(NamedTuple):
     """The target, or the whole line where nothing is quoted."""
 
 
+@lru_cache(maxsize=8192)
 def read_hint(line: str) -> Hint:
     """A line of guidance, whatever its form."""
     match = _LINE.match(line.strip())

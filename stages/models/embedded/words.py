@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import NamedTuple
 
 _WORD = re.compile(r"[^\W_]+(?:[.:'’@/-][^\W_]+)*|[+−-]")
@@ -31,9 +32,10 @@ class Token(NamedTuple):
     end: int
 
 
-def tokens(text: str) -> list[Token]:
+@lru_cache(maxsize=8192)
+def tokens(text: str) -> tuple[Token, ...]:
     """The words of a text in order, in normal form."""
-    return [Token(normal_form(match[0]), match.start(), match.end()) for match in _WORD.finditer(text)]
+    return tuple([Token(normal_form(match[0]), match.start(), match.end()) for match in _WORD.finditer(text)])
 
 
 def normal_form(word: str) -> str:
