@@ -186,7 +186,7 @@ def _roll_out(
 ) -> list[Episode]:
     episodes: list[Episode] = []
 
-    def record(rollout: Rollout) -> None:
+    async def record(rollout: Rollout) -> None:
         seen.add(rollout)
         episodes.append(rollout.episode)
 

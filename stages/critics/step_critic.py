@@ -184,7 +184,9 @@ class _Watch:
         return _Opinion(HARMFUL, "It left the path of the task.")
 
     def _between_parts(self, step: SeenStep) -> bool:
-        """Whether the page left is the last of its part, and another part is still to come."""
+        """Whether the app of the page left is done with, as its last page is left and another app is still to come."""
+        if app_of(step.outcome.after.page) == app_of(step.outcome.before.page):
+            return False
         return any(step.outcome.before.page == part.pages[-1] for part in self._parts[:-1])
 
     def _going_back(self, page: str, left: str) -> _Opinion:
