@@ -39,8 +39,8 @@ _LEAVING = {"back": "back", "close": "back", "show desktop": "home"}
 _KIND_INDEX = {kind: index for index, kind in enumerate(KINDS)}
 _FLAG_INDEX = {flag: index for index, flag in enumerate(FLAGS)}
 _COUNTS = slice(_FLAG_INDEX["counts"], _FLAG_INDEX["counts"] + 4)
-_SEARCHES = ("down", "up", "back", "home", "enter")
-"""Verbs that may bring into view what a line of guidance names."""
+_SEARCHES, _TO_LAUNCHER = ("down", "up", "back", "enter"), ("home",)
+"""Kinds of candidates that may bring into view what a line of guidance names; apps are opened on the launcher."""
 
 
 def kind_of(candidate: Candidate) -> int:
@@ -131,5 +131,6 @@ def with_guidance(
     hinted = [names(left[0], candidate) or names_input(left[0], candidate) for candidate in candidates]
     flags[:, _FLAG_INDEX["hinted"]] = hinted
     if not any(hinted):
-        flags[:, _FLAG_INDEX["hint_unseen"]] = [float(candidate.verb in _SEARCHES) for candidate in candidates]
+        searches = _TO_LAUNCHER if left[0].verb == "open" else _SEARCHES
+        flags[:, _FLAG_INDEX["hint_unseen"]] = [KINDS[kind_of(candidate)] in searches for candidate in candidates]
     return flags
