@@ -37,6 +37,11 @@ def parts_of(task: TaskView) -> tuple[Part, ...]:
     return tuple(_part(pages, task, last=number == len(groups) - 1) for number, pages in enumerate(groups))
 
 
+def is_annotated(task: TaskView) -> bool:
+    """Whether it is known which pages a task passes and what is to be chosen there, and not only what it says."""
+    return bool(task.slots) or any("." in page for page in task.pages)
+
+
 def app_of(page: str) -> str:
     """The app of a page."""
     return page.partition(".")[0]

@@ -14,7 +14,17 @@ from schemas.verdict import StepLabel
 from stages.critics.base import StepResult, at_most_words
 from stages.critics.facts import Control
 from stages.critics.ledger import Ledger
-from stages.critics.plan import Part, app_of, asked_in_words, commits, does_something_else, parts_of, works_on_the_spot
+from stages.critics.multimodal_channel import find_problems
+from stages.critics.plan import (
+    Part,
+    app_of,
+    asked_in_words,
+    commits,
+    does_something_else,
+    is_annotated,
+    parts_of,
+    works_on_the_spot,
+)
 from stages.critics.replay import SeenStep, TaskView, replay, task_view
 from stages.critics.slots import holds, same_value, slots_on, wanted
 from stages.critics.transitions import ControlChange
@@ -54,12 +64,25 @@ class _Watch:
         self._parts = parts_of(task)
         self._ledger = Ledger()
         self._ledger.enter(first.outcome.before)
+        self._past: list[SeenStep] = []
         self._sent: set[str] = set()
 
     def judge(self, step: SeenStep) -> StepResult:
-        opinion = self._opinion(step)
+        opinion = self._opinion(step) if is_annotated(self._task) else self._unannotated(step)
         self._ledger.observe(step)
+        self._past.append(step)
         return StepResult(step.index, f"{step.caption} {opinion.why}", at_most_words(step.caption), opinion.label)
+
+    def _unannotated(self, step: SeenStep) -> _Opinion:
+        """Without pages and constraints nobody knows what was asked; only what surely does not help is told."""
+        if step.deed.action is None:
+            return _Opinion(HARMFUL, "The reply was no action.")
+        if step.deed.kind == "terminate" and not step.deed.ends:
+            return _Opinion(HARMFUL, "It gave up.")
+        screen = step.outcome.before.screen_id
+        if step.outcome.same and any(p.deed == step.deed and p.outcome.before.screen_id == screen for p in self._past):
+            return _Opinion(NEUTRAL, "It did the same thing again, without effect.")
+        return _Opinion(GOOD, "Nothing speaks against it.")
 
     def _opinion(self, step: SeenStep) -> _Opinion:
         if step.deed.action is None:
@@ -83,12 +106,10 @@ class _Watch:
     def _ending(self, step: SeenStep) -> _Opinion:
         if not step.deed.ends:
             return _Opinion(HARMFUL, "It gave up.")
-        for part in self._parts:
-            if part.receipt is not None and part.receipt not in self._ledger.pages:
-                return _Opinion(HARMFUL, f"It ended before {part.receipt} was reached.")
-            if part.receipt is None and self._open(part):
-                return _Opinion(HARMFUL, f"It ended before {self._open(part)[0]} was set.")
-        return _Opinion(GOOD, "All parts of the task had been gone through.")
+        problems = find_problems(self._task, [*self._past, step])
+        if problems:
+            return _Opinion(HARMFUL, f"It ended though {problems[0]}.")
+        return _Opinion(GOOD, "Everything had been done.")
 
     def _picks_blindly(self, step: SeenStep) -> bool:
         """Whether it presses the item asked for in a list that is the end of the task."""
