@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, NamedTuple
@@ -121,4 +122,6 @@ def serve(
             highlight=False,
             soft_wrap=True,
         )
+        # Prefect's event loop ends in order on Ctrl-C if the signal is handled as Python does by default.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         serve_deployments(settings, file)

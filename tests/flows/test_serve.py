@@ -112,6 +112,7 @@ def test_both_deployments_are_served_and_enough_landed_starts_the_retraining(ser
 
     served.process.send_signal(signal.SIGINT)
     assert served.process.wait(60) == 0
+    assert "Traceback" not in (served.root.parent / "words").read_text(encoding="utf-8")
 
 
 def test_the_deployments_say_what_starts_them(tmp_path: Path) -> None:
