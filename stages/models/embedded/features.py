@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from schemas.geometry import Size
 from stages.models.embedded.candidates import Candidate
@@ -38,6 +39,7 @@ _LEAVING = {"back": "back", "close": "back", "show desktop": "home"}
 """Buttons that every app has, by their label: they do what the system's buttons do."""
 _KIND_INDEX = {kind: index for index, kind in enumerate(KINDS)}
 _FLAG_INDEX = {flag: index for index, flag in enumerate(FLAGS)}
+_SETTLED = [_FLAG_INDEX[name] for name in ("chosen", "done_once", "done_twice", "done_often")]
 _COUNTS = slice(_FLAG_INDEX["counts"], _FLAG_INDEX["counts"] + 4)
 _SEARCHES, _TO_LAUNCHER = ("down", "up", "back", "enter"), ("home",)
 """Kinds of candidates that may bring into view what a line of guidance names; apps are opened on the launcher."""
@@ -67,6 +69,12 @@ def fixed_flags(candidate: Candidate, size: Size) -> list[float]:
     flags[1] = float("focused" in states)
     flags[2], flags[3] = x / size.width, y / size.height
     return flags
+
+
+def is_open(flags: Tensor) -> Tensor:
+    """1 for candidates that are neither chosen nor done already, from their flags."""
+    settled = flags[..., _SETTLED].sum(-1)
+    return (settled == 0).to(flags.dtype)
 
 
 def with_task(

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from stages.models.embedded.batch import Batch
+from stages.models.embedded.places import Places
 
 MATCHES = [
     "text_said",
@@ -24,8 +25,14 @@ MATCHES = [
     "hint_covered",
     "hints",
     "guided",
+    "rival",
+    "leads",
 ]
-"""Per candidate: shares of its words that the instruction says (fresh: and that no earlier step has dealt with), ..."""
+"""Per candidate: shares of its words that the instruction says (fresh: and that no earlier step has dealt with), ...
+
+`rival` is the best fresh match among the other candidates that are neither chosen nor done: while there is one, the
+screen is not finished with. `leads` says that the candidate itself is that best match.
+"""
 
 
 class Matches(NamedTuple):
@@ -37,16 +44,18 @@ class Matches(NamedTuple):
     """(c, MATCHES)"""
 
 
-def match_words(batch: Batch, texts: Tensor, fields: Tensor, owner: Tensor, weights: Tensor) -> Matches:
+def match_words(batch: Batch, texts: Tensor, fields: Tensor, places: Places, open_: Tensor, weights: Tensor) -> Matches:
     """Compare the words of all candidates.
 
     Args:
         batch: What was asked and done.
         texts: (c, j) words of the candidates' texts.
         fields: (c, k) words of the labels beside them.
-        owner: (c,) row of the batch that each candidate belongs to.
+        places: Where the candidates stand in the batch.
+        open_: (c,) 1 for a candidate that is neither chosen nor done, else 0.
         weights: (words,) how much each word counts, 0 for no word.
     """
+    owner = places.owner
     fresh = batch.instruction * (batch.instruction_flags[..., 1] == 0)
     shared = _equal(texts, batch.instruction[owner])
     text_weights, field_weights = weights[texts.long()], weights[fields.long()]
@@ -57,6 +66,7 @@ def match_words(batch: Batch, texts: Tensor, fields: Tensor, owner: Tensor, weig
     hint_weights = weights[batch.hint.long()][owner]
     covered = (with_hint.any(-2) * hint_weights).sum(-1) / hint_weights.sum(-1).clamp(min=1e-6)
     words = shared.any(-2).to(weights.dtype)
+    rival, leads = _rivals(said_fresh * open_, places)
     scalars = [
         said,
         said.square(),
@@ -72,8 +82,18 @@ def match_words(batch: Batch, texts: Tensor, fields: Tensor, owner: Tensor, weig
         covered,
         _share(_equal(texts, batch.hints[owner]).any(-1), text_weights),
         (batch.hint > 0).any(-1).to(weights.dtype)[owner],
+        rival,
+        leads,
     ]
     return Matches(words, torch.stack(scalars, -1))
+
+
+def _rivals(scores: Tensor, places: Places) -> tuple[Tensor, Tensor]:
+    """(c,) the best score of the other candidates in the same row, and 1 for those that have the best score."""
+    best, second = nn.functional.pad(places.pad(scores), (0, 1)).topk(2).values.unbind(-1)
+    best, second = best[places.owner], second[places.owner]
+    leads = (scores == best) & (scores > 0)
+    return torch.where(leads, second, best), leads.to(scores.dtype)
 
 
 def _equal(words: Tensor, others: Tensor) -> Tensor:

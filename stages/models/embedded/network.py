@@ -13,16 +13,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from stages.models.embedded.batch import Bags, Batch
-from stages.models.embedded.features import FLAGS, KINDS
+from stages.models.embedded.features import FLAGS, KINDS, is_open
 from stages.models.embedded.matching import MATCHES, match_words
+from stages.models.embedded.pairs import PairMemory
+from stages.models.embedded.places import Places, places_of
 from stages.models.embedded.prior import prior_weights
 from stages.models.embedded.situation import WORD_FLAGS
 from stages.models.embedded.words import PADDING, PIECE_BUCKETS, WORD_BUCKETS
-
-PAIR_BUCKETS = 2**18
-_MIX_CANDIDATE, _MIX_OTHER = 0x1E3779B1, 0x05EBCA77
-_ANCHOR_SHIFT = torch.tensor([2**30 + 1, 2**30 + 2**29])
-"""Keeps titles and last targets apart from each other and from words."""
 
 
 class NetworkShape(NamedTuple):
@@ -34,33 +31,6 @@ class NetworkShape(NamedTuple):
     heads: int = 4
     exact_bias: float = 4.0
     """Start value of what a word of the instruction gains in attention by standing on the candidate."""
-
-
-class Places(NamedTuple):
-    """Where the `c` candidates of a batch stand in its (b, n) grid: most of the grid is padding."""
-
-    exists: Tensor
-    """(b, n)"""
-    spots: Tensor
-    """(c,) index into the flattened grid."""
-    owner: Tensor
-    """(c,) row of the batch."""
-
-    def take(self, grid: Tensor) -> Tensor:
-        """(b, n, ...) to (c, ...)."""
-        return grid.flatten(0, 1).index_select(0, self.spots)
-
-    def pad(self, tokens: Tensor) -> Tensor:
-        """(c, ...) to (b, n, ...), zero where there is no candidate."""
-        rows, columns = self.exists.shape
-        grid = tokens.new_zeros(rows * columns, *tokens.shape[1:]).index_copy(0, self.spots, tokens)
-        return grid.unflatten(0, (rows, columns))  # type: ignore[no-untyped-call, no-any-return]
-
-
-def places_of(exists: Tensor) -> Places:
-    """The places of the candidates that exist."""
-    spots = exists.flatten().nonzero().squeeze(1)
-    return Places(exists, spots, spots // exists.shape[1])
 
 
 class PolicyNetwork(nn.Module):
@@ -109,7 +79,7 @@ class PolicyNetwork(nn.Module):
         texts, fields, kinds, flags = (
             places.take(each) for each in (batch.texts, batch.fields, batch.kinds.long(), batch.flags)
         )
-        matches = match_words(batch, texts, fields, places.owner, weights.to(vectors.dtype))
+        matches = match_words(batch, texts, fields, places, is_open(flags), weights.to(vectors.dtype))
         spoken, said = self._instruction(batch, vectors, dropped)
         told = (batch.title, batch.shown, batch.last, batch.before, batch.hint)
         scene = self.scene(torch.cat([_mean(vectors, ids) for ids in told], -1))
@@ -140,40 +110,6 @@ class PolicyNetwork(nn.Module):
         share = self.pool(spoken).squeeze(-1).masked_fill(~said, -1e4).softmax(-1)
         gist: Tensor = (share[..., None] * spoken).sum(1)
         return gist
-
-
-class PairMemory(nn.Module):
-    """What single pairs speak for: a candidate with a word of the instruction, the screen's title or the last target.
-
-    The wide half of a wide-and-deep network: it learns that `School` goes with `Theatre play`, or `Small` with `tiny`,
-    from a few examples, where an embedding needs hundreds. All weights start at zero.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.table = nn.Embedding(PAIR_BUCKETS, 1)
-        nn.init.zeros_(self.table.weight)
-
-    def forward(self, batch: Batch, kinds: Tensor, weights: Tensor, places: Places, dropped: Tensor | None) -> Tensor:
-        """(c,) what the pairs add to the logits."""
-        codes = places.take(batch.codes)[:, None]
-        heard = weights[batch.instruction.long()]
-        if dropped is not None:
-            heard = heard * ~dropped
-        words = self._recall(codes, batch.instruction_codes[places.owner]) * heard[places.owner]
-        anchors = batch.anchors[places.owner]
-        around = self._recall(codes, anchors + _ANCHOR_SHIFT) * ((anchors > 0) & ~_is_choice(kinds)[:, None])
-        known: Tensor = (words.sum(-1) + around.sum(-1)) * (codes[:, 0] > 0)
-        return known
-
-    def _recall(self, codes: Tensor, others: Tensor) -> Tensor:
-        mixed = codes * _MIX_CANDIDATE + others * _MIX_OTHER
-        return self.table((mixed ^ (mixed >> 19)) % PAIR_BUCKETS).squeeze(-1)  # type: ignore[no-any-return]
-
-
-def _is_choice(kinds: Tensor) -> Tensor:
-    """Whether candidates are items and options: which one is wanted is for the instruction to say, not the screen."""
-    return (kinds == KINDS.index("list_item")) | (kinds == KINDS.index("radio"))
 
 
 class InstructionAttention(nn.Module):

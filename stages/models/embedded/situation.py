@@ -17,7 +17,7 @@ from schemas.observation import UIElement
 from stages.agents.user_text import UserText
 from stages.models.embedded.candidates import Candidate, focused_field, screen_candidates, typed_candidates
 from stages.models.embedded.deeds import Deed, noted_values, read_deed
-from stages.models.embedded.features import FLAGS, fixed_flags, kind_of, pair_code, with_guidance, with_task
+from stages.models.embedded.features import DEED_VERBS, FLAGS, fixed_flags, kind_of, pair_code, with_guidance, with_task
 from stages.models.embedded.hints import read_hint, remaining_hints
 from stages.models.embedded.words import Lexicon, code_of, tokens
 
@@ -63,6 +63,13 @@ class Situation(NamedTuple):
     """(n,) the candidates as wholes, 0 for one that the memory of pairs passes over."""
     anchors: Codes
     """(2,) title of the screen and target of the last step, 0 for none."""
+
+
+def _typed(instruction: str, deeds: Sequence[Deed], focused: UIElement | None) -> list[Candidate]:
+    """What can be typed now: nothing right after typing, for more text would only be appended."""
+    if focused is None or (deeds and deeds[-1].verb == DEED_VERBS["type"]):
+        return []
+    return typed_candidates(instruction, noted_values(deeds), focused)
 
 
 def nothing() -> Situation:
@@ -145,7 +152,7 @@ class Viewer:
             part = self.screens[screen_id, phone] = self._screen_part(elements, size, phone=phone)
         past = [self._conclusion(text) for text in user.conclusions]
         deeds = tuple(deed for deed, _ in past)
-        typed = typed_candidates(user.instruction, noted_values(deeds), part.focused) if part.focused else []
+        typed = _typed(user.instruction, deeds, part.focused)
         words, word_flags = self._instruction(user.instruction, deeds)
         hints = [read_hint(line) for line in user.guidance]
         left = remaining_hints(hints, deeds)
