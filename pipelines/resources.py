@@ -29,6 +29,11 @@ class EnvironmentSpec:
     """The user's own app files, for the simulated world."""
     faults: FaultRates = field(default_factory=FaultRates)
 
+    @property
+    def draws_screens(self) -> bool:
+        """Whether pixels are made only when asked for, and making them is work that another process can do."""
+        return self.kind == "simulated"
+
     def factory(self, platform: Platform) -> EnvironmentFactory:
         """A factory for environments of a platform."""
         if self.kind == "miniwob":

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipelines.fan_out import BeamSettings, fan_out, split_evenly
+from pipelines.painting import ScreenKeeper, painters
 from pipelines.resources import AgentSpec, EnvironmentSpec
 from schemas.episode import Episode
 from schemas.failure import Failure
@@ -63,12 +64,11 @@ class RollOut:
     def _roll_out(self, attempts: Sequence[Attempt], journal: Journal, screens: ScreenJournal) -> None:
         make_agent = self.agent.maker()
         finished = {RolledOut.model_validate_json(line).trajectory.trajectory_id for line in journal.read()}
-        committed = WarehouseScreens(self.warehouse)
+        executor = painters() if self.environment.draws_screens else None
+        keeper = ScreenKeeper(screens, WarehouseScreens(self.warehouse), executor)
 
-        def record(rollout: Rollout) -> None:
-            for observation in rollout.screens.values():
-                if observation.screen.screen_id not in committed:
-                    screens.append(observation)
+        async def record(rollout: Rollout) -> None:
+            await keeper.keep(rollout.screens.values())
             journal.append(_to_line(rollout))
 
         for platform, owed in _by_platform(attempts).items():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -65,5 +65,5 @@ class AgentMaker(Protocol):
         ...
 
 
-Recorder = Callable[[Rollout], None]
-"""Puts a finished attempt on disk; called before the next attempt starts in its place."""
+Recorder = Callable[[Rollout], Awaitable[None]]
+"""Puts a finished attempt on disk; awaited before the next attempt starts in its place."""

@@ -57,7 +57,7 @@ async def _work_off(
     record: Recorder,
 ) -> None:
     for attempt in queue:
-        record(await _with_retries(attempt, make_agent, pool, limits, origin))
+        await record(await _with_retries(attempt, make_agent, pool, limits, origin))
 
 
 async def _with_retries(

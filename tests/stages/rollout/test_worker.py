@@ -11,9 +11,13 @@ from tests.stages.rollout.toy import ORIGIN, ToyAgent, ToyEnvironment, ToyFactor
 
 def work(factory: ToyFactory, attempts: int, concurrency: int, limits: Limits | None = None) -> list[Rollout]:
     done: list[Rollout] = []
+
+    async def record(rollout: Rollout) -> None:
+        done.append(rollout)
+
     agent = ToyAgent(press_and_finish)
     plan = [Attempt(toy_query(f"q{number}"), Purpose.TRAIN, 0, number) for number in range(attempts)]
-    asyncio.run(run_attempts(plan, lambda query: agent, factory, limits or Limits(), ORIGIN, done.append, concurrency))
+    asyncio.run(run_attempts(plan, lambda query: agent, factory, limits or Limits(), ORIGIN, record, concurrency))
     return done
 
 

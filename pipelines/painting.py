@@ -1,0 +1,73 @@
+"""Keeps the screens of finished episodes, each once; drawing them is left to processes of their own.
+
+Drawing a simulated screen costs more than all else in a step, and nothing waits for it but the end of its episode.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import os
+import threading
+from collections.abc import Container, Iterable
+from concurrent.futures import Executor, ProcessPoolExecutor
+from dataclasses import replace
+from functools import lru_cache
+from time import sleep
+
+from schemas.observation import Observation
+from warehouse.screen_journal import ScreenJournal
+
+_MOST_PAINTERS = 4
+_LOOK_FOR_PARENT_SECONDS = 1.0
+
+
+@lru_cache(maxsize=1)
+def painters() -> Executor:
+    """Processes that draw, one per core up to four; they start once and leave with this process."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["stages.environments.simulated.draw"])
+    return ProcessPoolExecutor(min(os.cpu_count() or 1, _MOST_PAINTERS), context, initializer=_leave_with_parent)
+
+
+class ScreenKeeper:
+    """Puts screens into a journal unless they are there, or committed, already."""
+
+    def __init__(self, journal: ScreenJournal, committed: Container[str], executor: Executor | None) -> None:
+        self._journal = journal
+        self._committed = committed
+        self._executor = executor
+        self._under_way: dict[str, asyncio.Task[None]] = {}
+
+    async def keep(self, observations: Iterable[Observation]) -> None:
+        """Return when the screens of all observations are on disk."""
+        await asyncio.gather(*(self._keep(observation) for observation in observations))
+
+    async def _keep(self, observation: Observation) -> None:
+        screen_id = observation.screen.screen_id
+        if screen_id in self._committed or screen_id in self._journal.ids():
+            return
+        task = self._under_way.get(screen_id)
+        if task is None:
+            task = self._under_way[screen_id] = asyncio.create_task(self._draw(observation))
+            task.add_done_callback(lambda _: self._under_way.pop(screen_id, None))
+        await task
+
+    async def _draw(self, observation: Observation) -> None:
+        if self._executor is not None:
+            loop = asyncio.get_running_loop()
+            image = await loop.run_in_executor(self._executor, observation.screen.encode)
+            observation = replace(observation, screen=replace(observation.screen, encode=lambda: image))
+        self._journal.append(observation)
+
+
+def _leave_with_parent() -> None:
+    """A process that is killed does not tell its helpers: they notice that they have another parent."""
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            sleep(_LOOK_FOR_PARENT_SECONDS)
+        os._exit(0)
+
+    threading.Thread(target=watch, daemon=True).start()
