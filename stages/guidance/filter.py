@@ -10,11 +10,12 @@ from stages.critics.replay import SeenStep
 from stages.guidance.base import Kept
 
 
-def worth_telling(steps: Sequence[SeenStep], verdicts: Iterable[StepVerdict] = ()) -> Kept:
+def worth_telling(steps: Sequence[SeenStep], verdicts: Iterable[StepVerdict] = (), pages: Sequence[str] = ()) -> Kept:
     """Leave out steps without effect, harmful ones, detours and settings that were changed again later.
 
     `verdicts` may be empty: a reference path has none. A detour is a run of steps that led back to the same screen; it
-    is kept if something set on the way still stood afterwards.
+    is kept if something set on the way still stood afterwards, or if it alone passed one of the task's `pages`: there
+    was something to read.
     """
     labels = {verdict.index: verdict.label for verdict in verdicts}
     reasons: dict[int, str] = {}
@@ -23,7 +24,7 @@ def worth_telling(steps: Sequence[SeenStep], verdicts: Iterable[StepVerdict] = (
         if reason:
             reasons[step.index] = reason
     _drop_undone(steps, reasons)
-    _drop_detours(steps, reasons)
+    _drop_detours(steps, reasons, frozenset(pages))
     kept = tuple(step for step in steps if step.index not in reasons)
     return Kept(kept, tuple(DroppedStep(index=index, reason=reasons[index]) for index in sorted(reasons)))
 
@@ -59,23 +60,29 @@ def _drop_undone(steps: Sequence[SeenStep], reasons: dict[int, str]) -> None:
                 past[-2:] = [(step.index, past[-2][1], change.control.value)]
 
 
-def _drop_detours(steps: Sequence[SeenStep], reasons: dict[int, str]) -> None:
+def _drop_detours(steps: Sequence[SeenStep], reasons: dict[int, str], pages: frozenset[str]) -> None:
     start = 0
     while start < len(steps):
-        end = _end_of_detour(steps, start, reasons)
+        end = _end_of_detour(steps, start, reasons, pages)
         for step in steps[start:end]:
             reasons.setdefault(step.index, "led back to the same screen")
         start = max(end, start + 1)
 
 
-def _end_of_detour(steps: Sequence[SeenStep], start: int, reasons: Mapping[int, str]) -> int:
+def _end_of_detour(steps: Sequence[SeenStep], start: int, reasons: Mapping[int, str], pages: frozenset[str]) -> int:
     """Where the longest run from `start` ends that comes back to its screen and leaves nothing set; else `start`."""
     here = steps[start].outcome.before.screen_id
     for end in range(len(steps), start + 1, -1):
         run = steps[start:end]
-        if run[-1].outcome.after.screen_id == here and not run[-1].deed.ends and not _sets_anything(run, reasons):
+        if run[-1].outcome.after.screen_id != here or run[-1].deed.ends or _sets_anything(run, reasons):
+            continue
+        if not (_passed(run) & pages) - _passed([*steps[:start], *steps[end:]]):
             return end
     return start
+
+
+def _passed(steps: Sequence[SeenStep]) -> set[str]:
+    return {step.outcome.before.page for step in steps} | {step.outcome.after.page for step in steps}
 
 
 def _sets_anything(run: Sequence[SeenStep], reasons: Mapping[int, str]) -> bool:

@@ -36,7 +36,7 @@ async def write_guidance(
     """
     guide = guide or Guide()
     try:
-        kept = worth_telling(replay(episode, screens), episode.step_verdicts)
+        kept = worth_telling(replay(episode, screens), episode.step_verdicts, episode.query.pages)
         described = [StepDescription(step, await guide.describer.describe(step)) for step in kept.steps]
         text = await guide.writer.synthesise(episode.query.instruction, described)
     except StageError as error:

@@ -191,3 +191,12 @@ def test_guidance_in_an_example_is_found(content: str, leaks: bool) -> None:
     guidance = written(right_walk(trees).end(), trees)
     found = find_leaks([example(content)], [guidance])
     assert found == ([Leak("e", guidance.guidance_id)] if leaks else [])
+
+
+def test_a_detour_to_read_something_is_kept() -> None:
+    trees = Trees()
+    walk = Walk(launcher(), trees).tap("Food", history()).do(SystemButton(button="Home"), launcher())
+    episode = finish(walk.tap("Food", menu()).tap("Margherita", dish()).tap("Large", dish(size="Large")))
+    assert [dropped.index for dropped in written(episode, trees).dropped_steps] == [0, 1]
+    reads = episode.query.model_copy(update={"pages": ("food.history", *episode.query.pages)})
+    assert written(episode.model_copy(update={"query": reads}), trees).dropped_steps == ()
