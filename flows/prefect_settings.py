@@ -62,10 +62,11 @@ def short_lived_server(log: Path) -> Iterator[None]:
     """Flows inside talk to a server of their own, without schedules and user interface, or to the user's.
 
     Raises:
-        TrajmillError: the server does not start; its last words are in `log`.
+        TrajmillError: the server does not start (its last words are in `log`), or the user's does not answer.
     """
     set_quiet_defaults()
     if names_a_server():
+        _named_server()
         yield
         return
     from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
@@ -87,12 +88,10 @@ def long_lived_server(log: Path, port: int) -> Iterator[str]:
     """A server with schedules, triggers and user interface on a local port, or the user's; gives its API address.
 
     Raises:
-        TrajmillError: the server does not start; its last words are in `log`.
+        TrajmillError: the server does not start (its last words are in `log`), or the user's does not answer.
     """
     if names_a_server():
-        from prefect.settings import get_current_settings
-
-        yield str(get_current_settings().api.url)
+        yield _named_server()
         return
     if not _is_free(port):
         raise TrajmillError(
@@ -108,6 +107,21 @@ def names_a_server() -> bool:
     from prefect.settings import get_current_settings
 
     return get_current_settings().api.url is not None
+
+
+def _named_server() -> str:
+    from prefect.settings import get_current_settings
+
+    address = str(get_current_settings().api.url)
+    try:
+        urllib.request.urlopen(f"{address.rstrip('/')}/health", timeout=10).close()
+    except urllib.error.HTTPError:
+        pass  # It answers, if only to say who may ask.
+    except OSError as error:
+        raise TrajmillError(
+            f"the Prefect server {address} does not answer ({error}); start it, or unset PREFECT_API_URL"
+        ) from error
+    return address
 
 
 @contextmanager

@@ -54,6 +54,25 @@ def test_a_named_server_is_used_and_stays(prefect_server: None, tmp_path: Path) 
     assert not (tmp_path / "log").exists()
 
 
+def test_a_named_server_that_does_not_answer_is_told(tmp_path: Path) -> None:
+    environment = os.environ | {
+        "PREFECT_API_URL": f"http://127.0.0.1:{_free_port()}/api",
+        "PREFECT_HOME": str(tmp_path),
+    }
+    code = "from flows.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "evolve"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+        cwd=tmp_path,
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"the Prefect server {environment['PREFECT_API_URL']} does not answer")
+    assert done.stderr.count("\n") == 1
+
+
 @pytest.mark.parametrize(("accepted", "label"), [(4, "no"), (5, "yes"), (9, "yes")])
 def test_the_event_says_whether_enough_has_landed(
     accepted: int, label: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -109,3 +128,9 @@ def test_the_server_ends_when_its_owner_is_killed(tmp_path: Path) -> None:
 def _listens(port: int) -> bool:
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
