@@ -40,7 +40,7 @@ class RunSection(Section):
 class QueriesSection(Section):
     """How many queries are generated in the first round, for each split."""
 
-    train: PositiveInt = 400
+    train: PositiveInt = 1000
     """Queries to learn on."""
     heldout_slots: NonNegativeInt = 60
     """New slot combinations, phrased as in training."""
@@ -48,7 +48,7 @@ class QueriesSection(Section):
     """New slot combinations in phrasings that training never sees."""
     heldout_apps: NonNegativeInt = 60
     """Queries of apps that training never sees."""
-    heldout_app_names: tuple[str, ...] = ()
+    heldout_app_names: tuple[str, ...] = ("stride", "photos")
     """Ids of the apps kept from training."""
     apps: tuple[Path, ...] = ()
     """App files of your own (YAML, see apps.md), beside the built-in ones."""
@@ -59,7 +59,7 @@ class RolloutSection(Section):
 
     episodes_per_round: PositiveInt = 600
     """Episodes in each round, guided ones included."""
-    concurrency: PositiveInt = 32
+    concurrency: PositiveInt = 128
     """Episodes that one worker has under way at once."""
     temperature: PositiveFloat = 1.0
     """Sampling temperature of the policy; evaluation is greedy."""
@@ -94,9 +94,9 @@ class GuidanceSection(Section):
 
     enabled: bool = True
     """Whether failed queries get guidance."""
-    after_failures: PositiveInt = 3
+    after_failures: PositiveInt = 1
     """Failed attempts after which a query is guided."""
-    share: Fraction = 0.3
+    share: Fraction = 0.5
     """Largest share of a round's episodes that may be guided."""
 
 
@@ -105,13 +105,13 @@ class TrainSection(Section):
 
     recipe: Literal["sft"] = "sft"
     """`sft`: supervised on the judged-correct trajectories."""
-    min_updates: PositiveInt = 60
+    min_updates: PositiveInt = 20
     """Fewest optimiser updates in a round."""
-    max_updates: PositiveInt = 400
+    max_updates: PositiveInt = 150
     """Most optimiser updates in a round."""
-    epochs: PositiveFloat = 2.0
+    epochs: PositiveFloat = 3.0
     """Passes over the release, within those bounds."""
-    learning_rate: PositiveFloat = 0.001
+    learning_rate: PositiveFloat = 0.002
     """Peak learning rate."""
     batch: PositiveInt = 64
     """Examples in one update."""

@@ -104,7 +104,7 @@ def test_a_run_is_the_same_when_it_is_prolonged_moved_or_sped_up() -> None:
     assert other.run_id == Config().run_id == Config().with_rounds(3).run_id
 
 
-@pytest.mark.parametrize("change", [{"run": {"seed": 1}}, {"train": {"epochs": 3.0}}, {"judge": {"filter": False}}])
+@pytest.mark.parametrize("change", [{"run": {"seed": 1}}, {"train": {"epochs": 5.0}}, {"judge": {"filter": False}}])
 def test_a_run_with_other_rows_is_another_run(change: dict[str, object]) -> None:
     assert Config.model_validate(change).run_id != Config().run_id
 

@@ -1,0 +1,244 @@
+"""The whole loop against its controls and ablations, three seeds each, through the real stages and a real warehouse.
+
+`python -m benchmarks.loop FOLDER` runs what FOLDER/results.jsonl does not hold yet, two runs at a time, and prints the
+tables; `--only NAME ...` limits it to some variants, `--table` only prints. Each run is a process of its own, so that
+its CPU time and memory are its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any, NamedTuple
+
+from flows.config import Config
+from schemas.record import Record
+from schemas.round_summary import RoundSummary
+
+SEEDS = (0, 1, 2)
+AT_ONCE = 2
+UNGUIDED_ROUNDS, UNGUIDED_EPISODES, UNGUIDED_QUERIES = 12, 1200, 400
+SPLITS = ("train", "heldout_slots", "heldout_phrasings", "heldout_apps")
+
+
+class Variant(NamedTuple):
+    """One way to run the loop."""
+
+    name: str
+    what: str
+    changes: dict[str, dict[str, Any]]
+    control_of: str = ""
+    """The variant whose number of updates a frozen explorer gets at its end."""
+
+
+_UNGUIDED: dict[str, dict[str, Any]] = {
+    "run": {"rounds": UNGUIDED_ROUNDS},
+    "queries": {"train": UNGUIDED_QUERIES},
+    "rollout": {"episodes_per_round": UNGUIDED_EPISODES},
+    "guidance": {"enabled": False},
+}
+_NOISE = {"precision_floor": 0.0, "false_positive": 0.15, "false_negative": 0.10}
+VARIANTS = (
+    Variant("loop", "the default job", {}),
+    Variant("frozen", "control: same rollouts, guidance, judge and updates; trained once, at the end", {}, "loop"),
+    Variant("unguided", "no guidance of any kind", _UNGUIDED),
+    Variant("unguided_frozen", "its control", _UNGUIDED, "unguided"),
+    Variant("no_filter", "no critic filter: learns from every attempt", {"judge": {"filter": False}}),
+    Variant("one_noisy", "one noisy channel", {"judge": _NOISE | {"channels": ("text",)}}),
+    Variant("two_noisy", "consensus of two noisy channels", {"judge": _NOISE}),
+    Variant("no_guidance", "no guidance, all else as in the default job", {"guidance": {"enabled": False}}),
+    Variant("no_step_critic", "no step critic", {"judge": {"step_critic": False}}),
+    Variant("no_reweighting", "no re-weighting of tasks", {"train": {"reweight": False}}),
+)
+
+
+class Result(Record):
+    """What one run gave."""
+
+    variant: str
+    seed: int
+    rounds: tuple[dict[str, float], ...]
+    """Success of the policy in force after each round, by split, the untrained policy first."""
+    reference_paths: int
+    updates: int
+    cpu_seconds: float
+    wall_seconds: float
+    memory_mib: float
+    """Largest resident size of the main process."""
+    drawing_seconds: float
+    """CPU time of the processes that draw."""
+    disk_mib: float
+
+
+def config_of(variant: Variant, seed: int, root: Path, updates: int) -> Config:
+    """The configuration of one run."""
+    sections = {name: dict(values) for name, values in variant.changes.items()}
+    sections.setdefault("run", {}).update(root=root, seed=seed, name=variant.name.replace("_", "-"))
+    if variant.control_of:
+        sections.setdefault("train", {}).update(frozen_explorer_updates=updates)
+    return Config.model_validate(sections)
+
+
+def run_one(variant: Variant, seed: int, root: Path, updates: int) -> Result:
+    """Run all rounds in this process and measure."""
+    from flows.context import RoundContext
+    from flows.once import finished
+    from flows.policy import BASELINE, PROMOTE
+    from flows.round import do_stage, summary_of
+    from flows.stages.catalogue import STAGES
+    from warehouse.layout import create_warehouse
+
+    start = time.perf_counter()
+    config = config_of(variant, seed, root, updates)
+    contexts = [RoundContext(config, create_warehouse(root), number) for number in range(config.run.rounds + 1)]
+    for context in contexts[1:]:
+        for stage in STAGES:
+            do_stage(stage, context)
+        print(f"{variant.name} {seed} round {context.round} {_success(summary_of(context))}", flush=True)
+    first = {split["split"]: split for split in finished(contexts[0], BASELINE).result["success"]}
+    summaries = [summary_of(context) for context in contexts[1:]]
+    own = resource.getrusage(resource.RUSAGE_SELF)
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return Result(
+        variant=variant.name,
+        seed=seed,
+        rounds=(
+            {name: split["successes"] / split["queries"] for name, split in first.items()},
+            *map(_success, summaries),
+        ),
+        reference_paths=summaries[-1].reference_paths_used,
+        updates=finished(contexts[-1], PROMOTE).result["updates"],
+        cpu_seconds=own.ru_utime + own.ru_stime,
+        wall_seconds=time.perf_counter() - start,
+        memory_mib=own.ru_maxrss / 1024,
+        drawing_seconds=children.ru_utime + children.ru_stime,
+        disk_mib=sum(path.stat().st_size for path in root.rglob("*") if path.is_file()) / 2**20,
+    )
+
+
+def _success(summary: RoundSummary) -> dict[str, float]:
+    return {split.split: round(split.successes / split.queries, 4) for split in summary.success_after if split.queries}
+
+
+def run_all(folder: Path, names: Iterable[str]) -> None:
+    """Run what is not measured yet; a control waits for the run that it is the control of."""
+    chosen = [variant for variant in VARIANTS if variant.name in set(names)]
+    for wave in ([v for v in chosen if not v.control_of], [v for v in chosen if v.control_of]):
+        done = {(result.variant, result.seed) for result in results(folder)}
+        owed = [(variant, seed) for seed in SEEDS for variant in wave if (variant.name, seed) not in done]
+        with ThreadPoolExecutor(AT_ONCE) as executor:
+            list(executor.map(lambda pair: _in_process(folder, *pair), owed))
+
+
+def _in_process(folder: Path, variant: Variant, seed: int) -> None:
+    root = folder / f"{variant.name}-{seed}"
+    updates = next((r.updates for r in results(folder) if (r.variant, r.seed) == (variant.control_of, seed)), 0)
+    command = [sys.executable, "-m", "benchmarks.loop", str(folder), "--run", variant.name, str(seed), str(updates)]
+    if subprocess.run(command, check=False).returncode == 0:
+        shutil.rmtree(root)
+
+
+def results(folder: Path) -> list[Result]:
+    """What has been measured so far."""
+    path = folder / "results.jsonl"
+    return [Result.model_validate_json(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def print_tables(found: list[Result]) -> None:
+    """Final success per variant, paired differences, the curve of the loop, and what a run costs."""
+    by_variant = {variant.name: [r for r in found if r.variant == variant.name] for variant in VARIANTS}
+    measured = [variant for variant in VARIANTS if by_variant[variant.name]]
+    print("\nsuccess after the last round, %, mean ± sd over seeds\n")
+    print("| variant | seeds | " + " | ".join(SPLITS) + " | updates | reference paths | what |")
+    print("|---" * (len(SPLITS) + 5) + "|")
+    for variant in measured:
+        runs = by_variant[variant.name]
+        cells = [_spread([100 * run.rounds[-1].get(split, 0.0) for run in runs]) for split in SPLITS]
+        rest = [_spread([run.updates for run in runs]), _spread([run.reference_paths for run in runs]), variant.what]
+        print(f"| {variant.name} | {len(runs)} | " + " | ".join([*cells, *rest]) + " |")
+    _print_differences(by_variant)
+    for name in ("loop", "unguided"):
+        if by_variant[name]:
+            _print_curve(name, by_variant[name])
+    print(
+        "\nwhat a run costs\n\n| variant | CPU s | drawing CPU s | wall s | MiB memory | MiB disk |\n|---|---|---|---|---|---|"
+    )
+    figures: tuple[Callable[[Result], float], ...] = (
+        lambda run: run.cpu_seconds,
+        lambda run: run.drawing_seconds,
+        lambda run: run.wall_seconds,
+        lambda run: run.memory_mib,
+        lambda run: run.disk_mib,
+    )
+    for variant in measured:
+        costs = [_spread([figure(run) for run in by_variant[variant.name]]) for figure in figures]
+        print(f"| {variant.name} | " + " | ".join(costs) + " |")
+
+
+def _print_differences(by_variant: dict[str, list[Result]]) -> None:
+    print(
+        "\npaired differences, points, per seed\n\n| pair | "
+        + " | ".join(SPLITS)
+        + " |\n|---"
+        + "|---" * len(SPLITS)
+        + "|"
+    )
+    pairs = [("loop", "frozen"), ("unguided", "unguided_frozen"), ("two_noisy", "one_noisy")]
+    pairs += [(variant.name, "loop") for variant in VARIANTS if variant.name.startswith("no_")]
+    for one, other in pairs:
+        others = {run.seed: run for run in by_variant[other]}
+        both = [(run, others[run.seed]) for run in by_variant[one] if run.seed in others]
+        if both:
+            cells = [
+                " ".join(f"{100 * (a.rounds[-1].get(split, 0) - b.rounds[-1].get(split, 0)):+.0f}" for a, b in both)
+                for split in SPLITS
+            ]
+            print(f"| {one} - {other} | " + " | ".join(cells) + " |")
+
+
+def _print_curve(name: str, runs: list[Result]) -> None:
+    numbers = range(len(runs[0].rounds))
+    print(f"\n{name}: success per round, %\n\n| split | " + " | ".join(map(str, numbers)) + " |")
+    print("|---" * (len(numbers) + 1) + "|")
+    for split in SPLITS:
+        cells = [_spread([100 * run.rounds[number].get(split, 0.0) for run in runs]) for number in numbers]
+        print(f"| {split} | " + " | ".join(cells) + " |")
+
+
+def _spread(values: list[float]) -> str:
+    return f"{mean(values):.0f} ± {stdev(values):.0f}" if len(values) > 1 else f"{values[0]:.0f}"
+
+
+def main() -> None:
+    """Run, then print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, nargs="?", default=Path("benchmark-data"))
+    parser.add_argument("--only", nargs="+", default=[variant.name for variant in VARIANTS], metavar="NAME")
+    parser.add_argument("--table", action="store_true", help="print what is measured, run nothing")
+    parser.add_argument("--run", nargs=3, metavar=("NAME", "SEED", "UPDATES"), help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    folder: Path = arguments.folder
+    folder.mkdir(parents=True, exist_ok=True)
+    if arguments.run:
+        name, seed, updates = arguments.run[0], int(arguments.run[1]), int(arguments.run[2])
+        variant = next(variant for variant in VARIANTS if variant.name == name)
+        result = run_one(variant, seed, folder / f"{name}-{seed}", updates)
+        with (folder / "results.jsonl").open("a") as lines:
+            lines.write(json.dumps(result.model_dump()) + "\n")
+        return
+    if not arguments.table:
+        run_all(folder, arguments.only)
+    print_tables(results(folder))
+
+
+if __name__ == "__main__":
+    main()
