@@ -169,9 +169,8 @@ def print_tables(found: list[Result]) -> None:
     for name in ("loop", "unguided"):
         if by_variant[name]:
             _print_curve(name, by_variant[name])
-    print(
-        "\nwhat a run costs\n\n| variant | CPU s | drawing CPU s | wall s | MiB memory | MiB disk |\n|---|---|---|---|---|---|"
-    )
+    print("\nwhat a run costs\n")
+    print("| variant | CPU s | drawing CPU s | wall s | MiB memory | MiB disk |\n|---|---|---|---|---|---|")
     figures: tuple[Callable[[Result], float], ...] = (
         lambda run: run.cpu_seconds,
         lambda run: run.drawing_seconds,
