@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from schemas.query import Query, Split
+from schemas.record import Origin
+from stages.agents.base import Decision, EpisodeView
+from stages.agents.reference import ReferenceAgent
+from stages.environments.simulated.environment import FaultRates, SimulatedEnvironment
+from stages.environments.simulated.world import World, load_world
+from stages.queries.generate import GenerationSettings, generate_queries
+from stages.queries.grammar import GrammarWriter
+from stages.queries.validation import SimulatedValidator
+
+ORIGIN = Origin(round=0, run_id="test", code_version="test")
+
+
+@pytest.fixture(scope="module")
+def world() -> World:
+    return load_world()
+
+
+@pytest.fixture(scope="module")
+def queries(world: World) -> list[Query]:
+    settings = GenerationSettings(train=40, heldout_slots=0, heldout_phrasings=0, heldout_apps=0)
+    made = generate_queries(world, settings, 3, ORIGIN, GrammarWriter(), SimulatedValidator(world))
+    return [query for query in made.queries if query.split is Split.TRAIN]
+
+
+async def walk(world: World, query: Query, seed: int) -> tuple[float | None, int]:
+    environment = SimulatedEnvironment(world, query.platform, FaultRates(popup=0.5))
+    agent, history = ReferenceAgent(query), list[Decision]()
+    seen = await environment.reset(query, seed)
+    while not history or history[-1].action is None or history[-1].action.kind != "terminate":
+        decision = await agent.act(EpisodeView(query.instruction, None, seen, tuple(history), seed))
+        assert decision.action is not None
+        history.append(decision)
+        seen = await environment.step(decision.action)
+        assert len(history) <= query.max_steps
+    return await environment.score(), len(history)
+
+
+def test_it_does_every_task_on_every_device_in_spite_of_popups(world: World, queries: list[Query]) -> None:
+    scores = [asyncio.run(walk(world, query, seed))[0] for seed, query in enumerate(queries)]
+    assert scores == [1.0] * len(queries)
