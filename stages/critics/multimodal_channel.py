@@ -21,12 +21,13 @@ from stages.critics.plan import (
     commits,
     does_something_else,
     is_about,
+    judged_task,
     pages_from,
     parts_of,
     replaces,
     works_on_the_spot,
 )
-from stages.critics.replay import SeenStep, TaskView, replay, task_view
+from stages.critics.replay import SeenStep, TaskView, replay
 from stages.critics.signals import vote
 from stages.critics.slots import holds, same_value, slots_on, wanted
 from stages.critics.wording import is_said, mentions, repeats_harmlessly, says_no
@@ -43,9 +44,9 @@ class StateChannel:
         """Judge a finished episode by its screens.
 
         Raises:
-            schemas.errors.JudgeFailure: a screen is missing.
+            schemas.errors.JudgeFailure: a screen is missing, or only the words of the task are known.
         """
-        problems = find_problems(task_view(episode.query), replay(episode, screens))
+        problems = find_problems(judged_task(episode.query), replay(episode, screens))
         return vote(problems, "every constraint stood as asked when it counted, and nothing else was changed", steps)
 
 

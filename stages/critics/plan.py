@@ -5,9 +5,10 @@ from __future__ import annotations
 from itertools import groupby
 from typing import NamedTuple
 
-from schemas.query import Slot
+from schemas.errors import JudgeFailure
+from schemas.query import Query, Slot
 from stages.critics.facts import OFF, ON, WAYS_BACK, Control
-from stages.critics.replay import INTERRUPTIONS, SeenStep, TaskView
+from stages.critics.replay import INTERRUPTIONS, SeenStep, TaskView, task_view
 from stages.critics.wording import (
     description_says_done,
     is_said,
@@ -40,6 +41,20 @@ def parts_of(task: TaskView) -> tuple[Part, ...]:
 def is_annotated(task: TaskView) -> bool:
     """Whether it is known which pages a task passes and what is to be chosen there, and not only what it says."""
     return bool(task.slots) or any("." in page for page in task.pages)
+
+
+def judged_task(query: Query) -> TaskView:
+    """What a trajectory critic without a model may know of a query.
+
+    Raises:
+        JudgeFailure: only the words of the task are known, which takes a model to judge by.
+    """
+    task = task_view(query)
+    if not is_annotated(task):
+        raise JudgeFailure(
+            f"{query.task}: neither pages nor constraints are known; judge it by a model or its own check"
+        )
+    return task
 
 
 def app_of(page: str) -> str:

@@ -16,8 +16,8 @@ from schemas.query import Slot
 from schemas.verdict import Channel
 from stages.critics.base import StepResult, Vote
 from stages.critics.facts import Control
-from stages.critics.plan import Part, asked_in_words, is_about, pages_from, parts_of
-from stages.critics.replay import TaskView, replay, seen, task_view
+from stages.critics.plan import Part, asked_in_words, is_about, judged_task, pages_from, parts_of
+from stages.critics.replay import TaskView, replay, seen
 from stages.critics.signals import vote
 from stages.critics.slots import same_value, slots_on
 from stages.critics.story import Change, Event, Story
@@ -37,9 +37,9 @@ class CaptionChannel:
         """Judge a finished episode by its captions.
 
         Raises:
-            schemas.errors.JudgeFailure: a screen is missing, so that it cannot be captioned.
+            schemas.errors.JudgeFailure: a screen is missing, or only the words of the task are known.
         """
-        problems = reason_over(task_view(episode.query), report_of(episode, screens))
+        problems = reason_over(judged_task(episode.query), report_of(episode, screens))
         return vote(problems, "the steps did all that was asked and nothing else", steps)
 
 

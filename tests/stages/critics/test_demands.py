@@ -8,7 +8,8 @@ from schemas.actions import SystemButton
 from schemas.episode import Episode
 from schemas.observation import UIElement
 from schemas.query import Query, Slot
-from stages.critics.judge import judge_episode, state_judge
+from stages.critics.judge import judge_episode, judge_episodes, state_judge
+from stages.critics.step_critic import StateStepCritic
 from tests.stages.critics.little_app import (
     ORIGIN,
     PRESS,
@@ -204,5 +205,9 @@ def test_a_task_of_which_only_the_words_are_known() -> None:
     words_only = query("Click the button.", ("click-test",), ("A task page.",))
     trees = Trees()
     walk = Walk(menu(), trees).stay(SystemButton(button="Enter")).stay(SystemButton(button="Enter")).stay(None)
-    labels = verdict(walk.end(words_only), trees)[2]
+    episode = walk.end(words_only)
+    labels = [result.label.value for result in asyncio.run(StateStepCritic().judge(episode, trees))]
     assert labels == ["GOOD", "NEUTRAL", "HARMFUL", "GOOD"]
+    judged = asyncio.run(judge_episodes([episode], state_judge(), trees, ORIGIN))
+    assert judged.episodes[0].judgement is None
+    assert "neither pages nor constraints" in judged.failures[0].message
