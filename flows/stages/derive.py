@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import pyarrow.parquet as pq
+
 from flows.context import RoundContext
 from flows.once import Outcome, StageReport, once
 from flows.stages.judge import collected
@@ -10,6 +14,7 @@ from pipelines.fan_out import fan_out, split_evenly
 from pipelines.history import read_history
 from schemas.trajectory import Purpose
 from warehouse.layout import StageRun
+from warehouse.shards import DataFile
 
 DERIVE = "derive"
 DERIVE_RL = "derive_rl"
@@ -54,7 +59,12 @@ def derive_rl(context: RoundContext) -> StageReport:
             context.config.run.seed,
         )
         files = fan_out(context.warehouse, at, key, [trajectories], job, context.beam)
-        rows = sum(file.rows for file in files.get("rl_steps", []))
-        return Outcome(len(trajectories), rows, files)
+        return Outcome(len(trajectories), len(_trajectories_in(context, files.get("rl_steps", []))), files)
 
     return once(context, DERIVE_RL, work)
+
+
+def _trajectories_in(context: RoundContext, files: Sequence[DataFile]) -> set[str]:
+    folder = context.warehouse.table("rl_steps")
+    columns = [pq.read_table(folder / file.path, columns=["trajectory_id"]).column(0) for file in files if file.rows]
+    return {trajectory_id for column in columns for trajectory_id in column.to_pylist()}

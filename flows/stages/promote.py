@@ -18,7 +18,7 @@ from flows.stages.judge import JUDGE, REJUDGE
 from flows.stages.rollout import ROLLOUT
 from flows.stages.train import TRAIN, sft_recipe
 from schemas.policy_version import PolicyVersion, SplitSuccess
-from schemas.query import HELDOUT_SPLITS
+from schemas.query import Split
 from schemas.round_summary import RoundSummary, StageCount
 from schemas.tables import rows_to_arrow
 from warehouse.layout import StageRun
@@ -42,6 +42,9 @@ STAGES = (
 """The stages of a round, in their order, without the last one."""
 
 
+_DECIDING = (Split.HELDOUT_SLOTS, Split.HELDOUT_PHRASINGS)
+
+
 class Decision(NamedTuple):
     """Whether a policy is promoted, and why."""
 
@@ -50,7 +53,7 @@ class Decision(NamedTuple):
 
 
 def promote(context: RoundContext) -> StageReport:
-    """Promote by rule: held-out success of the new policy is not below the old one's by more than the tolerance."""
+    """Promote by rule: success on held-out queries is not below the old policy's by more than the tolerance."""
 
     def work(at: StageRun, key: str) -> Outcome:
         before = policy_before(context).version
@@ -103,7 +106,11 @@ def promote(context: RoundContext) -> StageReport:
 
 
 def compare(old: tuple[SplitSuccess, ...], new: tuple[SplitSuccess, ...], tolerance: float) -> Decision:
-    """Hold the held-out success of two policies, all held-out splits together, against each other."""
+    """Hold the success of two policies on new slot combinations and new phrasings together against each other.
+
+    Held-out apps are measured and reported, but do not decide: no policy is promoted for being lucky in apps it has
+    never seen, or refused for being unlucky.
+    """
     before, after = _heldout_rate(old), _heldout_rate(new)
     promoted = after >= before - tolerance
     return Decision(
@@ -112,7 +119,7 @@ def compare(old: tuple[SplitSuccess, ...], new: tuple[SplitSuccess, ...], tolera
 
 
 def _heldout_rate(success: tuple[SplitSuccess, ...]) -> float:
-    held_out = [split for split in success if split.split in HELDOUT_SPLITS]
+    held_out = [split for split in success if split.split in _DECIDING]
     queries = sum(split.queries for split in held_out)
     return sum(split.successes for split in held_out) / queries if queries else 0.0
 
