@@ -8,6 +8,7 @@ its CPU time and memory are its own.
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import resource
 import shutil
@@ -19,6 +20,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any, NamedTuple
+from unittest import mock
+
+from PIL import Image
 
 from flows.config import Config
 from schemas.record import Record
@@ -26,8 +30,10 @@ from schemas.round_summary import RoundSummary
 
 SEEDS = (0, 1, 2)
 AT_ONCE = 2
-UNGUIDED_ROUNDS, UNGUIDED_EPISODES, UNGUIDED_QUERIES = 12, 1200, 400
 SPLITS = ("train", "heldout_slots", "heldout_phrasings", "heldout_apps")
+
+
+Changes = dict[str, dict[str, Any]]
 
 
 class Variant(NamedTuple):
@@ -35,29 +41,33 @@ class Variant(NamedTuple):
 
     name: str
     what: str
-    changes: dict[str, dict[str, Any]]
+    changes: Changes
     control_of: str = ""
     """The variant whose number of updates a frozen explorer gets at its end."""
+    pixels: bool = False
+    """Whether screens are drawn; neither the embedded policy nor the judge looks at pixels, so most runs do without."""
 
 
-_UNGUIDED: dict[str, dict[str, Any]] = {
-    "run": {"rounds": UNGUIDED_ROUNDS},
-    "queries": {"train": UNGUIDED_QUERIES},
-    "rollout": {"episodes_per_round": UNGUIDED_EPISODES},
+_UNGUIDED: Changes = {
+    "run": {"rounds": 12},
+    "queries": {"train": 400},
+    "rollout": {"episodes_per_round": 1200},
     "guidance": {"enabled": False},
 }
+_SMALL: Changes = {"run": {"rounds": 5}, "queries": {"train": 400}, "rollout": {"episodes_per_round": 400}}
 _NOISE = {"precision_floor": 0.0, "false_positive": 0.15, "false_negative": 0.10}
 VARIANTS = (
-    Variant("loop", "the default job", {}),
+    Variant("loop", "the default job", {}, pixels=True),
     Variant("frozen", "control: same rollouts, guidance, judge and updates; trained once, at the end", {}, "loop"),
-    Variant("unguided", "no guidance of any kind", _UNGUIDED),
+    Variant("unguided", "no guidance of any kind, 12 rounds of 1,200 episodes, 400 queries", _UNGUIDED),
     Variant("unguided_frozen", "its control", _UNGUIDED, "unguided"),
-    Variant("no_filter", "no critic filter: learns from every attempt", {"judge": {"filter": False}}),
-    Variant("one_noisy", "one noisy channel", {"judge": _NOISE | {"channels": ("text",)}}),
-    Variant("two_noisy", "consensus of two noisy channels", {"judge": _NOISE}),
-    Variant("no_guidance", "no guidance, all else as in the default job", {"guidance": {"enabled": False}}),
-    Variant("no_step_critic", "no step critic", {"judge": {"step_critic": False}}),
-    Variant("no_reweighting", "no re-weighting of tasks", {"train": {"reweight": False}}),
+    Variant("small", "5 rounds of 400 episodes, 400 queries: the base of the ablations", _SMALL),
+    Variant("no_filter", "no critic filter: learns from every attempt", _SMALL | {"judge": {"filter": False}}),
+    Variant("one_noisy", "one noisy channel", _SMALL | {"judge": _NOISE | {"channels": ("text",)}}),
+    Variant("two_noisy", "consensus of two noisy channels", _SMALL | {"judge": _NOISE}),
+    Variant("no_guidance", "no guidance", _SMALL | {"guidance": {"enabled": False}}),
+    Variant("no_step_critic", "no step critic", _SMALL | {"judge": {"step_critic": False}}),
+    Variant("no_reweighting", "no re-weighting of tasks", _SMALL | {"train": {"reweight": False}}),
 )
 
 
@@ -97,6 +107,8 @@ def run_one(variant: Variant, seed: int, root: Path, updates: int) -> Result:
     from flows.stages.catalogue import STAGES
     from warehouse.layout import create_warehouse
 
+    if not variant.pixels:
+        _draw_nothing()
     start = time.perf_counter()
     config = config_of(variant, seed, root, updates)
     contexts = [RoundContext(config, create_warehouse(root), number) for number in range(config.run.rounds + 1)]
@@ -123,6 +135,17 @@ def run_one(variant: Variant, seed: int, root: Path, updates: int) -> Result:
         drawing_seconds=children.ru_utime + children.ru_stime,
         disk_mib=sum(path.stat().st_size for path in root.rglob("*") if path.is_file()) / 2**20,
     )
+
+
+def _draw_nothing() -> None:
+    """Give all screens one empty picture."""
+    from pipelines import resources
+    from stages.environments.simulated import view
+
+    blank = io.BytesIO()
+    Image.new("P", (1, 1)).save(blank, "PNG")
+    mock.patch.object(view, "draw", lambda scene: blank.getvalue()).start()
+    mock.patch.object(resources.EnvironmentSpec, "draws_screens", False).start()
 
 
 def _success(summary: RoundSummary) -> dict[str, float]:
@@ -191,8 +214,8 @@ def _print_differences(by_variant: dict[str, list[Result]]) -> None:
         + "|---" * len(SPLITS)
         + "|"
     )
-    pairs = [("loop", "frozen"), ("unguided", "unguided_frozen"), ("two_noisy", "one_noisy")]
-    pairs += [(variant.name, "loop") for variant in VARIANTS if variant.name.startswith("no_")]
+    pairs = [("loop", "frozen"), ("unguided", "unguided_frozen"), ("two_noisy", "one_noisy"), ("two_noisy", "small")]
+    pairs += [(variant.name, "small") for variant in VARIANTS if variant.name.startswith("no_")]
     for one, other in pairs:
         others = {run.seed: run for run in by_variant[other]}
         both = [(run, others[run.seed]) for run in by_variant[one] if run.seed in others]
