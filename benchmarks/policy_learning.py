@@ -39,7 +39,6 @@ from stages.training.dataset import SeenScreen, Turn, lessons
 from stages.training.train import train_network
 
 _CONCURRENCY = 128
-_KEPT_PER_QUERY = 3
 
 
 @dataclass(frozen=True)
@@ -60,6 +59,7 @@ class Settings:
     frozen_updates: int = 0
     verbose: bool = False
     heldout_apps: tuple[str, ...] = ()
+    kept_per_query: int = 3
 
 
 class Try(NamedTuple):
@@ -81,13 +81,13 @@ class Memory:
     references: set[str] = field(default_factory=set)
     updates: int = 0
 
-    def count(self, tries: Sequence[Try]) -> None:
+    def count(self, tries: Sequence[Try], kept_per_query: int) -> None:
         """Remember outcomes, and the shortest successes of each query."""
         for each in tries:
             self.outcomes.setdefault(each.query.query_id, []).append(each.won)
             if each.won:
                 won = [*self.kept.get(each.query.query_id, []), each]
-                self.kept[each.query.query_id] = sorted(won, key=lambda t: len(t.decisions))[:_KEPT_PER_QUERY]
+                self.kept[each.query.query_id] = sorted(won, key=lambda t: len(t.decisions))[:kept_per_query]
 
 
 async def _episode(query: Query, agent: Agent, world: World, seed: int, hint: str | None) -> Try:
@@ -195,7 +195,7 @@ def _collect(
         for attempt in range(each.attempts)
     ]
     free = roll_out(jobs, model, world, 1.0)
-    memory.count(free)
+    memory.count(free, settings.kept_per_query)
     averages = {name: success_average(memory.outcomes.get(name, [])) for name in by_id}
     hard = [
         query
@@ -218,7 +218,7 @@ def _collect(
         for attempt in range(2)
     ]
     guided = roll_out(jobs, model, world, 1.0)
-    memory.count(guided)
+    memory.count(guided, settings.kept_per_query)
     return (
         f"free {sum(t.won for t in free)}/{len(free)} guided {sum(t.won for t in guided)}/{len(guided)} "
         f"solved {len(memory.kept)}/{len(by_id)} refs {len(memory.references)}"
@@ -273,7 +273,7 @@ def run(settings: Settings) -> tuple[PolicyNetwork, World, list[Query]]:
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__)
-    for name in ("rounds", "train", "rollouts", "seed", "task_seed", "heldout", "frozen_updates"):
+    for name in ("rounds", "train", "rollouts", "seed", "task_seed", "heldout", "frozen_updates", "kept_per_query"):
         parser.add_argument(f"--{name}", type=int, default=getattr(Settings, name))
     parser.add_argument("--after_failures", type=int, default=Settings.after_failures)
     parser.add_argument("--guided_share", type=float, default=Settings.guided_share)

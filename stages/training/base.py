@@ -39,6 +39,8 @@ class SftRecipe(Record):
     most_updates: int = Field(150, ge=1)
     word_dropout: float = Field(0.15, ge=0, lt=1)
     """Chance that the meaning of a word of the instruction is hidden for one update."""
+    pair_dropout: float = Field(0.25, ge=0, lt=1)
+    """Chance that the memory of pairs is silent for a row, so that the rest of the network learns too."""
     optimisation: Optimisation = Optimisation()
 
 

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from stages.models.embedded.batch import Bags, Batch
 from stages.models.embedded.network import PolicyNetwork
+from stages.models.embedded.pairs import Hidden
 from stages.models.embedded.storage import load_network, save_network
 from stages.training.base import Lessons, Optimisation, Progress, Recipe, RlRecipe, SftRecipe, TrainingReport
 from stages.training.dataset import rl_lessons, sft_lessons
@@ -68,7 +69,10 @@ def _updates(recipe: Recipe, rows: int) -> int:
 def _supervised(network: PolicyNetwork, lessons: Lessons, recipe: SftRecipe, draw: torch.Generator) -> Objective:
     def loss(rows: Tensor) -> Tensor:
         batch = select(lessons.situations, rows)
-        hidden = torch.rand(batch.instruction.shape, generator=draw) < recipe.word_dropout
+        hidden = Hidden(
+            torch.rand(batch.instruction.shape, generator=draw) < recipe.word_dropout,
+            torch.rand(len(rows), generator=draw) < recipe.pair_dropout,
+        )
         logits = _logits(network, batch, lessons.bags, hidden)
         return supervised_loss(logits, lessons.labels[rows], lessons.weights[rows])
 
@@ -96,7 +100,7 @@ def _trajectory_level(network: PolicyNetwork, lessons: Lessons, recipe: RlRecipe
     return loss
 
 
-def _logits(network: PolicyNetwork, batch: Batch, words: Bags, hidden: Tensor | None = None) -> Tensor:
+def _logits(network: PolicyNetwork, batch: Batch, words: Bags, hidden: Hidden | None = None) -> Tensor:
     logits: Tensor = network(batch, network.word_vectors(words), words.weights, hidden)
     return logits
 

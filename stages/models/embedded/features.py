@@ -20,7 +20,7 @@ tab link quoted noted span down up back home enter finish"""
 KINDS = tuple(_KIND_NAMES.split())
 """What a candidate is: the role of what it presses, the origin of what it types, or its verb."""
 _FLAG_NAMES = """chosen focused x y done_once done_twice done_often just_done same_verb filled known_text
-counts number_said number_higher number_lower hinted hint_unseen hints_done was_noted"""
+counts number_said towards_number away_from_number hinted hint_unseen hints_done was_noted"""
 FLAGS = tuple(_FLAG_NAMES.split())
 """Per candidate: state and place of its element, and what the history says of it."""
 DEED_VERBS = {
@@ -113,14 +113,16 @@ def with_task(
         flags[row, _FLAG_INDEX["known_text"]] = float(text in targets)
         flags[row, _FLAG_INDEX["was_noted"]] = float(bool(text) and any(_says(note, text) for note in notes))
         if candidate.beside.isdecimal():
-            shown = int(candidate.beside)
-            flags[row, _COUNTS] = (
-                1.0,
-                float(shown in numbers),
-                float(any(number > shown for number in numbers)),
-                float(any(number < shown for number in numbers)),
-            )
+            flags[row, _COUNTS] = _counting(candidate.text, int(candidate.beside), numbers)
     return flags
+
+
+def _counting(sign: str, shown: int, numbers: Sequence[int]) -> tuple[float, ...]:
+    """Whether a number is counted, stands where the user wants it, and whether the button moves it there or away."""
+    said = shown in numbers
+    wanted = {"+": any(number > shown for number in numbers), "-": any(number < shown for number in numbers)}
+    towards = not said and wanted.get(sign, False)
+    return 1.0, float(said), float(towards), float(not towards)
 
 
 def _says(note: str, text: str) -> bool:

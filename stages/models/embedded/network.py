@@ -15,7 +15,7 @@ from torch.nn import functional
 from stages.models.embedded.batch import Bags, Batch
 from stages.models.embedded.features import FLAGS, KINDS, is_open
 from stages.models.embedded.matching import MATCHES, match_words
-from stages.models.embedded.pairs import PairMemory
+from stages.models.embedded.pairs import Hidden, PairMemory
 from stages.models.embedded.places import Places, places_of
 from stages.models.embedded.prior import prior_weights
 from stages.models.embedded.situation import WORD_FLAGS
@@ -66,21 +66,21 @@ class PolicyNetwork(nn.Module):
         vectors: Tensor = self.words(bags.rows, bags.offsets)
         return vectors
 
-    def forward(self, batch: Batch, vectors: Tensor, weights: Tensor, dropped: Tensor | None = None) -> Tensor:
+    def forward(self, batch: Batch, vectors: Tensor, weights: Tensor, hidden: Hidden | None = None) -> Tensor:
         """Logits (b, n) of all candidates, -inf where there is none.
 
         Args:
             batch: Situations whose ids index `vectors`.
             vectors: Result of `word_vectors`; row 0 belongs to no word.
             weights: (words,) weights of shared words.
-            dropped: (b, m) words of the instruction whose meaning is hidden (in training only).
+            hidden: What is kept from the network, in training only.
         """
         places = places_of(batch.exists)
         texts, fields, kinds, flags = (
             places.take(each) for each in (batch.texts, batch.fields, batch.kinds.long(), batch.flags)
         )
         matches = match_words(batch, texts, fields, places, is_open(flags), weights.to(vectors.dtype))
-        spoken, said = self._instruction(batch, vectors, dropped)
+        spoken, said = self._instruction(batch, vectors, hidden)
         told = (batch.title, batch.shown, batch.last, batch.before, batch.hint)
         scene = self.scene(torch.cat([_mean(vectors, ids) for ids in told], -1))
         tokens = self.candidate(torch.cat([_mean(vectors, texts), _mean(vectors, fields), flags, matches.scalars], -1))
@@ -92,15 +92,15 @@ class PolicyNetwork(nn.Module):
         learned = self.score(self.norm(tokens)).squeeze(-1)
         one_hot = functional.one_hot(kinds, len(KINDS)).to(vectors.dtype)
         prior = self.prior(torch.cat([matches.scalars, flags, one_hot], -1)).squeeze(-1)
-        known = self.pairs(batch, kinds, weights.to(vectors.dtype), places, dropped)
+        known = self.pairs(batch, kinds, weights.to(vectors.dtype), places, hidden)
         logits: Tensor = places.pad(learned + prior + known).masked_fill(~batch.exists, -torch.inf)
         return logits
 
-    def _instruction(self, batch: Batch, vectors: Tensor, dropped: Tensor | None) -> tuple[Tensor, Tensor]:
+    def _instruction(self, batch: Batch, vectors: Tensor, hidden: Hidden | None) -> tuple[Tensor, Tensor]:
         said = batch.instruction > 0
         words = functional.embedding(batch.instruction.long(), vectors)
-        if dropped is not None:
-            words = torch.where(dropped[..., None], self.unknown, words)
+        if hidden is not None:
+            words = torch.where(hidden.words[..., None], self.unknown, words)
         words = (words + self.word_flags(batch.instruction_flags)) * said[..., None]
         near = functional.gelu(self.near(words.transpose(1, 2))) * said[:, None]
         spoken = near + functional.gelu(self.far(near))

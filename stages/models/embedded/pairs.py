@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor, nn
 
@@ -13,6 +15,15 @@ PAIR_BUCKETS = 2**18
 _MIX_CANDIDATE, _MIX_OTHER = 0x1E3779B1, 0x05EBCA77
 _ANCHOR_SHIFT = torch.tensor([2**30 + 1, 2**30 + 2**29])
 """Keeps titles and last targets apart from each other and from words."""
+
+
+class Hidden(NamedTuple):
+    """What is kept from the network for one update, so that it learns to do without."""
+
+    words: Tensor
+    """(b, m) words of the instruction whose meaning is hidden; that a candidate carries them is not."""
+    pairs: Tensor
+    """(b,) rows for which the memory of pairs is silent."""
 
 
 class PairMemory(nn.Module):
@@ -27,17 +38,17 @@ class PairMemory(nn.Module):
         self.table = nn.Embedding(PAIR_BUCKETS, 1)
         nn.init.zeros_(self.table.weight)
 
-    def forward(self, batch: Batch, kinds: Tensor, weights: Tensor, places: Places, dropped: Tensor | None) -> Tensor:
+    def forward(self, batch: Batch, kinds: Tensor, weights: Tensor, places: Places, hidden: Hidden | None) -> Tensor:
         """(c,) what the pairs add to the logits."""
         codes = places.take(batch.codes)[:, None]
         heard = weights[batch.instruction.long()]
-        if dropped is not None:
-            heard = heard * ~dropped
+        if hidden is not None:
+            heard = heard * ~hidden.words
         words = self._recall(codes, batch.instruction_codes[places.owner]) * heard[places.owner]
         anchors = batch.anchors[places.owner]
         around = self._recall(codes, anchors + _ANCHOR_SHIFT) * ((anchors > 0) & ~_is_choice(kinds)[:, None])
         known: Tensor = (words.sum(-1) + around.sum(-1)) * (codes[:, 0] > 0)
-        return known
+        return known if hidden is None else known * ~hidden.pairs[places.owner]
 
     def _recall(self, codes: Tensor, others: Tensor) -> Tensor:
         mixed = codes * _MIX_CANDIDATE + others * _MIX_OTHER
