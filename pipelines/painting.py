@@ -19,7 +19,7 @@ from schemas.observation import Observation
 from warehouse.screen_journal import ScreenJournal
 
 _MOST_PAINTERS = 4
-_LOOK_FOR_PARENT_SECONDS = 1.0
+_LOOK_FOR_OWNER_SECONDS = 1.0
 
 
 @lru_cache(maxsize=1)
@@ -27,7 +27,9 @@ def painters() -> Executor:
     """Processes that draw, one per core up to four; they start once and leave with this process."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["stages.environments.simulated.draw"])
-    return ProcessPoolExecutor(min(os.cpu_count() or 1, _MOST_PAINTERS), context, initializer=_leave_with_parent)
+    return ProcessPoolExecutor(
+        min(os.cpu_count() or 1, _MOST_PAINTERS), context, initializer=_leave_with, initargs=(os.getpid(),)
+    )
 
 
 class ScreenKeeper:
@@ -61,13 +63,20 @@ class ScreenKeeper:
         self._journal.append(observation)
 
 
-def _leave_with_parent() -> None:
-    """A process that is killed does not tell its helpers: they notice that they have another parent."""
-    parent = os.getppid()
+def _leave_with(owner: int) -> None:
+    """A process that is killed does not tell its helpers, and the fork server between them stays: so they look."""
 
     def watch() -> None:
-        while os.getppid() == parent:
-            sleep(_LOOK_FOR_PARENT_SECONDS)
+        while _lives(owner):
+            sleep(_LOOK_FOR_OWNER_SECONDS)
         os._exit(0)
 
     threading.Thread(target=watch, daemon=True).start()
+
+
+def _lives(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
