@@ -37,7 +37,7 @@ types: .venv/installed-dev
 	$(BIN)/mypy
 
 pytest: .venv/installed-dev
-	$(BIN)/pytest
+	$(BIN)/pytest -n auto
 
 bench: .venv/installed-dev ## measure: prints tables, asserts nothing
 	for file in benchmarks/*.py; do case $$file in */__init__.py) ;; *) $(BIN)/python $$file || exit 1 ;; esac; done

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 
 from flows.context import RoundContext
 from flows.once import Outcome, StageReport, finished, once
@@ -65,12 +64,10 @@ def _result(version: str, report: TrainingReport) -> dict[str, object]:
 
 
 def _reason_not_to(context: RoundContext, rows: int) -> str:
-    reasons: list[tuple[Callable[[], bool], str]] = [
-        (lambda: rows == 0, "no trajectory was accepted"),
-        (lambda: not precise_enough(context), "the judge's precision is under its floor"),
-        (
-            lambda: bool(context.config.train.frozen_explorer_updates) and context.round < context.config.run.rounds,
-            "a frozen explorer is trained once, at the end",
-        ),
-    ]
-    return next((reason for holds, reason in reasons if holds()), "")
+    if rows == 0:
+        return "no trajectory was accepted"
+    if not precise_enough(context):
+        return "the judge's precision is under its floor"
+    if context.config.train.frozen_explorer_updates and context.round < context.config.run.rounds:
+        return "a frozen explorer is trained once, at the end"
+    return ""
