@@ -98,8 +98,12 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _in_words(error: Exception) -> str:
+    from warehouse.atomic import is_disk_full
+
     if isinstance(error, TrajmillError):
         return str(error)
+    if is_disk_full(error):
+        return f"disk full ({error}): nothing was lost; free some space and run the same command again"
     return f"unexpected {type(error).__name__}: {error}; --traceback shows where"
 
 

@@ -16,7 +16,9 @@ from flows.report.page import write_report
 from flows.round import round_flow
 from flows.stages.export import release_name
 from schemas.round_summary import RoundSummary
+from warehouse.atomic import disk_full_as_error
 from warehouse.layout import Warehouse, create_warehouse
+from warehouse.lock import sole_worker
 from warehouse.views import refresh_views
 
 
@@ -33,14 +35,16 @@ def evolve(config: Config) -> EvolveReport:
     """Run all rounds of a configuration that are not finished, then write the report.
 
     Raises:
-        TrajmillError: a stage failed for good; what was finished stays, and the next call goes on from there.
+        TrajmillError: a stage failed for good, or another process is at work on the run; what was finished stays, and
+            the next call goes on from there.
     """
     warehouse = create_warehouse(config.run.root)
-    with short_lived_server(warehouse.run(config.run_id) / "prefect.log"):
-        evolve_flow(config, warehouse)
+    with sole_worker(warehouse, config.run_id), disk_full_as_error(warehouse.root):
+        with short_lived_server(warehouse.run(config.run_id) / "prefect.log"):
+            evolve_flow(config, warehouse)
+        refresh_views(warehouse)
+        report = write_report(warehouse, config.run_id)
     last = RoundContext(config, warehouse, config.run.rounds)
-    refresh_views(warehouse)
-    report = write_report(warehouse, config.run_id)
     return EvolveReport(report, warehouse.release(release_name(last)), warehouse.database, config.run.rounds)
 
 

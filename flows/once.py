@@ -10,6 +10,7 @@ from typing import Any
 from flows.context import RoundContext
 from schemas.errors import TrajmillError
 from schemas.round_summary import StageCount
+from warehouse.atomic import disk_full_as_error
 from warehouse.commit import commit_stage
 from warehouse.layout import StageRun
 from warehouse.shards import DataFile
@@ -47,21 +48,26 @@ def once(context: RoundContext, stage: str, work: Work) -> StageReport:
     key = stage_key(stage, context.run_id, context.round)
     marked = read_marker(folder, key)
     if marked is None:
-        start = perf_counter()
-        outcome = work(at, key)
-        commit_start = perf_counter()
-        commit_stage(context.warehouse, at, outcome.files)
-        end = perf_counter()
-        marked = {
-            "rows_in": outcome.rows_in,
-            "rows_out": outcome.rows_out,
-            "seconds": end - start,
-            "commit_seconds": end - commit_start,
-            "result": dict(outcome.result),
-        }
+        with disk_full_as_error(context.warehouse.root):
+            marked = _do(context, at, key, work)
         mark_done(folder, key, marked)
     sweep(folder)
     return _report(stage, marked)
+
+
+def _do(context: RoundContext, at: StageRun, key: str, work: Work) -> dict[str, Any]:
+    start = perf_counter()
+    outcome = work(at, key)
+    commit_start = perf_counter()
+    commit_stage(context.warehouse, at, outcome.files)
+    end = perf_counter()
+    return {
+        "rows_in": outcome.rows_in,
+        "rows_out": outcome.rows_out,
+        "seconds": end - start,
+        "commit_seconds": end - commit_start,
+        "result": dict(outcome.result),
+    }
 
 
 def report_of(context: RoundContext, stage: str) -> StageReport | None:

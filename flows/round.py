@@ -29,6 +29,7 @@ from pipelines.rollout import episodes_done
 from schemas.errors import BadInputError, TrajmillError
 from schemas.round_summary import RoundSummary
 from warehouse.layout import create_warehouse
+from warehouse.lock import sole_worker
 from warehouse.read import read_rows
 
 _LOOK_EVERY_SECONDS = 0.5
@@ -80,10 +81,15 @@ def run_stage(name: str, config: Config) -> StageReport:
 
     Raises:
         BadInputError: no such command, or a stage that it needs is not finished.
+        RunInUseError: another process is at work on the run.
     """
     if name not in NEEDED:
         raise BadInputError(f"there is no stage {name!r}; the stages are {', '.join(NEEDED)}")
-    context = current_round(config)
+    with sole_worker(create_warehouse(config.run.root), config.run_id):
+        return _run_command(name, current_round(config))
+
+
+def _run_command(name: str, context: RoundContext) -> StageReport:
     for needed in (stage for stage in STAGES if stage.name in NEEDED[name]):
         if report_of(_home(needed, context), needed.name) is None:
             raise BadInputError(

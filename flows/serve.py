@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from pathlib import Path
 
-from prefect import flow, serve
+from prefect import flow, get_run_logger, serve
 from prefect.deployments.runner import RunnerDeployment
 from prefect.events import DeploymentEventTrigger, ResourceSpecification
 from prefect.schedules import Cron
@@ -16,6 +16,7 @@ from flows.config_file import load_config
 from flows.landing import ENOUGH_LABEL, LANDED, accepted_since_training, warehouse_resource
 from schemas.round_summary import RoundSummary
 from warehouse.layout import create_warehouse
+from warehouse.lock import RunInUseError
 from warehouse.read import read_rows
 
 TRAINING_STAGES = ("derive", "export", "train", "evaluate")
@@ -42,8 +43,11 @@ def retrain(config_file: str | None = None) -> int:
     if accepted >= config.serve.retrain_after_accepted:
         from flows.round import run_stage
 
-        for stage in TRAINING_STAGES:
-            run_stage(stage, config)
+        try:
+            for stage in TRAINING_STAGES:
+                run_stage(stage, config)
+        except RunInUseError:
+            get_run_logger().info("another process is at work on the run, and will train on what has landed")
     return accepted
 
 

@@ -48,8 +48,7 @@ def find_trajectory(warehouse: Warehouse, start: str) -> Shown:
     refresh_views(warehouse)
     with connect(warehouse) as views:
         ids = views.execute(
-            "SELECT DISTINCT trajectory_id, run_id FROM trajectories "
-            "WHERE starts_with(trajectory_id, $1) LIMIT 2",
+            "SELECT DISTINCT trajectory_id, run_id FROM trajectories WHERE starts_with(trajectory_id, $1) LIMIT 2",
             [start],
         ).fetchall()
         if len(ids) != 1:

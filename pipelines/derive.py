@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pipelines.episodes import read_episodes
+from pipelines.fan_out import ShardOutput
 from schemas.episode import Episode
 from schemas.record import Origin
 from schemas.tables import rows_to_arrow
@@ -14,7 +16,7 @@ from stages.derive.rl_steps import failed_groups, rl_steps, stored_rewards
 from warehouse.layout import StageRun, Warehouse
 from warehouse.read import read_table
 from warehouse.screens import WarehouseScreens
-from warehouse.shards import DataFile, write_shard
+from warehouse.shards import write_shard
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,7 @@ class DeriveExamples:
     trust_step_critic: bool
     """False keeps the steps that the step critic found useless (an ablation)."""
 
-    def __call__(self, shard: int, trajectory_ids: Sequence[str]) -> Mapping[str, DataFile]:
+    def __call__(self, shard: int, trajectory_ids: Sequence[str]) -> ShardOutput:
         """Write the examples of the trajectories."""
         episodes = read_episodes(
             self.warehouse,
@@ -39,12 +41,12 @@ class DeriveExamples:
             with_verdicts=True,
         )
         size_of = WarehouseScreens(self.warehouse).size
-        rows = [
-            example
-            for episode in episodes
-            for example in end_to_end_examples(self._as_trusted(episode), size_of, self.origin).examples
-        ]
-        return {"examples": write_shard(self.warehouse, "examples", self.at, shard, rows_to_arrow("examples", rows))}
+        made = [end_to_end_examples(self._as_trusted(episode), size_of, self.origin) for episode in episodes]
+        rows = [example for one in made for example in one.examples]
+        return ShardOutput(
+            {"examples": write_shard(self.warehouse, "examples", self.at, shard, rows_to_arrow("examples", rows))},
+            Counter(dropped.reason for one in made for dropped in one.dropped),
+        )
 
     def _as_trusted(self, episode: Episode) -> Episode:
         trusted = episode
@@ -67,7 +69,7 @@ class DeriveRLSteps:
     """By query id, the trajectory that is its remembered success of an earlier round."""
     seed: int
 
-    def __call__(self, shard: int, trajectory_ids: Sequence[str]) -> Mapping[str, DataFile]:
+    def __call__(self, shard: int, trajectory_ids: Sequence[str]) -> ShardOutput:
         """Write the RL rows of the trajectories."""
         episodes = read_episodes(
             self.warehouse,
@@ -93,6 +95,7 @@ class DeriveRLSteps:
             self.seed,
             self.origin,
         )
-        return {
-            "rl_steps": write_shard(self.warehouse, "rl_steps", self.at, shard, rows_to_arrow("rl_steps", made.rows))
-        }
+        return ShardOutput(
+            {"rl_steps": write_shard(self.warehouse, "rl_steps", self.at, shard, rows_to_arrow("rl_steps", made.rows))},
+            Counter(dropped.reason for dropped in made.dropped),
+        )

@@ -35,6 +35,8 @@ class ReleaseRequest(NamedTuple):
     previous: str | None
     created_at: str
     heldout_apps: Collection[str]
+    left_out: Mapping[str, int]
+    """What gave no example in the first place, by reason."""
 
 
 class Released(NamedTuple):
@@ -107,7 +109,11 @@ def _facts(request: ReleaseRequest, curated: TrainingSet, versions: Mapping[str,
         tables=versions,
         queries=len(examples["query_id"].unique()),
         trajectories=len(examples["trajectory_id"].unique()),
-        dropped=(Dropped("longer_success", curated.longer_success), Dropped("duplicate", curated.duplicate)),
+        dropped=(
+            *(Dropped(reason, rows) for reason, rows in sorted(request.left_out.items()) if rows),
+            Dropped("longer_success", curated.longer_success),
+            Dropped("duplicate", curated.duplicate),
+        ),
     )
 
 

@@ -6,9 +6,10 @@ any other is done anew and writes the same files.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -16,6 +17,7 @@ import apache_beam as beam
 from apache_beam.metrics.metric import Metrics
 from apache_beam.options.pipeline_options import PipelineOptions
 
+from schemas.errors import TrajmillError
 from warehouse.layout import StageRun, Warehouse
 from warehouse.shards import DataFile
 from warehouse.staging import mark_done, read_marker
@@ -24,11 +26,35 @@ P = TypeVar("P", contravariant=True)
 T = TypeVar("T")
 
 
+@dataclass(frozen=True)
+class ShardOutput:
+    """What one shard has made."""
+
+    files: Mapping[str, DataFile]
+    """The file written, by table."""
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    """How much became no row, by reason."""
+
+
+@dataclass(frozen=True)
+class StageOutput:
+    """What all shards of a stage have made."""
+
+    files: Mapping[str, Sequence[DataFile]]
+    """The files written, by table."""
+    dropped: Mapping[str, int]
+    """How much became no row, by reason."""
+
+    def rows(self, table: str) -> int:
+        """Rows written for a table."""
+        return sum(file.rows for file in self.files.get(table, ()))
+
+
 class ShardWork(Protocol[P]):
     """What is done with one shard; picklable."""
 
-    def __call__(self, shard: int, payload: P, /) -> Mapping[str, DataFile]:
-        """Do the work of a shard and write its files, by table."""
+    def __call__(self, shard: int, payload: P, /) -> ShardOutput:
+        """Do the work of a shard and write its files."""
         ...
 
 
@@ -50,12 +76,15 @@ class _ShardMarker:
     folder: Path
     key: str
 
-    def read(self) -> dict[str, DataFile] | None:
+    def read(self) -> ShardOutput | None:
         result = read_marker(self.folder, self.key)
-        return None if result is None else {table: DataFile(*values) for table, values in result.items()}
+        if result is None:
+            return None
+        return ShardOutput({table: DataFile(*values) for table, values in result["files"].items()}, result["dropped"])
 
-    def write(self, files: Mapping[str, DataFile]) -> None:
-        mark_done(self.folder, self.key, {table: list(file) for table, file in files.items()})
+    def write(self, output: ShardOutput) -> None:
+        files = {table: list(file) for table, file in output.files.items()}
+        mark_done(self.folder, self.key, {"files": files, "dropped": dict(output.dropped)})
 
 
 class _DoShard(beam.DoFn, Generic[P]):
@@ -66,38 +95,54 @@ class _DoShard(beam.DoFn, Generic[P]):
         shard, payload = element
         marker = _marker(self._staging, self._key, shard)
         if marker.read() is None:
-            files = self._work(shard, payload)
-            marker.write(files)
-            for table, file in files.items():
+            output = self._work(shard, payload)
+            marker.write(output)
+            for table, file in output.files.items():
                 Metrics.counter("trajmill", f"{table}_rows").inc(file.rows)
         yield shard
 
 
 def fan_out(
     warehouse: Warehouse, at: StageRun, key: str, payloads: Sequence[P], work: ShardWork[P], settings: BeamSettings
-) -> dict[str, list[DataFile]]:
-    """Do `work` on every payload as a shard of the stage and return the files written, by table.
+) -> StageOutput:
+    """Do `work` on every payload as a shard of the stage and return what was made.
 
     `key` identifies configuration and inputs: shards that an earlier try finished under the same key stand.
+
+    Raises:
+        TrajmillError: as `work` raised it.
     """
     staging = at.staging(warehouse)
-    with beam.Pipeline(options=settings.pipeline_options()) as pipeline:
+    with _errors_as_raised(at.stage), beam.Pipeline(options=settings.pipeline_options()) as pipeline:
         (
             pipeline
             | "Shards" >> beam.Create(list(enumerate(payloads)))
             | "Spread" >> beam.Reshuffle()
             | at.stage >> beam.ParDo(_DoShard(work, staging, key))
         )
+    outputs = [output for shard in range(len(payloads)) if (output := _marker(staging, key, shard).read())]
     files: dict[str, list[DataFile]] = defaultdict(list)
-    for shard in range(len(payloads)):
-        for table, file in (_marker(staging, key, shard).read() or {}).items():
+    dropped: Counter[str] = Counter()
+    for output in outputs:
+        dropped.update(output.dropped)
+        for table, file in output.files.items():
             files[table].append(file)
-    return dict(files)
+    return StageOutput(dict(files), dict(dropped))
 
 
 def split_evenly(items: Sequence[T], shards: int) -> list[Sequence[T]]:
     """Deal items out to at most `shards` lists of nearly equal length, none of them empty."""
     return [items[start::shards] for start in range(min(shards, len(items)))]
+
+
+@contextmanager
+def _errors_as_raised(step: str) -> Iterator[None]:
+    """Take off what Beam appends to the text of an error: it is one line for the user."""
+    try:
+        yield
+    except TrajmillError as error:
+        error.args = (str(error).removesuffix(f" [while running '{step}']"),)
+        raise
 
 
 def _marker(staging: Path, key: str, shard: int) -> _ShardMarker:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pipelines.episodes import read_episodes
+from pipelines.fan_out import ShardOutput
 from schemas.record import Origin, Row
 from schemas.tables import rows_to_arrow
 from schemas.verdict import Channel
@@ -17,7 +18,7 @@ from stages.critics.noisy import NoisyChannel
 from stages.critics.programmatic_channel import ProgrammaticChannel
 from warehouse.layout import StageRun, Warehouse
 from warehouse.screens import WarehouseScreens
-from warehouse.shards import DataFile, write_shard
+from warehouse.shards import write_shard
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class JudgeTrajectories:
     origin: Origin
     judge: JudgeSpec
 
-    def __call__(self, shard: int, trajectory_ids: Sequence[str]) -> Mapping[str, DataFile]:
+    def __call__(self, shard: int, trajectory_ids: Sequence[str]) -> ShardOutput:
         """Judge the trajectories and write their verdicts, judgements and failures."""
         episodes = read_episodes(self.warehouse, self.at.run_id, trajectory_ids, rounds=[self.at.round])
         screens = WarehouseScreens(self.warehouse)
@@ -63,7 +64,9 @@ class JudgeTrajectories:
             "judgements": [episode.judgement for episode in judged.episodes if episode.judgement],
             "failures": judged.failures,
         }
-        return {
-            table: write_shard(self.warehouse, table, self.at, shard, rows_to_arrow(table, records))
-            for table, records in rows.items()
-        }
+        return ShardOutput(
+            {
+                table: write_shard(self.warehouse, table, self.at, shard, rows_to_arrow(table, records))
+                for table, records in rows.items()
+            }
+        )

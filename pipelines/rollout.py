@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipelines.fan_out import BeamSettings, fan_out, split_evenly
+from pipelines.fan_out import BeamSettings, ShardOutput, StageOutput, fan_out, split_evenly
 from pipelines.painting import ScreenKeeper, painters
 from pipelines.resources import AgentSpec, EnvironmentSpec
 from schemas.episode import Episode
@@ -24,7 +24,7 @@ from stages.rollout.worker import run_attempts
 from warehouse.layout import StageRun, Warehouse
 from warehouse.screen_journal import ScreenJournal
 from warehouse.screens import WarehouseScreens, write_screens
-from warehouse.shards import DataFile, write_shard
+from warehouse.shards import write_shard
 from warehouse.staging import Journal
 
 
@@ -49,7 +49,7 @@ class RollOut:
     limits: Limits
     concurrency: int
 
-    def __call__(self, shard: int, attempts: Sequence[Attempt]) -> Mapping[str, DataFile]:
+    def __call__(self, shard: int, attempts: Sequence[Attempt]) -> ShardOutput:
         """Roll out what the shard's journal does not hold yet, then write the whole journal as shards."""
         journal = Journal(_episodes_path(self.warehouse, self.at, shard))
         screens = ScreenJournal(_screens_path(self.warehouse, self.at, shard))
@@ -77,28 +77,28 @@ class RollOut:
                 factory = self.environment.factory(platform)
                 asyncio.run(run_attempts(left, make_agent, factory, self.limits, self.origin, record, self.concurrency))
 
-    def _write(self, shard: int, rows: Sequence[RolledOut]) -> Mapping[str, DataFile]:
+    def _write(self, shard: int, rows: Sequence[RolledOut]) -> ShardOutput:
         tables: dict[str, Sequence[Row]] = {
             "trajectories": [row.trajectory for row in rows],
             "steps": [step for row in rows for step in row.steps],
             "model_calls": [call for row in rows for call in row.calls],
             "failures": [row.failure for row in rows if row.failure],
         }
-        return {
-            table: write_shard(self.warehouse, table, self.at, shard, rows_to_arrow(table, records))
-            for table, records in tables.items()
-        }
+        return ShardOutput(
+            {
+                table: write_shard(self.warehouse, table, self.at, shard, rows_to_arrow(table, records))
+                for table, records in tables.items()
+            }
+        )
 
 
-def roll_out(
-    work: RollOut, attempts: Sequence[Attempt], key: str, shards: int, beam: BeamSettings
-) -> dict[str, list[DataFile]]:
-    """Roll out attempts in `shards` shards and return the files written, by table.
+def roll_out(work: RollOut, attempts: Sequence[Attempt], key: str, shards: int, beam: BeamSettings) -> StageOutput:
+    """Roll out attempts in `shards` shards and return what was made.
 
     A screen that several shards saw is written once.
     """
     payloads = split_evenly(attempts, shards)
-    files = fan_out(work.warehouse, work.at, key, payloads, work, beam)
+    made = fan_out(work.warehouse, work.at, key, payloads, work, beam)
     journals = [ScreenJournal(_screens_path(work.warehouse, work.at, shard)) for shard in range(len(payloads))]
     committed = WarehouseScreens(work.warehouse)
     try:
@@ -108,7 +108,7 @@ def roll_out(
     finally:
         for journal in journals:
             journal.close()
-    return files | {"screens": [screens]}
+    return StageOutput({**made.files, "screens": [screens]}, made.dropped)
 
 
 def _to_line(rollout: Rollout) -> bytes:

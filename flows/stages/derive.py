@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import pyarrow.parquet as pq
 
 from flows.context import RoundContext
-from flows.once import Outcome, StageReport, once
+from flows.once import Outcome, StageReport, finished, once
 from flows.stages.judge import collected
 from pipelines.derive import DeriveExamples, DeriveRLSteps
 from pipelines.fan_out import fan_out, split_evenly
@@ -18,6 +19,8 @@ from warehouse.shards import DataFile
 
 DERIVE = "derive"
 DERIVE_RL = "derive_rl"
+NOT_ACCEPTED = "trajectory_not_accepted"
+"""Reason of the trajectories that were judged incorrect, or not judged."""
 
 
 def derive(context: RoundContext) -> StageReport:
@@ -39,8 +42,9 @@ def derive(context: RoundContext) -> StageReport:
             trust_step_critic=context.config.judge.step_critic,
         )
         shards = split_evenly(chosen, context.config.rollout.workers)
-        files = fan_out(context.warehouse, at, key, shards, job, context.beam)
-        return Outcome(len(trajectories), len(chosen), files)
+        made = fan_out(context.warehouse, at, key, shards, job, context.beam)
+        dropped = {NOT_ACCEPTED: len(trajectories) - len(chosen), **made.dropped}
+        return Outcome(len(trajectories), len(chosen), made.files, {"dropped": dropped})
 
     return once(context, DERIVE, work)
 
@@ -58,10 +62,19 @@ def derive_rl(context: RoundContext) -> StageReport:
             earlier.shortest_success(),
             context.config.run.seed,
         )
-        files = fan_out(context.warehouse, at, key, [trajectories], job, context.beam)
-        return Outcome(len(trajectories), len(_trajectories_in(context, files.get("rl_steps", []))), files)
+        made = fan_out(context.warehouse, at, key, [trajectories], job, context.beam)
+        rows_out = len(_trajectories_in(context, made.files.get("rl_steps", [])))
+        return Outcome(len(trajectories), rows_out, made.files, {"dropped": dict(made.dropped)})
 
     return once(context, DERIVE_RL, work)
+
+
+def left_out(context: RoundContext) -> dict[str, int]:
+    """How much gave no supervised example in the rounds so far, by reason."""
+    total: Counter[str] = Counter()
+    for number in context.rounds_so_far[1:]:
+        total.update(finished(context.in_round(number), DERIVE).result["dropped"])
+    return dict(total)
 
 
 def _trajectories_in(context: RoundContext, files: Sequence[DataFile]) -> set[str]:

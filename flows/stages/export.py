@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from flows.context import RoundContext
 from flows.once import Outcome, StageReport, once
 from flows.policy import policy_before
+from flows.stages.derive import left_out
 from flows.stages.judge import judge_spec
 from pipelines.export import ReleaseRequest, make_release
 from pipelines.history import read_history
@@ -31,6 +32,7 @@ def export(context: RoundContext) -> StageReport:
             previous=release_name(context.in_round(context.round - 1)) if context.round > 1 else None,
             created_at=datetime.now(UTC).isoformat(timespec="seconds"),
             heldout_apps=context.config.queries.heldout_app_names,
+            left_out=left_out(context),
         )
         released = make_release(context.warehouse, request, list(context.queries.values()))
         return Outcome(

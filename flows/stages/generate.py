@@ -7,8 +7,9 @@ import asyncio
 from flows.context import RoundContext
 from flows.once import Outcome, StageReport, once
 from pipelines.resources import world_of
+from schemas.errors import TrajmillError
 from schemas.failure import Failure
-from schemas.query import Query
+from schemas.query import Query, Split
 from schemas.tables import rows_to_arrow
 from stages.models.embedded.storage import save_network, untrained_network
 from stages.queries.generate import GenerationSettings, generate_queries
@@ -27,11 +28,13 @@ def generate(context: RoundContext) -> StageReport:
     def work(at: StageRun, key: str) -> Outcome:
         made = _from_miniwob(first) if first.config.run.environment == "miniwob" else _from_dags(first)
         queries, failures = made
+        if not any(query.split is Split.TRAIN for query in queries):
+            raise TrajmillError(f"no query to learn on could be made{_first(failures)}")
         files = {
             "queries": [write_shard(first.warehouse, "queries", at, 0, rows_to_arrow("queries", queries))],
             "failures": [write_shard(first.warehouse, "failures", at, 0, rows_to_arrow("failures", failures))],
         }
-        return Outcome(len(queries) + len(failures), len(queries), files, {"untrained": _untrained(first)})
+        return Outcome(len(queries) + len(failures), len(queries), files, {"untrained": _untrained(first, at)})
 
     return once(first, GENERATE, work)
 
@@ -53,17 +56,27 @@ def _from_dags(context: RoundContext) -> tuple[list[Query], list[Failure]]:
 
 
 def _from_miniwob(context: RoundContext) -> tuple[list[Query], list[Failure]]:
-    from stages.environments.miniwob.suite import SuiteSize, import_queries
+    from stages.environments.miniwob.pages import refuse_unknown_pages
 
     settings = context.config.miniwob
+    refuse_unknown_pages(settings.tasks, "miniwob.tasks")
+    from stages.environments.miniwob.suite import SuiteSize, import_queries
+
     size = SuiteSize(settings.train_seeds, settings.heldout_seeds)
     made = asyncio.run(import_queries(settings.tasks, size, context.config.run.seed, context.origin))
     return made.queries, made.failures
 
 
-def _untrained(context: RoundContext) -> str:
+def _first(failures: list[Failure]) -> str:
+    """Why it went wrong, as far as one line can say it."""
+    if not failures:
+        return "; raise queries.train"
+    return f": {len(failures)} failures, the first of {failures[0].input_id}: {' '.join(failures[0].message.split())}"
+
+
+def _untrained(context: RoundContext, at: StageRun) -> str:
     network = untrained_network(context.config.run.seed)
-    fresh = context.warehouse.root / "models" / ".untrained"
+    fresh = at.staging(context.warehouse) / "untrained"
     version = save_network(network, fresh)
     folder = context.warehouse.model(version)
     if not folder.exists():

@@ -70,10 +70,9 @@ def guide(context: RoundContext) -> StageReport:
         new = sorted(source for source in sources.values() if source and source not in told)
         job = WriteGuidance(context.warehouse, at, context.origin, frozenset(walked.values()))
         shards = split_evenly(new, context.config.rollout.workers)
-        files = fan_out(context.warehouse, at, key, shards, job, context.beam)
-        written = sum(file.rows for file in files.get("guidance", []))
+        made = fan_out(context.warehouse, at, key, shards, job, context.beam)
         chosen = {query_id: source for query_id, source in sources.items() if source}
-        return Outcome(len(new), written, files, {"sources": chosen})
+        return Outcome(len(new), made.rows("guidance"), made.files, {"sources": chosen})
 
     return once(context, GUIDE, work)
 

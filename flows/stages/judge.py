@@ -54,8 +54,7 @@ def _judge(context: RoundContext, stage: str, purpose: Purpose) -> StageReport:
         trajectories = collected(context, purpose)
         shards = split_evenly(trajectories, context.config.rollout.workers)
         job = JudgeTrajectories(context.warehouse, at, context.origin, judge_spec(context))
-        files = fan_out(context.warehouse, at, key, shards, job, context.beam)
-        judged = sum(file.rows for file in files.get("judgements", []))
-        return Outcome(len(trajectories), judged, files)
+        made = fan_out(context.warehouse, at, key, shards, job, context.beam)
+        return Outcome(len(trajectories), made.rows("judgements"), made.files)
 
     return once(context, stage, work)

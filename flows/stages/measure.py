@@ -14,6 +14,7 @@ from flows.stages.rollout import attempt_all
 from schemas.policy_version import SplitSuccess
 from schemas.query import HELDOUT_SPLITS, Query, Split
 from schemas.trajectory import Purpose
+from stages.metrics.success import MeasuredEpisode, success_by_split
 from stages.rollout.plan import plan_once
 from warehouse.layout import StageRun
 
@@ -49,12 +50,12 @@ def _of_split(context: RoundContext, split: Split) -> Sequence[Query]:
 
 def _success(context: RoundContext, outcome: Outcome) -> tuple[SplitSuccess, ...]:
     """Success by split; an attempt without reward (a void one) is not counted."""
-    counts: dict[Split, list[bool]] = {}
-    for file in outcome.files["trajectories"]:
-        rows = pq.read_table(context.warehouse.table("trajectories") / file.path, columns=["query_id", "reward"])
-        for query_id, reward in zip(*(column.to_pylist() for column in rows.columns), strict=True):
-            if reward is not None:
-                counts.setdefault(context.queries[query_id].split, []).append(reward >= _PASSED)
-    return tuple(
-        SplitSuccess(split=split, queries=len(counts[split]), successes=sum(counts[split])) for split in sorted(counts)
+    folder = context.warehouse.table("trajectories")
+    files = outcome.files.get("trajectories", ())
+    tables = [pq.read_table(folder / file.path, columns=["query_id", "reward"]) for file in files if file.rows]
+    rows = [row for table in tables for row in zip(*(column.to_pylist() for column in table.columns), strict=True)]
+    return success_by_split(
+        MeasuredEpisode(context.queries[query_id].split, reward >= _PASSED)
+        for query_id, reward in rows
+        if reward is not None
     )

@@ -66,6 +66,5 @@ def attempt_all(
         limits=Limits(seconds=settings.max_seconds),
         concurrency=settings.concurrency,
     )
-    files = roll_out(work, attempts, key, settings.workers, context.beam)
-    failed = sum(file.rows for file in files.get("failures", []))
-    return Outcome(len(attempts), len(attempts) - failed, files)
+    made = roll_out(work, attempts, key, settings.workers, context.beam)
+    return Outcome(len(attempts), len(attempts) - made.rows("failures"), made.files)

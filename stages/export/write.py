@@ -67,9 +67,21 @@ def write_parquet(directory: Path, name: str, schema: pa.Schema, batches: Iterab
     path = directory / name
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(f".{path.name}.unfinished")
+    try:
+        rows = _write_batches(unfinished, schema, batches)
+        with unfinished.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        size = unfinished.stat().st_size
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return ExportedFile(name, rows, digest, size)
+
+
+def _write_batches(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> int:
     rows = 0
     with pq.ParquetWriter(
-        unfinished,
+        path,
         schema,
         compression={column: "none" if column == _IMAGE_BYTES else "zstd" for column in _leaves(schema)},
         dictionary_pagesize_limit=_DICTIONARY_BYTES,
@@ -77,11 +89,7 @@ def write_parquet(directory: Path, name: str, schema: pa.Schema, batches: Iterab
         for batch in batches:
             writer.write_batch(batch)
             rows += batch.num_rows
-    with unfinished.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    size = unfinished.stat().st_size
-    unfinished.replace(path)
-    return ExportedFile(name, rows, digest, size)
+    return rows
 
 
 def _leaves(schema: pa.Schema) -> Iterator[str]:

@@ -26,6 +26,7 @@ from stages.agents.base import Agent, AgentCall, Decision, EpisodeView
 from stages.environments.base import Environment
 from stages.rollout.base import Attempt, Limits, Rollout
 from stages.rollout.messages import messages_to_json
+from stages.rollout.storable import storable, storable_decision
 
 T = TypeVar("T")
 
@@ -88,7 +89,7 @@ async def _act_until_done(
     transcript.observations.append(observation)
     while len(transcript.decisions) < attempt.query.max_steps:
         view = EpisodeView(attempt.query.instruction, guidance, observation, tuple(transcript.decisions), attempt.seed)
-        decision = await agent.act(view)
+        decision = storable_decision(await agent.act(view))
         transcript.account(decision.calls)
         if decision.action is not None:
             observation = await transcript.timed(environment.step(decision.action))
@@ -131,7 +132,7 @@ def _rollout(
         status="finished" if failure is None else "failed",
         stop_reason=stop,
         failure_class=_failure_class(stop, failure),
-        failure_message=str(failure) if failure else None,
+        failure_message=storable(str(failure)) if failure else None,
         answer=_answer(transcript.decisions),
         reward=None if failure else _earned(reward, stop, transcript.decisions),
         steps=len(steps),
@@ -190,7 +191,7 @@ def target_element(action: Action | None, observation: Observation) -> TargetEle
     if not under:
         return None
     hit = min(under, key=lambda element: element.bounds.area)
-    return TargetElement(role=hit.role, text=hit.text, bounds=hit.bounds)
+    return TargetElement(role=storable(hit.role), text=storable(hit.text), bounds=hit.bounds)
 
 
 def _answer(decisions: list[Decision]) -> str | None:
@@ -224,7 +225,7 @@ def _failure_row(trajectory: Trajectory, failure: StageError, common: dict[str, 
             "stage": "rollout",
             "input_id": trajectory.trajectory_id,
             "failure_class": failure.failure_class,
-            "message": str(failure),
+            "message": storable(str(failure)),
             "attempts": 1,
         }
         | common

@@ -36,7 +36,8 @@ async def run_attempts(
     """Roll out all attempts, `concurrency` at a time.
 
     `record` gets each finished attempt, void ones included, exactly once, in order of finishing. An environment
-    failure is retried on a fresh instance, `limits.environment_tries` times in all.
+    failure is retried on a fresh instance, `limits.environment_tries` times in all. What `record` raises ends all
+    attempts and is raised.
     """
     pool = EnvironmentPool(factory, concurrency)
     queue = iter(attempts)
@@ -44,6 +45,9 @@ async def run_attempts(
         async with asyncio.TaskGroup() as group:
             for _ in range(min(concurrency, len(attempts))):
                 group.create_task(_work_off(queue, make_agent, pool, limits, origin, record))
+    except ExceptionGroup as errors:
+        # They have one cause, e.g. a full disk, and each task may have met it.
+        raise errors.exceptions[0] from None
     finally:
         await pool.close()
 

@@ -1,17 +1,17 @@
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from pipelines.fan_out import BeamSettings, fan_out, split_evenly
-from schemas.errors import FailureClass
+from pipelines.fan_out import BeamSettings, ShardOutput, fan_out, split_evenly
+from schemas.errors import BadInputError, FailureClass
 from schemas.failure import Failure
 from schemas.tables import rows_to_arrow
 from warehouse.layout import StageRun, Warehouse, create_warehouse
-from warehouse.shards import DataFile, write_shard
+from warehouse.shards import write_shard
 
 AT = StageRun("run", 1, "stage")
 
@@ -23,7 +23,7 @@ class WriteNames:
     warehouse: Warehouse
     calls: Path
 
-    def __call__(self, shard: int, names: Sequence[str]) -> Mapping[str, DataFile]:
+    def __call__(self, shard: int, names: Sequence[str]) -> ShardOutput:
         with self.calls.open("a") as calls:
             calls.write(f"{shard}\n")
         if "bad" in names and not (self.calls.parent / "mended").exists():
@@ -42,17 +42,18 @@ class WriteNames:
             )
             for name in names
         ]
-        return {"failures": write_shard(self.warehouse, "failures", AT, shard, rows_to_arrow("failures", rows))}
+        data = rows_to_arrow("failures", rows)
+        return ShardOutput({"failures": write_shard(self.warehouse, "failures", AT, shard, data)})
 
 
 def test_every_shard_is_done_once_and_all_files_are_named(tmp_path: Path) -> None:
     warehouse = create_warehouse(tmp_path / "warehouse")
     work = WriteNames(warehouse, tmp_path / "calls")
     payloads = split_evenly(["a", "b", "c", "d", "e"], 2)
-    files = fan_out(warehouse, AT, "key", payloads, work, BeamSettings())
+    made = fan_out(warehouse, AT, "key", payloads, work, BeamSettings())
     again = fan_out(warehouse, AT, "key", payloads, work, BeamSettings())
-    assert files == again
-    assert sum(file.rows for file in files["failures"]) == 5
+    assert made == again
+    assert made.rows("failures") == 5
     assert sorted((tmp_path / "calls").read_text().split()) == ["0", "1"]
 
 
@@ -65,8 +66,8 @@ def test_after_a_failed_shard_only_what_is_missing_is_done(tmp_path: Path) -> No
     done_before = set((tmp_path / "calls").read_text().split()) - {"1"}
     (tmp_path / "calls").write_text("")
     (tmp_path / "mended").touch()
-    files = fan_out(warehouse, AT, "key", payloads, work, BeamSettings())
-    assert sum(file.rows for file in files["failures"]) == 3
+    made = fan_out(warehouse, AT, "key", payloads, work, BeamSettings())
+    assert made.rows("failures") == 3
     assert not done_before & set((tmp_path / "calls").read_text().split())
 
 
@@ -80,7 +81,7 @@ def test_another_key_does_the_work_anew(tmp_path: Path) -> None:
 
 def test_without_payloads_there_is_nothing(tmp_path: Path) -> None:
     warehouse = create_warehouse(tmp_path / "warehouse")
-    assert fan_out(warehouse, AT, "key", [], WriteNames(warehouse, tmp_path / "calls"), BeamSettings()) == {}
+    assert fan_out(warehouse, AT, "key", [], WriteNames(warehouse, tmp_path / "calls"), BeamSettings()).files == {}
 
 
 @pytest.mark.parametrize(("items", "shards", "lengths"), [(5, 2, [3, 2]), (1, 4, [1]), (0, 3, [])])
@@ -92,5 +93,27 @@ def test_worker_processes_do_the_same(tmp_path: Path) -> None:
     warehouse = create_warehouse(tmp_path / "warehouse")
     work = WriteNames(warehouse, tmp_path / "calls")
     settings = BeamSettings(options=("--direct_running_mode=multi_processing", "--direct_num_workers=2"))
-    files = fan_out(warehouse, AT, "key", [["a"], ["b"], ["c"]], work, settings)
-    assert sum(file.rows for file in files["failures"]) == 3
+    made = fan_out(warehouse, AT, "key", [["a"], ["b"], ["c"]], work, settings)
+    assert made.rows("failures") == 3
+
+
+@dataclass(frozen=True)
+class DropSome:
+    """Drops as many rows as a shard's payload says, or refuses."""
+
+    def __call__(self, shard: int, amount: int) -> ShardOutput:
+        if amount < 0:
+            raise BadInputError("one line")
+        return ShardOutput({}, {"dull": amount, "odd": 1})
+
+
+def test_reasons_are_counted_over_all_shards_and_remembered(tmp_path: Path) -> None:
+    warehouse = create_warehouse(tmp_path / "warehouse")
+    for _ in range(2):
+        assert fan_out(warehouse, AT, "key", [2, 3], DropSome(), BeamSettings()).dropped == {"dull": 5, "odd": 2}
+
+
+def test_an_error_for_the_user_arrives_as_it_was_raised(tmp_path: Path) -> None:
+    warehouse = create_warehouse(tmp_path / "warehouse")
+    with pytest.raises(BadInputError, match=r"\Aone line\Z"):
+        fan_out(warehouse, AT, "key", [-1], DropSome(), BeamSettings())

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable
-from importlib.util import find_spec
-from pathlib import Path
 from typing import TypeVar
 
 from playwright.async_api import BrowserContext, Error, Page
@@ -18,6 +16,7 @@ from schemas.observation import Observation
 from schemas.query import Platform, Query
 from stages.environments.browser.launch import BrowserProcess, Viewport
 from stages.environments.browser.page import BEFORE_PAGE, observe, perform
+from stages.environments.miniwob.pages import pages_folder
 
 T = TypeVar("T")
 
@@ -36,18 +35,6 @@ _START = """
   return typeof goal === "string" ? goal : goal.utterance;
 }
 """
-
-
-def pages_folder() -> Path:
-    """The folder of the task pages that the `miniwob` wheel ships.
-
-    Raises:
-        schemas.errors.EnvironmentFailure: of class `setup` when the wheel is not installed.
-    """
-    spec = find_spec("miniwob")
-    if spec is None or spec.origin is None:
-        raise EnvironmentFailure("miniwob is not installed; run `pip install 'trajmill[web]'`", FailureClass.SETUP)
-    return Path(spec.origin).parent / "html" / "miniwob"
 
 
 class MiniWobEnvironment:

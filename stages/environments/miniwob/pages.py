@@ -1,0 +1,46 @@
+"""Which MiniWoB++ pages there are; needs no browser."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+from schemas.errors import BadInputError, EnvironmentFailure, FailureClass
+
+
+def pages_folder() -> Path:
+    """The folder of the task pages that the `miniwob` wheel ships.
+
+    Raises:
+        EnvironmentFailure: of class `setup` when the wheel is not installed.
+    """
+    spec = find_spec("miniwob")
+    if spec is None or spec.origin is None:
+        raise EnvironmentFailure("miniwob is not installed; run `pip install 'trajmill[web]'`", FailureClass.SETUP)
+    return Path(spec.origin).parent / "html" / "miniwob"
+
+
+def refuse_unknown_pages(names: Sequence[str], key: str) -> None:
+    """Check the names of pages before anything is started.
+
+    Args:
+        names: of the pages to use.
+        key: where the user has named them.
+
+    Raises:
+        BadInputError: one line for each page that there is not.
+        EnvironmentFailure: of class `setup` when the wheel is not installed.
+    """
+    known = sorted(page.stem for page in pages_folder().glob("*.html"))
+    mistakes = [
+        f"{key}: there is no MiniWoB++ page {name!r}{_nearest(name, known)}" for name in names if name not in known
+    ]
+    if mistakes:
+        raise BadInputError("\n".join(mistakes))
+
+
+def _nearest(name: str, known: Sequence[str]) -> str:
+    close = difflib.get_close_matches(name, known, n=1)
+    return f"; did you mean {close[0]!r}?" if close else f"; there are {', '.join(known[:5])}, ... ({len(known)} pages)"

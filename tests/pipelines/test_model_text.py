@@ -1,0 +1,93 @@
+"""Model text of any kind ends in committed rows: lone surrogates, NUL, whatever a server may answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipelines.rollout import RolledOut
+from schemas.actions import Action, Answer, OpenApp, PressKeys, Terminate, TypeText
+from schemas.record import Row
+from schemas.tables import rows_to_arrow
+from schemas.trajectory import Purpose
+from stages.agents.base import AgentCall, Decision, EpisodeView
+from stages.models.base import ChatMessage, ChatRequest, Completion
+from stages.rollout.base import Attempt, Limits, Rollout
+from stages.rollout.episode import run_episode
+from tests.stages.rollout.toy import ORIGIN, ToyEnvironment, toy_query
+from warehouse.commit import commit_stage
+from warehouse.layout import StageRun, create_warehouse
+from warehouse.shards import write_shard
+from warehouse.sql import run_sql
+
+NASTY = "a\ud800b\x00c\udfffd\x1f\x85\u2028\"'</script>"
+ACTIONS: tuple[Callable[[str], Action | None], ...] = (
+    lambda text: None,
+    lambda text: TypeText(text=text),
+    lambda text: PressKeys(keys=(text, text)),
+    lambda text: OpenApp(app=text),
+    lambda text: Answer(text=text),
+    lambda text: Terminate(status="success"),
+)
+
+
+@dataclass(frozen=True)
+class Babbler:
+    """Says the same text everywhere."""
+
+    text: str
+    action: Action | None
+    name: str = "babbler"
+    model_version: str = "none"
+
+    async def act(self, episode: EpisodeView) -> Decision:
+        request = ChatRequest("policy", (ChatMessage("user", (self.text, episode.observation)),))
+        call = AgentCall(request, Completion(self.text, 1, 1, "stop"), 1.0, error=self.text)
+        return Decision(
+            self.text,
+            self.action,
+            self.text,
+            raw_response=self.text,
+            prompt=self.text,
+            role_outputs={self.text: self.text},
+            calls=(call,),
+        )
+
+
+def roll(text: str, action: Action | None) -> Rollout:
+    attempt = Attempt(toy_query(max_steps=2), Purpose.TRAIN, 0, 1)
+    return asyncio.run(run_episode(attempt, Babbler(text, action), ToyEnvironment(), Limits(), ORIGIN))
+
+
+def journalled(rollout: Rollout) -> Mapping[str, Sequence[Row]]:
+    """The rows as they come out of a journal."""
+    episode = rollout.episode
+    row = RolledOut(trajectory=episode.trajectory, steps=episode.steps, calls=episode.calls, failure=None)
+    read = RolledOut.model_validate_json(row.model_dump_json().encode())
+    return {"trajectories": [read.trajectory], "steps": read.steps, "model_calls": read.calls}
+
+
+@settings(max_examples=60, deadline=None)
+@given(text=st.text(st.characters()), make=st.sampled_from(ACTIONS))
+def test_any_text_becomes_rows(text: str, make: Callable[[str], Action | None]) -> None:
+    for table, rows in journalled(roll(text, make(text))).items():
+        rows_to_arrow(table, rows).validate(full=True)
+
+
+def test_nasty_text_is_committed_and_read_by_sql(tmp_path: Path) -> None:
+    warehouse, at = create_warehouse(tmp_path), StageRun("run", 1, "rollout")
+    tables = journalled(roll(NASTY, TypeText(text=NASTY)))
+    files = {
+        table: [write_shard(warehouse, table, at, 0, rows_to_arrow(table, rows))] for table, rows in tables.items()
+    }
+    commit_stage(warehouse, at, files)
+    said = NASTY.translate(dict.fromkeys((0xD800, 0, 0xDFFF), "\ufffd"))
+    found = run_sql(
+        warehouse, "SELECT s.raw_response, c.response FROM steps s JOIN model_calls c USING (trajectory_id)"
+    )
+    assert {tuple(row.values()) for row in found.to_pylist()} == {(said, said)}

@@ -1,0 +1,42 @@
+"""One process at a time works on a run; a lock that ends with its process, however that ends."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from schemas.errors import TrajmillError
+from warehouse.atomic import disk_full_as_error
+from warehouse.layout import Warehouse
+
+
+class RunInUseError(TrajmillError):
+    """Another process is at work on the run."""
+
+
+@contextmanager
+def sole_worker(warehouse: Warehouse, run_id: str) -> Iterator[None]:
+    """Be the only process that works on a run.
+
+    Raises:
+        RunInUseError: another process is; at once, without waiting.
+    """
+    path = warehouse.staging(run_id) / "lock"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            owner = os.read(descriptor, 20).decode("ascii", "replace").strip() or "of another machine"
+            raise RunInUseError(
+                f"run {run_id} in {warehouse.root}: process {owner} is at work on it; wait for it to end, or stop it"
+            ) from None
+        with disk_full_as_error(path):
+            os.ftruncate(descriptor, 0)
+            os.write(descriptor, str(os.getpid()).encode())
+        yield
+    finally:
+        os.close(descriptor)
