@@ -44,8 +44,10 @@ class Deed(NamedTuple):
 
     @property
     def opens(self) -> bool:
-        """Whether it is a double click, as a desktop's icons want it."""
-        return isinstance(self.action, Click) and self.action.count == 2
+        """Whether it is a press on an icon, or the double click that a desktop's icons want."""
+        if not isinstance(self.action, Click):
+            return False
+        return self.action.count == 2 or (self.element is not None and self.element.role == "icon")
 
     @property
     def ends(self) -> bool:

@@ -51,7 +51,7 @@ def test_every_line_names_its_target() -> None:
     episode = right_walk(trees).end()
     guidance = written(episode, trees)
     assert guidance.text.splitlines() == [
-        '1. Tap "Food".',
+        '1. Open "Food".',
         '2. Tap "Margherita".',
         '3. Tap "Large" in Size.',
         '4. Tap "Go to checkout".',
@@ -84,7 +84,7 @@ def test_what_had_no_effect_or_was_undone_is_left_out_with_its_reason() -> None:
     ]
     lines = guidance.text.splitlines()
     assert [line.partition(". ")[2] for line in lines[:3]] == [
-        'Tap "Food".',
+        'Open "Food".',
         'Tap "Margherita".',
         'Tap "Large" in Size.',
     ]
@@ -121,7 +121,7 @@ def test_scrolling_goes_without_saying() -> None:
     trees = Trees()
     walk = Walk(launcher(), trees).do(Swipe(x=9, y=900, x2=9, y2=300), launcher()[:1]).do(Wait(), launcher())
     guidance = written(walk.tap("Food", menu()).end(), trees)
-    assert guidance.text == '1. Tap "Food".'
+    assert guidance.text == '1. Open "Food".'
 
 
 def test_quotes_and_lines_on_the_screen_do_not_break_the_layout() -> None:
@@ -180,8 +180,8 @@ def example(content: str) -> Example:
 @pytest.mark.parametrize(
     ("content", "leaks"),
     [
-        ('The user query: x\nGuidance:\n1. Tap "Food".\nTask progress: none', True),
-        ('1. Tap "Food".', True),
+        ('The user query: x\nGuidance:\n1. Open "Food".\nTask progress: none', True),
+        ('1. Open "Food".', True),
         ('Task progress: Step 1: Tapped "Food".', False),
         ("", False),
     ],
