@@ -1,0 +1,106 @@
+"""What the deployment `retrain` does when enough trajectories have landed, and that one process works on a run."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import time
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import pytest
+
+from flows.config import Config
+from flows.context import RoundContext
+from flows.landing import accepted_since_training
+from flows.once import report_of
+from flows.policy import PROMOTE
+from flows.round import current_round, do_stage, run_stage
+from flows.serve import retrain
+from flows.stages.catalogue import STAGES
+from flows.stages.judge import JUDGE
+from flows.stages.train import TRAIN
+from schemas.policy_version import PolicyVersion
+from tests.flows.small_run import small_config
+from warehouse.layout import create_warehouse
+from warehouse.lock import RunInUseError, sole_worker
+from warehouse.read import read_rows
+
+FILE = """
+[run]
+name = "retrained"
+[queries]
+train = 24
+heldout_slots = 4
+heldout_phrasings = 0
+heldout_apps = 0
+[rollout]
+episodes_per_round = 160
+concurrency = 16
+[judge]
+precision_floor = 0.0
+[train]
+min_updates = 2
+max_updates = 3
+[evaluate]
+episodes = 4
+train_sample = 0
+[serve]
+retrain_after_accepted = 1
+"""
+
+
+def judged_but_not_trained(config: Config) -> RoundContext:
+    context = RoundContext(config, create_warehouse(config.run.root), 1)
+    for stage in STAGES:
+        do_stage(stage, context)
+        if stage.name == JUDGE:
+            break
+    return context
+
+
+def test_what_was_rolled_out_and_judged_is_trained_on(tmp_path: Path, prefect_server: None) -> None:
+    from flows.config_file import load_config
+
+    file = tmp_path / "trajmill.toml"
+    file.write_text(FILE)
+    config = load_config(file)
+    context = judged_but_not_trained(config)
+    landed = accepted_since_training(config)
+    assert landed >= config.serve.retrain_after_accepted
+
+    with sole_worker(context.warehouse, context.run_id):
+        assert retrain(str(file)) == landed
+    assert report_of(context, TRAIN) is None, "another process was at work: it was left to train"
+
+    assert retrain(str(file)) == landed
+    trained = report_of(context, TRAIN)
+    assert trained is not None and trained.result["trained"]
+    assert report_of(context, PROMOTE) is not None
+    versions = {row.model_version for row in read_rows(context.warehouse, PolicyVersion)}
+    assert trained.result["version"] in versions
+    assert current_round(config).round == 2
+    assert accepted_since_training(config) == 0
+    assert retrain(str(file)) == 0
+
+
+def hold(root: Path, run_id: str, held: Connection) -> None:
+    with sole_worker(create_warehouse(root), run_id):
+        held.send(os.getpid())
+        time.sleep(60)
+
+
+def test_a_second_process_is_refused_until_the_first_is_gone_however_it_goes(tmp_path: Path) -> None:
+    config = small_config(tmp_path)
+    mine, theirs = multiprocessing.Pipe()
+    process = multiprocessing.get_context("spawn").Process(target=hold, args=(tmp_path, config.run_id, theirs))
+    process.start()
+    owner = mine.recv()
+    with pytest.raises(RunInUseError, match=rf"\Arun small-\w+ in [^\n]+: process {owner} is at work on it[^\n]+\Z"):
+        run_stage("rollout", config)
+    with sole_worker(create_warehouse(tmp_path), "another-run"):
+        pass
+    process.kill()
+    process.join()
+    with sole_worker(create_warehouse(tmp_path), config.run_id):
+        pass
