@@ -39,6 +39,8 @@ from stages.training.dataset import SeenScreen, Turn, lessons
 from stages.training.train import train_network
 
 _CONCURRENCY = 128
+_TRAIN_STRIDE = 7
+"""Of the training queries one in so many is measured; coprime to the number of tasks, whose queries stand in turn."""
 
 
 @dataclass(frozen=True)
@@ -46,18 +48,17 @@ class Settings:
     """One run."""
 
     rounds: int = 8
-    train: int = 400
+    train: int = 1000
     heldout: int = 60
     rollouts: int = 600
-    guided_share: float = 0.3
-    after_failures: int = 3
+    guided_share: float = 0.5
+    after_failures: int = 1
     frozen: bool = False
     seed: int = 0
     task_seed: int = 0
     shape: NetworkShape = field(default_factory=NetworkShape)
     recipe: SftRecipe = field(default_factory=SftRecipe)
     frozen_updates: int = 0
-    verbose: bool = False
     heldout_apps: tuple[str, ...] = ()
     kept_per_query: int = 3
 
@@ -231,7 +232,7 @@ def run(settings: Settings) -> tuple[PolicyNetwork, World, list[Query]]:
     world = load_world()
     queries = benchmark_queries(world, settings.train, settings.heldout, settings.task_seed, settings.heldout_apps)
     by_split = {split: [q for q in queries if q.split is split] for split in Split}
-    samples = {split: each[:60] if split is Split.TRAIN else each for split, each in by_split.items()}
+    samples = {split: each[::_TRAIN_STRIDE] if split is Split.TRAIN else each for split, each in by_split.items()}
     network = untrained_network(settings.seed, settings.shape)
     memory = Memory()
     begin = time.process_time()
