@@ -43,13 +43,16 @@ class ReleaseCheck(NamedTuple):
     problems: tuple[Problem, ...]
 
 
-def check_release(directory: Path, guidance: Mapping[str, Sequence[str]], images_every: int = 1) -> ReleaseCheck:
+def check_release(
+    directory: Path, guidance: Mapping[str, Sequence[str]], images_every: int = 1, groups_every: int = 1
+) -> ReleaseCheck:
     """Re-read a release that `export_release` wrote, one row group at a time.
 
     Args:
         directory: the release's folder.
         guidance: the guidance texts that were ever given, by query id; none may be left in a prompt.
         images_every: open the image of every n-th distinct screen; 1 opens all.
+        groups_every: read every n-th row group of a file, from the first; 1 reads all.
 
     Raises:
         OSError: a file is missing or not readable.
@@ -58,11 +61,11 @@ def check_release(directory: Path, guidance: Mapping[str, Sequence[str]], images
     screens = _Images(_sizes(directory), images_every)
     problems: list[Problem] = []
     sft_rows = rl_rows = 0
-    for row in _rows(directory / SFT_FILE):
+    for row in _rows(directory / SFT_FILE, groups_every):
         sft_rows += 1
         found = [*_sft_problems(row, screens.sizes, guidance), *screens.problems(row)]
         problems.extend(Problem(SFT_FILE, row["example_id"], what) for what in found)
-    for row in _rows(directory / RL_FILE):
+    for row in _rows(directory / RL_FILE, groups_every):
         rl_rows += 1
         found = [*_rl_problems(row, guidance), *screens.problems(row)]
         problems.extend(Problem(RL_FILE, row["rl_step_id"], what) for what in found)
@@ -149,7 +152,7 @@ def _sizes(directory: Path) -> dict[str, Size]:
     return {screen_id: Size(width, height) for screen_id, width, height in zip(*columns, strict=True)}
 
 
-def _rows(path: Path) -> Iterator[dict[str, Any]]:
+def _rows(path: Path, groups_every: int) -> Iterator[dict[str, Any]]:
     with pq.ParquetFile(path) as file:
-        for batch in file.iter_batches(batch_size=64):
-            yield from batch.to_pylist()
+        for group in range(0, file.num_row_groups, groups_every):
+            yield from file.read_row_group(group).to_pylist()

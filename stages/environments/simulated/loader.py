@@ -94,4 +94,4 @@ def _nearest(key: str) -> str:
 
 def _known_keys() -> list[str]:
     records = [each for each in vars(app_spec).values() if hasattr(each, "model_fields")]
-    return sorted({key for record in records for key in record.model_fields})
+    return sorted({info.alias or key for record in records for key, info in record.model_fields.items()})

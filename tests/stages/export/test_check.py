@@ -81,3 +81,12 @@ def test_guidance_that_was_left_in_is_found(release: Path) -> None:
         problem.file for problem in check_release(release, {"q0": ["The user query"], "a": ["query: go"]}).problems
     }
     assert files == {SFT_FILE, RL_FILE}
+
+
+def test_a_sample_of_the_row_groups_can_be_checked(release: Path) -> None:
+    path = release / SFT_FILE
+    spoil(path, 5, split="heldout_slots")
+    pq.write_table(pq.read_table(path), path, row_group_size=1)
+    assert len(check_release(release, {}).problems) == 1
+    sampled = check_release(release, {}, groups_every=3)
+    assert sampled.sft_rows == 3 and sampled.problems == ()
