@@ -50,7 +50,7 @@ class Variant(NamedTuple):
 
 _UNGUIDED: Changes = {
     "run": {"rounds": 8},
-    "queries": {"train": 300},
+    "queries": {"train": 600},
     "rollout": {"episodes_per_round": 1000},
     "guidance": {"enabled": False},
 }
@@ -59,7 +59,7 @@ _NOISE = {"precision_floor": 0.0, "false_positive": 0.15, "false_negative": 0.10
 VARIANTS = (
     Variant("loop", "the default job", {}, pixels=True),
     Variant("frozen", "control: same rollouts, guidance, judge and updates; trained once, at the end", {}, "loop"),
-    Variant("unguided", "no guidance of any kind, 8 rounds of 1,000 episodes, 300 queries", _UNGUIDED),
+    Variant("unguided", "no guidance of any kind, 8 rounds of 1,000 episodes, 600 queries", _UNGUIDED),
     Variant("unguided_frozen", "its control", _UNGUIDED, "unguided"),
     Variant("small", "4 rounds of 300 episodes, 300 queries: the base of the ablations", _SMALL),
     Variant("no_filter", "no critic filter: learns from every attempt", _SMALL | {"judge": {"filter": False}}),
