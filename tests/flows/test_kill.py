@@ -20,13 +20,6 @@ SHORTEST_SECONDS = 0.7
 FEWEST_KILLS = 4
 
 
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
-    root = tmp_path_factory.mktemp("undisturbed")
-    run_stages(small_config(root))
-    return open_warehouse(root)
-
-
 def contents(warehouse: Warehouse) -> dict[str, list[str]]:
     """All rows of all tables but for times, in an order of their own."""
     found = {}
@@ -38,27 +31,27 @@ def contents(warehouse: Warehouse) -> dict[str, list[str]]:
 
 
 @pytest.mark.timeout(300)
-def test_a_run_that_is_killed_again_and_again_ends_like_one_that_is_not(undisturbed: Warehouse, tmp_path: Path) -> None:
+def test_a_run_that_is_killed_again_and_again_ends_like_one_that_is_not(small_run: Warehouse, tmp_path: Path) -> None:
     processes = multiprocessing.get_context("forkserver")
     processes.set_forkserver_preload(["tests.flows.small_run"])
     seconds, killed = SHORTEST_SECONDS, 0
     while not _finishes(processes, tmp_path, seconds):
         seconds, killed = seconds * 1.3, killed + 1
     assert killed >= FEWEST_KILLS
-    found, wanted = contents(open_warehouse(tmp_path)), contents(undisturbed)
+    found, wanted = contents(open_warehouse(tmp_path)), contents(small_run)
     assert {table: len(rows) for table, rows in found.items()} == {table: len(rows) for table, rows in wanted.items()}
     assert found == wanted
     for name in release_names(open_warehouse(tmp_path)):
-        assert verify_release(open_warehouse(tmp_path), name).files == verify_release(undisturbed, name).files
+        assert verify_release(open_warehouse(tmp_path), name).files == verify_release(small_run, name).files
 
 
-def test_no_row_stands_twice_and_every_step_has_its_screens(undisturbed: Warehouse) -> None:
-    screens = read_table(undisturbed, "screens", ["screen_id"])["screen_id"].to_pylist()
+def test_no_row_stands_twice_and_every_step_has_its_screens(small_run: Warehouse) -> None:
+    screens = read_table(small_run, "screens", ["screen_id"])["screen_id"].to_pylist()
     assert len(set(screens)) == len(screens)
-    steps = read_table(undisturbed, "steps", ["screen_before", "screen_after"])
+    steps = read_table(small_run, "steps", ["screen_before", "screen_after"])
     assert {name for column in steps.columns for name in column.to_pylist()} <= set(screens)
     for table, key in (("trajectories", "trajectory_id"), ("examples", "example_id"), ("queries", "query_id")):
-        ids = read_table(undisturbed, table, [key])[key].to_pylist()
+        ids = read_table(small_run, table, [key])[key].to_pylist()
         assert len(set(ids)) == len(ids), table
 
 

@@ -1,0 +1,125 @@
+"""What a finished run must hold, whatever it has learned."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+
+import pytest
+from datasets import load_dataset
+
+from flows.context import RoundContext
+from flows.round import do_stage, run_stage
+from flows.stages.catalogue import STAGES
+from flows.stages.promote import compare
+from schemas.errors import BadInputError
+from schemas.policy_version import PolicyVersion, SplitSuccess
+from schemas.query import Query, Split
+from schemas.round_summary import RoundSummary
+from schemas.trajectory import Purpose, Trajectory
+from tests.flows.small_run import small_config
+from warehouse.layout import Warehouse
+from warehouse.read import read_rows, read_table
+from warehouse.releases import release_names
+from warehouse.sql import run_sql
+
+
+def test_doing_a_finished_stage_again_changes_nothing(small_run: Warehouse) -> None:
+    config = small_config(small_run.root)
+    before = read_table(small_run, "trajectories").num_rows
+    for stage in STAGES:
+        do_stage(stage, RoundContext(config, small_run, config.run.rounds))
+    assert read_table(small_run, "trajectories").num_rows == before
+
+
+def test_only_training_queries_are_learned_from(small_run: Warehouse) -> None:
+    splits = {query.query_id: query.split for query in read_rows(small_run, Query)}
+    purposes = {row.trajectory_id: row.purpose for row in read_rows(small_run, Trajectory)}
+    for table in ("examples", "rl_steps"):
+        rows = read_table(small_run, table)
+        key = "query_id" if table == "examples" else "group"
+        assert {splits[query_id] for query_id in rows[key].to_pylist()} <= {Split.TRAIN}
+        learned = {purposes[name] for name in rows["trajectory_id"].to_pylist()}
+        assert learned <= {Purpose.TRAIN, Purpose.GUIDED}
+
+
+def test_guidance_goes_to_queries_that_failed_and_never_into_prompts(small_run: Warehouse) -> None:
+    guided = [row for row in read_rows(small_run, Trajectory) if row.purpose is Purpose.GUIDED]
+    assert guided
+    failed = {
+        row.query_id for row in read_rows(small_run, Trajectory) if row.purpose is Purpose.TRAIN and row.reward == 0.0
+    }
+    assert {row.query_id for row in guided} <= failed
+    hints = {line for text in read_table(small_run, "guidance")["text"].to_pylist() for line in text.splitlines()}
+    prompts = read_table(small_run, "steps")["prompt"].to_pylist()
+    assert not hints & {line for prompt in prompts for line in prompt.splitlines()}
+
+
+def test_policies_descend_from_the_untrained_one_and_each_round_starts_where_the_last_ended(
+    small_run: Warehouse,
+) -> None:
+    versions = {row.model_version: row for row in read_rows(small_run, PolicyVersion)}
+    (untrained,) = [row for row in versions.values() if row.parent is None]
+    assert untrained.round == 0 and untrained.updates == 0
+    assert all(row.parent in versions for row in versions.values() if row is not untrained)
+    assert all((small_run.model(version) / "model.safetensors").exists() for version in versions)
+    rounds = sorted(read_rows(small_run, RoundSummary), key=lambda row: row.round)
+    assert rounds[0].policy_before == untrained.model_version
+    assert all(one.policy_after == next_.policy_before for one, next_ in pairwise(rounds))
+
+
+def test_evaluation_is_greedy_equal_for_all_policies_and_on_devices_that_training_does_not_meet(
+    small_run: Warehouse,
+) -> None:
+    measured = [row for row in read_rows(small_run, Trajectory) if row.purpose is Purpose.EVALUATE]
+    by_round: dict[int, set[tuple[str, int]]] = {}
+    for row in measured:
+        by_round.setdefault(row.round, set()).add((row.query_id, row.seed))
+    assert len(by_round) > 1 and len(set(map(frozenset, by_round.values()))) == 1
+    training = {row.seed % 8 for row in read_rows(small_run, Trajectory) if row.purpose is Purpose.TRAIN}
+    assert not training & {row.seed % 8 for row in measured}
+
+
+def test_a_release_loads_with_its_images(small_run: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    path = small_run.release(release_names(small_run)[-1]) / "trl" / "sft.parquet"
+    rows = load_dataset("parquet", data_files=str(path), split="train")
+    assert len(rows) > 0
+    assert rows[0]["images"][0].size in {(720, 1280), (1280, 720)}
+    assert rows[0]["completion"][0]["role"] == "assistant"
+
+
+def test_the_ready_made_views_answer(small_run: Warehouse) -> None:
+    success = run_sql(small_run, "SELECT round, split, queries FROM success_by_round").to_pylist()
+    assert {row["round"] for row in success} >= {0}
+    judged = run_sql(small_run, "SELECT n FROM judge_by_round WHERE level = 'trajectory'").to_pylist()
+    assert all(row["n"] > 0 for row in judged)
+    funnel = run_sql(small_run, "SELECT dropped FROM funnel").to_pylist()
+    assert funnel and all(row["dropped"] >= 0 for row in funnel)
+
+
+def test_prompts_show_screens_by_id_and_calls_are_accounted(small_run: Warehouse) -> None:
+    calls = read_table(small_run, "model_calls").slice(0, 50).to_pylist()
+    screens = set(read_table(small_run, "screens", ["screen_id"])["screen_id"].to_pylist())
+    for call in calls:
+        parts = [part for message in json.loads(call["messages"]) for part in message["content"]]
+        assert {part["screen"] for part in parts if isinstance(part, dict)} <= screens
+        assert call["input_tokens"] > 0 and call["output_tokens"] > 0
+
+
+def test_a_stage_whose_input_is_missing_names_the_command_to_run_first(small_run: Warehouse) -> None:
+    with pytest.raises(BadInputError, match="run `trajmill rollout` first"):
+        run_stage("judge", small_config(small_run.root))
+    with pytest.raises(BadInputError, match="there is no stage 'jugde'"):
+        run_stage("jugde", small_config(small_run.root))
+
+
+@pytest.mark.parametrize(("successes", "promoted"), [(50, True), (49, True), (40, False)])
+def test_a_policy_is_promoted_unless_it_is_worse_by_more_than_the_tolerance(successes: int, promoted: bool) -> None:
+    old = (SplitSuccess(split=Split.HELDOUT_SLOTS, queries=100, successes=50),)
+    new = (
+        SplitSuccess(split=Split.HELDOUT_SLOTS, queries=100, successes=successes),
+        SplitSuccess(split=Split.TRAIN, queries=100, successes=100),
+        SplitSuccess(split=Split.HELDOUT_APPS, queries=100, successes=100),
+    )
+    assert compare(old, new, tolerance=0.02).promoted is promoted
