@@ -21,7 +21,7 @@ from stages.export.write import export_release
 from warehouse.delta_log import table_versions
 from warehouse.layout import Warehouse
 from warehouse.read import read_batches, read_table
-from warehouse.releases import write_release
+from warehouse.releases import read_release, release_names, write_release
 from warehouse.screens import WarehouseScreens
 
 _IMAGES_EVERY = 50
@@ -62,7 +62,7 @@ def make_release(warehouse: Warehouse, request: ReleaseRequest, queries: Sequenc
             released.
     """
     origin = request.origin
-    versions = table_versions(warehouse)
+    versions = _versions(warehouse, request.name)
     offered = read_table(warehouse, "examples", rounds=range(origin.round + 1), run_id=origin.run_id)
     curated = training_set(offered, request.averages, request.keep_per_query)
     _refuse_leaks(queries, curated.examples, request.heldout_apps)
@@ -86,6 +86,11 @@ def make_release(warehouse: Warehouse, request: ReleaseRequest, queries: Sequenc
         previous=request.previous,
     )
     return Released(offered.num_rows, curated.examples.num_rows, _rows_of(files, "verl/rl.parquet"))
+
+
+def _versions(warehouse: Warehouse, name: str) -> Mapping[str, int]:
+    """What the release was made of if it is sealed already: another run may have committed rows since."""
+    return read_release(warehouse, name).tables if name in release_names(warehouse) else table_versions(warehouse)
 
 
 def _refuse_leaks(queries: Sequence[Query], examples: pa.Table, heldout_apps: Collection[str]) -> None:

@@ -16,6 +16,7 @@ from schemas.errors import TrajmillError
 from stages.export.base import BulkScreenReader, ExportedFile
 from stages.export.write import SFT_FILE, export_release
 from tests.flows.small_run import small_config
+from tests.warehouse.samples import commit_rows, judgement, stage_run
 from warehouse.layout import Warehouse, open_warehouse
 from warehouse.releases import release_names, verify_release
 
@@ -53,5 +54,11 @@ def test_what_is_not_sound_is_not_released(
     export(context)
     found, wanted = (verify_release(at, release_name(context)).files for at in (context.warehouse, small_run))
     assert [file for file in found if file.path != "README.md"] == [file for file in wanted if file.path != "README.md"]
+
+    shutil.rmtree(context.at(EXPORT).staging(context.warehouse))
+    at = stage_run("judge", 1, "another-run")
+    commit_rows(context.warehouse, at, judgement("a", at, correct=True))
+    export(context)
+    assert verify_release(context.warehouse, release_name(context)).files == found, "sealed, then killed before the end"
     card = (context.warehouse.release(release_name(context)) / "README.md").read_text(encoding="utf-8")
     assert "| trajectory_not_accepted | " in card and "| harmful | " in card
