@@ -81,11 +81,10 @@ class Result(Record):
     reference_paths: int
     updates: int
     cpu_seconds: float
+    """Of the main process; drawing happens in others."""
     wall_seconds: float
     memory_mib: float
     """Largest resident size of the main process."""
-    drawing_seconds: float
-    """CPU time of the processes that draw."""
     disk_mib: float
 
 
@@ -119,7 +118,6 @@ def run_one(variant: Variant, seed: int, root: Path, updates: int) -> Result:
     first = {split["split"]: split for split in finished(contexts[0], BASELINE).result["success"]}
     summaries = [summary_of(context) for context in contexts[1:]]
     own = resource.getrusage(resource.RUSAGE_SELF)
-    children = resource.getrusage(resource.RUSAGE_CHILDREN)
     return Result(
         variant=variant.name,
         seed=seed,
@@ -132,7 +130,6 @@ def run_one(variant: Variant, seed: int, root: Path, updates: int) -> Result:
         cpu_seconds=own.ru_utime + own.ru_stime,
         wall_seconds=time.perf_counter() - start,
         memory_mib=own.ru_maxrss / 1024,
-        drawing_seconds=children.ru_utime + children.ru_stime,
         disk_mib=sum(path.stat().st_size for path in root.rglob("*") if path.is_file()) / 2**20,
     )
 
@@ -193,10 +190,9 @@ def print_tables(found: list[Result]) -> None:
         if by_variant[name]:
             _print_curve(name, by_variant[name])
     print("\nwhat a run costs\n")
-    print("| variant | CPU s | drawing CPU s | wall s | MiB memory | MiB disk |\n|---|---|---|---|---|---|")
+    print("| variant | CPU s | wall s | MiB memory | MiB disk |\n|---|---|---|---|---|")
     figures: tuple[Callable[[Result], float], ...] = (
         lambda run: run.cpu_seconds,
-        lambda run: run.drawing_seconds,
         lambda run: run.wall_seconds,
         lambda run: run.memory_mib,
         lambda run: run.disk_mib,

@@ -115,7 +115,7 @@ class TrainSection(Section):
     """Peak learning rate."""
     batch: PositiveInt = 64
     """Examples in one update."""
-    keep_per_query: PositiveInt = 3
+    keep_per_query: PositiveInt = 2
     """Most trajectories kept for one query, shortest first."""
     reweight: bool = True
     """Whether every query weighs the same, however many trajectories it has."""
