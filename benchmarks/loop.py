@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any, NamedTuple
@@ -25,6 +26,7 @@ from unittest import mock
 from PIL import Image
 
 from flows.config import Config
+from schemas.geometry import Size
 from schemas.record import Record
 from schemas.round_summary import RoundSummary
 
@@ -135,13 +137,17 @@ def run_one(variant: Variant, seed: int, root: Path, updates: int) -> Result:
 
 
 def _draw_nothing() -> None:
-    """Give all screens one empty picture."""
+    """Give all screens of a size one empty picture."""
     from pipelines import resources
     from stages.environments.simulated import view
 
-    blank = io.BytesIO()
-    Image.new("P", (1, 1)).save(blank, "PNG")
-    mock.patch.object(view, "draw", lambda scene: blank.getvalue()).start()
+    @cache
+    def blank(size: Size) -> bytes:
+        picture = io.BytesIO()
+        Image.new("P", size).save(picture, "PNG")
+        return picture.getvalue()
+
+    mock.patch.object(view, "draw", lambda scene: blank(scene.size)).start()
     mock.patch.object(resources.EnvironmentSpec, "draws_screens", False).start()
 
 
