@@ -88,7 +88,7 @@ def _short(value: Any) -> str:
 
 
 def _nearest(key: str) -> str:
-    close = difflib.get_close_matches(key, _known_keys(), n=1)
+    close = difflib.get_close_matches(key, [known for known in _known_keys() if known != key], n=1)
     return f"did you mean `{close[0]}`?" if close else "remove it"
 
 
