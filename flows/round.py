@@ -31,6 +31,7 @@ from schemas.round_summary import RoundSummary
 from warehouse.layout import create_warehouse
 from warehouse.lock import sole_worker
 from warehouse.read import read_rows
+from warehouse.views import refresh_views
 
 _LOOK_EVERY_SECONDS = 0.5
 
@@ -59,6 +60,7 @@ def round_flow(context: RoundContext) -> RoundSummary:
         stage_task(stage, context)
         if stage.name in (JUDGE, REJUDGE):
             announce_landed(context.warehouse.root, accepted(context), context.config.serve.retrain_after_accepted)
+    refresh_views(context.warehouse)
     summary = summary_of(context)
     create_markdown_artifact(
         round_markdown(summary), key=f"round-{context.round:04d}", description="The round's figures"
@@ -96,7 +98,9 @@ def _run_command(name: str, context: RoundContext) -> StageReport:
                 f"round {context.round} of run {context.run_id}: stage {needed.name!r} is not finished; "
                 f"run `trajmill {needed.command}` first"
             )
-    return [do_stage(stage, context) for stage in STAGES if stage.command == name][-1]
+    reports = [do_stage(stage, context) for stage in STAGES if stage.command == name]
+    refresh_views(context.warehouse)
+    return reports[-1]
 
 
 def current_round(config: Config) -> RoundContext:

@@ -15,7 +15,6 @@ from warehouse.atomic import disk_full_as_error
 from warehouse.delta_log import delta_table
 from warehouse.layout import StageRun, Warehouse
 from warehouse.shards import DataFile
-from warehouse.views import refresh_views
 
 _KEEP = "interval 36500 days"
 _TABLE_SETTINGS = {
@@ -29,15 +28,12 @@ def commit_stage(warehouse: Warehouse, at: StageRun, files: Mapping[str, Sequenc
     """Commit the shards of one stage to their tables and return each table's version.
 
     Idempotent as a whole: after a crash between two tables, the same call completes it. What other rows point to is
-    committed first (`screens`, then in the order of `schemas.tables.TABLES`). The DuckDB views follow.
+    committed first (`screens`, then in the order of `schemas.tables.TABLES`).
+    The DuckDB views are not refreshed here: that costs as much as all tables of a stage together, and whoever reads
+    through trajmill refreshes them first.
     """
     order = sorted(files, key=lambda table: (table != "screens", list(TABLES).index(table)))
-    versions = {
-        table: commit(warehouse, table, files[table], at) for table in order if any(f.rows for f in files[table])
-    }
-    if versions:
-        refresh_views(warehouse)
-    return versions
+    return {table: commit(warehouse, table, files[table], at) for table in order if any(f.rows for f in files[table])}
 
 
 def commit(warehouse: Warehouse, table: str, files: Sequence[DataFile], at: StageRun) -> int:

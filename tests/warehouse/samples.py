@@ -20,6 +20,7 @@ from warehouse.commit import commit_stage
 from warehouse.layout import StageRun, Warehouse
 from warehouse.read import table_of
 from warehouse.shards import write_shard
+from warehouse.views import refresh_views
 
 SIZE = Size(32, 48)
 
@@ -152,9 +153,10 @@ def at_origin(at: StageRun) -> dict[str, Any]:
 
 
 def commit_rows(warehouse: Warehouse, at: StageRun, *rows: Row) -> None:
-    """Commit records, all in the tables that they belong to."""
+    """Commit records, all in the tables that they belong to, and renew the views."""
     tables: dict[str, list[Row]] = {}
     for row in rows:
         tables.setdefault(table_of(type(row)), []).append(row)
     files = {name: [write_shard(warehouse, name, at, 0, rows_to_arrow(name, part))] for name, part in tables.items()}
     commit_stage(warehouse, at, files)
+    refresh_views(warehouse)
