@@ -2,7 +2,7 @@
 
 `python -m benchmarks.loop FOLDER` runs what FOLDER/results.jsonl does not hold yet, two runs at a time, and prints the
 tables; `--only NAME ...` limits it to some variants, `--table` only prints. Each run is a process of its own, so that
-its CPU time and memory are its own.
+its CPU time and memory are its own. Screens get empty pictures; what drawing costs shows in `make run`.
 """
 
 from __future__ import annotations
@@ -46,8 +46,6 @@ class Variant(NamedTuple):
     changes: Changes
     control_of: str = ""
     """The variant whose number of updates a frozen explorer gets at its end."""
-    pixels: bool = False
-    """Whether screens are drawn; neither the embedded policy nor the judge looks at pixels, so most runs do without."""
 
 
 _UNGUIDED: Changes = {
@@ -59,7 +57,7 @@ _UNGUIDED: Changes = {
 _SMALL: Changes = {"run": {"rounds": 4}, "queries": {"train": 300}, "rollout": {"episodes_per_round": 300}}
 _NOISE = {"precision_floor": 0.0, "false_positive": 0.15, "false_negative": 0.10}
 VARIANTS = (
-    Variant("loop", "the default job", {}, pixels=True),
+    Variant("loop", "the default job", {}),
     Variant("frozen", "control: same rollouts, guidance, judge and updates; trained once, at the end", {}, "loop"),
     Variant("unguided", "no guidance of any kind, 8 rounds of 1,000 episodes, 600 queries", _UNGUIDED),
     Variant("unguided_frozen", "its control", _UNGUIDED, "unguided"),
@@ -83,7 +81,6 @@ class Result(Record):
     reference_paths: int
     updates: int
     cpu_seconds: float
-    """Of the main process; drawing happens in others."""
     wall_seconds: float
     memory_mib: float
     """Largest resident size of the main process."""
@@ -108,8 +105,7 @@ def run_one(variant: Variant, seed: int, root: Path, updates: int) -> Result:
     from flows.stages.catalogue import STAGES
     from warehouse.layout import create_warehouse
 
-    if not variant.pixels:
-        _draw_nothing()
+    _draw_nothing()
     start = time.perf_counter()
     config = config_of(variant, seed, root, updates)
     contexts = [RoundContext(config, create_warehouse(root), number) for number in range(config.run.rounds + 1)]
@@ -137,7 +133,7 @@ def run_one(variant: Variant, seed: int, root: Path, updates: int) -> Result:
 
 
 def _draw_nothing() -> None:
-    """Give all screens of a size one empty picture."""
+    """Give all screens of a size one empty picture: neither the embedded policy nor the judge looks at pixels."""
     from pipelines import resources
     from stages.environments.simulated import view
 
