@@ -54,14 +54,14 @@ _UNGUIDED: Changes = {
     "rollout": {"episodes_per_round": 1000},
     "guidance": {"enabled": False},
 }
-_SMALL: Changes = {"run": {"rounds": 4}, "queries": {"train": 300}, "rollout": {"episodes_per_round": 300}}
+_SMALL: Changes = {"run": {"rounds": 3}, "queries": {"train": 240}, "rollout": {"episodes_per_round": 240}}
 _NOISE = {"precision_floor": 0.0, "false_positive": 0.15, "false_negative": 0.10}
 VARIANTS = (
     Variant("loop", "the default job", {}),
     Variant("frozen", "control: same rollouts, guidance, judge and updates; trained once, at the end", {}, "loop"),
     Variant("unguided", "no guidance of any kind, 8 rounds of 1,000 episodes, 600 queries", _UNGUIDED),
     Variant("unguided_frozen", "its control", _UNGUIDED, "unguided"),
-    Variant("small", "4 rounds of 300 episodes, 300 queries: the base of the ablations", _SMALL),
+    Variant("small", "3 rounds of 240 episodes, 240 queries: the base of the ablations", _SMALL),
     Variant("no_filter", "no critic filter: learns from every attempt", _SMALL | {"judge": {"filter": False}}),
     Variant("one_noisy", "one noisy channel", _SMALL | {"judge": _NOISE | {"channels": ("text",)}}),
     Variant("two_noisy", "consensus of two noisy channels", _SMALL | {"judge": _NOISE}),
