@@ -48,20 +48,28 @@ class Variant(NamedTuple):
     """The variant whose number of updates a frozen explorer gets at its end."""
 
 
+_HELDOUT = {"heldout_slots": 120, "heldout_phrasings": 120, "heldout_apps": 120}
+_EVALUATE = {"episodes": 120, "train_sample": 120}
 _UNGUIDED: Changes = {
-    "run": {"rounds": 8},
-    "queries": {"train": 600},
+    "run": {"rounds": 16},
+    "queries": {"train": 600} | _HELDOUT,
     "rollout": {"episodes_per_round": 1000},
+    "evaluate": _EVALUATE,
     "guidance": {"enabled": False},
 }
-_SMALL: Changes = {"run": {"rounds": 3}, "queries": {"train": 240}, "rollout": {"episodes_per_round": 240}}
+_SMALL: Changes = {
+    "run": {"rounds": 4},
+    "queries": {"train": 400} | _HELDOUT,
+    "rollout": {"episodes_per_round": 400},
+    "evaluate": _EVALUATE,
+}
 _NOISE = {"precision_floor": 0.0, "false_positive": 0.15, "false_negative": 0.10}
 VARIANTS = (
     Variant("loop", "the default job", {}),
     Variant("frozen", "control: same rollouts, guidance, judge and updates; trained once, at the end", {}, "loop"),
-    Variant("unguided", "no guidance of any kind, 8 rounds of 1,000 episodes, 600 queries", _UNGUIDED),
+    Variant("unguided", "no guidance of any kind, 16 rounds of 1,000 episodes, 600 queries", _UNGUIDED),
     Variant("unguided_frozen", "its control", _UNGUIDED, "unguided"),
-    Variant("small", "3 rounds of 240 episodes, 240 queries: the base of the ablations", _SMALL),
+    Variant("small", "4 rounds of 400 episodes, 400 queries: the base of the ablations", _SMALL),
     Variant("no_filter", "no critic filter: learns from every attempt", _SMALL | {"judge": {"filter": False}}),
     Variant("one_noisy", "one noisy channel", _SMALL | {"judge": _NOISE | {"channels": ("text",)}}),
     Variant("two_noisy", "consensus of two noisy channels", _SMALL | {"judge": _NOISE}),
