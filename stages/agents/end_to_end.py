@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from time import perf_counter
 
-from schemas.coordinates import CoordinateFrame, CoordinateSpace
+from schemas.coordinates import CoordinateFrame
 from schemas.dialects.base import Dialect, ParseFailure
 from schemas.dialects.gui_owl_v3 import dialect_for
-from schemas.geometry import Size
 from schemas.query import Platform
 from schemas.record import content_id
 from stages.agents.base import AgentCall, Decision, EpisodeView
@@ -27,8 +26,6 @@ class EndToEndAgent:
     platform: Platform
     temperature: float = 1.0
     """0 acts greedily."""
-    space: CoordinateSpace = CoordinateSpace.RESIZED_PIXELS
-    """Space in which the model writes positions; resized pixels are those of the screenshot as it is."""
     role: str = "policy"
     name: str = "end_to_end"
 
@@ -44,7 +41,7 @@ class EndToEndAgent:
             schemas.errors.ModelFailure: the model did not answer.
         """
         dialect = dialect_for(self.platform)
-        frame = self._frame(episode.observation.screen.size)
+        frame = self.model.frame(episode.observation.screen.size)
         request = self._request(episode, dialect, frame)
         start = perf_counter()
         completion = await self.model.complete(request)
@@ -56,9 +53,6 @@ class EndToEndAgent:
         if isinstance(reply, ParseFailure):
             return Decision("", None, NO_ACTION, raw_response=text, prompt=prompt, calls=(call,))
         return Decision(reply.thought, reply.action, reply.conclusion, raw_response=text, prompt=prompt, calls=(call,))
-
-    def _frame(self, screen: Size) -> CoordinateFrame:
-        return CoordinateFrame(self.space, screen, screen)
 
     def _request(self, episode: EpisodeView, dialect: Dialect, frame: CoordinateFrame) -> ChatRequest:
         text = compose(episode.instruction, episode.guidance, _conclusions(episode))

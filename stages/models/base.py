@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from schemas.observation import Observation
+from schemas.coordinates import CoordinateFrame
+from schemas.geometry import Size
+from schemas.observation import Observation, ScreenHandle
 
-Part = str | Observation
-"""Text, or a screen: a model takes from it what it can read, the pixels or the accessibility tree."""
+Part = str | Observation | ScreenHandle
+"""Text, a screen of which a model takes what it can read (pixels or accessibility tree), or a picture alone, such as a
+screenshot on which an action is marked."""
 
 
 class ChatMessage(NamedTuple):
@@ -31,6 +34,28 @@ class ChatRequest:
     seed: int = 0
     """Equal requests with equal seeds get equal answers from a local model."""
     max_tokens: int = 512
+    top_p: float = 1.0
+    n: int = 1
+    """Samples asked for in one request."""
+    top_logprobs: int = 0
+    """For each token of the answer, log probabilities of so many candidates; 0 asks for none."""
+    answer_schema: str = ""
+    """JSON schema that the answer must follow, as JSON; empty for free text."""
+    image_scale: float = 1.0
+    """Share of their sides at which images are sent, before the model's own pixel budget; under 1 in a cheap pass."""
+    trajectory_id: str | None = None
+    """What the call is accounted to; decides nothing of the answer."""
+    step_index: int | None = None
+
+
+class TokenLogprob(NamedTuple):
+    """A token of an answer and how likely it was."""
+
+    token: str
+    logprob: float
+    """Natural logarithm of its probability."""
+    candidates: tuple[tuple[str, float], ...] = ()
+    """The most likely tokens at its place with their log probabilities."""
 
 
 class Completion(NamedTuple):
@@ -41,6 +66,14 @@ class Completion(NamedTuple):
     output_tokens: int
     finish_reason: str
     """`stop`, or `length` when `max_tokens` cut it."""
+    others: tuple[str, ...] = ()
+    """The other samples where more than one was asked for."""
+    logprobs: tuple[TokenLogprob, ...] = ()
+    """Of `text`, where they were asked for."""
+    price: float = 0.0
+    """In the currency of the configuration; 0 for a local model and for an answer from the cache."""
+    cached: bool = False
+    """Whether it comes from the request cache, so that nothing was computed for it."""
 
 
 class ChatModel(Protocol):
@@ -51,10 +84,18 @@ class ChatModel(Protocol):
         """Identifies the weights; stands on every row the model makes."""
         ...
 
+    def frame(self, screen: Size) -> CoordinateFrame:
+        """How positions in its texts relate to a screenshot of that size, as it is sent to it."""
+        ...
+
     async def complete(self, request: ChatRequest) -> Completion:
         """Answer a request.
 
         Raises:
             schemas.errors.ModelFailure: no answer within the model's bounds.
         """
+        ...
+
+    async def close(self) -> None:
+        """Let go of connections and weights; closing twice is fine."""
         ...

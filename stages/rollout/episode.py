@@ -24,8 +24,8 @@ from schemas.step import Step, TargetElement
 from schemas.trajectory import StopReason, Trajectory
 from stages.agents.base import Agent, AgentCall, Decision, EpisodeView
 from stages.environments.base import Environment
+from stages.models.messages import messages_to_json
 from stages.rollout.base import Attempt, Limits, Rollout
-from stages.rollout.messages import messages_to_json
 from stages.rollout.storable import storable, storable_decision
 
 T = TypeVar("T")

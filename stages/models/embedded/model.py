@@ -15,9 +15,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from schemas.coordinates import native_frame
+from schemas.coordinates import CoordinateFrame, native_frame
 from schemas.dialects.gui_owl_v3 import GuiOwlDesktop, GuiOwlMobile
 from schemas.errors import ModelFailure
+from schemas.geometry import Size
 from schemas.observation import Observation
 from schemas.record import content_id
 from stages.agents.user_text import UserText, read
@@ -68,6 +69,13 @@ class EmbeddedModel:
     def version(self) -> str:
         """Identifies the weights."""
         return self._version
+
+    def frame(self, screen: Size) -> CoordinateFrame:
+        """It writes pixels of the screenshot itself."""
+        return native_frame(screen)
+
+    async def close(self) -> None:
+        """Nothing to let go of."""
 
     async def complete(self, request: ChatRequest) -> Completion:
         """Answer a request together with all others that are waiting now.

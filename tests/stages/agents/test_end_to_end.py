@@ -4,7 +4,8 @@ import asyncio
 from dataclasses import dataclass, field
 
 from schemas.actions import Click
-from schemas.coordinates import CoordinateSpace
+from schemas.coordinates import CoordinateFrame, CoordinateSpace
+from schemas.geometry import Size
 from schemas.observation import Observation
 from schemas.query import Platform
 from stages.agents.base import Decision, EpisodeView
@@ -23,6 +24,13 @@ class Scripted:
     text: str
     version: str = "scripted-1"
     asked: list[ChatRequest] = field(default_factory=list)
+    space: CoordinateSpace = CoordinateSpace.RESIZED_PIXELS
+
+    def frame(self, screen: Size) -> CoordinateFrame:
+        return CoordinateFrame(self.space, screen, screen)
+
+    async def close(self) -> None:
+        pass
 
     async def complete(self, request: ChatRequest) -> Completion:
         self.asked.append(request)
@@ -51,7 +59,7 @@ def test_the_request_holds_instruction_history_guidance_and_screen() -> None:
 
 
 def test_positions_are_read_in_the_models_space() -> None:
-    agent = EndToEndAgent(Scripted(CLICK), Platform.PHONE, space=CoordinateSpace.PER_MILLE)
+    agent = EndToEndAgent(Scripted(CLICK, space=CoordinateSpace.PER_MILLE), Platform.PHONE)
     assert act(agent, view()).action == Click(x=360, y=640)
 
 
