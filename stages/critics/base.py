@@ -69,11 +69,19 @@ class TrajectoryCritic(Protocol):
         """Identifies prompt and model; stands on every verdict."""
         ...
 
-    async def judge(self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult]) -> Vote:
-        """Judge a finished episode; `steps` is what the step critic said of it.
+    async def judge(self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult], draw: int = 0) -> Vote:
+        """Cast one vote on a finished episode.
+
+        Args:
+            episode: the episode.
+            screens: where its screens are read.
+            steps: what the step critic said of it.
+            draw: seed of the vote. Equal numbers get equal votes; a critic that samples draws anew for every number,
+                one that does not ignores it. A vote that failed is asked again under a number not used before.
 
         Raises:
             schemas.errors.JudgeFailure: no usable vote; never to be read as a verdict.
+            schemas.errors.ModelFailure: the model behind it did not answer; neither is this a verdict.
         """
         ...
 

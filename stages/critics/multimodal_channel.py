@@ -40,7 +40,7 @@ class StateChannel:
     resolution = "full"
     version = "state-channel-1"
 
-    async def judge(self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult]) -> Vote:
+    async def judge(self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult], draw: int = 0) -> Vote:
         """Judge a finished episode by its screens.
 
         Raises:

@@ -39,7 +39,7 @@ class NoisyChannel:
         """The version of the critic that is disturbed, and how it is."""
         return f"{self.inner.version}~fp{self.false_positive:g}/fn{self.false_negative:g}/{self.seed}"
 
-    async def judge(self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult]) -> Vote:
+    async def judge(self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult], draw: int = 0) -> Vote:
         """The vote of the critic that is disturbed, sometimes turned round.
 
         Raises:

@@ -21,7 +21,7 @@ class ProgrammaticChannel:
     resolution = "full"
     version = "programmatic/1"
 
-    async def judge(self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult]) -> Vote:
+    async def judge(self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult], draw: int = 0) -> Vote:
         """The verdict of the environment.
 
         Raises:

@@ -33,7 +33,7 @@ class CaptionChannel:
     resolution = "full"
     version = "caption-channel-1"
 
-    async def judge(self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult]) -> Vote:
+    async def judge(self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult], draw: int = 0) -> Vote:
         """Judge a finished episode by its captions.
 
         Raises:

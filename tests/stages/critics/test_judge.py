@@ -46,7 +46,7 @@ class Says:
     resolution: str = "full"
     version: str = "says"
 
-    async def judge(self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult]) -> Vote:
+    async def judge(self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult], draw: int = 0) -> Vote:
         if isinstance(self.opinion, StageError):
             raise self.opinion
         return Vote(self.opinion, "so", (), None if self.opinion else 0)
