@@ -8,24 +8,20 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
+from flows.config_models import EndpointSection, ModelsSection
+from flows.config_section import Fraction, Section
 from schemas.record import content_id
 
-Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
+Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=40)]
 Cron = Annotated[str, Field(pattern=r"^\S+( +\S+){4}$")]
-
-
-class Section(BaseModel):
-    """A table of the file; a key that is not listed is an error."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
 
 class RunSection(Section):
     """What to run, and where its rows go."""
 
-    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=40)] = "default"
+    name: Name = "default"
     """Name of the run: lower-case letters, digits, `-` and `_`."""
     seed: NonNegativeInt = 0
     """Seed of everything random; equal seeds give equal runs."""
@@ -135,20 +131,6 @@ class EvaluateSection(Section):
     """A new policy is promoted if its held-out success is no more than this below the old one's."""
 
 
-class ModelRole(Section):
-    """The model behind one role."""
-
-    kind: Literal["embedded"] = "embedded"
-    """`embedded`: the small policy network that comes with trajmill."""
-
-
-class ModelsSection(Section):
-    """The models, by role."""
-
-    policy: ModelRole = ModelRole()
-    """The model that acts."""
-
-
 class MiniwobSection(Section):
     """What is used of MiniWoB++ when `run.environment` is `miniwob`."""
 
@@ -206,6 +188,8 @@ class Config(Section):
     train: TrainSection = TrainSection()
     evaluate: EvaluateSection = EvaluateSection()
     models: ModelsSection = ModelsSection()
+    endpoints: dict[Name, EndpointSection] = {}
+    """The models that roles can be mapped to, by name."""
     miniwob: MiniwobSection = MiniwobSection()
     beam: BeamSection = BeamSection()
     serve: ServeSection = ServeSection()
@@ -214,8 +198,8 @@ class Config(Section):
     def run_id(self) -> str:
         """The run that this configuration stands for: its name and a hash of all that decides its rows.
 
-        The number of rounds, the folders, the schedule, the runner and the workers do not decide them, so a run can be
-        prolonged, moved and sped up.
+        The number of rounds, the folders, the schedule, the runner, the workers and how a model is reached do not
+        decide them, so a run can be prolonged, moved and sped up.
         """
         decisive = self.model_dump(
             mode="json",
@@ -223,6 +207,7 @@ class Config(Section):
                 "run": {"rounds", "root"},
                 "queries": {"apps"},
                 "rollout": {"workers", "concurrency"},
+                "endpoints": dict.fromkeys(self.endpoints, EndpointSection.TRANSPORT),
                 "beam": True,
                 "serve": True,
             },

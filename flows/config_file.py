@@ -6,20 +6,18 @@ import difflib
 import json
 import re
 import tomllib
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from flows.config import Config
+from flows.config_check import Missing, missing_endpoints
+from flows.config_section import KeyPath, key_paths, section_at
 from schemas.errors import BadInputError
 
 DEFAULT_FILE = Path("trajmill.toml")
 """Read from the working folder when no file is named."""
-
-KeyPath = tuple[str, ...]
 
 
 def load_config(path: Path | None = None) -> Config:
@@ -38,12 +36,13 @@ def load_config(path: Path | None = None) -> Config:
     text = _read(path)
     config = _parse(path, text)
     missing = [
-        _mistake(path, text, ("queries", "apps"), f"there is no app file {app}")
+        Missing(("queries", "apps"), f"there is no app file {app}")
         for app in config.queries.apps
         if not (path.parent / app).is_file()
     ]
+    missing += missing_endpoints(config)
     if missing:
-        raise BadInputError("\n".join(missing))
+        raise BadInputError("\n".join(_mistake(path, text, each.keys, each.message) for each in missing))
     return _anchored(config, path.parent)
 
 
@@ -104,31 +103,12 @@ def _mistake(path: Path, text: str, keys: KeyPath, message: str) -> str:
 
 
 def _nearest(keys: KeyPath) -> str:
-    siblings = _keys_of(Config, keys[:-1])
+    siblings = list(section_at(Config, keys[:-1]).model_fields)
     close = difflib.get_close_matches(keys[-1], siblings, n=1, cutoff=0.5)
     if close:
         return f"; did you mean {'.'.join((*keys[:-1], close[0]))}?"
     elsewhere = [".".join(known) for known in key_paths(Config) if known[-1] == keys[-1]]
     return f"; did you mean {elsewhere[0]}?" if elsewhere else f"; there are {', '.join(siblings)}"
-
-
-def _keys_of(model: type[BaseModel], section: Iterable[str]) -> list[str]:
-    for name in section:
-        annotation: Any = model.model_fields[name].annotation
-        model = annotation
-    return list(model.model_fields)
-
-
-def key_paths(model: type[BaseModel], prefix: KeyPath = ()) -> list[KeyPath]:
-    """Every key of a configuration as the names that lead to it, sections themselves left out."""
-    found: list[KeyPath] = []
-    for name, info in model.model_fields.items():
-        annotation: Any = info.annotation
-        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-            found += key_paths(annotation, (*prefix, name))
-        else:
-            found.append((*prefix, name))
-    return found
 
 
 def _line_of(text: str, keys: KeyPath) -> int | None:

@@ -6,21 +6,20 @@ import json
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
-from pydantic import BaseModel
-
 from flows.config import Config
-from flows.config_file import KeyPath, key_paths
+from flows.config_section import ANY_NAME, KeyPath, key_paths, section_at
 
 
 def config_as_toml(config: Config) -> str:
     """The effective configuration, with what each key means; reading it back gives the same configuration."""
     lines: list[str] = []
     section: KeyPath = ()
-    for keys in key_paths(Config):
+    for keys in _in_force(config):
+        value = _value(config, keys)
         if keys[:-1] != section:
             section = keys[:-1]
-            lines += ["", f"# {_section_model(section).__doc__}", f"[{'.'.join(section)}]"]
-        lines += [f"# {_description(keys)}", f"{keys[-1]} = {_toml(_value(config, keys))}"]
+            lines += ["", f"# {section_at(Config, section).__doc__}", f"[{'.'.join(section)}]"]
+        lines += [f"# {_description(keys)}", f"{keys[-1]} = {_toml(value)}"]
     return "\n".join(lines).lstrip("\n") + "\n"
 
 
@@ -28,40 +27,51 @@ def configuration_tables() -> str:
     """Markdown tables of every key, its type, default and meaning: the body of `docs/configuration.md`."""
     lines: list[str] = []
     section: KeyPath = ()
-    defaults = Config()
     for keys in key_paths(Config):
         if keys[:-1] != section:
             section = keys[:-1]
-            doc = _section_model(section).__doc__
+            doc = section_at(Config, section).__doc__
             lines += ["", f"## `[{'.'.join(section)}]`", "", f"{doc}", ""]
             lines += ["| key | type | default | meaning |", "|---|---|---|---|"]
-        default = _toml(_value(defaults, keys)).replace("|", "\\|")
-        lines.append(f"| `{keys[-1]}` | {_type_name(keys)} | `{default}` | {_description(keys)} |")
+        default = _default(keys).replace("|", "\\|")
+        lines.append(f"| `{keys[-1]}` | {_type_name(keys)} | {default} | {_description(keys)} |")
     return "\n".join(lines).lstrip("\n") + "\n"
 
 
-def _section_model(section: KeyPath) -> type[BaseModel]:
-    model: type[BaseModel] = Config
-    for name in section:
-        annotation: Any = model.model_fields[name].annotation
-        model = annotation
-    return model
+def _in_force(config: Config) -> list[KeyPath]:
+    """All keys, those of tables that the user names once for each of them, table by table."""
+    found = [named for keys in key_paths(Config) for named in _with_names(config, keys)]
+    order = {section: place for place, section in enumerate(dict.fromkeys(keys[:-1] for keys in found))}
+    return sorted(found, key=lambda keys: order[keys[:-1]])
+
+
+def _with_names(config: Config, keys: KeyPath) -> list[KeyPath]:
+    if ANY_NAME not in keys:
+        return [keys]
+    place = keys.index(ANY_NAME)
+    tables: Any = _value(config, keys[:place])
+    return [(*keys[:place], name, *keys[place + 1 :]) for name in tables]
 
 
 def _description(keys: KeyPath) -> str:
-    text = _section_model(keys[:-1]).model_fields[keys[-1]].description or ""
+    text = section_at(Config, keys[:-1]).model_fields[keys[-1]].description or ""
     return " ".join(text.split())
 
 
 def _value(config: Config, keys: KeyPath) -> object:
     value: object = config
     for name in keys:
-        value = getattr(value, name)
+        value = value[name] if isinstance(value, dict) else getattr(value, name)
     return value
 
 
+def _default(keys: KeyPath) -> str:
+    field = section_at(Config, keys[:-1]).model_fields[keys[-1]]
+    return "must be set" if field.is_required() else f"`{_toml(field.get_default(call_default_factory=True))}`"
+
+
 def _type_name(keys: KeyPath) -> str:
-    annotation: Any = _section_model(keys[:-1]).model_fields[keys[-1]].annotation
+    annotation: Any = section_at(Config, keys[:-1]).model_fields[keys[-1]].annotation
     if get_origin(annotation) is tuple:
         return f"list of {_plain_name(get_args(annotation)[0])}"
     return _plain_name(annotation)

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from flows.config import Config
-from flows.config_file import key_paths, load_config
+from flows.config_file import load_config
+from flows.config_section import key_paths
 from flows.config_text import config_as_toml, configuration_tables
 from schemas.errors import BadInputError
 
@@ -53,7 +54,7 @@ def test_the_printed_configuration_reads_back_the_same(tmp_path: Path) -> None:
         ("run.seeed = 3\n", "1: unknown key run.seeed; did you mean run.seed?"),
         ("[rolout]\nworkers = 1\n", "1: unknown key rolout; did you mean rollout?"),
         ("[run]\nworkers = 1\n", "2: unknown key run.workers; did you mean rollout.workers?"),
-        ("[models.polcy]\nkind = 'embedded'\n", "1: unknown key models.polcy; did you mean models.policy?"),
+        ("[models]\npolcy = 'embedded'\n", "2: unknown key models.polcy; did you mean models.policy?"),
         ("[run]\nseed = 'x'\n", '2: run.seed should be a valid integer, not "x"'),
         ("[run]\nrounds = 0\n", "2: run.rounds should be greater than 0, not 0"),
         ("[run]\nrounds = 2.5\n", "2: run.rounds should be a valid integer, not 2.5"),
@@ -102,6 +103,55 @@ def test_a_run_is_the_same_when_it_is_prolonged_moved_or_sped_up() -> None:
         }
     )
     assert other.run_id == Config().run_id == Config().with_rounds(3).run_id
+
+
+def test_a_served_model_may_move_but_not_become_another() -> None:
+    def served(model: str, url: str) -> Config:
+        endpoints = {"owl": {"model": model, "urls": (url,)}}
+        return Config.model_validate({"models": {"policy": "owl"}, "endpoints": endpoints})
+
+    assert served("owl-7b", "http://one/v1").run_id == served("owl-7b", "http://two/v1").run_id
+    assert served("owl-7b", "http://one/v1").run_id != served("owl-32b", "http://one/v1").run_id
+
+
+ENDPOINTS = """
+[models]
+policy = "owl"
+critic.text = ["judge", "owl"]
+[endpoints.owl]
+model = "GUI-Owl"
+urls = ["http://one/v1"]
+[endpoints.judge]
+model = "J"
+urls = ["http://two/v1"]
+"""
+
+
+def test_endpoints_are_written_as_they_are_read(tmp_path: Path) -> None:
+    config = load_config(written(tmp_path, ENDPOINTS))
+    assert config.models.critic.text == ("judge", "owl")
+    again = load_config(written(tmp_path, config_as_toml(config)))
+    assert again == config
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            ('policy = "owl"', 'policy = "oul"'),
+            ":3: models.policy: there is no [endpoints.oul]; there are embedded, owl, judge",
+        ),
+        (('urls = ["http://two/v1"]', ""), ":8: endpoints.judge.urls is missing: the base address of its server"),
+        (
+            ('model = "J"', 'modell = "J"'),
+            ":9: unknown key endpoints.judge.modell; did you mean endpoints.judge.model?",
+        ),
+    ],
+)
+def test_a_wrong_endpoint_is_named_with_its_line(tmp_path: Path, change: tuple[str, str], message: str) -> None:
+    with pytest.raises(BadInputError) as caught:
+        load_config(written(tmp_path, ENDPOINTS.replace(*change)))
+    assert message in str(caught.value)
 
 
 @pytest.mark.parametrize("change", [{"run": {"seed": 1}}, {"train": {"epochs": 5.0}}, {"judge": {"filter": False}}])

@@ -1,0 +1,84 @@
+"""Which model stands behind which role, and how it is reached."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
+
+from flows.config_section import Section
+
+EMBEDDED = "embedded"
+"""The endpoint that needs no configuration: the policy network, state critics, grammar and line writers of trajmill."""
+
+EndpointNames = Annotated[tuple[str, ...], Field(min_length=1)]
+
+
+class EndpointSection(Section):
+    """A model that roles can be mapped to: `[endpoints.NAME]`."""
+
+    TRANSPORT: ClassVar = {
+        "urls",
+        "api_key_variable",
+        "max_in_flight",
+        "attempts",
+        "connect_seconds",
+        "read_seconds",
+        "total_seconds",
+        "cache",
+    }
+    """Keys that decide how a model is reached, and nothing of what it answers."""
+
+    kind: Literal["openai_api", "transformers_local", "vllm_offline"] = "openai_api"
+    """`openai_api`: a vLLM server or any other that speaks OpenAI's protocol; `transformers_local`: a Hugging Face
+    folder in this process; `vllm_offline`: vLLM in this process, on its GPU."""
+    model: Annotated[str, Field(min_length=1)]
+    """The model's name on its server, or its folder."""
+    urls: tuple[str, ...] = ()
+    """Base addresses of servers with this model, e.g. `http://gpu-1:8000/v1`; the least busy one is asked."""
+    api_key_variable: str = ""
+    """Environment variable that holds the key; none is sent if empty."""
+    family: Literal["qwen2.5-vl", "qwen3-vl"] = "qwen2.5-vl"
+    """Decides how images are resized and in which coordinates the model writes: `qwen2.5-vl` (GUI-Owl): sides of
+    multiples of 28, pixels of the resized image; `qwen3-vl` (GUI-Owl 1.5): of 32, 0 to 1000."""
+    max_pixels: PositiveInt = 3_211_264
+    """Most pixels of an image as it is sent."""
+    max_in_flight: PositiveInt = 64
+    """Most requests under way at once; fewer when a server says that it is busy."""
+    attempts: PositiveInt = 4
+    """How often a request is sent before it counts as failed."""
+    connect_seconds: PositiveFloat = 5.0
+    """Time limit for a connection."""
+    read_seconds: PositiveFloat = 120.0
+    """Longest silence of a server."""
+    total_seconds: PositiveFloat = 300.0
+    """Time limit of a request, all attempts included."""
+    input_price: NonNegativeFloat = 0.0
+    """Price of a million input tokens."""
+    output_price: NonNegativeFloat = 0.0
+    """Price of a million output tokens."""
+    cache: bool = True
+    """Whether answers are kept and found again by the request; those of a sampled policy never are."""
+
+
+class CriticRoles(Section):
+    """The models that judge."""
+
+    step: str = EMBEDDED
+    """Judges each step."""
+    text: EndpointNames = (EMBEDDED,)
+    """Vote in the text channel; several are an ensemble."""
+    multimodal: EndpointNames = (EMBEDDED,)
+    """Vote in the multimodal channel; several are an ensemble."""
+
+
+class ModelsSection(Section):
+    """The endpoint behind each role: `embedded`, or the NAME of an `[endpoints.NAME]`."""
+
+    policy: str = EMBEDDED
+    """Acts."""
+    writer: str = EMBEDDED
+    """Writes instructions and guidance."""
+    describer: str = EMBEDDED
+    """Describes for guidance what came of a step."""
+    critic: CriticRoles = CriticRoles()
