@@ -21,12 +21,13 @@ from schemas.model_call import ModelCall
 from schemas.observation import Observation
 from schemas.record import Origin, content_id
 from schemas.step import Step, TargetElement
+from schemas.storable import storable
 from schemas.trajectory import StopReason, Trajectory
 from stages.agents.base import Agent, AgentCall, Decision, EpisodeView
 from stages.environments.base import Environment
 from stages.models.messages import messages_to_json
 from stages.rollout.base import Attempt, Limits, Rollout
-from stages.rollout.storable import storable, storable_decision
+from stages.rollout.storable import storable_decision
 
 T = TypeVar("T")
 

@@ -1,21 +1,13 @@
-"""Text of models and screens made fit to be stored: a model may say anything, and no row may break on it."""
+"""A decision made fit to be stored and acted on: a model may say anything, and no row may break on it."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 from schemas.actions import Action, Answer, OpenApp, PressKeys, TypeText
+from schemas.storable import storable
 from stages.agents.base import AgentCall, Decision
 from stages.models.base import ChatMessage
-
-_UNFIT = re.compile("[\x00\ud800-\udfff]")
-_REPLACEMENT = "�"
-
-
-def storable(text: str) -> str:
-    """The text with U+FFFD for what UTF-8 or a database cannot hold: lone surrogates and NUL."""
-    return _UNFIT.sub(_REPLACEMENT, text)
 
 
 def storable_decision(decision: Decision) -> Decision:

@@ -1,0 +1,162 @@
+"""Answers that follow a schema: asked for, found in whatever the model wrote around them, checked, asked for again.
+
+A server with guided decoding writes nothing else; a model without it wraps its answer in code fences and remarks. Both
+end here: one JSON object that validates, or a failure. A reply with two different valid objects is no answer either: to
+pick one of them would be to guess a verdict.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from schemas.errors import ModelFailure
+from schemas.record import Record, content_id
+from schemas.storable import storable
+from stages.models.base import ChatMessage, ChatModel, ChatRequest, Completion
+
+A = TypeVar("A", bound=Record)
+
+_OBJECT_START = re.compile(r'\{\s*["}]')
+_MOST_STARTS = 200
+"""Places tried in one reply: the time that a reply of nothing but openings takes."""
+_MOST_SHOWN = 4000
+"""Characters of a refused reply that are sent back with the question."""
+_MOST_ERRORS = 6
+_MOST_QUOTED = 80
+
+
+class AnswerFailure(ModelFailure):
+    """The model answered, but never in the form it was asked for."""
+
+
+async def ask(model: ChatModel, request: ChatRequest, answer: type[A], tries: int = 3) -> A:
+    """Ask for a record.
+
+    The record's JSON schema goes with the request as `answer_schema`. After a reply that does not hold exactly one
+    valid object, the model is shown that reply and what is wrong with it, and asked again with another seed. Only the
+    last refused reply stands in the conversation, so that it does not grow.
+
+    Args:
+        model: who is asked.
+        request: the question; its `answer_schema` is replaced.
+        answer: what the reply must validate as.
+        tries: how often to ask at most, from 1.
+
+    Raises:
+        AnswerFailure: no try gave a valid answer.
+        ModelFailure: the model did not answer at all.
+    """
+    asked = replace(request, answer_schema=json.dumps(answer.model_json_schema()))
+    attempt = asked
+    problem = ""
+    for number in range(1, tries + 1):
+        completion = await model.complete(attempt)
+        try:
+            return parse_answer(completion.text, answer)
+        except ValueError as error:
+            problem = _told(str(error), completion)
+        attempt = _again(asked, completion.text, problem, number)
+    raise AnswerFailure(f"{request.role}: no valid answer in {tries} tries; last: {problem}")
+
+
+def parse_answer(text: str, answer: type[A]) -> A:
+    """The record in a reply, whatever stands around it; thoughts between `<think>` tags are not looked at.
+
+    Raises:
+        ValueError: it holds no valid object or different ones; the text is one line that says what is wrong.
+    """
+    valid: list[A] = []
+    problem = "the reply holds no JSON object"
+    for found in _objects(_after_thoughts(text)):
+        try:
+            record = answer.model_validate(found)
+        except ValidationError as error:
+            problem = _problems(error)
+        except RecursionError:
+            problem = "the JSON object is nested too deeply"
+        else:
+            if record not in valid:
+                valid.append(record)
+    match valid:
+        case [record]:
+            return record
+        case []:
+            raise ValueError(problem)
+        case _:
+            raise ValueError(f"the reply holds {len(valid)} different answers; give one")
+
+
+def _after_thoughts(text: str) -> str:
+    return text.rpartition("</think>")[2].partition("<think>")[0]
+
+
+def _objects(text: str) -> Iterator[dict[str, Any]]:
+    """The outermost JSON objects in a text, in order; what lies within a broken one is none."""
+    # Not strict: models write line breaks within strings as they are.
+    decoder = json.JSONDecoder(parse_constant=_refuse, strict=False)
+    at = 0
+    for _ in range(_MOST_STARTS):
+        start = _OBJECT_START.search(text, at)
+        if start is None:
+            return
+        try:
+            found, at = decoder.raw_decode(text, start.start())
+            yield _storable(found)
+        except json.JSONDecodeError as error:
+            at = max(error.pos, start.start() + 1)
+        except (ValueError, RecursionError):
+            return
+
+
+def _refuse(constant: str) -> float:
+    raise ValueError(f"{constant} is no JSON")
+
+
+def _storable(value: Any) -> Any:
+    """The value with all its texts storable: an escape can hold what the text around it cannot."""
+    match value:
+        case str():
+            return storable(value)
+        case list():
+            return [_storable(item) for item in value]
+        case dict():
+            return {storable(key): _storable(item) for key, item in value.items()}
+        case _:
+            return value
+
+
+def _problems(error: ValidationError) -> str:
+    found = error.errors(include_url=False, include_context=False, include_input=False)
+    told = [_one_line(f"{'.'.join(map(str, each['loc'])) or 'answer'}: {each['msg']}") for each in found[:_MOST_ERRORS]]
+    more = len(found) - len(told)
+    return "; ".join([*told, f"and {more} more"] if more else told)
+
+
+def _told(problem: str, completion: Completion) -> str:
+    cut = f" (cut off after {completion.output_tokens} tokens)" if completion.finish_reason == "length" else ""
+    begins = _one_line(completion.text[: 4 * _MOST_QUOTED])[:_MOST_QUOTED]
+    return f'{problem}{cut}, reply begins "{begins}"' if begins else f"the reply is empty{cut}"
+
+
+def _one_line(text: str) -> str:
+    return " ".join(storable(text).split())
+
+
+def _again(asked: ChatRequest, reply: str, problem: str, number: int) -> ChatRequest:
+    refused = ChatMessage("assistant", (storable(reply[:_MOST_SHOWN]),))
+    wish = ChatMessage(
+        "user",
+        (
+            f"That is not a valid answer: {problem}.\n"
+            "Answer again with one JSON object that follows the schema, and nothing else.\n"
+            f"Schema: {asked.answer_schema}",
+        ),
+    )
+    seed = int(content_id("ask again", asked.seed, number), 16) % 2**31
+    return replace(asked, messages=(*asked.messages, refused, wish), seed=seed)

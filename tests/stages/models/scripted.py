@@ -1,0 +1,41 @@
+"""A chat model that answers from a script, for tests of what stands around a model."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from schemas.coordinates import CoordinateFrame, native_frame
+from schemas.errors import ModelFailure
+from schemas.geometry import Size
+from stages.models.base import ChatMessage, ChatRequest, Completion
+
+
+def request(text: str = "What is it?", role: str = "critic.text", **fields: object) -> ChatRequest:
+    """A request of one user message."""
+    return ChatRequest(role, (ChatMessage("user", (text,)),), **fields)  # type: ignore[arg-type]
+
+
+@dataclass
+class ScriptedModel:
+    """Answers by a function of the request; remembers what it was asked."""
+
+    answer: Callable[[ChatRequest], str | Completion | ModelFailure]
+    version: str = "scripted-1"
+    asked: list[ChatRequest] = field(default_factory=list)
+    closed: int = 0
+
+    def frame(self, screen: Size) -> CoordinateFrame:
+        return native_frame(screen)
+
+    async def complete(self, request: ChatRequest) -> Completion:
+        self.asked.append(request)
+        await asyncio.sleep(0)
+        answer = self.answer(request)
+        if isinstance(answer, ModelFailure):
+            raise answer
+        return Completion(answer, 7, 3, "stop", price=0.5) if isinstance(answer, str) else answer
+
+    async def close(self) -> None:
+        self.closed += 1

@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from schemas.errors import BadInputError
+from stages.models.prompts import packaged_prompt, read_prompt
+
+FIELDS = frozenset({"task", "screen"})
+SOUND = "# system\n\nYou judge. It costs $$5.\n\n# user\n\nTask: $task\n\n# Screen\n\n${screen}s\n"
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "judge.md"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_fields_are_filled_in_once_and_sections_stand_alone(tmp_path: Path) -> None:
+    prompt = read_prompt(written(tmp_path, SOUND), FIELDS)
+    system, user = prompt.fill(task="$screen $x $", screen="tab")
+    assert system == "You judge. It costs $5."
+    assert user == "Task: $screen $x $\n\n# Screen\n\ntabs"
+
+
+def test_the_version_of_a_users_file_changes_with_its_text(tmp_path: Path) -> None:
+    one = read_prompt(written(tmp_path, SOUND), FIELDS).version
+    assert one == read_prompt(written(tmp_path, SOUND), FIELDS).version
+    assert re.fullmatch(r"judge-[0-9a-f]{8}", one)
+    assert read_prompt(written(tmp_path, SOUND + "!"), FIELDS).version != one
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("# user\n$task $screen\n", "judge.md: no section '# system'"),
+        ("# system\n$task $screen\n", "judge.md: no section '# user'"),
+        ("# system\na\n# user\n$task $screen\n# user\nb", "judge.md: more than one section '# user'"),
+        ("Hello\n# system\n# user\n$task $screen", "judge.md:1: text before the first section"),
+        ("# system\n# user\n$task", "judge.md: field $screen is missing"),
+        (
+            "# system\n# user\n$task $screen\n$goal",
+            "judge.md:4: unknown field $goal; it may use: $screen, $task",
+        ),
+        ("# system\n# user\n$task $screen for $ 5", "judge.md:3: a '$' that begins no field"),
+    ],
+)
+def test_a_wrong_file_is_one_line_that_names_it(tmp_path: Path, text: str, told: str) -> None:
+    with pytest.raises(BadInputError, match=re.escape(told)) as error:
+        read_prompt(written(tmp_path, text), FIELDS)
+    assert "\n" not in str(error.value)
+
+
+def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(BadInputError, match=r"none\.md: prompt file cannot be read"):
+        read_prompt(tmp_path / "none.md", FIELDS)
+    (tmp_path / "judge.md").write_bytes(b"# system\n\xff")
+    with pytest.raises(BadInputError, match="not UTF-8"):
+        read_prompt(tmp_path / "judge.md", FIELDS)
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    folder = tmp_path / "little_package" / "prompts"
+    folder.mkdir(parents=True)
+    (folder.parent / "__init__.py").touch()
+    (folder / "judge-1.md").write_text(SOUND, encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "little_package", raising=False)
+    return "little_package"
+
+
+def test_a_packaged_prompt_is_found_by_name(package: str) -> None:
+    prompt = packaged_prompt(package, "judge-1", FIELDS)
+    assert prompt.version == "judge-1"
+    assert prompt.fill(task="a", screen="b").user.startswith("Task: a")
+
+
+@pytest.mark.parametrize("name", ["judge-2", "../prompts/judge-1", ""])
+def test_an_unknown_name_is_bad_input(package: str, name: str) -> None:
+    with pytest.raises(BadInputError):
+        packaged_prompt(package, name, FIELDS)
+
+
+def test_an_unknown_name_is_answered_with_the_known_ones(package: str) -> None:
+    with pytest.raises(BadInputError, match="it has: judge-1"):
+        packaged_prompt(package, "judge-2", FIELDS)

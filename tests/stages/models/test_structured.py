@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schemas.errors import FailureClass, ModelFailure
+from schemas.record import Record
+from stages.models.base import ChatRequest, Completion
+from stages.models.structured import AnswerFailure, ask, parse_answer
+from tests.stages.models.scripted import ScriptedModel, request
+
+
+class Verdict(Record):
+    correct: bool
+    reason: str
+    steps: tuple[int, ...] = ()
+
+
+GOOD = '{"correct": true, "reason": "it is", "steps": [1, 2]}'
+VERDICT = Verdict(correct=True, reason="it is", steps=(1, 2))
+
+
+def replies(*texts: str | Completion | ModelFailure) -> ScriptedModel:
+    rest: Iterator[str | Completion | ModelFailure] = iter(texts)
+    return ScriptedModel(lambda _: next(rest))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        GOOD,
+        f"```json\n{GOOD}\n```",
+        f"Sure, {{here}} it is:\n```\n{GOOD}```\nAnything else?",
+        f'<think>{{"correct": false, "reason": "at first"}}</think>{GOOD}',
+        f'A set {{"a"}} and {GOOD}',
+        f"{GOOD} I repeat: {GOOD}",
+        f'{{"correct": "perhaps"}} no: {GOOD}',
+    ],
+)
+def test_an_answer_is_found_in_what_stands_around_it(text: str) -> None:
+    assert asyncio.run(ask(replies(text), request(), Verdict)) == VERDICT
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "no JSON object"),
+        ("It is correct.", "no JSON object"),
+        (GOOD[:-1], "no JSON object"),
+        (f'{{"answers": [{GOOD}, {{"correct": tr', "no JSON object"),
+        (f"<think>{GOOD}", "no JSON object"),
+        ('{"correct": true}', "reason: Field required"),
+        (f'{{"answer": {GOOD}}}', "correct: Field required"),
+        ('{"correct": true, "reason": "", "sure": 1}', "sure: Extra inputs"),
+        (f'{GOOD} or {{"correct": false, "reason": "it is not"}}', "2 different answers"),
+        ('{"correct": true, "reason": "", "steps": [NaN]}', "no JSON object"),
+    ],
+)
+def test_anything_else_is_no_answer(text: str, told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        parse_answer(text, Verdict)
+
+
+def test_a_line_break_within_a_string_is_what_models_write() -> None:
+    assert parse_answer(GOOD.replace("it is", "it\nis"), Verdict).reason == "it\nis"
+
+
+def test_the_schema_goes_with_the_request() -> None:
+    model = replies(GOOD)
+    asyncio.run(ask(model, request(), Verdict))
+    assert json.loads(model.asked[0].answer_schema) == Verdict.model_json_schema()
+
+
+def test_a_refused_reply_is_shown_with_its_error_and_asked_for_again_with_another_seed() -> None:
+    model = replies("no idea", '{"correct": true}', GOOD)
+    assert asyncio.run(ask(model, request(seed=5), Verdict)) == VERDICT
+    first, second, third = model.asked
+    assert len({each.seed for each in model.asked}) == 3
+    assert [message.role for message in third.messages] == ["user", "assistant", "user"]
+    assert third.messages[0] == first.messages[0] == second.messages[0]
+    assert third.messages[1].parts == ('{"correct": true}',)
+    assert "reason: Field required" in str(third.messages[2].parts[0])
+
+
+def test_equal_questions_are_asked_again_equally() -> None:
+    one, other = replies("a", GOOD), replies("a", GOOD)
+    asyncio.run(ask(one, request(), Verdict))
+    asyncio.run(ask(other, request(), Verdict))
+    assert one.asked == other.asked
+
+
+def test_after_the_last_try_it_is_a_failure_of_one_line() -> None:
+    cut = Completion('{"correct":\ntrue, "rea', 7, 16, "length")
+    model = replies("a", "b", cut)
+    with pytest.raises(AnswerFailure) as failure:
+        asyncio.run(ask(model, request(), Verdict))
+    assert failure.value.failure_class is FailureClass.MODEL
+    assert "\n" not in str(failure.value)
+    assert "critic.text: no valid answer in 3 tries" in str(failure.value)
+    assert "cut off after 16 tokens" in str(failure.value)
+    assert len(model.asked) == 3
+
+
+def test_a_model_that_does_not_answer_is_not_asked_again() -> None:
+    model = replies(ModelFailure("no route"))
+    with pytest.raises(ModelFailure, match="no route") as failure:
+        asyncio.run(ask(model, request(), Verdict))
+    assert not isinstance(failure.value, AnswerFailure)
+    assert len(model.asked) == 1
+
+
+def test_texts_of_an_answer_can_be_stored() -> None:
+    answer = parse_answer('{"correct": true, "reason": "a\\u0000b\\ud800c"}', Verdict)
+    assert answer.reason == "a�b�c"
+
+
+hostile = st.one_of(
+    st.text(st.characters()),
+    st.text(st.sampled_from('{}[]":,\\ \n0eNtrue')),
+    st.recursive(
+        st.none() | st.booleans() | st.floats() | st.text(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(["correct", "reason", "steps"]), inner),
+    ).map(json.dumps),
+)
+
+
+@given(hostile, st.sampled_from(["stop", "length"]))
+def test_no_text_raises_anything_but_an_answer_failure(text: str, finish: str) -> None:
+    def say(asked: ChatRequest) -> Completion:
+        return Completion(text, 1, 1, finish)
+
+    try:
+        assert isinstance(asyncio.run(ask(ScriptedModel(say), request(), Verdict, tries=2)), Verdict)
+    except AnswerFailure as failure:
+        assert "\n" not in str(failure)
+        str(failure).encode()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a":' * 200_000,
+        '{"a' * 200_000,
+        "{}" * 200_000,
+        '{"steps":' + "[" * 200_000,
+        '{"steps": [' + "9" * 5000 + "]}",
+    ],
+    ids=["nested", "unterminated", "many", "deep", "long number"],
+)
+def test_a_large_reply_of_nonsense_is_refused(text: str) -> None:
+    with pytest.raises(ValueError):
+        parse_answer(text, Verdict)
