@@ -1,0 +1,101 @@
+"""Pictures are sent at exactly the size that the models' own processor would choose."""
+
+from __future__ import annotations
+
+import base64
+import io
+import random
+
+import pytest
+from PIL import Image, ImageDraw
+from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import smart_resize
+
+from schemas.errors import ModelFailure
+from schemas.geometry import Size
+from schemas.observation import ScreenHandle
+from stages.models.images import ANY_SIZE, GUI_OWL, QWEN2_5_VL, QWEN3_VL, PixelBudget, sent_image, sent_size
+
+_BUDGETS = (QWEN2_5_VL, GUI_OWL, QWEN3_VL, PixelBudget(factor=28, min_pixels=100 * 28 * 28, max_pixels=600 * 28 * 28))
+
+
+def picture(size: Size, image_format: str = "PNG", mode: str = "RGB") -> bytes:
+    image = Image.new(mode, size, 0)
+    ImageDraw.Draw(image).rectangle((0, 0, size.width // 2, size.height // 2), fill=255)
+    out = io.BytesIO()
+    image.save(out, image_format)
+    return out.getvalue()
+
+
+def handle(encoded: bytes, size: Size, screen_id: str = "shot") -> ScreenHandle:
+    return ScreenHandle(screen_id, size, lambda: encoded)
+
+
+@pytest.mark.parametrize("budget", _BUDGETS)
+def test_the_fitted_size_is_the_one_of_the_models_processor(budget: PixelBudget) -> None:
+    draw = random.Random(7)
+    for _ in range(3_000):
+        size = Size(draw.randint(20, 4_500), draw.randint(23, 4_500))
+        if max(size) > 200 * min(size):
+            continue
+        high, wide = smart_resize(
+            size.height, size.width, factor=budget.factor, min_pixels=budget.min_pixels, max_pixels=budget.max_pixels
+        )
+        assert budget.fit(size) == Size(wide, high)
+
+
+def test_the_known_sizes_of_gui_owl() -> None:
+    assert GUI_OWL.fit(Size(1920, 1080)) == Size(1932, 1092)
+    assert QWEN3_VL.fit(Size(1080, 2400)) == Size(1088, 2400)
+
+
+@pytest.mark.parametrize("budget", _BUDGETS)
+def test_a_server_that_resizes_again_changes_nothing(budget: PixelBudget) -> None:
+    draw = random.Random(11)
+    for _ in range(500):
+        fitted = budget.fit(Size(draw.randint(100, 3_000), draw.randint(100, 3_000)))
+        assert budget.fit(fitted) == fitted
+
+
+def test_a_picture_at_the_right_size_is_passed_on_untouched() -> None:
+    size = Size(56, 84)
+    for image_format, media_type in (("PNG", "image/png"), ("JPEG", "image/jpeg")):
+        encoded = picture(size, image_format)
+        sent = sent_image(handle(encoded, size), QWEN2_5_VL)
+        assert sent == (encoded, media_type, size)
+        assert sent.data_url == f"data:{media_type};base64," + base64.b64encode(encoded).decode()
+
+
+@pytest.mark.parametrize("mode", ["RGB", "L", "P", "RGBA", "1"])
+def test_another_picture_is_resized(mode: str) -> None:
+    size = Size(300, 200)
+    sent = sent_image(handle(picture(size, mode=mode), size), QWEN3_VL)
+    assert sent.size == sent_size(size, QWEN3_VL) == Size(320, 224)
+    with Image.open(io.BytesIO(sent.data)) as image:
+        assert (image.size, image.mode, image.format) == ((320, 224), "RGB", "PNG")
+
+
+def test_the_scale_comes_before_the_budget() -> None:
+    size = Size(1000, 600)
+    assert sent_size(size, QWEN2_5_VL, 0.5) == QWEN2_5_VL.fit(Size(500, 300))
+    sent = sent_image(handle(picture(size), size), ANY_SIZE, 0.5)
+    with Image.open(io.BytesIO(sent.data)) as image:
+        assert sent.size == image.size == (500, 300)
+
+
+def test_the_size_promised_holds_even_where_the_stored_pixels_are_of_another() -> None:
+    sent = sent_image(handle(picture(Size(600, 1200)), Size(300, 600)), QWEN2_5_VL)
+    with Image.open(io.BytesIO(sent.data)) as image:
+        assert image.size == QWEN2_5_VL.fit(Size(300, 600))
+
+
+@pytest.mark.parametrize("declared", [Size(56, 84), Size(300, 300)])
+def test_bytes_that_do_not_decode_name_the_screen_in_one_line(declared: Size) -> None:
+    whole = picture(Size(56, 84))
+    for broken in (b"", b"no picture", whole[: len(whole) // 2], b"\x89PNG\r\n\x1a\n" + b"\0" * 40):
+        with pytest.raises(ModelFailure, match=r"^screen s-7: the image does not decode [^\n]*$"):
+            sent_image(handle(broken, declared, "s-7"), QWEN2_5_VL)
+
+
+def test_a_picture_too_elongated_names_the_screen() -> None:
+    with pytest.raises(ModelFailure, match=r"^screen s-8: .*too elongated"):
+        sent_image(handle(b"", Size(3, 900), "s-8"), QWEN2_5_VL)
