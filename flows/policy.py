@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
+from flows.config_models import EMBEDDED
 from flows.context import RoundContext
+from flows.models import model_of
 from flows.once import finished
 from pipelines.resources import AgentSpec
 
@@ -38,6 +40,13 @@ def policy_before(context: RoundContext) -> Policy:
     return policy_of(context, report.result["policy"])
 
 
-def acting(policy: Policy, temperature: float, untrained: bool) -> AgentSpec:
+def acting(context: RoundContext, policy: Policy, temperature: float, untrained: bool) -> AgentSpec:
     """The agent of a policy; an untrained policy is called what it is, an explorer."""
+    if is_served(context):
+        return AgentSpec("end_to_end", model_of(context.config, context.config.models.policy), temperature)
     return AgentSpec("explorer" if untrained else "end_to_end", policy.folder, temperature)
+
+
+def is_served(context: RoundContext) -> bool:
+    """Whether the policy is a model that somebody else serves and trains."""
+    return context.config.models.policy != EMBEDDED

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pipelines.episodes import read_episodes
 from pipelines.fan_out import ShardOutput
+from schemas.coordinates import CoordinateFrame, native_frame
 from schemas.episode import Episode
+from schemas.geometry import Size
 from schemas.record import Origin
 from schemas.tables import rows_to_arrow
 from stages.derive.end_to_end import end_to_end_examples
@@ -68,6 +70,8 @@ class DeriveRLSteps:
     remembered: Mapping[str, str]
     """By query id, the trajectory that is its remembered success of an earlier round."""
     seed: int
+    policy_frame: Callable[[Size], CoordinateFrame] = native_frame
+    """How the policy's positions relate to a screen of a size."""
 
     def __call__(self, shard: int, trajectory_ids: Sequence[str]) -> ShardOutput:
         """Write the RL rows of the trajectories."""
@@ -87,11 +91,12 @@ class DeriveRLSteps:
             rounds=range(self.at.round),
             run_id=self.at.run_id,
         )
+        size_of = WarehouseScreens(self.warehouse).size
         made = rl_steps(
             episodes,
             {episode.query.query_id: episode for episode in successes},
             stored_rewards(earlier),
-            WarehouseScreens(self.warehouse).size,
+            lambda screen_id: self.policy_frame(size_of(screen_id)),
             self.seed,
             self.origin,
         )

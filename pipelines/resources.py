@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 import torch
 
-from schemas.query import Platform
+from pipelines.models import ModelSpec
+from schemas.query import Platform, Query
+from stages.agents.base import Agent
 from stages.agents.end_to_end import EndToEndAgent
 from stages.agents.explorer import explorer_agent
 from stages.agents.reference import ReferenceAgent
 from stages.environments.base import EnvironmentFactory
 from stages.environments.simulated.environment import FaultRates, SimulatedFactory
 from stages.environments.simulated.world import World, load_world
+from stages.models.base import ChatModel
 from stages.models.embedded.storage import load_embedded_model
 from stages.rollout.base import AgentMaker
 
@@ -49,19 +54,27 @@ class AgentSpec:
 
     name: str
     """`end_to_end`, `explorer` or `reference`."""
-    model: Path | None = None
-    """Folder of the policy's weights; None for the reference agent."""
+    model: Path | ModelSpec | None = None
+    """Folder of the embedded policy's weights, or the endpoint of another policy; None for the reference agent."""
     temperature: float = 1.0
 
-    def maker(self) -> AgentMaker:
-        """What makes the agent for a query; all agents of a maker share one model."""
+    @asynccontextmanager
+    async def at_work(self) -> AsyncIterator[AgentMaker]:
+        """What makes the agent for a query; all agents share one model, which is let go of at the end."""
         if self.model is None:
-            return ReferenceAgent
+            yield ReferenceAgent
+            return
+        model = self.model.connect() if isinstance(self.model, ModelSpec) else load_embedded_model(self.model)
         use_one_thread()
-        model = load_embedded_model(self.model)
+        try:
+            yield partial(self._agent, model)
+        finally:
+            await model.close()
+
+    def _agent(self, model: ChatModel, query: Query) -> Agent:
         if self.name == "explorer":
-            return lambda query: explorer_agent(model, query.platform)
-        return lambda query: EndToEndAgent(model, query.platform, self.temperature)
+            return explorer_agent(model, query.platform)
+        return EndToEndAgent(model, query.platform, self.temperature)
 
 
 def use_one_thread() -> None:

@@ -54,15 +54,14 @@ class RollOut:
         journal = Journal(_episodes_path(self.warehouse, self.at, shard))
         screens = ScreenJournal(_screens_path(self.warehouse, self.at, shard))
         try:
-            self._roll_out(attempts, journal, screens)
+            asyncio.run(self._roll_out(attempts, journal, screens))
             done = {row.trajectory.trajectory_id: row for row in map(RolledOut.model_validate_json, journal.read())}
         finally:
             journal.close()
             screens.close()
         return self._write(shard, [done[trajectory_id] for trajectory_id in sorted(done)])
 
-    def _roll_out(self, attempts: Sequence[Attempt], journal: Journal, screens: ScreenJournal) -> None:
-        make_agent = self.agent.maker()
+    async def _roll_out(self, attempts: Sequence[Attempt], journal: Journal, screens: ScreenJournal) -> None:
         finished = {RolledOut.model_validate_json(line).trajectory.trajectory_id for line in journal.read()}
         executor = painters() if self.environment.draws_screens else None
         keeper = ScreenKeeper(screens, WarehouseScreens(self.warehouse), executor)
@@ -71,11 +70,12 @@ class RollOut:
             await keeper.keep(rollout.screens.values())
             journal.append(_to_line(rollout))
 
-        for platform, owed in _by_platform(attempts).items():
-            left = [attempt for attempt in owed if attempt.trajectory_id(make_agent(attempt.query)) not in finished]
-            if left:
-                factory = self.environment.factory(platform)
-                asyncio.run(run_attempts(left, make_agent, factory, self.limits, self.origin, record, self.concurrency))
+        async with self.agent.at_work() as make_agent:
+            for platform, owed in _by_platform(attempts).items():
+                left = [attempt for attempt in owed if attempt.trajectory_id(make_agent(attempt.query)) not in finished]
+                if left:
+                    factory = self.environment.factory(platform)
+                    await run_attempts(left, make_agent, factory, self.limits, self.origin, record, self.concurrency)
 
     def _write(self, shard: int, rows: Sequence[RolledOut]) -> ShardOutput:
         tables: dict[str, Sequence[Row]] = {

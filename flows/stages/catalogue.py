@@ -30,7 +30,7 @@ class Stage(NamedTuple):
 
 
 def _baseline(context: RoundContext) -> StageReport:
-    return baseline(context, str(finished(context.in_round(1), GENERATE).result["untrained"]))
+    return baseline(context, str(finished(context.in_round(1), GENERATE).result["first_policy"]))
 
 
 STAGES = (

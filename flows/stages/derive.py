@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import pyarrow.parquet as pq
 
 from flows.context import RoundContext
+from flows.models import policy_frame
 from flows.once import Outcome, StageReport, finished, once
 from flows.stages.judge import collected
 from pipelines.derive import DeriveExamples, DeriveRLSteps
@@ -61,6 +62,7 @@ def derive_rl(context: RoundContext) -> StageReport:
             context.origin,
             earlier.shortest_success(),
             context.config.run.seed,
+            policy_frame(context.config),
         )
         made = fan_out(context.warehouse, at, key, [trajectories], job, context.beam)
         rows_out = len(_trajectories_in(context, made.files.get("rl_steps", [])))

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from flows.context import RoundContext
 from flows.once import Outcome, StageReport, finished, once
-from flows.policy import BASELINE, policy_of
+from flows.policy import BASELINE, is_served, policy_of
 from flows.stages.measure import measure
 from flows.stages.train import TRAIN
 from schemas.policy_version import PolicyVersion, SplitSuccess
@@ -17,26 +17,27 @@ from warehouse.shards import write_shard
 EVALUATE = "evaluate"
 
 
-def baseline(context: RoundContext, untrained: str) -> StageReport:
-    """Measure the untrained policy, as round 0."""
+def baseline(context: RoundContext, version: str) -> StageReport:
+    """Measure the policy that the run starts with, as round 0."""
     start = context.in_round(0)
+    how = "served" if is_served(context) else "untrained"
 
     def work(at: StageRun, key: str) -> Outcome:
-        measured = measure(start, at, key, policy_of(start, untrained), untrained=True)
+        measured = measure(start, at, key, policy_of(start, version), untrained=True)
         row = PolicyVersion(
-            model_version=untrained,
+            model_version=version,
             parent=None,
             release=None,
             recipe="{}",
             updates=0,
             success=measured.success,
             promoted=True,
-            reason="untrained: the start of the loop",
-            **start.origin.common(made_by="untrained"),
+            reason=f"{how}: the start of the loop",
+            **start.origin.common(made_by=how),
         )
         shard = write_shard(start.warehouse, "models", at, 0, rows_to_arrow("models", [row]))
         files = dict(measured.outcome.files) | {"models": [shard]}
-        result = {"policy": untrained, "updates": 0, "success": [split.model_dump() for split in measured.success]}
+        result = {"policy": version, "updates": 0, "success": [split.model_dump() for split in measured.success]}
         return replace(measured.outcome, files=files, result=result)
 
     return once(start, BASELINE, work)

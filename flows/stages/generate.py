@@ -6,6 +6,7 @@ import asyncio
 
 from flows.context import RoundContext
 from flows.once import Outcome, StageReport, once
+from flows.policy import is_served
 from pipelines.resources import world_of
 from schemas.errors import TrajmillError
 from schemas.failure import Failure
@@ -34,7 +35,7 @@ def generate(context: RoundContext) -> StageReport:
             "queries": [write_shard(first.warehouse, "queries", at, 0, rows_to_arrow("queries", queries))],
             "failures": [write_shard(first.warehouse, "failures", at, 0, rows_to_arrow("failures", failures))],
         }
-        return Outcome(len(queries) + len(failures), len(queries), files, {"untrained": _untrained(first, at)})
+        return Outcome(len(queries) + len(failures), len(queries), files, {"first_policy": _first_policy(first, at)})
 
     return once(first, GENERATE, work)
 
@@ -74,7 +75,10 @@ def _first(failures: list[Failure]) -> str:
     return f": {len(failures)} failures, the first of {failures[0].input_id}: {' '.join(failures[0].message.split())}"
 
 
-def _untrained(context: RoundContext, at: StageRun) -> str:
+def _first_policy(context: RoundContext, at: StageRun) -> str:
+    """Version of the policy that the run starts with: the untrained network, or the model that is served."""
+    if is_served(context):
+        return context.config.endpoints[context.config.models.policy].model
     network = untrained_network(context.config.run.seed)
     fresh = at.staging(context.warehouse) / "untrained"
     version = save_network(network, fresh)

@@ -90,7 +90,9 @@ def rollout_guided(context: RoundContext) -> StageReport:
         ]
         budget = context.config.rollout.episodes_per_round - unguided_episodes(context)
         attempts = plan_guided(guided, budget, context.config.run.seed, context.round, _PER_QUERY)
-        agent = acting(policy_before(context), context.config.rollout.temperature, untrained=context.round == 1)
+        agent = acting(
+            context, policy_before(context), context.config.rollout.temperature, untrained=context.round == 1
+        )
         return attempt_all(context, at, key, attempts, agent)
 
     return once(context, GUIDED, work)

@@ -32,7 +32,7 @@ def measure(context: RoundContext, at: StageRun, key: str, policy: Policy, untra
     """Let a policy act greedily, once on each query of the measured sample."""
     queries = measured_queries(context)
     attempts = plan_once(queries, Purpose.EVALUATE, context.config.run.seed, context.round)
-    agent = acting(policy, temperature=0.0, untrained=untrained)
+    agent = acting(context, policy, temperature=0.0, untrained=untrained)
     outcome = attempt_all(context, at, key, attempts, agent)
     return Measurement(outcome, _success(context, outcome))
 

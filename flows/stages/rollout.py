@@ -34,7 +34,7 @@ def rollout(context: RoundContext) -> StageReport:
         tries = {plan.query_id: plan.attempts for plan in planned}
         attempts = plan_rollouts(queries, tries, context.config.run.seed, context.round)
         policy = policy_before(context)
-        agent = acting(policy, context.config.rollout.temperature, untrained=context.round == 1)
+        agent = acting(context, policy, context.config.rollout.temperature, untrained=context.round == 1)
         return attempt_all(context, at, key, attempts, agent)
 
     return once(context, ROLLOUT, work)

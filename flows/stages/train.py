@@ -6,7 +6,7 @@ import shutil
 
 from flows.context import RoundContext
 from flows.once import Outcome, StageReport, finished, once
-from flows.policy import policy_before, policy_of
+from flows.policy import is_served, policy_before, policy_of
 from flows.stages.calibrate import precise_enough
 from flows.stages.export import EXPORT
 from pipelines.resources import use_one_thread
@@ -64,6 +64,8 @@ def _result(version: str, report: TrainingReport) -> dict[str, object]:
 
 
 def _reason_not_to(context: RoundContext, rows: int) -> str:
+    if is_served(context):
+        return f"{policy_before(context).version} is served, and trained by its own trainer: the release is for it"
     if rows == 0:
         return "no trajectory was accepted"
     if not precise_enough(context):

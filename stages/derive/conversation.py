@@ -5,25 +5,24 @@ The user message is the task and the compressed history, then the observation (p
 
 from __future__ import annotations
 
-from schemas.coordinates import native_frame
+from schemas.coordinates import CoordinateFrame
 from schemas.dialects.base import Dialect
 from schemas.example import IMAGE_PLACEHOLDER, Message
-from schemas.geometry import Size
 from schemas.step import Step
 
 _PLACEHOLDERS = (IMAGE_PLACEHOLDER, "<video>", "<audio>")
 """What trainers of string prompts take for a placeholder."""
 
 
-def prompt_messages(dialect: Dialect, step: Step, size: Size) -> tuple[Message, Message]:
-    """The system message and the user message of a step; coordinates are pixels of the stored screenshot.
+def prompt_messages(dialect: Dialect, step: Step, frame: CoordinateFrame) -> tuple[Message, Message]:
+    """The system message and the user message of a step.
 
     Args:
         dialect: the step's wire format.
         step: its prompt is already without guidance; its history is what really happened.
-        size: of the screen before the action, in pixels.
+        frame: in which the reply writes positions on the screen before the action.
     """
-    system = Message(role="system", content=dialect.system_prompt(native_frame(size)))
+    system = Message(role="system", content=dialect.system_prompt(frame))
     return system, Message(role="user", content=step.prompt + IMAGE_PLACEHOLDER)
 
 

@@ -60,7 +60,7 @@ def end_to_end_examples(episode: Episode, size_of: Callable[[str], Size], origin
         if made.text is None:
             dropped.append(Dropped(trajectory_id, step.index, made.reason))
         else:
-            prompt = prompt_messages(dialect, step, size_of(step.screen_before))
+            prompt = prompt_messages(dialect, step, native_frame(size_of(step.screen_before)))
             messages = (*prompt, Message(role="assistant", content=made.text))
             examples.append(_example(episode, step, messages, origin))
     return EndToEndExamples(tuple(examples), tuple(dropped))

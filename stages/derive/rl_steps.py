@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from schemas.coordinates import CoordinateFrame
 from schemas.dialects.gui_owl_v3 import dialect_for
 from schemas.episode import Episode
-from schemas.geometry import Size
 from schemas.record import Origin, content_id
 from schemas.rl_step import RLStep
 from schemas.trajectory import Purpose
@@ -52,7 +52,7 @@ def rl_steps(
     episodes: Iterable[Episode],
     remembered: Mapping[str, Episode],
     earlier: Sequence[Sequence[float]],
-    size_of: Callable[[str], Size],
+    frame_of: Callable[[str], CoordinateFrame],
     seed: int,
     origin: Origin,
 ) -> RLRows:
@@ -66,7 +66,7 @@ def rl_steps(
         episodes: judged attempts of one round; those that are no evidence about the policy are left out.
         remembered: a success of an earlier round by query id, needed for the queries of `failed_groups`.
         earlier: the trajectory rewards of each earlier batch, oldest first (`stored_rewards`).
-        size_of: width and height of a stored screen (`ScreenReader.size`).
+        frame_of: in which the policy wrote positions on a stored screen, by the screen's id; the responses are its own.
         seed: of the draws.
         origin: common columns of the rows.
     """
@@ -84,7 +84,7 @@ def rl_steps(
             dropped.extend(_left_out(group, "no_advantage"))
             continue
         for sample in group:
-            made = _instances(sample, running, size_of, origin)
+            made = _instances(sample, running, frame_of, origin)
             rows.extend(made.rows)
             dropped.extend(made.dropped)
     return RLRows(tuple(rows), tuple(dropped))
@@ -142,7 +142,9 @@ def _left_out(samples: Iterable[_Sample], reason: str) -> list[Dropped]:
     return [Dropped(sample.trajectory_id, None, reason) for sample in samples]
 
 
-def _instances(sample: _Sample, running: RunningReward, size_of: Callable[[str], Size], origin: Origin) -> RLRows:
+def _instances(
+    sample: _Sample, running: RunningReward, frame_of: Callable[[str], CoordinateFrame], origin: Origin
+) -> RLRows:
     episode, reward = sample.episode, sample.reward
     query_id, trajectory_id = episode.query.query_id, episode.trajectory.trajectory_id
     dialect = dialect_for(episode.query.platform)
@@ -158,7 +160,7 @@ def _instances(sample: _Sample, running: RunningReward, size_of: Callable[[str],
                 group=query_id,
                 trajectory_id=trajectory_id,
                 step_index=step.index,
-                prompt=prompt_messages(dialect, step, size_of(step.screen_before)),
+                prompt=prompt_messages(dialect, step, frame_of(step.screen_before)),
                 response=step.raw_response,
                 screens=(step.screen_before,),
                 accuracy_reward=reward.accuracy,

@@ -73,7 +73,7 @@ def test_a_run_that_measures_nothing_goes_on(tmp_path: Path) -> None:
     queries = QueriesSection(train=24, heldout_slots=0, heldout_phrasings=0, heldout_apps=0)
     nothing = context.config.evaluate.model_copy(update={"train_sample": 0})
     unmeasured = start(context.config.model_copy(update={"queries": queries, "evaluate": nothing}))
-    untrained = generate(unmeasured).result["untrained"]
+    untrained = generate(unmeasured).result["first_policy"]
     policy = Policy(untrained, context.warehouse.model(untrained))
     assert measure(unmeasured, unmeasured.at("evaluate"), "key", policy, untrained=True).success == ()
 

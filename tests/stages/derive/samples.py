@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from schemas.actions import Action, Click, Terminate, action_to_json
-from schemas.coordinates import native_frame
+from schemas.coordinates import CoordinateFrame, native_frame
 from schemas.dialects.base import Reply
 from schemas.dialects.gui_owl_v3 import dialect_for
 from schemas.episode import Episode
@@ -26,6 +26,10 @@ DONE = Terminate(status="success")
 def size_of(screen_id: str) -> Size:
     """Screens whose id starts with `d` are desktops."""
     return DESKTOP if screen_id.startswith("d") else PHONE
+
+
+def frame_of(screen_id: str) -> CoordinateFrame:
+    return native_frame(size_of(screen_id))
 
 
 def query(name: str = "q", platform: Platform = Platform.PHONE, split: Split = Split.TRAIN) -> Query:

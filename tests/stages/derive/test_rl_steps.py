@@ -10,7 +10,7 @@ from schemas.record import Origin
 from schemas.tables import rows_from_arrow, rows_to_arrow
 from schemas.trajectory import Purpose
 from stages.derive.rl_steps import RLRows, failed_groups, rl_steps, stored_rewards
-from tests.stages.derive.samples import DONE, ORIGIN, TAP, episode, failure, query, size_of, step, success
+from tests.stages.derive.samples import DONE, ORIGIN, TAP, episode, failure, frame_of, query, step, success
 
 A, B = query("a"), query("b")
 
@@ -21,7 +21,7 @@ def derive(
     earlier: Sequence[Sequence[float]] = (),
     seed: int = 0,
 ) -> RLRows:
-    return rl_steps(episodes, remembered or {}, earlier, size_of, seed, ORIGIN)
+    return rl_steps(episodes, remembered or {}, earlier, frame_of, seed, ORIGIN)
 
 
 def test_one_advantage_per_trajectory_spread_on_all_its_steps() -> None:
@@ -119,7 +119,7 @@ def test_a_trajectory_replayed_in_two_rounds_gives_rows_with_ids_of_their_own() 
     ids = [
         {
             row.rl_step_id
-            for row in rl_steps([failure(2, "f", A), failure(2, "g", A)], memory, [], size_of, 0, origin).rows
+            for row in rl_steps([failure(2, "f", A), failure(2, "g", A)], memory, [], frame_of, 0, origin).rows
         }
         for origin in (ORIGIN, Origin(round=2, run_id="run", code_version="test"))
     ]

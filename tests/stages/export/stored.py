@@ -17,7 +17,7 @@ from schemas.query import Platform
 from schemas.tables import rows_to_arrow
 from stages.derive.end_to_end import end_to_end_examples
 from stages.derive.rl_steps import rl_steps
-from tests.stages.derive.samples import DONE, ORIGIN, episode, failure, query, size_of, step, success
+from tests.stages.derive.samples import DONE, ORIGIN, episode, failure, frame_of, query, size_of, step, success
 
 
 @dataclass
@@ -64,5 +64,5 @@ def examples(lengths: Sequence[int]) -> pa.Table:
 def rl_rows() -> pa.Table:
     """RL rows of one success and one failure of the same query."""
     asked = query("a")
-    made = rl_steps([success(2, "s", asked), failure(3, "f", asked)], {}, [], size_of, 0, ORIGIN)
+    made = rl_steps([success(2, "s", asked), failure(3, "f", asked)], {}, [], frame_of, 0, ORIGIN)
     return rows_to_arrow("rl_steps", made.rows)
