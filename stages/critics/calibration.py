@@ -12,6 +12,7 @@ from schemas.observation import ScreenReader
 from schemas.round_summary import JudgeQuality
 from schemas.verdict import StepLabel
 from stages.critics.replay import SeenStep, replay, seen
+from stages.critics.rule import read_rule
 from stages.metrics.intervals import Interval, wilson
 
 PASSED = 1.0
@@ -48,7 +49,7 @@ def calibrate(episodes: Iterable[Episode], screens: ScreenReader) -> tuple[Judge
     """Counts of agreement of the consensus, of each channel and of the step critic with the programmatic check.
 
     Only judged episodes that have a programmatic reward are counted; for steps, only those of queries with an
-    annotated path.
+    annotated path. A channel is counted by what its votes amount to, where they were asked for.
     """
     reader = seen(screens)
     pairs: dict[str, Counter[tuple[bool, bool]]] = {"trajectory": Counter()}
@@ -57,8 +58,9 @@ def calibrate(episodes: Iterable[Episode], screens: ScreenReader) -> tuple[Judge
             continue
         passed = episode.trajectory.reward >= PASSED
         pairs["trajectory"][episode.judgement.correct, passed] += 1
-        for verdict in episode.trajectory_verdicts:
-            pairs.setdefault(verdict.channel, Counter())[verdict.correct, passed] += 1
+        for channel, correct in read_rule(episode.judgement.rule).outcomes(episode.trajectory_verdicts).items():
+            if correct is not None:
+                pairs.setdefault(channel, Counter())[correct, passed] += 1
         if episode.query.path:
             pairs.setdefault("step", Counter()).update(_step_pairs(episode, reader))
     return tuple(

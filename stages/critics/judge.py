@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from schemas.episode import Episode
 from schemas.errors import JudgeFailure, ModelFailure
@@ -12,6 +15,7 @@ from schemas.observation import ScreenReader
 from schemas.record import Origin
 from schemas.verdict import StepVerdict
 from stages.critics.base import StepResult
+from stages.critics.cascade import one_vote
 from stages.critics.consensus import Judge, decide
 from stages.critics.multimodal_channel import StateChannel
 from stages.critics.replay import seen
@@ -20,6 +24,17 @@ from stages.critics.text_channel import CaptionChannel
 
 STAGE = "judge"
 """Name of the stage as it stands on failures."""
+_AHEAD = 4
+"""How far, in multiples of what is under way, episodes may be judged while an earlier one takes its time."""
+
+
+class OneJudged(NamedTuple):
+    """What came of judging one episode."""
+
+    episode: Episode
+    """With its verdicts, or as it came where it could not, or was not to, be judged."""
+    failure: Failure | None
+    """Why it could not be judged."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -37,27 +52,63 @@ class Judged:
 
 def state_judge() -> Judge:
     """The embedded judge: two channels that read trees; needs no model."""
-    return Judge(StateStepCritic(), (CaptionChannel(), StateChannel()))
+    return Judge(StateStepCritic(), (one_vote(CaptionChannel()), one_vote(StateChannel())))
 
 
-async def judge_episodes(episodes: Iterable[Episode], judge: Judge, screens: ScreenReader, origin: Origin) -> Judged:
-    """Judge every finished episode.
+async def judge_episodes(
+    episodes: Iterable[Episode], judge: Judge, screens: ScreenReader, origin: Origin, concurrency: int = 1
+) -> Judged:
+    """Judge every finished episode, `concurrency` at a time; see `judge_each`."""
+    judged = Judged([], [])
+    async for one in judge_each(episodes, judge, screens, origin, concurrency):
+        judged.episodes.append(one.episode)
+        if one.failure is not None:
+            judged.failures.append(one.failure)
+    return judged
+
+
+async def judge_each(
+    episodes: Iterable[Episode], judge: Judge, screens: ScreenReader, origin: Origin, concurrency: int
+) -> AsyncIterator[OneJudged]:
+    """Judge every finished episode; yields in the order of the episodes.
 
     An episode that did not finish is no evidence about the agent and stays as it is. An episode on which a critic
     fails stays unjudged: it gets a failure and never a verdict.
+
+    Args:
+        episodes: read as they are needed; a few times `concurrency` of them are held at once, however many there are.
+        judge: who judges.
+        screens: where the screens are read.
+        origin: the common columns of the verdicts.
+        concurrency: episodes under way at once, so that the queues of served models stay full.
     """
-    reader = seen(screens)
-    judged = Judged([], [])
-    for episode in episodes:
-        if episode.trajectory.status != "finished":
-            judged.episodes.append(episode)
-            continue
-        try:
-            judged.episodes.append(await judge_episode(episode, judge, reader, origin))
-        except (JudgeFailure, ModelFailure) as error:
-            judged.episodes.append(episode)
-            judged.failures.append(_failure(episode, error, judge, origin))
-    return judged
+    reader, free = seen(screens), asyncio.Semaphore(concurrency)
+
+    async def judge_next(episode: Episode) -> OneJudged:
+        async with free:
+            return await _judge_one(episode, judge, reader, origin)
+
+    window: deque[asyncio.Task[OneJudged]] = deque()
+    try:
+        for episode in episodes:
+            window.append(asyncio.create_task(judge_next(episode)))
+            if len(window) >= _AHEAD * concurrency:
+                yield await window.popleft()
+        while window:
+            yield await window.popleft()
+    finally:
+        for task in window:
+            task.cancel()
+        await asyncio.gather(*window, return_exceptions=True)
+
+
+async def _judge_one(episode: Episode, judge: Judge, screens: ScreenReader, origin: Origin) -> OneJudged:
+    if episode.trajectory.status != "finished":
+        return OneJudged(episode, None)
+    try:
+        return OneJudged(await judge_episode(episode, judge, screens, origin), None)
+    except (JudgeFailure, ModelFailure) as error:
+        return OneJudged(episode, _failure(episode, error, judge, origin))
 
 
 async def judge_episode(episode: Episode, judge: Judge, screens: ScreenReader, origin: Origin) -> Episode:

@@ -15,7 +15,7 @@ from stages.critics.base import StepResult, TrajectoryCritic, Vote
 
 @dataclass(frozen=True, slots=True)
 class NoisyChannel:
-    """Flips the votes of another channel at random, independently per trajectory, channel and seed."""
+    """Flips the votes of another channel at random, independently per trajectory, critic, vote and seed."""
 
     inner: TrajectoryCritic
     false_positive: float
@@ -45,10 +45,15 @@ class NoisyChannel:
         Raises:
             schemas.errors.JudgeFailure: the critic that is disturbed gave no usable vote.
         """
-        vote = await self.inner.judge(episode, screens, steps)
-        draw = Random(int(content_id("noise", self.seed, self.channel, episode.trajectory.trajectory_id), 16)).random()
-        if draw >= (self.false_negative if vote.correct else self.false_positive):
+        vote = await self.inner.judge(episode, screens, steps, draw)
+        if self._chance(episode.trajectory.trajectory_id, draw) >= (
+            self.false_negative if vote.correct else self.false_positive
+        ):
             return vote
         if vote.correct:
             return Vote(False, "noise", vote.redundant_steps, steps[-1].index if steps else None)
         return Vote(True, "noise", vote.redundant_steps, None)
+
+    def _chance(self, trajectory_id: str, draw: int) -> float:
+        what = (self.seed, self.channel, self.resolution, self.inner.version, trajectory_id, draw)
+        return Random(int(content_id("noise", *what), 16)).random()

@@ -16,6 +16,7 @@ from schemas.round_summary import JudgeQuality
 from schemas.verdict import Channel
 from stages.critics.base import StepResult, Vote, at_most_words
 from stages.critics.calibration import agreement, calibrate
+from stages.critics.cascade import one_vote
 from stages.critics.consensus import Judge
 from stages.critics.judge import Judged, judge_episodes, state_judge
 from stages.critics.multimodal_channel import StateChannel
@@ -53,7 +54,7 @@ class Says:
 
 
 def run(episodes: Sequence[Episode], trees: Trees, *channels: Says) -> Judged:
-    judge = Judge(StateStepCritic(), channels) if channels else state_judge()
+    judge = Judge(StateStepCritic(), tuple(map(one_vote, channels))) if channels else state_judge()
     return asyncio.run(judge_episodes(episodes, judge, trees, ORIGIN))
 
 

@@ -1,0 +1,145 @@
+"""How votes are combined: stands on every judgement, and can be read back to count stored votes again.
+
+A channel holds one or more passes, cheapest first, and each pass a number of votes of which a quorum must say Correct.
+A channel says Correct if all its passes do, the trajectory is Correct if all channels say so (paper 6.3, eq. 4; CODA
+4.2). A vote that is missing, as it was not asked for or failed for good, counts neither way: it can only leave the
+outcome open, and never lowers a quorum.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from itertools import accumulate
+from typing import NamedTuple
+
+from schemas.verdict import Channel, TrajectoryVerdict
+
+FULL = "full"
+"""The resolution of the screenshots as they are stored."""
+
+_RULE = re.compile(r"consensus\((?P<channels>[^()]*)\)")
+_PASS = re.compile(
+    r"(?:(?P<resolution>full|\d+(?:\.\d+)?)(?::|$|(?=/)))?"
+    r"(?:(?P<quorum>\d+)of(?P<votes>\d+))?"
+    r"(?:/(?P<models>\d+)models)?"
+)
+
+
+class PassRule(NamedTuple):
+    """How many votes are cast at one resolution, and how many of them must say Correct."""
+
+    votes: int = 1
+    quorum: int = 1
+    resolution: str = FULL
+    models: int = 1
+    """Models that take turns in voting."""
+
+    def outcome(self, correct: int, incorrect: int) -> bool | None:
+        """What so many valid votes decide; None while the others could still turn it."""
+        if correct >= self.quorum:
+            return True
+        if incorrect > self.votes - self.quorum:
+            return False
+        return None
+
+    def needed(self, correct: int, incorrect: int) -> int:
+        """The fewest further votes that can decide; they are needed whatever they say."""
+        return min(self.quorum - correct, self.votes - self.quorum + 1 - incorrect)
+
+    def text(self, alone: bool) -> str:
+        """In words, e.g. `0.5:2of3` or `4of4/2models`; `alone` leaves out a full resolution."""
+        resolution = "" if alone and self.resolution == FULL else self.resolution
+        votes = "" if self.votes == self.quorum == 1 else f"{self.quorum}of{self.votes}"
+        models = "" if self.models == 1 else f"/{self.models}models"
+        return ":".join(part for part in (resolution, votes) if part) + models
+
+
+class ChannelRule(NamedTuple):
+    """The passes of one channel, in the order in which they are asked."""
+
+    channel: Channel
+    passes: tuple[PassRule, ...] = (PassRule(),)
+
+    @property
+    def first_votes(self) -> tuple[int, ...]:
+        """For each pass the number of its first vote: votes are numbered through the channel."""
+        return tuple(accumulate((one.votes for one in self.passes[:-1]), initial=0))
+
+    def outcome(self, votes: Iterable[tuple[int, bool]]) -> bool | None:
+        """What the channel says, given the number of each valid vote and whether it was Correct."""
+        cast = dict(votes)
+        return all_of(
+            one.outcome(*_tally(cast.get(number) for number in range(first, first + one.votes)))
+            for one, first in zip(self.passes, self.first_votes, strict=True)
+        )
+
+    def __str__(self) -> str:
+        """E.g. `text`, `text:2of3`, `multimodal:0.5>full:2of3`."""
+        passes = ">".join(one.text(alone=len(self.passes) == 1) for one in self.passes)
+        return f"{self.channel}:{passes}".removesuffix(":").replace(":/", "/")
+
+
+class Rule(NamedTuple):
+    """How a judge combines its votes."""
+
+    channels: tuple[ChannelRule, ...]
+
+    def outcomes(self, verdicts: Iterable[TrajectoryVerdict]) -> dict[Channel, bool | None]:
+        """What each channel said of a trajectory, counted from its votes; None where they leave it open."""
+        votes = [(verdict.channel, verdict.vote, verdict.correct) for verdict in verdicts]
+        return {
+            rule.channel: rule.outcome(
+                (number, correct) for channel, number, correct in votes if channel == rule.channel
+            )
+            for rule in self.channels
+        }
+
+    def __str__(self) -> str:
+        """E.g. `consensus(text:2of3,multimodal:0.5>full:2of3)`."""
+        return f"consensus({','.join(map(str, self.channels))})"
+
+
+def read_rule(text: str) -> Rule:
+    """The rule that stands on a judgement.
+
+    Raises:
+        ValueError: it is none.
+    """
+    found = _RULE.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{text[:100]!r} is no rule of a judgement")
+    return Rule(tuple(_channel_rule(part) for part in found["channels"].split(",")))
+
+
+def all_of(outcomes: Iterable[bool | None]) -> bool | None:
+    """False if one is False, else True if all are True, else open."""
+    found = list(outcomes)
+    if False in found:
+        return False
+    return None if None in found else True
+
+
+def _tally(votes: Iterable[bool | None]) -> tuple[int, int]:
+    found = list(votes)
+    return found.count(True), found.count(False)
+
+
+def _channel_rule(text: str) -> ChannelRule:
+    name = re.match(r"[a-z]+", text)
+    if name is None:
+        raise ValueError(f"{text[:100]!r} is no rule of a channel")
+    passes = text[name.end() :].removeprefix(":").split(">")
+    return ChannelRule(Channel(name[0]), tuple(map(_pass_rule, passes)))
+
+
+def _pass_rule(text: str) -> PassRule:
+    found = _PASS.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{text[:100]!r} is no rule of a pass")
+    return PassRule(
+        votes=int(found["votes"] or 1),
+        quorum=int(found["quorum"] or 1),
+        resolution=found["resolution"] or FULL,
+        models=int(found["models"] or 1),
+    )

@@ -1,0 +1,114 @@
+"""One pass of a channel: k votes with a quorum, cast by one model or by several in turn (CODA 4.2).
+
+A vote that fails is neither yes nor no: it is asked again under another number, within bounds, and then counts as
+missing. A pass that missing votes could still turn stays open.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from schemas.episode import Episode
+from schemas.errors import JudgeFailure, ModelFailure
+from schemas.observation import ScreenReader
+from stages.critics.base import StepResult, TrajectoryCritic, Vote
+from stages.critics.rule import FULL, PassRule
+
+Missing = JudgeFailure | ModelFailure
+"""Why a vote is missing."""
+
+
+class Case(NamedTuple):
+    """What is voted on."""
+
+    episode: Episode
+    screens: ScreenReader
+    steps: Sequence[StepResult]
+    """What the step critic said."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """Who votes, how often, and how many votes must say Correct."""
+
+    critics: tuple[TrajectoryCritic, ...]
+    """They take turns: vote i is cast by critic i modulo their number, also where it has to be asked again."""
+    votes: int = 1
+    quorum: int = 1
+    tries: int = 1
+    """Calls for one vote, at most."""
+    resolution: str = FULL
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.quorum <= self.votes or not 1 <= len(self.critics) <= self.votes or self.tries < 1:
+            raise ValueError(f"{self.votes} votes by {len(self.critics)} critics, quorum {self.quorum}: no such pass")
+
+    @property
+    def rule(self) -> PassRule:
+        """How its votes are combined."""
+        return PassRule(self.votes, self.quorum, self.resolution, len(self.critics))
+
+
+class CastVote(NamedTuple):
+    """A valid vote."""
+
+    number: int
+    """Its place in the pass."""
+    critic: TrajectoryCritic
+    vote: Vote
+
+
+class PassResult(NamedTuple):
+    """What came of a pass."""
+
+    outcome: bool | None
+    """None if votes are missing that could turn it."""
+    cast: tuple[CastVote, ...]
+    """The valid votes, in the order of their numbers."""
+    missing: Missing | None
+    """Why the last of the missing votes is missing; None if none is."""
+
+
+async def hold(case: Case, voters: Pass, ask_all: bool) -> PassResult:
+    """Let a pass vote on a trajectory.
+
+    No vote is asked for once the outcome is decided, unless `ask_all`. Votes that are needed whatever they say are
+    asked for at the same time, so that the wait is that of a few calls and nothing is asked in vain.
+    """
+    rule = voters.rule
+    cast: list[CastVote] = []
+    missing: Missing | None = None
+    asked, outcome = 0, rule.outcome(0, 0)
+    while asked < rule.votes and (ask_all or outcome is None):
+        correct = sum(one.vote.correct for one in cast)
+        wave = rule.votes if ask_all else min(rule.needed(correct, len(cast) - correct), rule.votes - asked)
+        for answer in await _together(case, voters, range(asked, asked + wave)):
+            if isinstance(answer, CastVote):
+                cast.append(answer)
+            else:
+                missing = answer
+        asked += wave
+        correct = sum(one.vote.correct for one in cast)
+        outcome = rule.outcome(correct, len(cast) - correct)
+    return PassResult(outcome, tuple(cast), missing)
+
+
+async def _together(case: Case, voters: Pass, numbers: range) -> Sequence[CastVote | Missing]:
+    if len(numbers) == 1:
+        return [await _ask(case, voters, numbers[0])]
+    return await asyncio.gather(*(_ask(case, voters, number) for number in numbers))
+
+
+async def _ask(case: Case, voters: Pass, number: int) -> CastVote | Missing:
+    critic = voters.critics[number % len(voters.critics)]
+    for tried in range(voters.tries):
+        try:
+            vote = await critic.judge(case.episode, case.screens, case.steps, number + tried * voters.votes)
+        except (JudgeFailure, ModelFailure) as error:
+            failure = error
+        else:
+            return CastVote(number, critic, vote)
+    return failure
