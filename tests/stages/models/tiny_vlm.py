@@ -1,0 +1,138 @@
+"""A Qwen2.5-VL of random weights, small enough to be made by a test: a real folder for transformers and for vLLM.
+
+It understands nothing; it loads, looks at images, fills a context and writes tokens as its big sisters do.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Final
+
+import torch
+from tokenizers import AddedToken, Tokenizer
+from tokenizers.models import BPE
+from tokenizers.pre_tokenizers import ByteLevel
+from tokenizers.trainers import BpeTrainer
+from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration, Qwen2Tokenizer
+
+CONTEXT: Final = 2048
+"""Longest prompt with its answer, in tokens."""
+FACTOR: Final = 28
+MAX_PIXELS: Final = 64 * FACTOR * FACTOR
+"""A picture costs at most 64 tokens."""
+MIN_PIXELS: Final = 4 * FACTOR * FACTOR
+
+_SPECIAL = (
+    "<|endoftext|>",
+    "<|im_start|>",
+    "<|im_end|>",
+    "<|vision_start|>",
+    "<|vision_end|>",
+    "<|image_pad|>",
+    "<|video_pad|>",
+)
+_CORPUS = [
+    '{"correct": true, "reason": "The order was placed in the right size.", "redundant_steps": [1, 2]}',
+    '{"analysis": "The button was pressed and the page opened.", "summary": "opened the cart", "label": "GOOD"}',
+    "Thought: the switch is off. Action: click on the switch. Conclusion: the switch is on now, the task is done.",
+    '<tool_call>\n{"name": "mobile_use", "arguments": {"action": "click", "coordinate": [120, 640]}}\n</tool_call>',
+    "You are a helpful assistant who looks at screenshots of phones and desktops and judges what was done in them.",
+]
+_CHAT_TEMPLATE = """\
+{%- for message in messages -%}
+<|im_start|>{{ message.role }}
+{% if message.content is string %}{{ message.content }}{% else %}{% for part in message.content -%}
+{% if part.type == 'text' %}{{ part.text }}{% else %}<|vision_start|><|image_pad|><|vision_end|>{% endif %}
+{%- endfor %}{% endif %}<|im_end|>
+{% endfor -%}
+{%- if add_generation_prompt %}<|im_start|>assistant
+{% endif -%}
+"""
+
+
+def build_tiny_vlm(folder: Path, seed: int = 0) -> Path:
+    """Write a model with random weights, its tokenizer, chat template and image settings; takes less than a second.
+
+    Args:
+        folder: where to; made if it is not there.
+        seed: of the weights; the tokenizer is always the same.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    tokenizer = _tokenizer()
+    tokenizer.save_pretrained(folder)
+    (folder / "preprocessor_config.json").write_text(json.dumps(_IMAGE_SETTINGS, indent=2))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = Qwen2_5_VLForConditionalGeneration(_config(tokenizer))
+    model.generation_config.eos_token_id = tokenizer.eos_token_id
+    model.generation_config.pad_token_id = tokenizer.pad_token_id
+    model.save_pretrained(folder)
+    return folder
+
+
+_IMAGE_SETTINGS: Final = {
+    "image_processor_type": "Qwen2VLImageProcessor",
+    "processor_class": "Qwen2_5_VLProcessor",
+    "min_pixels": MIN_PIXELS,
+    "max_pixels": MAX_PIXELS,
+    "patch_size": 14,
+    "temporal_patch_size": 2,
+    "merge_size": 2,
+    "image_mean": [0.48145466, 0.4578275, 0.40821073],
+    "image_std": [0.26862954, 0.26130258, 0.27577711],
+}
+
+
+def _tokenizer() -> Qwen2Tokenizer:
+    bpe = Tokenizer(BPE())
+    bpe.pre_tokenizer = ByteLevel(add_prefix_space=False)
+    alphabet = ByteLevel.alphabet()
+    bpe.train_from_iterator(
+        _CORPUS, BpeTrainer(vocab_size=600, min_frequency=1, initial_alphabet=alphabet, show_progress=False)
+    )
+    trained = json.loads(bpe.to_str())["model"]
+    tokenizer = Qwen2Tokenizer(
+        vocab=trained["vocab"],
+        merges=[tuple(pair) for pair in trained["merges"]],  # type: ignore[misc]  # BPE takes pairs
+        eos_token="<|im_end|>",
+        pad_token="<|endoftext|>",
+        chat_template=_CHAT_TEMPLATE,
+        model_max_length=CONTEXT,
+    )
+    tokenizer.add_tokens([AddedToken(token, special=True, normalized=False) for token in _SPECIAL])
+    return tokenizer
+
+
+def _config(tokenizer: Qwen2Tokenizer) -> Qwen2_5_VLConfig:
+    # Heads of 32 numbers: vLLM's attention on a CPU knows no smaller ones.
+    text = {
+        "vocab_size": len(tokenizer),
+        "hidden_size": 128,
+        "intermediate_size": 256,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "max_position_embeddings": CONTEXT,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 10_000.0, "mrope_section": [4, 6, 6]},
+        "bos_token_id": tokenizer.pad_token_id,
+        "eos_token_id": tokenizer.eos_token_id,
+    }
+    vision = {
+        "depth": 2,
+        "hidden_size": 64,
+        "intermediate_size": 128,
+        "num_heads": 2,
+        "out_hidden_size": 128,
+        "fullatt_block_indexes": [1],
+        "window_size": 112,
+    }
+    ids = tokenizer.get_vocab()
+    return Qwen2_5_VLConfig(
+        text_config=text,
+        vision_config=vision,
+        image_token_id=ids["<|image_pad|>"],
+        video_token_id=ids["<|video_pad|>"],
+        vision_start_token_id=ids["<|vision_start|>"],
+        vision_end_token_id=ids["<|vision_end|>"],
+    )
