@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from stages.models.openai_api.settings import ApiSettings
-
 from flows.config import Config
 from flows.config_models import EMBEDDED, EndpointSection
 from pipelines.models import ModelSpec
 from schemas.coordinates import CoordinateFrame, CoordinateSpace, native_frame
 from schemas.geometry import Size
 from stages.models.images import QWEN2_5_VL, QWEN3_VL
+
+if TYPE_CHECKING:
+    from stages.models.openai_api.settings import ApiSettings
 
 REQUEST_CACHE = "request-cache"
 """Folder of the request cache within a warehouse; it may be deleted at any time."""

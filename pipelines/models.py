@@ -10,11 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Literal
-
-from stages.models.accounts import AccountedModel
-from stages.models.cache import CachedModel
-from stages.models.openai_api.settings import ApiSettings
+from typing import TYPE_CHECKING, Literal
 
 from schemas.coordinates import CoordinateFrame
 from schemas.errors import BadInputError
@@ -22,6 +18,9 @@ from schemas.geometry import Size
 from schemas.model_call import ModelCall
 from schemas.record import Origin
 from stages.models.base import ChatModel
+
+if TYPE_CHECKING:
+    from stages.models.openai_api.settings import ApiSettings
 
 Kind = Literal["openai_api", "transformers_local", "vllm_offline"]
 
