@@ -1,7 +1,8 @@
 """The screenshot before an action with the place of the action marked on it (paper 6.3, 6.4).
 
-A press is a circle, a swipe or drag an arrow, typing a box round the input. Every mark is a bright core on a dark
-outline, so that it shows on any background.
+A press is a circle, with a thin box round the element it reaches; a swipe, a drag or a turn of the wheel is an arrow;
+typing is a box round the input. Every line is red within white within black: whatever is behind it, one of the three
+stands out by more than 4 to 1 in luminance (WCAG 2 contrast), and white beside black shows on any texture.
 """
 
 from __future__ import annotations
@@ -12,21 +13,28 @@ from typing import NamedTuple
 
 from PIL import Image, ImageDraw
 
-from schemas.actions import Action, Drag, Swipe, TypeText, action_from_json, pressed_point
+from schemas.actions import Action, Drag, Scroll, Swipe, TypeText, action_from_json, pressed_point
 from schemas.geometry import Box, Point, Size
 from schemas.observation import ScreenReader, UIElement
 from schemas.step import Step
 from stages.critics.deeds import element_at
 
-_CORE = (255, 64, 64)
-_OUTLINE = (20, 20, 20)
+MARKS = "marks-1"
+"""Names the look of the marks; another look is another picture for a model, and another key in its cache."""
+_CORE = (255, 32, 32)
+_CASING = (255, 255, 255)
+_EDGE = (0, 0, 0)
 
 
-class Stroke(NamedTuple):
-    """Widths of the two layers of a mark, in pixels."""
+class Layer(NamedTuple):
+    """One of the nested lines of a mark; the widest is drawn first."""
 
-    core: int
-    outline: int
+    color: tuple[int, int, int]
+    width: int
+    """Pixels; odd, so that the layers share one middle."""
+
+
+Stroke = tuple[Layer, Layer, Layer]
 
 
 def marked_screen(step: Step, screens: ScreenReader) -> bytes:
@@ -49,11 +57,14 @@ def marked_screen(step: Step, screens: ScreenReader) -> bytes:
 
 def draw_mark(image: Image.Image, action: Action, elements: tuple[UIElement, ...]) -> bool:
     """Mark an action on an RGB image of the screen it was done on; False if it has no place on it."""
-    pen = ImageDraw.Draw(image)
-    stroke = _stroke(Size(*image.size))
+    pen, size = ImageDraw.Draw(image), Size(*image.size)
+    stroke = _stroke(max(3, min(size) // 144))
     match action:
         case Swipe(x=x, y=y, x2=x2, y2=y2) | Drag(x=x, y=y, x2=x2, y2=y2):
             _arrow(pen, Point(x, y), Point(x2, y2), stroke)
+        case Scroll(x=int() as x, y=int() as y, clicks=clicks):
+            reach = 2 * _radius(size) * (-1 if clicks > 0 else 1)
+            _arrow(pen, Point(x, y), Point(x, y + reach), stroke)
         case TypeText():
             focused = next((e for e in elements if "focused" in e.states), None)
             if focused is None:
@@ -63,51 +74,52 @@ def draw_mark(image: Image.Image, action: Action, elements: tuple[UIElement, ...
             point = pressed_point(action)
             if point is None:
                 return False
-            _circle(pen, Point(*point), _radius(Size(*image.size)), stroke)
             pressed = element_at(elements, *point)
-            if pressed is not None:
-                pen.rectangle(_edges(pressed.bounds), outline=_CORE, width=max(1, stroke.core // 2))
+            if pressed is not None and 2 * pressed.bounds.area < size.width * size.height:
+                _box(pen, pressed.bounds, _stroke(1))
+            _circle(pen, Point(*point), _radius(size), stroke)
     return True
 
 
-def _stroke(size: Size) -> Stroke:
-    core = max(2, min(size) // 160)
-    return Stroke(core, core * 2 + core // 2)
+def _stroke(core: int) -> Stroke:
+    core += 1 - core % 2
+    side = max(2, core // 2)
+    return Layer(_EDGE, core + 4 * side), Layer(_CASING, core + 2 * side), Layer(_CORE, core)
 
 
 def _radius(size: Size) -> int:
-    return max(8, min(size) // 24)
+    return max(10, min(size) // 22)
 
 
 def _circle(pen: ImageDraw.ImageDraw, at: Point, radius: int, stroke: Stroke) -> None:
-    spread = (stroke.outline - stroke.core) // 2
-    for grow, color, width in ((spread, _OUTLINE, stroke.outline), (0, _CORE, stroke.core)):
-        reach = radius + grow
+    for color, width in stroke:
+        reach = radius + width // 2
         pen.ellipse((at.x - reach, at.y - reach, at.x + reach, at.y + reach), outline=color, width=width)
 
 
 def _box(pen: ImageDraw.ImageDraw, box: Box, stroke: Stroke) -> None:
-    spread = (stroke.outline - stroke.core) // 2
-    left, top, right, bottom = _edges(box)
-    outer = (left - spread, top - spread, right + spread, bottom + spread)
-    pen.rectangle(outer, outline=_OUTLINE, width=stroke.outline)
-    pen.rectangle((left, top, right, bottom), outline=_CORE, width=stroke.core)
+    for color, width in stroke:
+        grow = width // 2
+        left, top = box.left - grow, box.top - grow
+        right, bottom = max(left, box.right - 1 + grow), max(top, box.bottom - 1 + grow)
+        pen.rectangle((left, top, right, bottom), outline=color, width=width)
 
 
 def _arrow(pen: ImageDraw.ImageDraw, start: Point, end: Point, stroke: Stroke) -> None:
     angle = math.atan2(end.y - start.y, end.x - start.x)
-    for width, color in ((stroke.outline, _OUTLINE), (stroke.core, _CORE)):
+    length = 8 * stroke[-1].width
+    tips = [
+        (end.x + length * math.cos(side), end.y + length * math.sin(side))
+        for side in (angle + math.pi - 0.5, angle + math.pi + 0.5)
+    ]
+    for color, width in stroke:
         pen.line((start, end), fill=color, width=width)
-        length = 8 * stroke.core
-        for side in (angle + math.pi - 0.5, angle + math.pi + 0.5):
-            tip = (end.x + length * math.cos(side), end.y + length * math.sin(side))
+        for tip in tips:
             pen.line((end, tip), fill=color, width=width)
+            _dot(pen, Point(*map(round, tip)), width // 2, color)
+        _dot(pen, end, width // 2, color)
         _dot(pen, start, width, color)
 
 
 def _dot(pen: ImageDraw.ImageDraw, at: Point, radius: int, color: tuple[int, int, int]) -> None:
     pen.ellipse((at.x - radius, at.y - radius, at.x + radius, at.y + radius), fill=color)
-
-
-def _edges(box: Box) -> tuple[int, int, int, int]:
-    return box.left, box.top, box.right - 1, box.bottom - 1
