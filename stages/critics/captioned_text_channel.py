@@ -1,0 +1,93 @@
+"""The text channel by a language model: reasons over captions and summaries, never over a screenshot (paper 6.3)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from schemas.episode import Episode
+from schemas.observation import ScreenReader
+from schemas.verdict import Channel
+from stages.critics.action_words import untrusted
+from stages.critics.answers import trajectory_answer
+from stages.critics.base import StepResult, Vote
+from stages.critics.captioner import ScreenCaptioner
+from stages.critics.context_budget import USUAL_BUDGET, ContextBudget, fit, kept, text_tokens
+from stages.critics.question import GREEDY, Sampling, ask_critic, question, stored_evidence, version_of
+from stages.critics.transcript import Transcript, lay_out, say_what_is_left_out, transcribe, vote_of
+from stages.models.base import ChatModel
+from stages.models.prompts import Prompt
+
+TEXT_PROMPT = "critic_text-1"
+TEXT_FIELDS = frozenset({"instruction", "left_out", "report"})
+
+
+@dataclass(frozen=True, slots=True)
+class CaptionedTextChannel:
+    """Asks a language model, in words alone."""
+
+    model: ChatModel
+    prompt: Prompt
+    captioner: ScreenCaptioner
+    sampling: Sampling = GREEDY
+    budget: ContextBudget = USUAL_BUDGET
+
+    @property
+    def channel(self) -> Channel:
+        """The text channel."""
+        return Channel.TEXT
+
+    @property
+    def resolution(self) -> str:
+        """Always `full`: it looks at no picture."""
+        return "full"
+
+    @property
+    def version(self) -> str:
+        """Prompt, model and, in brackets, what wrote the captions."""
+        return f"{version_of(self.prompt, self.model)}[{self.captioner.version}]"
+
+    async def judge(self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult], draw: int = 0) -> Vote:
+        """Cast one vote on a finished episode; equal draws send equal requests.
+
+        Raises:
+            schemas.errors.JudgeFailure: no usable answer or caption, a screen is missing, or the report does not fit.
+            schemas.errors.ModelFailure: a model did not answer.
+        """
+        name = episode.trajectory.trajectory_id
+        told = transcribe(episode, screens, steps)
+        shown = told.only(kept(len(told.screens), self.budget.screens))
+        captions = await self._captions(shown, episode, screens)
+        room = self.budget.tokens - text_tokens(self.prompt.system + self.prompt.user + episode.query.instruction)
+        chosen = fit(
+            [text_tokens(captions[screen.screen_id]) for screen in shown.screens],
+            [text_tokens(line) for line in shown.steps],
+            room,
+            name,
+        )
+        filled = self.prompt.fill(
+            instruction=untrusted(episode.query.instruction),
+            left_out=say_what_is_left_out(len(told.screens), shown, chosen),
+            report="\n".join(map(str, lay_out(shown, chosen, lambda screen_id: captions[screen_id]))),
+        )
+        sampling = self.sampling._replace(seed=self.sampling.seed + draw)
+        request = question("critic.text", filled, (), sampling, name)
+        return vote_of(await ask_critic(self.model, request, trajectory_answer(len(episode.steps)), name), episode)
+
+    async def _captions(self, shown: Transcript, episode: Episode, screens: ScreenReader) -> dict[str, str]:
+        """The caption of each screen by its id, all asked for at once."""
+        steps = {screen.screen_id: max(0, screen.after - 1) for screen in reversed(shown.screens)}
+        name = episode.trajectory.trajectory_id
+        asked = (
+            self.captioner.caption(screen_id, screens, name, episode.steps[at].index) for screen_id, at in steps.items()
+        )
+        # Waits for all of them, so that none is left running behind a failure.
+        found = await asyncio.gather(*asked, return_exceptions=True)
+        captions: dict[str, str] = {}
+        with stored_evidence(episode):
+            for screen_id, caption in zip(steps, found, strict=True):
+                if isinstance(caption, BaseException):
+                    raise caption
+                captions[screen_id] = caption
+        return captions

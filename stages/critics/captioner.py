@@ -1,0 +1,127 @@
+"""Screens in words for the text channel, from the tree where there is one and by a model where there is none.
+
+Paper 6.3 has the textual channel reason over screenshot captions and the summaries of the steps; it does not say who
+writes the captions. A tree says exactly what stands on a screen and costs nothing; pixels alone need a model that sees.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from schemas.errors import JudgeFailure
+from schemas.observation import ScreenReader, UIElement
+from stages.critics.action_words import quotable, untrusted
+from stages.critics.answers import CaptionAnswer
+from stages.critics.caption import caption_screen, describe_element
+from stages.critics.facts import read_screen
+from stages.critics.pictures import picture
+from stages.critics.question import GREEDY, Sampling, ask_critic, question, version_of
+from stages.models.base import ChatModel
+from stages.models.prompts import Prompt
+
+CAPTION_PROMPT = "describer_screen-1"
+CAPTION_FIELDS: frozenset[str] = frozenset()
+LONGEST_CAPTION = 2000
+"""Characters; a long page has no end of text, and the screens after it need room too."""
+_MOST_OTHERS = 40
+"""Elements listed beside what the caption proper tells."""
+
+
+class ScreenCaptioner(Protocol):
+    """Puts screens into words."""
+
+    @property
+    def version(self) -> str:
+        """Identifies what writes the captions."""
+        ...
+
+    async def caption(self, screen_id: str, screens: ScreenReader, trajectory_id: str, step_index: int) -> str:
+        """One line on a screen; text that stands on the screen is in double quotes in it.
+
+        Args:
+            screen_id: the screen.
+            screens: where it is read.
+            trajectory_id: what a model call is accounted to.
+            step_index: likewise; the step that led to the screen.
+
+        Raises:
+            KeyError: the screen is not stored.
+            schemas.errors.JudgeFailure: no usable caption.
+            schemas.errors.ModelFailure: the model behind it did not answer.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TreeCaptioner:
+    """Reads the accessibility tree; needs no model."""
+
+    without_tree: ScreenCaptioner | None = None
+    """Who is asked for a screen that has no tree."""
+
+    @property
+    def version(self) -> str:
+        """Its own, and that of whoever is asked where there is no tree."""
+        return "tree-caption-1" + (f"|{self.without_tree.version}" if self.without_tree is not None else "")
+
+    async def caption(self, screen_id: str, screens: ScreenReader, trajectory_id: str, step_index: int) -> str:
+        """Page, controls, values and items, then whatever else has words on it.
+
+        Raises:
+            KeyError: the screen is not stored.
+            JudgeFailure: it has no tree and nobody else is to be asked, or gave no usable caption.
+            schemas.errors.ModelFailure: whoever else was asked did not answer.
+        """
+        elements = screens.elements(screen_id)
+        if not elements and self.without_tree is not None:
+            return await self.without_tree.caption(screen_id, screens, trajectory_id, step_index)
+        if not elements:
+            raise JudgeFailure(f"{trajectory_id}: screen {screen_id} has no tree, and no model describes screens")
+        return _cut(quotable(_tree_caption(screen_id, elements)))
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCaptioner:
+    """Shows the screenshot to a model in the role of the describer."""
+
+    model: ChatModel
+    prompt: Prompt
+    sampling: Sampling = GREEDY
+
+    @property
+    def version(self) -> str:
+        """Prompt and model."""
+        return version_of(self.prompt, self.model)
+
+    async def caption(self, screen_id: str, screens: ScreenReader, trajectory_id: str, step_index: int) -> str:
+        """What the model sees, in double quotes.
+
+        Raises:
+            KeyError: the screen is not stored.
+            JudgeFailure: the model gave no usable caption.
+            schemas.errors.ModelFailure: the model did not answer.
+        """
+        shown = (picture(screen_id, screens),)
+        request = question("describer", self.prompt.fill(), shown, self.sampling, trajectory_id, step_index)
+        answer = await ask_critic(self.model, request, CaptionAnswer, f"{trajectory_id}: caption of {screen_id}")
+        return untrusted(answer.caption, LONGEST_CAPTION)
+
+
+def _tree_caption(screen_id: str, elements: tuple[UIElement, ...]) -> str:
+    facts = read_screen(screen_id, elements)
+    told = {facts.title, *facts.values, *(text for text, _ in facts.items)}
+    told |= {word for control in facts.controls.values() for word in (control.label, control.value)}
+    others = dict.fromkeys(_other(element) for element in elements if element.text and element.text not in told)
+    notes = [f"{text} with {note}" for text, note in ((untrusted(t), untrusted(n)) for t, n in facts.items if n)]
+    also = [*notes, *others][:_MOST_OTHERS]
+    return caption_screen(facts) + (f" Also: {'; '.join(also)}." if also else "")
+
+
+def _other(element: UIElement) -> str:
+    value = f" {untrusted(element.value)}" if element.value else ""
+    return describe_element(element) if element.role.endswith("button") else describe_element(element) + value
+
+
+def _cut(caption: str) -> str:
+    return caption if len(caption) <= LONGEST_CAPTION else caption[:LONGEST_CAPTION] + ' [the rest is cut]"'

@@ -1,0 +1,96 @@
+"""The step critic by a vision-language model: screen before with the action marked, action, screen after (paper 6.3).
+
+The steps of one trajectory are asked one after the other, because the history that goes with a step is the summaries of
+those before it: the paper counts the interaction history to the state, and what an action was done for can only be told
+from what came of the ones before. The actions alone could be asked about at once, but without a tree they say no more
+than where something was pressed. It costs latency, not throughput: trajectories are judged beside each other, and a
+trajectory that is judged again after a failure finds the answers that it had in the request cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from schemas.episode import Episode
+from schemas.observation import ScreenReader
+from schemas.step import Step
+from stages.critics.action_words import action_in_words, untrusted
+from stages.critics.answers import StepAnswer
+from stages.critics.base import StepResult, at_most_words
+from stages.critics.context_budget import kept
+from stages.critics.pictures import marked_picture, picture
+from stages.critics.question import GREEDY, Sampling, ask_critic, question, stored_evidence, version_of
+from stages.models.base import ChatModel, ChatRequest, Part
+from stages.models.prompts import Prompt
+
+STEP_PROMPT = "critic_step-1"
+STEP_FIELDS = frozenset({"instruction", "history", "number", "action"})
+LONGEST_SUMMARY = 400
+"""Characters: thirty long words. In writing without spaces the number of words bounds nothing."""
+_LONGEST_HISTORY = 60
+"""Summaries that go with a step; of a longer history the first, the last half and some between."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelStepCritic:
+    """Asks a vision-language model about every step."""
+
+    model: ChatModel
+    prompt: Prompt
+    sampling: Sampling = GREEDY
+
+    @property
+    def version(self) -> str:
+        """Prompt and model."""
+        return version_of(self.prompt, self.model)
+
+    async def judge(self, episode: Episode, screens: ScreenReader) -> list[StepResult]:
+        """Judge each step of an episode, in order.
+
+        Raises:
+            schemas.errors.JudgeFailure: a step got no usable answer, or a screen is missing; then no step is judged.
+            schemas.errors.ModelFailure: the model did not answer, or a stored image does not decode.
+        """
+        results: list[StepResult] = []
+        for at, step in enumerate(episode.steps):
+            with stored_evidence(episode):
+                request = self._request(episode, at, results, screens)
+            subject = f"{episode.trajectory.trajectory_id}: step {step.index}"
+            answer = await ask_critic(self.model, request, StepAnswer, subject)
+            results.append(StepResult(step.index, answer.analysis, _summary(answer), answer.label))
+        return results
+
+    def _request(self, episode: Episode, at: int, earlier: Sequence[StepResult], screens: ScreenReader) -> ChatRequest:
+        step = episode.steps[at]
+        before = step.screen_before
+        filled = self.prompt.fill(
+            instruction=untrusted(episode.query.instruction),
+            history=_history(earlier),
+            number=str(at + 1),
+            action=action_in_words(step.action, screens.elements(before), screens.size(before)),
+        )
+        trajectory_id = episode.trajectory.trajectory_id
+        return question("critic.step", filled, _pictures(step, screens), self.sampling, trajectory_id, step.index)
+
+
+def _pictures(step: Step, screens: ScreenReader) -> tuple[Part, ...]:
+    """Both screens, or one where nothing has changed: two equal pictures cost twice and invite to see a difference."""
+    before = ("The screen before the action:", marked_picture(step, screens))
+    if step.screen_after == step.screen_before:
+        return (*before, "After the action the screen is exactly the same, without the mark.")
+    return (*before, "The screen after the action:", picture(step.screen_after, screens))
+
+
+def _history(earlier: Sequence[StepResult]) -> str:
+    if not earlier:
+        return "(nothing yet)"
+    shown = kept(len(earlier), _LONGEST_HISTORY)
+    lines = [f"Step {at + 1}: {untrusted(earlier[at].summary)}" for at in shown]
+    left_out = len(earlier) - len(shown)
+    return "\n".join([*lines, f"({left_out} steps between them are left out.)"] if left_out else lines)
+
+
+def _summary(answer: StepAnswer) -> str:
+    line = at_most_words(" ".join(answer.summary.split()))
+    return line if len(line) <= LONGEST_SUMMARY else line[: LONGEST_SUMMARY - 4] + " ..."

@@ -1,0 +1,83 @@
+"""How critics ask a model: what is fixed on their requests, and what of its failures is a failure to judge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final, NamedTuple, TypeVar
+
+from schemas.episode import Episode
+from schemas.errors import JudgeFailure
+from schemas.record import Record
+from stages.models.base import ChatMessage, ChatModel, ChatRequest, Part
+from stages.models.prompts import Filled, Prompt
+from stages.models.structured import AnswerFailure, ask
+
+A = TypeVar("A", bound=Record)
+
+
+class Sampling(NamedTuple):
+    """How a critic's answers are drawn."""
+
+    temperature: float = 0.0
+    """0 decodes greedily."""
+    top_p: float = 1.0
+    seed: int = 0
+    """The draw of a vote is added to it."""
+    max_tokens: int = 1024
+    """Longest answer."""
+
+
+GREEDY: Final = Sampling()
+VOTING: Final = Sampling(temperature=1.0, top_p=0.6)
+"""CODA's votes (its 4.2): drawn so that they err apart from each other."""
+
+
+def question(
+    role: str,
+    filled: Filled,
+    parts: tuple[Part, ...],
+    sampling: Sampling,
+    trajectory_id: str | None,
+    step_index: int | None = None,
+) -> ChatRequest:
+    """The request of a critic: its system text, then its user text with the parts after it."""
+    return ChatRequest(
+        role=role,
+        messages=(ChatMessage("system", (filled.system,)), ChatMessage("user", (filled.user, *parts))),
+        temperature=sampling.temperature,
+        top_p=sampling.top_p,
+        seed=sampling.seed,
+        max_tokens=sampling.max_tokens,
+        trajectory_id=trajectory_id,
+        step_index=step_index,
+    )
+
+
+async def ask_critic(model: ChatModel, request: ChatRequest, answer: type[A], subject: str) -> A:
+    """The answer of a model that is asked to judge.
+
+    Raises:
+        JudgeFailure: it answered, but never in a form that says something; `subject` is named.
+        schemas.errors.ModelFailure: it did not answer.
+    """
+    try:
+        return await ask(model, request, answer)
+    except AnswerFailure as error:
+        raise JudgeFailure(f"{subject}: {error}") from error
+
+
+def version_of(prompt: Prompt, model: ChatModel) -> str:
+    """What stands on the verdicts of a critic: its prompt and its model."""
+    return f"{prompt.version}@{model.version}"
+
+
+@contextmanager
+def stored_evidence(episode: Episode) -> Iterator[None]:
+    """Makes of a screen or an action that cannot be read a `JudgeFailure` that names the trajectory."""
+    try:
+        yield
+    except KeyError as error:
+        raise JudgeFailure(f"{episode.trajectory.trajectory_id}: screen {error} is not stored") from error
+    except ValueError as error:
+        raise JudgeFailure(f"{episode.trajectory.trajectory_id}: a stored action cannot be read") from error

@@ -1,0 +1,81 @@
+"""The multimodal channel by a vision-language model: reasons over screenshots and summaries (paper 6.3, CODA 3.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from schemas.episode import Episode
+from schemas.observation import ScreenReader
+from schemas.verdict import Channel
+from stages.critics.action_words import untrusted
+from stages.critics.answers import trajectory_answer
+from stages.critics.base import StepResult, Vote
+from stages.critics.context_budget import USUAL_BUDGET, ContextBudget, fit, kept, picture_tokens, text_tokens
+from stages.critics.pictures import picture
+from stages.critics.question import GREEDY, Sampling, ask_critic, question, stored_evidence, version_of
+from stages.critics.transcript import lay_out, say_what_is_left_out, transcribe, vote_of
+from stages.models.base import ChatModel, ChatRequest
+from stages.models.prompts import Prompt
+
+MULTIMODAL_PROMPT = "critic_multimodal-1"
+MULTIMODAL_FIELDS = frozenset({"instruction", "left_out"})
+
+
+@dataclass(frozen=True, slots=True)
+class ScreenshotChannel:
+    """Asks a vision-language model, with the screens themselves."""
+
+    model: ChatModel
+    prompt: Prompt
+    image_scale: float = 1.0
+    """Share of their sides at which screens are sent; under 1 for the cheap first pass of CODA 4.2."""
+    sampling: Sampling = GREEDY
+    budget: ContextBudget = USUAL_BUDGET
+
+    @property
+    def channel(self) -> Channel:
+        """The multimodal channel."""
+        return Channel.MULTIMODAL
+
+    @property
+    def resolution(self) -> str:
+        """`full`, or the scale of the screenshots, e.g. `0.5`."""
+        return "full" if self.image_scale == 1.0 else f"{self.image_scale:g}"
+
+    @property
+    def version(self) -> str:
+        """Prompt and model."""
+        return version_of(self.prompt, self.model)
+
+    async def judge(self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult], draw: int = 0) -> Vote:
+        """Cast one vote on a finished episode; equal draws send equal requests.
+
+        Raises:
+            schemas.errors.JudgeFailure: no usable answer, a screen is missing, or not even two screens fit.
+            schemas.errors.ModelFailure: the model did not answer, or a stored image does not decode.
+        """
+        request = self._request(episode, screens, steps, draw)
+        name = episode.trajectory.trajectory_id
+        return vote_of(await ask_critic(self.model, request, trajectory_answer(len(episode.steps)), name), episode)
+
+    def _request(self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult], draw: int) -> ChatRequest:
+        name = episode.trajectory.trajectory_id
+        told = transcribe(episode, screens, steps)
+        shown = told.only(kept(len(told.screens), self.budget.screens))
+        room = self.budget.tokens - text_tokens(self.prompt.system + self.prompt.user + episode.query.instruction)
+        with stored_evidence(episode):
+            pictures = {screen.screen_id: picture(screen.screen_id, screens) for screen in shown.screens}
+        chosen = fit(
+            [picture_tokens(self.model, pictures[s.screen_id].size, self.image_scale) for s in shown.screens],
+            [text_tokens(line) for line in shown.steps],
+            room,
+            name,
+        )
+        filled = self.prompt.fill(
+            instruction=untrusted(episode.query.instruction),
+            left_out=say_what_is_left_out(len(told.screens), shown, chosen),
+        )
+        sampling = self.sampling._replace(seed=self.sampling.seed + draw)
+        parts = lay_out(shown, chosen, lambda screen_id: pictures[screen_id])
+        return replace(question("critic.multimodal", filled, parts, sampling, name), image_scale=self.image_scale)
