@@ -6,7 +6,7 @@ writes the captions. A tree says exactly what stands on a screen and costs nothi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from schemas.errors import JudgeFailure
@@ -16,16 +16,20 @@ from stages.critics.answers import CaptionAnswer
 from stages.critics.caption import caption_screen, describe_element
 from stages.critics.facts import read_screen
 from stages.critics.pictures import picture
-from stages.critics.question import GREEDY, Sampling, ask_critic, question, version_of
+from stages.critics.question import GREEDY, Sampling, ask_critic, critic_prompt, question, version_of
 from stages.models.base import ChatModel
 from stages.models.prompts import Prompt
 
-CAPTION_PROMPT = "describer_screen-1"
 CAPTION_FIELDS: frozenset[str] = frozenset()
 LONGEST_CAPTION = 2000
 """Characters; a long page has no end of text, and the screens after it need room too."""
 _MOST_OTHERS = 40
 """Elements listed beside what the caption proper tells."""
+
+
+def caption_prompt() -> Prompt:
+    """The prompt that is asked with unless another is given."""
+    return critic_prompt("describer_screen-1", CAPTION_FIELDS)
 
 
 class ScreenCaptioner(Protocol):
@@ -86,7 +90,7 @@ class ModelCaptioner:
     """Shows the screenshot to a model in the role of the describer."""
 
     model: ChatModel
-    prompt: Prompt
+    prompt: Prompt = field(default_factory=caption_prompt)
     sampling: Sampling = GREEDY
 
     @property

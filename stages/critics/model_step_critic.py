@@ -10,7 +10,7 @@ trajectory that is judged again after a failure finds the answers that it had in
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from schemas.episode import Episode
 from schemas.observation import ScreenReader
@@ -20,11 +20,10 @@ from stages.critics.answers import StepAnswer
 from stages.critics.base import StepResult, at_most_words
 from stages.critics.context_budget import kept
 from stages.critics.pictures import marked_picture, picture
-from stages.critics.question import GREEDY, Sampling, ask_critic, question, stored_evidence, version_of
+from stages.critics.question import GREEDY, Sampling, ask_critic, critic_prompt, question, stored_evidence, version_of
 from stages.models.base import ChatModel, ChatRequest, Part
 from stages.models.prompts import Prompt
 
-STEP_PROMPT = "critic_step-1"
 STEP_FIELDS = frozenset({"instruction", "history", "number", "action"})
 LONGEST_SUMMARY = 400
 """Characters: thirty long words. In writing without spaces the number of words bounds nothing."""
@@ -32,12 +31,17 @@ _LONGEST_HISTORY = 60
 """Summaries that go with a step; of a longer history the first, the last half and some between."""
 
 
+def step_prompt() -> Prompt:
+    """The prompt that is asked with unless another is given."""
+    return critic_prompt("critic_step-1", STEP_FIELDS)
+
+
 @dataclass(frozen=True, slots=True)
 class ModelStepCritic:
     """Asks a vision-language model about every step."""
 
     model: ChatModel
-    prompt: Prompt
+    prompt: Prompt = field(default_factory=step_prompt)
     sampling: Sampling = GREEDY
 
     @property

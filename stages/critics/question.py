@@ -10,7 +10,7 @@ from schemas.episode import Episode
 from schemas.errors import JudgeFailure
 from schemas.record import Record
 from stages.models.base import ChatMessage, ChatModel, ChatRequest, Part
-from stages.models.prompts import Filled, Prompt
+from stages.models.prompts import Filled, Prompt, packaged_prompt
 from stages.models.structured import AnswerFailure, ask
 
 A = TypeVar("A", bound=Record)
@@ -20,7 +20,7 @@ class Sampling(NamedTuple):
     """How a critic's answers are drawn."""
 
     temperature: float = 0.0
-    """0 decodes greedily."""
+    """0 decodes greedily; CODA draws its votes at 1, with `top_p` 0.6 (its 4.2)."""
     top_p: float = 1.0
     seed: int = 0
     """The draw of a vote is added to it."""
@@ -29,8 +29,6 @@ class Sampling(NamedTuple):
 
 
 GREEDY: Final = Sampling()
-VOTING: Final = Sampling(temperature=1.0, top_p=0.6)
-"""CODA's votes (its 4.2): drawn so that they err apart from each other."""
 
 
 def question(
@@ -65,6 +63,11 @@ async def ask_critic(model: ChatModel, request: ChatRequest, answer: type[A], su
         return await ask(model, request, answer)
     except AnswerFailure as error:
         raise JudgeFailure(f"{subject}: {error}") from error
+
+
+def critic_prompt(name: str, fields: frozenset[str]) -> Prompt:
+    """A prompt that comes with the critics."""
+    return packaged_prompt("stages.critics", name, fields)
 
 
 def version_of(prompt: Prompt, model: ChatModel) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from schemas.episode import Episode
 from schemas.observation import ScreenReader
@@ -13,13 +13,17 @@ from stages.critics.answers import trajectory_answer
 from stages.critics.base import StepResult, Vote
 from stages.critics.context_budget import USUAL_BUDGET, ContextBudget, fit, kept, picture_tokens, text_tokens
 from stages.critics.pictures import picture
-from stages.critics.question import GREEDY, Sampling, ask_critic, question, stored_evidence, version_of
+from stages.critics.question import GREEDY, Sampling, ask_critic, critic_prompt, question, stored_evidence, version_of
 from stages.critics.transcript import lay_out, say_what_is_left_out, transcribe, vote_of
 from stages.models.base import ChatModel, ChatRequest
 from stages.models.prompts import Prompt
 
-MULTIMODAL_PROMPT = "critic_multimodal-1"
 MULTIMODAL_FIELDS = frozenset({"instruction", "left_out"})
+
+
+def multimodal_prompt() -> Prompt:
+    """The prompt that is asked with unless another is given."""
+    return critic_prompt("critic_multimodal-1", MULTIMODAL_FIELDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +31,7 @@ class ScreenshotChannel:
     """Asks a vision-language model, with the screens themselves."""
 
     model: ChatModel
-    prompt: Prompt
+    prompt: Prompt = field(default_factory=multimodal_prompt)
     image_scale: float = 1.0
     """Share of their sides at which screens are sent; under 1 for the cheap first pass of CODA 4.2."""
     sampling: Sampling = GREEDY

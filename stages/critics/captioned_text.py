@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from schemas.episode import Episode
 from schemas.observation import ScreenReader
@@ -12,15 +12,19 @@ from schemas.verdict import Channel
 from stages.critics.action_words import untrusted
 from stages.critics.answers import trajectory_answer
 from stages.critics.base import StepResult, Vote
-from stages.critics.captioner import ScreenCaptioner
+from stages.critics.captioner import ScreenCaptioner, TreeCaptioner
 from stages.critics.context_budget import USUAL_BUDGET, ContextBudget, fit, kept, text_tokens
-from stages.critics.question import GREEDY, Sampling, ask_critic, question, stored_evidence, version_of
+from stages.critics.question import GREEDY, Sampling, ask_critic, critic_prompt, question, stored_evidence, version_of
 from stages.critics.transcript import Transcript, lay_out, say_what_is_left_out, transcribe, vote_of
 from stages.models.base import ChatModel
 from stages.models.prompts import Prompt
 
-TEXT_PROMPT = "critic_text-1"
 TEXT_FIELDS = frozenset({"instruction", "left_out", "report"})
+
+
+def text_prompt() -> Prompt:
+    """The prompt that is asked with unless another is given."""
+    return critic_prompt("critic_text-1", TEXT_FIELDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +32,8 @@ class CaptionedTextChannel:
     """Asks a language model, in words alone."""
 
     model: ChatModel
-    prompt: Prompt
-    captioner: ScreenCaptioner
+    prompt: Prompt = field(default_factory=text_prompt)
+    captioner: ScreenCaptioner = field(default_factory=TreeCaptioner)
     sampling: Sampling = GREEDY
     budget: ContextBudget = USUAL_BUDGET
 
