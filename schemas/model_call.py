@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from schemas.record import Row, optional, required, table_schema
+from schemas.record import STRINGS, Row, optional, required, table_schema
 
 
 class ModelCall(Row):
@@ -26,8 +26,13 @@ class ModelCall(Row):
     output_tokens: int
     latency_ms: float
     price: float
-    """In the currency of the configuration; 0 for a local model."""
+    """In the currency of the configuration; 0 for a local model and for an answer from the cache."""
     error: str | None
+    other_responses: tuple[str, ...] | None = None
+    """The other samples where more than one was asked for; null on rows of earlier versions."""
+    cached: bool | None = None
+    """Whether the answer came from the request cache; its tokens are those of the call that was made. Null on rows of
+    earlier versions."""
 
     arrow_schema: ClassVar[pa.Schema] = table_schema(
         required("call_id", pa.string()),
@@ -42,4 +47,6 @@ class ModelCall(Row):
         required("latency_ms", pa.float64()),
         required("price", pa.float64()),
         optional("error", pa.string()),
+        optional("other_responses", STRINGS),
+        optional("cached", pa.bool_()),
     )

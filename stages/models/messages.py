@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 
 from schemas.observation import Observation
+from schemas.storable import storable
 from stages.models.base import ChatMessage, Part
 
 
 def messages_to_json(messages: tuple[ChatMessage, ...]) -> str:
-    """Compact JSON of messages; an observation or a picture becomes `{"screen": id}`."""
+    """Compact JSON of messages, fit to be stored; an observation or a picture becomes `{"screen": id}`."""
     return json.dumps(
         [
             {
-                "role": message.role,
+                "role": storable(message.role),
                 "content": [_content(part) for part in message.parts],
             }
             for message in messages
@@ -23,7 +24,12 @@ def messages_to_json(messages: tuple[ChatMessage, ...]) -> str:
     )
 
 
-def _content(part: Part) -> str | dict[str, str]:
+def screen_id_of(part: Part) -> str | None:
+    """The content id of the screen that a part shows, None for text."""
     if isinstance(part, str):
-        return part
-    return {"screen": part.screen.screen_id if isinstance(part, Observation) else part.screen_id}
+        return None
+    return part.screen.screen_id if isinstance(part, Observation) else part.screen_id
+
+
+def _content(part: Part) -> str | dict[str, str | None]:
+    return storable(part) if isinstance(part, str) else {"screen": screen_id_of(part)}

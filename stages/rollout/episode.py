@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import TypeVar
 
@@ -25,7 +25,7 @@ from schemas.storable import storable
 from schemas.trajectory import StopReason, Trajectory
 from stages.agents.base import Agent, AgentCall, Decision, EpisodeView
 from stages.environments.base import Environment
-from stages.models.messages import messages_to_json
+from stages.models.accounts import model_call_row
 from stages.rollout.base import Attempt, Limits, Rollout
 from stages.rollout.storable import storable_decision
 
@@ -144,7 +144,7 @@ def _rollout(
         **common,
     )
     calls = tuple(
-        _model_call(trajectory_id, index, position, call, common)
+        _model_call(trajectory_id, index, position, call, agent.model_version, origin)
         for index, decision in enumerate(transcript.decisions)
         for position, call in enumerate(decision.calls)
     )
@@ -233,24 +233,15 @@ def _failure_row(trajectory: Trajectory, failure: StageError, common: dict[str, 
     )
 
 
-def _model_call(trajectory_id: str, index: int, position: int, call: AgentCall, common: dict[str, object]) -> ModelCall:
-    messages = messages_to_json(call.request.messages)
-    completion = call.completion
-    payload = content_id(messages, call.request.temperature, call.request.seed, call.request.max_tokens)
-    return ModelCall.model_validate(
-        {
-            "call_id": content_id("call", trajectory_id, index, position),
-            "trajectory_id": trajectory_id,
-            "step_index": index,
-            "role": call.request.role,
-            "payload_hash": payload,
-            "messages": messages,
-            "response": completion.text if completion else None,
-            "input_tokens": completion.input_tokens if completion else 0,
-            "output_tokens": completion.output_tokens if completion else 0,
-            "latency_ms": call.latency_ms,
-            "price": 0.0,
-            "error": call.error,
-        }
-        | common
+def _model_call(
+    trajectory_id: str, index: int, position: int, call: AgentCall, model_version: str, origin: Origin
+) -> ModelCall:
+    return model_call_row(
+        content_id("call", trajectory_id, index, position),
+        replace(call.request, trajectory_id=trajectory_id, step_index=index),
+        call.completion,
+        call.latency_ms,
+        call.error,
+        model_version,
+        origin,
     )
