@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 from schemas.query import Query
@@ -24,7 +25,7 @@ def benchmark_queries(
         heldout_app_names=tuple(heldout_apps),
     )
     origin = Origin(round=0, run_id="benchmark", code_version="benchmark")
-    made = generate_queries(world, settings, seed, origin, GrammarWriter(), SimulatedValidator(world))
+    made = asyncio.run(generate_queries(world, settings, seed, origin, GrammarWriter(), SimulatedValidator(world)))
     for failure in made.failures:
         print("not made:", failure.message)
     return list(made.queries)

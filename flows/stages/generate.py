@@ -50,9 +50,10 @@ def _from_dags(context: RoundContext) -> tuple[list[Query], list[Failure]]:
         heldout_app_names=settings.heldout_app_names,
     )
     world = world_of(settings.apps)
-    made = generate_queries(
+    making = generate_queries(
         world, wanted, context.config.run.seed, context.origin, GrammarWriter(), SimulatedValidator(world)
     )
+    made = asyncio.run(making)
     return list(made.queries), list(made.failures)
 
 

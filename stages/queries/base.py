@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
 from schemas.query import Platform, Query
+from stages.environments.simulated.world import TaskGraph
+from stages.queries.sampling import TaskSample
 
 HELDOUT_MARK = "h"
 """Stands before the number of a held-out template or clause in a phrasing id."""
@@ -105,6 +107,56 @@ class Phrasing(NamedTuple):
         return " ".join([f"{self.task}/{self.template.id}", *clauses])
 
 
+class KnownSlot(NamedTuple):
+    """What may and what must not be said of one slot of a task, so that an instruction can be checked for it."""
+
+    name: str
+    label: str
+    """How its page names the choice; its name where the page has no words for it."""
+    kind: str
+    """Kind of widget, as in `SlotValue`."""
+    accepted: tuple[str, ...]
+    """Words of which one must stand in the instruction; empty for a slot that is not to be told."""
+    refused: tuple[str, ...]
+    """Words for every other value that it can have, or for all of them where it is not to be told."""
+
+    @property
+    def is_typed(self) -> bool:
+        """Whether its value is a text that the user dictates."""
+        return self.kind in ("field", "search")
+
+    @property
+    def is_option(self) -> bool:
+        """Whether it is on or off."""
+        return self.kind in ("switch", "checkbox")
+
+
+class Brief(NamedTuple):
+    """What one query is to be written from."""
+
+    task: TaskGraph
+    """As its author annotated it; a grammar takes its templates from here."""
+    sample: TaskSample
+    metadata: PathMetadata
+    """What of the task and the sample is to be told."""
+    heldout: bool
+    """Whether it must be phrased as training never sees it."""
+    seed: int
+
+
+class Written(NamedTuple):
+    """One query in words."""
+
+    raw: str
+    """Step 3: an explicit navigation instruction, e.g. `Open the Bites app, choose Pizza, ...`."""
+    text: str
+    """Step 4: what a person would say."""
+    phrasing: str
+    """Identifies the manner of the words; after the last `/` of each part `HELDOUT_MARK` begins what is held out."""
+    said: Mapping[str, str]
+    """By slot, the words that stand for it in `text`."""
+
+
 class QueryWriter(Protocol):
     """Writes instructions: a grammar, or a language model with few-shot prompts."""
 
@@ -113,14 +165,11 @@ class QueryWriter(Protocol):
         """Stands on every query that it writes."""
         ...
 
-    def synthesise(self, metadata: PathMetadata) -> str:
-        """Step 3: an explicit navigation instruction, e.g. `Open the Bites app, choose Pizza, ...`."""
-        ...
-
-    def refine(self, raw: str, metadata: PathMetadata, phrasing: Phrasing) -> str:
-        """Step 4: what a person would say, in the manner of a phrasing.
+    async def write(self, brief: Brief) -> Written:
+        """Steps 3 and 4: synthesise and refine; equal briefs give equal queries where the writer can.
 
         Raises:
+            schemas.errors.StageError: no phrasing fits, or what was written is not what the brief asks for.
             schemas.errors.ModelFailure: the model behind it did not answer.
         """
         ...

@@ -2,50 +2,50 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from schemas.errors import FailureClass, StageError
 from schemas.query import Query, Slot, Source, Split
 from schemas.record import Origin
 from stages.environments.simulated.reference import goal_json, reference_path, start_state_json
 from stages.environments.simulated.world import TaskGraph
-from stages.queries.base import PathMetadata, Phrasing, QueryWriter
+from stages.queries.base import Brief, PathMetadata, QueryWriter
 from stages.queries.difficulty import difficulty, step_limit
 from stages.queries.metadata import extract
-from stages.queries.phrasing import draw_phrasing, lost_slots
+from stages.queries.phrasing import lost_slots
 from stages.queries.sampling import TaskSample, apps_of
 
 NOT_WALKED = "not walked"
 """Validation outcome of a draft."""
 
 
-def draft(
+async def draft(
     task: TaskGraph, sample: TaskSample, split: Split, heldout: bool, writer: QueryWriter, origin: Origin, seed: int
 ) -> Query:
     """Write a query; `heldout` asks for a held-out phrasing. It has still to be walked.
 
     Raises:
-        StageError: no phrasing fits, the writer failed or lost a slot.
+        StageError: the writer failed, or what it wrote does not say what is asked for.
         BadInputError: a template cannot be parsed, or the path is none of the task.
     """
     metadata = extract(task, sample)
-    raw = writer.synthesise(metadata)
-    phrasing = draw_phrasing(task.spec, metadata, heldout, seed)
-    text = writer.refine(raw, metadata, phrasing)
-    lost = lost_slots(text, phrasing)
+    written = await writer.write(Brief(task, sample, metadata, heldout, seed))
+    lost = lost_slots(written.text, written.said)
     if lost:
-        raise StageError(f"{task.name}: the writer lost {', '.join(lost)} in: {text}", FailureClass.TASK)
-    slots = _slots(metadata, phrasing)
+        raise StageError(f"{task.name}: the writer lost {', '.join(lost)} in: {written.text}", FailureClass.TASK)
+    slots = _slots(metadata, written.said)
     start_state = start_state_json(task, sample.asked)
     apps = apps_of(sample.path)
     path = reference_path(task, sample.path, sample.asked)
     return Query(
-        query_id=Query.make_id(task.platform, task.name, slots, start_state, text),
+        query_id=Query.make_id(task.platform, task.name, slots, start_state, written.text),
         platform=task.platform,
         apps=apps,
         source=Source.DAG,
         task=task.name,
-        raw_instruction=raw,
-        instruction=text,
-        phrasing=phrasing.id,
+        raw_instruction=written.raw,
+        instruction=written.text,
+        phrasing=written.phrasing,
         pages=sample.path,
         page_descriptions=tuple(page.description for page in metadata.pages),
         slots=slots,
@@ -60,8 +60,8 @@ def draft(
     )
 
 
-def _slots(metadata: PathMetadata, phrasing: Phrasing) -> tuple[Slot, ...]:
+def _slots(metadata: PathMetadata, said: Mapping[str, str]) -> tuple[Slot, ...]:
     return tuple(
-        Slot(name=slot.name, value=slot.value, said=phrasing.said.get(slot.name, ""), page=slot.page)
+        Slot(name=slot.name, value=slot.value, said=said.get(slot.name, ""), page=slot.page)
         for slot in metadata.constraints
     )

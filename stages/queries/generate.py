@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections import Counter, deque
 from collections.abc import Hashable, Iterator, Sequence
-from itertools import islice
 from random import Random
 from typing import NamedTuple
 
@@ -16,6 +16,7 @@ from schemas.query import Query, Split
 from schemas.record import Origin, Record, content_id
 from stages.environments.simulated.world import TaskGraph, World
 from stages.queries.base import QueryValidator, QueryWriter
+from stages.queries.draft_line import Candidate, Drafted, DraftLine, start_ahead
 from stages.queries.drafting import draft
 from stages.queries.ledger import Entry, Ledger
 from stages.queries.sampling import TaskSample
@@ -65,36 +66,50 @@ class _Goals(NamedTuple):
     samples: tuple[TaskSample, ...]
 
 
-def generate_queries(
+async def generate_queries(
     world: World,
     settings: GenerationSettings,
     seed: int,
     origin: Origin,
     writer: QueryWriter,
     validator: QueryValidator,
+    in_flight: int = 1,
 ) -> Generated:
-    """Make the queries of all splits; equal arguments give equal queries.
+    """Make the queries of all splits; equal arguments, `in_flight` apart, give equal queries.
 
     Tasks are drawn on in turn, so that a short task is as frequent as a long one. Every query that is returned has
     been walked and meets its goal check; what was dropped, or could not be made, is a failure with its reason.
 
+    Args:
+        world: the apps and errands with their navigation DAGs.
+        settings: how many queries, and what is held out.
+        seed: decides which goals are drawn and in which words they are said.
+        origin: common columns of the rows.
+        writer: a grammar or a language model.
+        validator: walks each query before it is taken.
+        in_flight: drafts in the making at once. A writer that waits for a server wants many; the few that are started
+            and then not needed any more are given up.
+
     Raises:
         BadInputError: an app to hold out does not exist, or a phrasing cannot be parsed.
     """
-    run = _Generation(seed, origin, writer, validator)
+    run = _Generation(seed, origin, writer, validator, in_flight)
     sides = divide_tasks(world, settings.heldout_app_names)
     shares = run.share_out(sides.trained, settings)
     shares[Split.HELDOUT_APPS] = run.all_goals(sides.heldout, settings)
     for split in Split:
-        run.fill(split, settings.wanted(split), shares[split])
+        await run.fill(split, settings.wanted(split), shares[split])
     return Generated(tuple(run.queries), tuple(run.failures))
 
 
 class _Generation:
     """One query set in the making."""
 
-    def __init__(self, seed: int, origin: Origin, writer: QueryWriter, validator: QueryValidator) -> None:
+    def __init__(
+        self, seed: int, origin: Origin, writer: QueryWriter, validator: QueryValidator, in_flight: int
+    ) -> None:
         self._seed, self._origin, self._writer, self._validator = seed, origin, writer, validator
+        self._in_flight = in_flight
         self._ledger = Ledger()
         self.queries: list[Query] = []
         self.failures: list[Failure] = []
@@ -116,16 +131,39 @@ class _Generation:
         wanted = SPARE_GOALS * math.ceil(settings.wanted(Split.HELDOUT_APPS) / max(len(tasks), 1))
         return [_Goals(task, self._draw(task, wanted)) for task in tasks]
 
-    def fill(self, split: Split, wanted: int, shares: Sequence[_Goals]) -> None:
+    async def fill(self, split: Split, wanted: int, shares: Sequence[_Goals]) -> None:
         """Add `wanted` queries to a split, from its tasks in turn until they have no more."""
-        sources = [self._candidates(goals, split) for goals in shares if goals.samples]
+        lines = [DraftLine(_candidates(goals, split), self._draft) for goals in shares if goals.samples]
         # Where there are fewer queries than tasks, chance decides which tasks have one.
-        Random(self._derive(split, "order")).shuffle(sources)
-        found = list(islice(_in_turn(sources), wanted))
-        self.queries.extend(found)
-        if len(found) < wanted:
-            text = f"only {len(found)} of {wanted} queries: the apps have no more goals for this split"
+        Random(self._derive(split, "order")).shuffle(lines)
+        try:
+            found = await self._in_turn(deque(lines), wanted)
+        finally:
+            for line in lines:
+                await line.stop()
+        if found < wanted:
+            text = f"only {found} of {wanted} queries: the apps have no more goals for this split"
             self._fail(split.value, text)
+
+    async def _in_turn(self, lines: deque[DraftLine], wanted: int) -> int:
+        """Take one query of each line after the other, until all are exhausted; returns how many were taken."""
+        found = 0
+        failed_in_a_row: Counter[DraftLine] = Counter()
+        while lines and found < wanted:
+            line = lines[0]
+            start_ahead(lines, min(self._in_flight, wanted - found))
+            drafted = await line.take()
+            failed_before = len(self.failures)
+            if drafted is not None and self._admit(drafted):
+                found += 1
+                failed_in_a_row[line] = 0
+                lines.rotate(-1)
+                continue
+            failed_in_a_row[line] = failed_in_a_row[line] + 1 if len(self.failures) > failed_before else 0
+            if drafted is None or failed_in_a_row[line] == FAILURES_IN_A_ROW:
+                await line.stop()
+                lines.popleft()
+        return found
 
     def _draw(self, task: TaskGraph, wanted: int) -> tuple[TaskSample, ...]:
         try:
@@ -134,37 +172,30 @@ class _Generation:
             self._fail(task.name, str(error), error.failure_class)
             return ()
 
-    def _candidates(self, goals: _Goals, split: Split) -> Iterator[Query]:
-        """Queries that passed, each goal once before any of them again."""
-        in_a_row = 0
-        for turn in range(REPHRASINGS if split in REPHRASED else 1):
-            for number, sample in enumerate(goals.samples):
-                heldout = split is Split.HELDOUT_PHRASINGS or (split is Split.HELDOUT_APPS and (turn + number) % 2 == 1)
-                failed_before = len(self.failures)
-                query = self._make(goals.task, sample, split, heldout, turn)
-                in_a_row = in_a_row + 1 if len(self.failures) > failed_before else 0
-                if query is not None:
-                    yield query
-                elif in_a_row == FAILURES_IN_A_ROW:
-                    return
-
-    def _make(self, task: TaskGraph, sample: TaskSample, split: Split, heldout: bool, turn: int) -> Query | None:
-        """The query for a sample; None for one that says nothing new, or fails."""
+    async def _draft(self, candidate: Candidate) -> Drafted:
+        task, sample, split, heldout, turn = candidate
         seed = self._derive(task.name, split, sample.key, turn)
         try:
-            query = draft(task, sample, split, heldout, self._writer, self._origin, seed)
+            return Drafted(task, await draft(task, sample, split, heldout, self._writer, self._origin, seed))
         except StageError as error:
-            self._fail(task.name, str(error), error.failure_class)
-            return None
+            return Drafted(task, error)
+
+    def _admit(self, drafted: Drafted) -> bool:
+        """Take a draft as a query; False for one that says nothing new, or fails."""
+        task, query = drafted
+        if isinstance(query, StageError):
+            self._fail(task.name, str(query), query.failure_class)
+            return False
         entry = self._ledger.look_up(query)
         if entry is Entry.REPEATED:
-            return None
+            return False
         reason = entry.value if entry is not Entry.NEW else self._validator.walk(query)
         if reason is not None:
             self._fail(query.query_id, f"{task.name}: {reason}: {query.instruction}")
-            return None
+            return False
         self._ledger.enter(query)
-        return query.model_copy(update={"validation": PASSED})
+        self.queries.append(query.model_copy(update={"validation": PASSED}))
+        return True
 
     def _derive(self, *parts: Hashable) -> int:
         return int(content_id("generate", self._seed, *parts), 16)
@@ -182,12 +213,9 @@ class _Generation:
         )
 
 
-def _in_turn(sources: list[Iterator[Query]]) -> Iterator[Query]:
-    """One query of each source after the other, until all are exhausted."""
-    while sources:
-        for source in list(sources):
-            query = next(source, None)
-            if query is None:
-                sources.remove(source)
-            else:
-                yield query
+def _candidates(goals: _Goals, split: Split) -> Iterator[Candidate]:
+    """What may become a query of a split: each goal once before any of them again."""
+    for turn in range(REPHRASINGS if split in REPHRASED else 1):
+        for number, sample in enumerate(goals.samples):
+            heldout = split is Split.HELDOUT_PHRASINGS or (split is Split.HELDOUT_APPS and (turn + number) % 2 == 1)
+            yield Candidate(goals.task, sample, split, heldout, turn)

@@ -7,8 +7,8 @@ from itertools import groupby
 from random import Random
 
 from schemas.query import Platform
-from stages.queries.base import PageMetadata, PathMetadata, Phrasing, SlotValue
-from stages.queries.phrasing import CLAUSES
+from stages.queries.base import Brief, PageMetadata, PathMetadata, Phrasing, SlotValue, Written
+from stages.queries.phrasing import CLAUSES, draw_phrasing
 from stages.queries.template import parse_template, tidy
 
 
@@ -19,6 +19,17 @@ class GrammarWriter:
     def version(self) -> str:
         """Stands on every query that it writes."""
         return "grammar-1"
+
+    async def write(self, brief: Brief) -> Written:
+        """Both steps, in the words of a phrasing drawn by the seed.
+
+        Raises:
+            StageError: no phrasing says what is asked for.
+            BadInputError: a template cannot be parsed.
+        """
+        raw = self.synthesise(brief.metadata)
+        phrasing = draw_phrasing(brief.task.spec, brief.metadata, brief.heldout, brief.seed)
+        return Written(raw, self.refine(raw, brief.metadata, phrasing), phrasing.id, phrasing.said)
 
     def synthesise(self, metadata: PathMetadata) -> str:
         """Every page and every operation of the path, in order."""

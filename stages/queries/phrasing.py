@@ -36,9 +36,14 @@ def draw_phrasing(spec: TaskSpec, metadata: PathMetadata, heldout: bool, seed: i
     return Phrasing(task, template, tuple(clauses), said, rng.getrandbits(32))
 
 
-def lost_slots(text: str, phrasing: Phrasing) -> tuple[str, ...]:
-    """The slots whose words are not in a text: what its writer has lost."""
-    return tuple(slot for slot, words in phrasing.said.items() if not _pattern(words).search(text))
+def lost_slots(text: str, said: Mapping[str, str]) -> tuple[str, ...]:
+    """The slots whose words, given by slot, are not in a text: what its writer has lost."""
+    return tuple(slot for slot, words in said.items() if not words_pattern(words).search(text))
+
+
+def words_pattern(words: str) -> re.Pattern[str]:
+    """Finds words as they stand, in any case, where no longer word begins or ends with them."""
+    return re.compile(rf"(?<!\w){re.escape(words)}(?!\w)", re.IGNORECASE)
 
 
 def phrasing_parts(query: Query) -> frozenset[str]:
@@ -61,12 +66,8 @@ def blank(text: str, said: Iterable[str]) -> str:
     """`text` in small letters, with each of the `said` words replaced by `_`, the longest first."""
     text = text.casefold()
     for words in sorted(set(said) - {""}, key=lambda words: (-len(words), words)):
-        text = _pattern(words.casefold()).sub("_", text)
+        text = words_pattern(words.casefold()).sub("_", text)
     return text
-
-
-def _pattern(words: str) -> re.Pattern[str]:
-    return re.compile(rf"(?<!\w){re.escape(words)}(?!\w)", re.IGNORECASE)
 
 
 def _draw_template(spec: TaskSpec, task: str, spoken: Sequence[SlotValue], heldout: bool, rng: Random) -> Variant:

@@ -50,7 +50,8 @@ def world() -> World:
 @pytest.fixture(scope="module")
 def queries(world: World) -> tuple[Query, ...]:
     settings = GenerationSettings(train=110, heldout_slots=0, heldout_phrasings=0, heldout_apps=0)
-    return generate_queries(world, settings, 5, ORIGIN, GrammarWriter(), SimulatedValidator(world)).queries
+    made = generate_queries(world, settings, 5, ORIGIN, GrammarWriter(), SimulatedValidator(world))
+    return asyncio.run(made).queries
 
 
 def walked(queries: tuple[Query, ...], world: World, seen: Seen) -> list[Episode]:

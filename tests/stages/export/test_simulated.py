@@ -66,7 +66,8 @@ def as_learned(episode: Episode) -> Episode:
 def test_walks_on_both_platforms_become_a_sound_release(tmp_path: Path) -> None:
     world, screens = load_world(), SeenScreens()
     settings = GenerationSettings(train=60, heldout_slots=0, heldout_phrasings=0, heldout_apps=0)
-    queries = generate_queries(world, settings, 0, ORIGIN, GrammarWriter(), SimulatedValidator(world)).queries
+    writing = generate_queries(world, settings, 0, ORIGIN, GrammarWriter(), SimulatedValidator(world))
+    queries = asyncio.run(writing).queries
 
     def walk(query: Query) -> Episode:
         environment = SimulatedEnvironment(world, query.platform, FaultRates())

@@ -1,16 +1,17 @@
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 
 import pytest
 
 from schemas.errors import FailureClass, ModelFailure
 from schemas.query import Query, Split
-from schemas.record import Origin
+from schemas.record import Origin, content_id
 from stages.curate.leakage import leaks_in_queries
 from stages.environments.simulated.app_spec import AppSpec
 from stages.environments.simulated.world import World
-from stages.queries.base import PathMetadata, Phrasing
+from stages.queries.base import Brief, PathMetadata, Phrasing, Written
 from stages.queries.generate import Generated, GenerationSettings, generate_queries
 from stages.queries.grammar import GrammarWriter
 from stages.queries.validation import SimulatedValidator
@@ -27,7 +28,7 @@ def generated(world: World, origin: Origin) -> Generated:
 
 
 def _generate(world: World, origin: Origin, seed: int, settings: GenerationSettings = SETTINGS) -> Generated:
-    return generate_queries(world, settings, seed, origin, GrammarWriter(), SimulatedValidator(world))
+    return asyncio.run(generate_queries(world, settings, seed, origin, GrammarWriter(), SimulatedValidator(world)))
 
 
 def _only(world: World, app: AppSpec) -> World:
@@ -51,6 +52,37 @@ def test_nothing_held_out_is_in_training(world: World, origin: Origin, seed: int
     assert leaks_in_queries(queries, HELDOUT_APPS) == ()
     goals = {split: {query.goal_key() for query in queries if query.split is split} for split in Split}
     assert sum(map(len, goals.values())) == len(set.union(*goals.values()))
+
+
+def test_the_grammar_writes_what_it_wrote_before_drafts_were_made_ahead(generated: Generated) -> None:
+    assert content_id([query.query_id for query in generated.queries]) == "14abd375a04cc31ce4fdbb08"
+
+
+class _LastFirst(GrammarWriter):
+    """Answers as a busy server does: not in the order in which it was asked."""
+
+    def __init__(self) -> None:
+        self.at_once = self.most_at_once = 0
+
+    async def write(self, brief: Brief) -> Written:
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        for _ in range(brief.seed % 7):
+            await asyncio.sleep(0)
+        self.at_once -= 1
+        return await super().write(brief)
+
+
+@pytest.mark.parametrize("in_flight", [5, 64])
+def test_how_many_drafts_are_in_flight_changes_nothing(
+    world: World, origin: Origin, generated: Generated, in_flight: int
+) -> None:
+    writer = _LastFirst()
+    made = asyncio.run(
+        generate_queries(world, SETTINGS, 1, origin, writer, SimulatedValidator(world), in_flight=in_flight)
+    )
+    assert made == generated
+    assert in_flight // 2 < writer.most_at_once <= in_flight
 
 
 def test_without_heldout_apps_none_of_their_queries_are_missed(world: World, origin: Origin) -> None:
@@ -153,7 +185,7 @@ def test_a_writer_that_fails_is_a_failure_of_its_class(
     bites = world.apps["bites"]
     small = _only(world, bites.model_copy(update={"tasks": {"table": bites.tasks["table"]}}))
     settings = GenerationSettings(train=1, heldout_slots=0, heldout_phrasings=0)
-    generated = generate_queries(small, settings, 5, origin, writer, SimulatedValidator(small))
+    generated = asyncio.run(generate_queries(small, settings, 5, origin, writer, SimulatedValidator(small)))
     assert generated.queries == ()
     assert generated.failures[0].failure_class is failure_class
     assert generated.failures[0].message.startswith(message)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from schemas.query import Query, Split
@@ -13,7 +15,7 @@ from tests.stages.queries.samples import chosen
 
 @pytest.fixture
 def train(order: TaskGraph, origin: Origin) -> Query:
-    return draft(order, chosen(order, dish="Pad Thai"), Split.TRAIN, False, GrammarWriter(), origin, 1)
+    return asyncio.run(draft(order, chosen(order, dish="Pad Thai"), Split.TRAIN, False, GrammarWriter(), origin, 1))
 
 
 @pytest.fixture

@@ -84,7 +84,7 @@ def test_a_template_that_names_an_optional_slot_needs_no_clause(order: TaskGraph
 def test_lost_slots(order: TaskGraph, text: str, lost: tuple[str, ...]) -> None:
     draws = _draws(order, False, dish="Pad Thai", size="Large")
     phrasing = next(draw for draw in draws if draw.said["size"] == "big")
-    assert lost_slots(text, phrasing) == lost
+    assert lost_slots(text, phrasing.said) == lost
 
 
 def test_blanking_replaces_whole_words_the_longest_first() -> None:

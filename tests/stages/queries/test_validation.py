@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from schemas.query import PathStep, Query, Split
@@ -14,7 +16,7 @@ from tests.stages.queries.samples import chosen
 @pytest.fixture
 def query(order: TaskGraph, origin: Origin) -> Query:
     asked = chosen(order, dish="Udon Soup", quantity=3, note="no onions")
-    return draft(order, asked, Split.TRAIN, False, GrammarWriter(), origin, 1)
+    return asyncio.run(draft(order, asked, Split.TRAIN, False, GrammarWriter(), origin, 1))
 
 
 def _walk(world: World, query: Query, **changes: object) -> str:
