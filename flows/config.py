@@ -8,13 +8,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError
 
 from flows.config_models import EndpointSection, ModelsSection
 from flows.config_section import Fraction, Section
 from schemas.record import content_id
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=40)]
+Scale = Annotated[float, Field(gt=0.0, le=1.0)]
 Cron = Annotated[str, Field(pattern=r"^\S+( +\S+){4}$")]
 
 
@@ -72,7 +74,22 @@ class JudgeSection(Section):
         "text",
         "multimodal",
     )
-    """Channels that must all say Correct; `programmatic` repeats the environment's own check."""
+    """Channels that must all say Correct, in the order of asking; `programmatic` is the environment's own check."""
+    votes: PositiveInt = 1
+    """Votes of a channel at each resolution, drawn at temperature 1 if there are several; the models of an ensemble
+    take turns, and each votes at least once."""
+    quorum: NonNegativeInt = 0
+    """Votes at each resolution that must say Correct; 0: all of them."""
+    tries: PositiveInt = 2
+    """How often a vote is asked for before it counts as missing; it never counts as yes or no."""
+    resolutions: Annotated[tuple[Scale, ...], Field(min_length=1)] = (1.0,)
+    """Shares of their sides at which a multimodal model sees the screenshots, e.g. `[0.5, 1.0]`: only what it calls
+    correct at the first is looked at again at the next."""
+    ask: Literal["needed", "channels", "all"] = "channels"
+    """`needed`: no vote more than decides; `channels`: every channel, so that each is calibrated, but no vote more than
+    decides the channel; `all`: every vote at every resolution, for calibration. The decision is the same."""
+    concurrency: PositiveInt = 64
+    """Trajectories that one worker has under judgement at once."""
     precision_floor: Fraction = 0.8
     """A round whose judge has a lower precision does not train."""
     false_positive: Fraction = 0.0
@@ -83,6 +100,20 @@ class JudgeSection(Section):
     """Whether steps that the step critic finds useless are dropped from training data."""
     filter: bool = True
     """Whether only trajectories judged correct become training data."""
+
+    @field_validator("quorum")
+    @classmethod
+    def _reachable(cls, quorum: int, info: ValidationInfo) -> int:
+        if quorum > info.data.get("votes", quorum):
+            raise PydanticCustomError("quorum", "should be at most judge.votes")
+        return quorum
+
+    @field_validator("resolutions")
+    @classmethod
+    def _rising(cls, resolutions: tuple[float, ...]) -> tuple[float, ...]:
+        if list(resolutions) != sorted(set(resolutions)):
+            raise PydanticCustomError("resolutions", "should rise, cheapest first")
+        return resolutions
 
 
 class GuidanceSection(Section):
@@ -207,6 +238,7 @@ class Config(Section):
                 "run": {"rounds", "root"},
                 "queries": {"apps"},
                 "rollout": {"workers", "concurrency"},
+                "judge": {"concurrency"},
                 "endpoints": dict.fromkeys(self.endpoints, EndpointSection.TRANSPORT),
                 "beam": True,
                 "serve": True,

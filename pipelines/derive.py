@@ -28,6 +28,8 @@ class DeriveExamples:
     warehouse: Warehouse
     at: StageRun
     origin: Origin
+    rounds: tuple[int, ...]
+    """The rounds that the trajectories are of."""
     trust_judge: bool
     """False learns from every finished trajectory, whatever its judgement (an ablation)."""
     trust_step_critic: bool
@@ -39,7 +41,7 @@ class DeriveExamples:
             self.warehouse,
             self.at.run_id,
             trajectory_ids,
-            rounds=[self.at.round],
+            rounds=self.rounds,
             with_verdicts=True,
         )
         size_of = WarehouseScreens(self.warehouse).size

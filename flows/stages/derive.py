@@ -11,6 +11,7 @@ from flows.context import RoundContext
 from flows.models import policy_frame
 from flows.once import Outcome, StageReport, finished, once
 from flows.stages.judge import collected
+from flows.stages.unjudged import taken_up
 from pipelines.derive import DeriveExamples, DeriveRLSteps
 from pipelines.fan_out import fan_out, split_evenly
 from pipelines.history import read_history
@@ -25,20 +26,25 @@ NOT_ACCEPTED = "trajectory_not_accepted"
 
 
 def derive(context: RoundContext) -> StageReport:
-    """Supervised examples from the round's accepted attempts, guided or not."""
+    """Supervised examples from the accepted attempts, guided or not, that were judged in this round."""
 
     def work(at: StageRun, key: str) -> Outcome:
         trajectories = collected(context, Purpose.TRAIN) + collected(context, Purpose.GUIDED)
+        rounds = {context.round}
         if context.config.judge.filter:
-            history = read_history(context.warehouse, context.run_id, [context.round])
+            late = taken_up(context, Purpose.TRAIN) + taken_up(context, Purpose.GUIDED)
+            rounds.update(one.round for one in late)
+            trajectories += [one.trajectory_id for one in late]
+            history = read_history(context.warehouse, context.run_id, rounds)
             accepted = {attempt.trajectory_id for attempt in history.attempts if attempt.correct}
-            chosen = sorted(accepted)
+            chosen = sorted(accepted & set(trajectories))
         else:
             chosen = sorted(trajectories)
         job = DeriveExamples(
             context.warehouse,
             at,
             context.origin,
+            rounds=tuple(sorted(rounds)),
             trust_judge=context.config.judge.filter,
             trust_step_critic=context.config.judge.step_critic,
         )

@@ -26,7 +26,7 @@ def export(context: RoundContext) -> StageReport:
             name=release_name(context),
             origin=context.origin,
             policy=policy_before(context).version,
-            judge=judge_spec(context).judge().rule,
+            judge=str(judge_spec(context).rule),
             averages=averages,
             keep_per_query=context.config.train.keep_per_query,
             previous=release_name(context.in_round(context.round - 1)) if context.round > 1 else None,

@@ -1,18 +1,26 @@
-"""Judge what a rollout stage of the round has committed, and compare the judge with the programmatic check."""
+"""Judge what a rollout stage of the round has committed, and what earlier rounds could not judge."""
 
 from __future__ import annotations
 
+from math import ceil
+
 from flows.context import RoundContext
+from flows.models import models_of
 from flows.once import Outcome, StageReport, once
+from flows.stages.unjudged import taken_up
+from pipelines.critics import CriticModels, JudgeSpec
 from pipelines.fan_out import fan_out, split_evenly
-from pipelines.judge import JudgeSpec, JudgeTrajectories
+from pipelines.judge import JudgeTrajectories
 from schemas.trajectory import Purpose
 from schemas.verdict import Channel
+from stages.critics.consensus import Ask
 from warehouse.layout import StageRun
 from warehouse.read import read_table
 
 JUDGE = "judge"
 REJUDGE = "judge_guided"
+_MOST_IN_SHARD = 1000
+"""Trajectories: a shard's rows are held until it is written, and a killed stage goes on after its last whole shard."""
 
 
 def judge(context: RoundContext) -> StageReport:
@@ -40,21 +48,40 @@ def collected(context: RoundContext, purpose: Purpose) -> list[str]:
 
 def judge_spec(context: RoundContext) -> JudgeSpec:
     """The judge that the configuration asks for."""
-    settings = context.config.judge
+    settings, models = context.config.judge, context.config.models
     return JudgeSpec(
-        tuple(Channel(channel) for channel in settings.channels),
-        settings.false_positive,
-        settings.false_negative,
-        context.config.run.seed,
+        channels=tuple(Channel(channel) for channel in settings.channels),
+        false_positive=settings.false_positive,
+        false_negative=settings.false_negative,
+        seed=context.config.run.seed,
+        votes=settings.votes,
+        quorum=settings.quorum,
+        tries=settings.tries,
+        resolutions=settings.resolutions,
+        ask=Ask(settings.ask),
+        models=CriticModels(
+            step=next(iter(models_of(context.config, [models.critic.step])), None),
+            text=models_of(context.config, models.critic.text),
+            multimodal=models_of(context.config, models.critic.multimodal),
+            describer=next(iter(models_of(context.config, [models.describer])), None),
+        ),
     )
 
 
 def _judge(context: RoundContext, stage: str, purpose: Purpose) -> StageReport:
     def work(at: StageRun, key: str) -> Outcome:
-        trajectories = collected(context, purpose)
-        shards = split_evenly(trajectories, context.config.rollout.workers)
-        job = JudgeTrajectories(context.warehouse, at, context.origin, judge_spec(context))
-        made = fan_out(context.warehouse, at, key, shards, job, context.beam)
+        again = taken_up(context, purpose)
+        trajectories = [one.trajectory_id for one in again] + collected(context, purpose)
+        workers = max(context.config.rollout.workers, ceil(len(trajectories) / _MOST_IN_SHARD))
+        job = JudgeTrajectories(
+            context.warehouse,
+            at,
+            context.origin,
+            judge_spec(context),
+            rounds=tuple(sorted({context.round, *(one.round for one in again)})),
+            concurrency=context.config.judge.concurrency,
+        )
+        made = fan_out(context.warehouse, at, key, split_evenly(trajectories, workers), job, context.beam)
         return Outcome(len(trajectories), made.rows("judgements"), made.files)
 
     return once(context, stage, work)

@@ -1,0 +1,155 @@
+"""Which judge to build: the embedded state critics, or critics on models, and how they vote."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+
+from pipelines.models import ModelSpec
+from schemas.model_call import ModelCall
+from schemas.record import Origin
+from schemas.verdict import Channel
+from stages.critics.base import StepCritic, TrajectoryCritic
+from stages.critics.captioned_text import CaptionedTextChannel
+from stages.critics.captioner import ModelCaptioner, ScreenCaptioner, TreeCaptioner
+from stages.critics.cascade import ChannelPlan
+from stages.critics.consensus import Ask, Judge
+from stages.critics.model_step_critic import ModelStepCritic
+from stages.critics.multimodal_channel import StateChannel
+from stages.critics.noisy import NoisyChannel
+from stages.critics.programmatic_channel import ProgrammaticChannel
+from stages.critics.question import Sampling
+from stages.critics.rule import FULL, ChannelRule, PassRule, Rule
+from stages.critics.screenshot_channel import ScreenshotChannel
+from stages.critics.step_critic import StateStepCritic
+from stages.critics.text_channel import CaptionChannel
+from stages.critics.voting import Pass
+from stages.models.base import ChatModel
+
+Connect = Callable[[ModelSpec], ChatModel]
+
+
+@dataclass(frozen=True)
+class CriticModels:
+    """The models behind the critics' roles; without any, the embedded state critic of the role."""
+
+    step: ModelSpec | None = None
+    text: tuple[ModelSpec, ...] = ()
+    multimodal: tuple[ModelSpec, ...] = ()
+    """Several are an ensemble."""
+    describer: ModelSpec | None = None
+    """Puts screens without an accessibility tree into words for the text channel."""
+
+    def of(self, channel: Channel) -> tuple[ModelSpec, ...]:
+        """The models that vote in a channel."""
+        return {Channel.TEXT: self.text, Channel.MULTIMODAL: self.multimodal}.get(channel, ())
+
+
+@dataclass(frozen=True)
+class JudgeSpec:
+    """Which judge to build; picklable."""
+
+    channels: tuple[Channel, ...]
+    false_positive: float = 0.0
+    """Noise per channel, for calibration studies."""
+    false_negative: float = 0.0
+    seed: int = 0
+    votes: int = 1
+    """Votes of a channel at each resolution; at least one of each model."""
+    quorum: int = 0
+    """Votes that must say Correct; 0: all."""
+    tries: int = 1
+    """Calls for one vote, at most."""
+    resolutions: tuple[float, ...] = (1.0,)
+    """Scales at which multimodal models see the screenshots, cheapest first."""
+    ask: Ask = Ask.CHANNELS
+    models: CriticModels = CriticModels()
+
+    @property
+    def rule(self) -> Rule:
+        """How the votes are combined; connects to no model."""
+        return Rule(
+            tuple(
+                ChannelRule(channel, tuple(self._pass_rule(channel, scale) for scale in self._scales(channel)))
+                for channel in self.channels
+            )
+        )
+
+    @asynccontextmanager
+    async def open(self, origin: Origin, sink: Callable[[ModelCall], None]) -> AsyncIterator[Judge]:
+        """The judge, its models connected, each model once, until the context ends.
+
+        Args:
+            origin: the common columns of the rows of model calls.
+            sink: gets a row for each call to a model.
+
+        Raises:
+            schemas.errors.BadInputError: a model cannot be connected.
+        """
+        async with AsyncExitStack() as stack:
+            connected: dict[ModelSpec, ChatModel] = {}
+
+            def connect(spec: ModelSpec) -> ChatModel:
+                if spec not in connected:
+                    connected[spec] = spec.open(origin, sink)
+                    stack.push_async_callback(connected[spec].close)
+                return connected[spec]
+
+            plans = tuple(self._plan(rule, connect) for rule in self.rule.channels)
+            yield Judge(self._step_critic(connect), plans, self.ask)
+
+    def _scales(self, channel: Channel) -> tuple[float, ...]:
+        """Only models look at screenshots, and only in one channel."""
+        return self.resolutions if channel is Channel.MULTIMODAL and self.models.multimodal else (1.0,)
+
+    def _pass_rule(self, channel: Channel, scale: float) -> PassRule:
+        models = max(1, len(self.models.of(channel)))
+        votes = max(self.votes, models)
+        return PassRule(votes, self.quorum or votes, FULL if scale == 1.0 else f"{scale:g}", models)
+
+    def _plan(self, rule: ChannelRule, connect: Connect) -> ChannelPlan:
+        return ChannelPlan(
+            tuple(
+                Pass(
+                    tuple(map(self._disturbed, self._critics(rule.channel, scale, one.votes > 1, connect))),
+                    one.votes,
+                    one.quorum,
+                    self.tries,
+                    one.resolution,
+                )
+                for one, scale in zip(rule.passes, self._scales(rule.channel), strict=True)
+            )
+        )
+
+    def _step_critic(self, connect: Connect) -> StepCritic:
+        if self.models.step is None:
+            return StateStepCritic()
+        return ModelStepCritic(connect(self.models.step), sampling=Sampling(seed=self.seed))
+
+    def _critics(self, channel: Channel, scale: float, several: bool, connect: Connect) -> Sequence[TrajectoryCritic]:
+        # CODA draws its votes so (its 4.2); a single one is the most likely answer.
+        sampling = Sampling(1.0, 0.6, self.seed) if several else Sampling(seed=self.seed)
+        models = [connect(spec) for spec in self.models.of(channel)]
+        match channel:
+            case Channel.TEXT if models:
+                captioner = self._captioner(connect)
+                return [CaptionedTextChannel(model, captioner=captioner, sampling=sampling) for model in models]
+            case Channel.MULTIMODAL if models:
+                return [ScreenshotChannel(model, image_scale=scale, sampling=sampling) for model in models]
+            case Channel.TEXT:
+                return [CaptionChannel()]
+            case Channel.MULTIMODAL:
+                return [StateChannel()]
+            case Channel.PROGRAMMATIC:
+                return [ProgrammaticChannel()]
+
+    def _captioner(self, connect: Connect) -> ScreenCaptioner:
+        if self.models.describer is None:
+            return TreeCaptioner()
+        return TreeCaptioner(ModelCaptioner(connect(self.models.describer), sampling=Sampling(seed=self.seed)))
+
+    def _disturbed(self, critic: TrajectoryCritic) -> TrajectoryCritic:
+        if self.false_positive == 0.0 and self.false_negative == 0.0:
+            return critic
+        return NoisyChannel(critic, self.false_positive, self.false_negative, self.seed)
