@@ -68,9 +68,10 @@ def _words(deed: Deed, action: Action | None, screen: Size) -> str:
         case LongPress(seconds=seconds):
             return f"Held for {seconds:g} s {_place(deed, screen)}"
         case MoveMouse():
-            return f"Moved the mouse to {_place(deed, screen)}"
-        case Drag(x2=x2, y2=y2):
-            return f"Dragged {_place(deed, screen)} to {_share(x2, y2, screen)}"
+            return f"Pointed with the mouse {_place(deed, screen)}"
+        case Drag(x=x, y=y, x2=x2, y2=y2):
+            what = f"{describe_element(deed.element)} " if deed.element is not None else ""
+            return f"Dragged {what}from {_share(x, y, screen)} to {_share(x2, y2, screen)}"
         case Swipe(x=x, y=y, x2=x2, y2=y2):
             direction = scroll_direction(action)
             return f"Swiped from {_share(x, y, screen)} to {_share(x2, y2, screen)}, to see what is further {direction}"

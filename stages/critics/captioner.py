@@ -13,8 +13,8 @@ from schemas.errors import JudgeFailure
 from schemas.observation import ScreenReader, UIElement
 from stages.critics.action_words import quotable, untrusted
 from stages.critics.answers import CaptionAnswer
-from stages.critics.caption import caption_screen, describe_element
-from stages.critics.facts import read_screen
+from stages.critics.caption import describe_element, quoted
+from stages.critics.facts import control_kind, read_screen
 from stages.critics.pictures import picture
 from stages.critics.question import GREEDY, Sampling, ask_critic, critic_prompt, question, version_of
 from stages.models.base import ChatModel
@@ -113,18 +113,28 @@ class ModelCaptioner:
 
 
 def _tree_caption(screen_id: str, elements: tuple[UIElement, ...]) -> str:
+    """Everything with words on a screen, what counts first: how the controls stand, values, items, then the rest."""
     facts = read_screen(screen_id, elements)
     told = {facts.title, *facts.values, *(text for text, _ in facts.items)}
     told |= {word for control in facts.controls.values() for word in (control.label, control.value)}
-    others = dict.fromkeys(_other(element) for element in elements if element.text and element.text not in told)
-    notes = [f"{text} with {note}" for text, note in ((untrusted(t), untrusted(n)) for t, n in facts.items if n)]
-    also = [*notes, *others][:_MOST_OTHERS]
-    return caption_screen(facts) + (f" Also: {'; '.join(also)}." if also else "")
+    parts = [f"{c.kind} {quoted(c.label)} is {quoted(c.value)}" for c in facts.controls.values()]
+    parts += [f"typing goes to {describe_element(e)}" for e in elements if "focused" in e.states]
+    parts += [f"shows {quoted(text)}" for text in facts.values]
+    parts += [f"lists {quoted(text)}{_beside(note)}" for text, note in facts.items]
+    others = (f"{describe_element(e)}{_beside(_note(e))}" for e in elements if e.text and e.text not in told)
+    parts += list(dict.fromkeys(others))[:_MOST_OTHERS]
+    if any(element.role == "keyboard" for element in elements):
+        parts.append("the keyboard is up")
+    return f"{quoted(facts.title)} of {quoted(facts.page)}: {'; '.join(parts) or 'nothing with words on it'}."
 
 
-def _other(element: UIElement) -> str:
-    value = f" {untrusted(element.value)}" if element.value else ""
-    return describe_element(element) if element.role.endswith("button") else describe_element(element) + value
+def _note(element: UIElement) -> str:
+    """What stands beside an element; the value of a control's part names its group, which is told already."""
+    return "" if control_kind(element) else element.value
+
+
+def _beside(note: str) -> str:
+    return f" with {quoted(note)}" if note else ""
 
 
 def _cut(caption: str) -> str:

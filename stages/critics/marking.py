@@ -88,7 +88,7 @@ def _stroke(core: int) -> Stroke:
 
 
 def _radius(size: Size) -> int:
-    return max(10, min(size) // 22)
+    return max(10, min(size) // 18)
 
 
 def _circle(pen: ImageDraw.ImageDraw, at: Point, radius: int, stroke: Stroke) -> None:

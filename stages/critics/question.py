@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, NamedTuple, TypeVar
 
@@ -39,10 +39,11 @@ def question(
     trajectory_id: str | None,
     step_index: int | None = None,
 ) -> ChatRequest:
-    """The request of a critic: its system text, then its user text with the parts after it."""
+    """The request of a critic: its system text, then its user text and the parts, on lines of their own."""
+    shown = on_lines((filled.user, *parts))
     return ChatRequest(
         role=role,
-        messages=(ChatMessage("system", (filled.system,)), ChatMessage("user", (filled.user, *parts))),
+        messages=(ChatMessage("system", (filled.system,)), ChatMessage("user", shown)),
         temperature=sampling.temperature,
         top_p=sampling.top_p,
         seed=sampling.seed,
@@ -50,6 +51,22 @@ def question(
         trajectory_id=trajectory_id,
         step_index=step_index,
     )
+
+
+def on_lines(parts: Sequence[Part]) -> tuple[Part, ...]:
+    """The same parts with texts in a row joined and line ends between texts and pictures.
+
+    Chat templates put the parts of a message right behind one another.
+    """
+    joined: list[Part] = []
+    for part in parts:
+        if isinstance(part, str) and joined and isinstance(joined[-1], str):
+            joined[-1] += f"{part}\n"
+        elif isinstance(part, str):
+            joined.append(f"\n{part}\n" if joined else f"{part}\n")
+        else:
+            joined.append(part)
+    return tuple(joined)
 
 
 async def ask_critic(model: ChatModel, request: ChatRequest, answer: type[A], subject: str) -> A:

@@ -1,0 +1,89 @@
+"""Walks on the simulated phone with the screens they saw, pixels and trees, for critics that ask a model."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+from schemas.episode import Episode
+from schemas.geometry import Size
+from schemas.observation import Observation, UIElement
+from schemas.query import Platform, Query
+from schemas.trajectory import Purpose
+from schemas.verdict import StepLabel
+from stages.agents.reference import ReferenceAgent
+from stages.critics.base import StepResult
+from stages.environments.simulated.environment import SimulatedEnvironment
+from stages.environments.simulated.world import World, load_world
+from stages.queries.generate import GenerationSettings, generate_queries
+from stages.queries.grammar import GrammarWriter
+from stages.queries.validation import SimulatedValidator
+from stages.rollout.base import Attempt, Limits
+from stages.rollout.episode import run_episode
+from tests.stages.critics.little_app import ORIGIN
+
+
+@dataclass
+class StoredScreens:
+    """The screens of a walk; `broken` ones do not decode."""
+
+    observations: dict[str, Observation] = field(default_factory=dict)
+    has_trees: bool = True
+    broken: bool = False
+    read: list[str] = field(default_factory=list)
+    """Ids of the images that were asked for."""
+
+    def image(self, screen_id: str) -> bytes:
+        self.read.append(screen_id)
+        encoded = self.observations[screen_id].screen.encode()
+        return encoded[: len(encoded) // 2] if self.broken else encoded
+
+    def elements(self, screen_id: str) -> tuple[UIElement, ...]:
+        found = self.observations[screen_id].elements or ()
+        return found if self.has_trees else ()
+
+    def size(self, screen_id: str) -> Size:
+        return self.observations[screen_id].screen.size
+
+
+@dataclass(frozen=True)
+class PhoneWalk:
+    """One reference walk and what it saw."""
+
+    episode: Episode
+    observations: dict[str, Observation]
+
+    def screens(self, has_trees: bool = True, broken: bool = False) -> StoredScreens:
+        return StoredScreens(dict(self.observations), has_trees, broken)
+
+
+def walk_phone(train: int = 8, seed: int = 5) -> PhoneWalk:
+    """The longest of some reference walks on the phone."""
+    return asyncio.run(_longest(load_world(), train, seed))
+
+
+def notes_on(episode: Episode) -> list[StepResult]:
+    """What a step critic might have said."""
+    return [StepResult(step.index, "seen", f"summary of {step.index}", StepLabel.GOOD) for step in episode.steps]
+
+
+def repeated(episode: Episode, times: int) -> Episode:
+    """The walk over and over, as one long episode."""
+    steps = [step for _ in range(times) for step in episode.steps]
+    return episode.model_copy(
+        update={"steps": tuple(step.model_copy(update={"index": at}) for at, step in enumerate(steps))}
+    )
+
+
+async def _longest(world: World, train: int, seed: int) -> PhoneWalk:
+    settings = GenerationSettings(train=train, heldout_slots=0, heldout_phrasings=0, heldout_apps=0)
+    made = await generate_queries(world, settings, seed, ORIGIN, GrammarWriter(), SimulatedValidator(world))
+    walks = [await _walk(query, world) for query in made.queries if query.platform is Platform.PHONE]
+    return max(walks, key=lambda walk: len(walk.episode.steps))
+
+
+async def _walk(query: Query, world: World) -> PhoneWalk:
+    environment = SimulatedEnvironment(world, query.platform)
+    attempt = Attempt(query, Purpose.REFERENCE, 0, 0)
+    rollout = await run_episode(attempt, ReferenceAgent(query), environment, Limits(), ORIGIN)
+    return PhoneWalk(rollout.episode, dict(rollout.screens))
