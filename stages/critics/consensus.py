@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
@@ -17,7 +16,7 @@ from schemas.verdict import Judgement, TrajectoryVerdict
 from stages.critics.base import StepCritic, StepResult
 from stages.critics.cascade import ChannelPlan, ChannelResult, ask_channel
 from stages.critics.rule import Rule, all_of
-from stages.critics.voting import Case, CastVote
+from stages.critics.voting import Case, CastVote, side_by_side
 
 
 class Ask(StrEnum):
@@ -88,7 +87,7 @@ async def decide(
 async def _ask_channels(case: Case, judge: Judge) -> Sequence[ChannelResult]:
     if judge.ask is not Ask.NEEDED:
         ask_all = judge.ask is Ask.ALL
-        return await asyncio.gather(*(ask_channel(case, plan, ask_all) for plan in judge.channels))
+        return await side_by_side(ask_channel(case, plan, ask_all) for plan in judge.channels)
     results: list[ChannelResult] = []
     for plan in judge.channels:
         results.append(await ask_channel(case, plan, ask_all=False))

@@ -7,15 +7,17 @@ missing. A pass that missing votes could still turn stays open.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from schemas.episode import Episode
 from schemas.errors import JudgeFailure, ModelFailure
 from schemas.observation import ScreenReader
 from stages.critics.base import StepResult, TrajectoryCritic, Vote
 from stages.critics.rule import FULL, PassRule
+
+T = TypeVar("T")
 
 Missing = JudgeFailure | ModelFailure
 """Why a vote is missing."""
@@ -96,10 +98,20 @@ async def hold(case: Case, voters: Pass, ask_all: bool) -> PassResult:
     return PassResult(outcome, tuple(cast), missing)
 
 
+async def side_by_side(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """The results in order; one that raises ends the others, and what it raised is raised."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one) for one in work]
+    except ExceptionGroup as errors:
+        raise errors.exceptions[0] from None
+    return [task.result() for task in tasks]
+
+
 async def _together(case: Case, voters: Pass, numbers: range) -> Sequence[CastVote | Missing]:
     if len(numbers) == 1:
         return [await _ask(case, voters, numbers[0])]
-    return await asyncio.gather(*(_ask(case, voters, number) for number in numbers))
+    return await side_by_side(_ask(case, voters, number) for number in numbers)
 
 
 async def _ask(case: Case, voters: Pass, number: int) -> CastVote | Missing:

@@ -1,0 +1,94 @@
+"""How votes are combined, as text and as counting."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schemas.verdict import Channel
+from stages.critics.rule import ChannelRule, PassRule, Rule, all_of, read_rule
+
+TEXT, MULTIMODAL = Channel.TEXT, Channel.MULTIMODAL
+
+RULES = {
+    "consensus(text,multimodal)": Rule((ChannelRule(TEXT), ChannelRule(MULTIMODAL))),
+    "consensus(programmatic)": Rule((ChannelRule(Channel.PROGRAMMATIC),)),
+    "consensus(text:2of3,multimodal:0.5>full:2of3)": Rule(
+        (
+            ChannelRule(TEXT, (PassRule(3, 2),)),
+            ChannelRule(MULTIMODAL, (PassRule(resolution="0.5"), PassRule(3, 2))),
+        )
+    ),
+    "consensus(text:1of2,multimodal:0.25:4of4/2models>0.5>full:2of2/2models)": Rule(
+        (
+            ChannelRule(TEXT, (PassRule(2, 1),)),
+            ChannelRule(
+                MULTIMODAL,
+                (PassRule(4, 4, "0.25", 2), PassRule(resolution="0.5"), PassRule(2, 2, models=2)),
+            ),
+        )
+    ),
+    "consensus(multimodal:0.5)": Rule((ChannelRule(MULTIMODAL, (PassRule(resolution="0.5"),)),)),
+}
+
+
+@pytest.mark.parametrize("text", RULES)
+def test_a_rule_reads_as_it_is_written(text: str) -> None:
+    assert str(RULES[text]) == text
+    assert read_rule(text) == RULES[text]
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 9), st.integers(1, 9), st.sampled_from(["full", "0.5", "0.25"]), st.integers(1, 9)),
+        min_size=1,
+        max_size=4,
+    )
+)
+def test_every_rule_can_be_read_back(drawn: list[tuple[int, int, str, int]]) -> None:
+    made = tuple(PassRule(max(a, b), min(a, b), where, min(models, max(a, b))) for a, b, where, models in drawn)
+    rule = Rule((ChannelRule(TEXT, made), ChannelRule(MULTIMODAL, made[:1])))
+    assert read_rule(str(rule)) == rule
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "text", "consensus()", "consensus(text:)x", "consensus(eyes)", "consensus(text:2 of 3)", "majority(text)"],
+)
+def test_what_is_no_rule_is_refused(text: str) -> None:
+    with pytest.raises(ValueError):
+        read_rule(text)
+
+
+@given(st.integers(1, 7), st.data())
+def test_an_outcome_stands_exactly_when_no_missing_vote_could_turn_it(votes: int, data: st.DataObject) -> None:
+    quorum = data.draw(st.integers(1, votes))
+    correct = data.draw(st.integers(0, votes))
+    incorrect = data.draw(st.integers(0, votes - correct))
+    rule, left = PassRule(votes, quorum), votes - correct - incorrect
+    possible = {correct + more >= quorum for more in range(left + 1)}
+    outcome = rule.outcome(correct, incorrect)
+    assert outcome == (possible.pop() if len(possible) == 1 else None)
+    if outcome is None:
+        needed = rule.needed(correct, incorrect)
+        assert 1 <= needed <= left
+        sooner = [rule.outcome(correct + yes, incorrect + needed - 1 - yes) for yes in range(needed)]
+        assert set(sooner) == {None}
+        assert rule.outcome(correct + needed, incorrect) is True or rule.outcome(correct, incorrect + needed) is False
+
+
+def test_one_no_decides_and_what_is_open_does_not_hide_it() -> None:
+    assert all_of([True, True]) is True
+    assert all_of([None, False, True]) is False
+    assert all_of([None, True]) is None
+
+
+def test_stored_votes_are_counted_by_their_numbers() -> None:
+    rule = ChannelRule(MULTIMODAL, (PassRule(3, 2, "0.5"), PassRule(2, 2)))
+    assert rule.first_votes == (0, 3)
+    assert rule.outcome([(0, True), (1, False), (2, True), (3, True), (4, True)]) is True
+    assert rule.outcome([(0, False), (2, False)]) is False
+    assert rule.outcome([(0, True), (1, True), (3, True)]) is None
+    assert rule.outcome([(0, True), (1, True), (4, False)]) is False
+    assert rule.outcome([]) is None

@@ -1,0 +1,291 @@
+"""Who is asked, when it stops, and what becomes of votes that fail."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from schemas.episode import Episode
+from schemas.errors import FailureClass, JudgeFailure, ModelFailure, StageError
+from schemas.observation import ScreenReader
+from schemas.verdict import Channel
+from stages.critics.base import StepResult, Vote
+from stages.critics.cascade import ChannelPlan
+from stages.critics.consensus import Ask, Judge
+from stages.critics.judge import Judged, judge_each, judge_episodes
+from stages.critics.step_critic import StateStepCritic
+from stages.critics.voting import Pass
+from tests.stages.critics.little_app import ORIGIN, Trees, right_walk
+
+YES, NO = True, False
+GARBAGE, SILENCE = JudgeFailure("garbage"), ModelFailure("no answer")
+Answer = bool | StageError
+
+
+@dataclass
+class Scripted:
+    """Answers by the number of the draw, and takes down what it was asked for."""
+
+    answers: Sequence[Answer]
+    channel: Channel = Channel.TEXT
+    resolution: str = "full"
+    version: str = "scripted"
+    draws: list[int] = field(default_factory=list)
+    together: list[int] = field(default_factory=list)
+    """How many of its votes were under way as each was asked for."""
+    under_way: int = 0
+
+    async def judge(self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult], draw: int = 0) -> Vote:
+        self.draws.append(draw)
+        self.under_way += 1
+        self.together.append(self.under_way)
+        await asyncio.sleep(0)
+        self.under_way -= 1
+        answer = self.answers[draw]
+        if isinstance(answer, StageError):
+            raise answer
+        return Vote(answer, "so", (draw,), None if answer else draw)
+
+
+def judged(ask: Ask, *plans: ChannelPlan) -> Judged:
+    trees = Trees()
+    return asyncio.run(judge_episodes([right_walk(trees).end()], Judge(StateStepCritic(), plans, ask), trees, ORIGIN))
+
+
+def outcome(result: Judged) -> bool | FailureClass:
+    (episode,) = result.episodes
+    if episode.judgement is None:
+        assert episode.trajectory_verdicts == () and episode.step_verdicts == ()
+        return result.failures[0].failure_class
+    assert result.failures == []
+    return episode.judgement.correct
+
+
+def votes_of(result: Judged) -> list[tuple[int, str, str, bool]]:
+    return [(v.vote, v.resolution, v.made_by, v.correct) for v in result.episodes[0].trajectory_verdicts]
+
+
+@pytest.mark.parametrize(
+    ("answers", "quorum", "asked", "expected"),
+    [
+        ([YES, YES, NO], 2, 2, True),
+        ([NO, NO, YES], 2, 2, False),
+        ([YES, NO, YES], 2, 3, True),
+        ([YES, NO, NO], 2, 3, False),
+        ([YES, YES, YES], 3, 3, True),
+        ([NO, YES, YES], 3, 1, False),
+        ([YES, NO, YES], 3, 2, False),
+        ([YES, NO, NO], 1, 1, True),
+        ([NO, NO, NO], 1, 3, False),
+    ],
+)
+def test_it_stops_asking_once_decided_and_decides_the_same(
+    answers: list[Answer], quorum: int, asked: int, expected: bool
+) -> None:
+    stops, goes_on = Scripted(answers), Scripted(answers)
+    assert outcome(judged(Ask.NEEDED, ChannelPlan((Pass((stops,), 3, quorum),)))) is expected
+    assert outcome(judged(Ask.ALL, ChannelPlan((Pass((goes_on,), 3, quorum),)))) is expected
+    assert (stops.draws, goes_on.draws) == (list(range(asked)), [0, 1, 2])
+
+
+def test_votes_that_are_needed_anyway_are_asked_for_at_the_same_time() -> None:
+    critic = Scripted([YES, NO, YES, YES, NO])
+    assert outcome(judged(Ask.NEEDED, ChannelPlan((Pass((critic,), 5, 3),)))) is True
+    assert critic.draws == [0, 1, 2, 3]
+    assert critic.together == [1, 2, 3, 1]
+
+
+@pytest.mark.parametrize(
+    ("answers", "expected", "draws"),
+    [
+        ([GARBAGE, YES, NO, YES, NO, NO], True, [0, 1, 3]),
+        ([SILENCE, NO, YES, NO, NO, NO], False, [0, 1, 3]),
+        ([GARBAGE, YES, YES, GARBAGE, NO, NO], True, [0, 1, 3, 2]),
+        ([GARBAGE, NO, NO, SILENCE, NO, NO], False, [0, 1, 3, 2]),
+        ([GARBAGE, YES, NO, SILENCE, NO, NO], FailureClass.MODEL, [0, 1, 3, 2]),
+        ([SILENCE, YES, GARBAGE, SILENCE, NO, GARBAGE], FailureClass.JUDGE, [0, 1, 3, 2, 5]),
+    ],
+)
+def test_a_failed_vote_is_asked_again_and_never_counts(
+    answers: list[Answer], expected: bool | FailureClass, draws: list[int]
+) -> None:
+    critic = Scripted(answers)
+    result = judged(Ask.NEEDED, ChannelPlan((Pass((critic,), 3, 2, tries=2),)))
+    assert outcome(result) == expected
+    assert critic.draws == draws
+    if not isinstance(expected, bool):
+        assert result.failures[0].message.startswith("text: 1 Correct, ")
+
+
+def test_a_cascade_looks_again_only_at_what_it_let_through() -> None:
+    def channel(first: bool) -> tuple[Scripted, Scripted, ChannelPlan]:
+        low = Scripted([first], Channel.MULTIMODAL, "0.5", "small")
+        full = Scripted([YES, NO, YES], Channel.MULTIMODAL, "full", "big")
+        return low, full, ChannelPlan((Pass((low,), resolution="0.5"), Pass((full,), 3, 2)))
+
+    _, full, plan = channel(YES)
+    result = judged(Ask.NEEDED, plan)
+    assert outcome(result) is True
+    assert votes_of(result) == [
+        (0, "0.5", "small", YES),
+        (1, "full", "big", YES),
+        (2, "full", "big", NO),
+        (3, "full", "big", YES),
+    ]
+    assert result.episodes[0].judgement is not None
+    assert result.episodes[0].judgement.rule == "consensus(multimodal:0.5>full:2of3)"
+    assert result.episodes[0].judgement.made_by.endswith("+small+big")
+    for ask, asked in ((Ask.NEEDED, 0), (Ask.CHANNELS, 0), (Ask.ALL, 3)):
+        _, full, plan = channel(NO)
+        result = judged(ask, plan)
+        assert outcome(result) is False and len(full.draws) == asked
+        assert len(votes_of(result)) == 1 + asked
+
+
+def test_the_models_of_an_ensemble_take_turns_and_stand_by_their_votes() -> None:
+    one, two = Scripted([YES] * 8, version="one"), Scripted([YES, GARBAGE, YES, YES, YES, NO], version="two")
+    result = judged(Ask.ALL, ChannelPlan((Pass((one, two), 4, 3, tries=2),)))
+    assert outcome(result) is True
+    assert votes_of(result) == [
+        (0, "full", "one", YES),
+        (1, "full", "two", NO),
+        (2, "full", "one", YES),
+        (3, "full", "two", YES),
+    ]
+    assert (one.draws, sorted(two.draws)) == ([0, 2], [1, 3, 5])
+    assert result.episodes[0].judgement is not None
+    assert result.episodes[0].judgement.rule == "consensus(text:3of4/2models)"
+
+
+@pytest.mark.parametrize(("ask", "asked"), [(Ask.NEEDED, False), (Ask.CHANNELS, True), (Ask.ALL, True)])
+def test_a_channel_that_says_incorrect_decides(ask: Ask, asked: bool) -> None:
+    first, second = Scripted([NO]), Scripted([YES], Channel.MULTIMODAL)
+    result = judged(ask, ChannelPlan((Pass((first,)),)), ChannelPlan((Pass((second,)),)))
+    assert outcome(result) is False
+    assert (second.draws == [0]) is asked
+    assert len(votes_of(result)) == 1 + asked
+
+
+@pytest.mark.parametrize("ask", list(Ask))
+@pytest.mark.parametrize("failing_first", [True, False])
+def test_a_failed_channel_leaves_the_decision_to_a_no_and_never_to_a_yes(ask: Ask, failing_first: bool) -> None:
+    for answer, expected in ((NO, False), (YES, FailureClass.JUDGE)):
+        failing, other = Scripted([GARBAGE]), Scripted([answer], Channel.MULTIMODAL)
+        plans = [ChannelPlan((Pass((failing,)),)), ChannelPlan((Pass((other,)),))]
+        result = judged(ask, *(plans if failing_first else plans[::-1]))
+        assert outcome(result) == expected
+        if expected is False:
+            assert [channel for _, _, channel, _ in votes_of(result)] == ["scripted"]
+
+
+def test_the_signals_of_several_votes_are_weighed() -> None:
+    @dataclass(frozen=True)
+    class Opinion:
+        votes: tuple[Vote, ...]
+        channel: Channel = Channel.TEXT
+        resolution: str = "full"
+        version: str = "opinion"
+
+        async def judge(
+            self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult], draw: int = 0
+        ) -> Vote:
+            return self.votes[draw]
+
+    critic = Opinion((Vote(NO, "", (1, 4), 5), Vote(NO, "", (1,), 3), Vote(YES, "", (2,), None), Vote(NO, "", (), 0)))
+    (episode,) = judged(Ask.ALL, ChannelPlan((Pass((critic,), 4, 2),))).episodes
+    assert episode.judgement is not None and not episode.judgement.correct and not episode.judgement.agreed
+    assert episode.judgement.redundant_steps == (1,)
+    assert episode.judgement.first_error_step == 3
+    one = judged(Ask.ALL, ChannelPlan((Pass((Opinion((Vote(YES, "", (3,), None),)),)),))).episodes[0]
+    assert one.judgement is not None and one.judgement.redundant_steps == (3,) and one.judgement.agreed
+
+
+@pytest.mark.parametrize(
+    ("critics", "votes", "quorum", "tries"), [(1, 3, 4, 1), (1, 1, 0, 1), (2, 1, 1, 1), (1, 1, 1, 0)]
+)
+def test_a_pass_that_cannot_be_held_is_refused(critics: int, votes: int, quorum: int, tries: int) -> None:
+    with pytest.raises(ValueError):
+        Pass(tuple(Scripted([YES]) for _ in range(critics)), votes, quorum, tries)
+
+
+def test_critics_of_different_channels_are_no_channel() -> None:
+    with pytest.raises(ValueError):
+        ChannelPlan((Pass((Scripted([YES]),)), Pass((Scripted([YES], Channel.MULTIMODAL),))))
+
+
+@dataclass
+class Gate:
+    """Votes once it is let; counts who waits at once."""
+
+    open: asyncio.Event = field(default_factory=asyncio.Event)
+    waiting: int = 0
+    most: int = 0
+    channel: Channel = Channel.TEXT
+    resolution: str = "full"
+    version: str = "gate"
+
+    async def judge(self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult], draw: int = 0) -> Vote:
+        self.waiting += 1
+        self.most = max(self.most, self.waiting)
+        if episode.trajectory.seed == 0:
+            await self.open.wait()
+        await asyncio.sleep(0)
+        self.waiting -= 1
+        return Vote(episode.trajectory.seed % 3 == 0, "", (), None)
+
+
+def seeded(episode: Episode, seed: int) -> Episode:
+    return episode.model_copy(update={"trajectory": episode.trajectory.model_copy(update={"seed": seed})})
+
+
+def test_many_are_under_way_at_once_in_order_and_with_few_in_memory() -> None:
+    trees, gate, concurrency = Trees(), Gate(), 8
+    base = right_walk(trees).end()
+    read: list[int] = []
+
+    def episodes(count: int) -> Iterator[Episode]:
+        for number in range(count):
+            read.append(number)
+            yield seeded(base, number)
+
+    async def run() -> list[tuple[int, bool]]:
+        judge = Judge(StateStepCritic(), (ChannelPlan((Pass((gate,)),)),))
+        found: list[tuple[int, bool]] = []
+        asyncio.get_running_loop().call_later(0.05, gate.open.set)
+        async for one in judge_each(episodes(300), judge, trees, ORIGIN, concurrency):
+            if not found:
+                assert 16 < len(read) <= 4 * concurrency, "others go on behind a slow one, within the window"
+            assert one.episode.judgement is not None
+            found.append((one.episode.trajectory.seed, one.episode.judgement.correct))
+            assert len(read) - len(found) <= 4 * concurrency
+        return found
+
+    found = asyncio.run(run())
+    assert found == [(seed, seed % 3 == 0) for seed in range(300)]
+    assert gate.most == concurrency
+
+
+def test_an_error_that_is_no_failure_ends_the_judging_and_leaves_nothing_running() -> None:
+    trees, gate = Trees(), Gate()
+    base = right_walk(trees).end()
+
+    class Broken:
+        channel, resolution, version = Channel.MULTIMODAL, "full", "broken"
+
+        async def judge(
+            self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult], draw: int = 0
+        ) -> Vote:
+            await asyncio.sleep(0)
+            raise RuntimeError("a bug")
+
+    async def run() -> None:
+        judge = Judge(StateStepCritic(), (ChannelPlan((Pass((Broken(),)),)), ChannelPlan((Pass((gate,)),))))
+        with pytest.raises(RuntimeError, match="a bug"):
+            await judge_episodes([seeded(base, 0)] * 5, judge, trees, ORIGIN, concurrency=4)
+        assert gate.most > 0
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(run())
