@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
+from schemas.errors import FailureClass, StageError
 from schemas.query import Platform, Query
 from stages.environments.simulated.world import TaskGraph
 from stages.queries.sampling import TaskSample
@@ -155,6 +156,14 @@ class Written(NamedTuple):
     """Identifies the manner of the words; after the last `/` of each part `HELDOUT_MARK` begins what is held out."""
     said: Mapping[str, str]
     """By slot, the words that stand for it in `text`."""
+
+
+class DraftRefused(StageError):
+    """Every draft of a writer lost, invented or changed something; the text says what, of the last one."""
+
+    def __init__(self, message: str, attempts: int) -> None:
+        super().__init__(message, FailureClass.TASK)
+        self.attempts = attempts
 
 
 class QueryWriter(Protocol):

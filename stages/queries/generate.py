@@ -15,7 +15,7 @@ from schemas.failure import Failure
 from schemas.query import Query, Split
 from schemas.record import Origin, Record, content_id
 from stages.environments.simulated.world import TaskGraph, World
-from stages.queries.base import QueryValidator, QueryWriter
+from stages.queries.base import DraftRefused, QueryValidator, QueryWriter
 from stages.queries.draft_line import Candidate, Drafted, DraftLine, start_ahead
 from stages.queries.drafting import draft
 from stages.queries.ledger import Entry, Ledger
@@ -184,7 +184,8 @@ class _Generation:
         """Take a draft as a query; False for one that says nothing new, or fails."""
         task, query = drafted
         if isinstance(query, StageError):
-            self._fail(task.name, str(query), query.failure_class)
+            attempts = query.attempts if isinstance(query, DraftRefused) else 1
+            self._fail(task.name, str(query), query.failure_class, attempts)
             return False
         entry = self._ledger.look_up(query)
         if entry is Entry.REPEATED:
@@ -200,14 +201,16 @@ class _Generation:
     def _derive(self, *parts: Hashable) -> int:
         return int(content_id("generate", self._seed, *parts), 16)
 
-    def _fail(self, input_id: str, message: str, failure_class: FailureClass = FailureClass.TASK) -> None:
+    def _fail(
+        self, input_id: str, message: str, failure_class: FailureClass = FailureClass.TASK, attempts: int = 1
+    ) -> None:
         self.failures.append(
             Failure(
                 stage=STAGE,
                 input_id=input_id,
                 failure_class=failure_class,
                 message=message,
-                attempts=1,
+                attempts=attempts,
                 **self._origin.common(made_by=self._writer.version),
             )
         )

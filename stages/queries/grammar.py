@@ -35,11 +35,11 @@ class GrammarWriter:
         """Every page and every operation of the path, in order."""
         kind = "app" if metadata.platform is Platform.PHONE else "program"
         press = "tap" if metadata.platform is Platform.PHONE else "click"
-        operations: list[str] = []
+        steps: list[str] = []
         for app_name, pages in groupby(metadata.pages, key=lambda page: page.app_name):
-            operations.append(f"open the {app_name} {kind}")
-            operations += [operation for page in pages for operation in _operations(page, press)]
-        return tidy(_listed(operations))
+            steps.append(f"open the {app_name} {kind}")
+            steps += [operation for page in pages for operation in operations(page, press)]
+        return tidy(_listed(steps))
 
     def refine(self, raw: str, metadata: PathMetadata, phrasing: Phrasing) -> str:
         """The phrasing's template, expanded; what is explicit in `raw` is left for the agent to find out."""
@@ -57,7 +57,8 @@ def _clauses(phrasing: Phrasing, rng: Random) -> str:
     return f", {joined}" if phrasing.template.text.rstrip().endswith(f"{{{CLAUSES}}}") else f", {joined},"
 
 
-def _operations(page: PageMetadata, press: str) -> Iterator[str]:
+def operations(page: PageMetadata, press: str) -> Iterator[str]:
+    """What is done on a page, in order; `press` is the platform's word for it."""
     for setting in page.settings:
         yield _operation(setting, press)
     if page.leave_by:

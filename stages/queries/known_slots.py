@@ -16,8 +16,20 @@ from stages.environments.simulated.world import TaskGraph, TaskSlot
 from stages.queries.base import KnownSlot
 from stages.queries.sampling import TaskSample
 
-NUMBER_WORDS = tuple(
-    ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
+NUMBER_WORDS = (
+    "zero",
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+    "eleven",
+    "twelve",
 )
 """By the number that they stand for."""
 
@@ -44,7 +56,8 @@ def _known(task: TaskGraph, slot: TaskSlot, asked: Mapping[str, Scalar], values:
     # The right value of a slot that follows from others may be named; of a slot that is carried, none may be.
     right = values.get(name) if name in asked or not slot.is_free else None
     others = [value for value in _offered(task, slot) if slot.spec.carried_from or value != right]
-    accepted = _words(slot, asked[name]) if told else ()
+    accepted = (*_words(slot, asked[name]), *_same_number(shown(asked[name]))) if told else ()
+    accepted = tuple(dict.fromkeys(accepted))
     refused = dict.fromkeys(word for value in others for word in _words(slot, value))
     return KnownSlot(name, label, kind, accepted, tuple(word for word in refused if word not in accepted))
 
@@ -57,15 +70,15 @@ def _offered(task: TaskGraph, slot: TaskSlot) -> tuple[Scalar, ...]:
 
 
 def _words(slot: TaskSlot, value: Scalar) -> tuple[str, ...]:
-    """The annotated words for a value, the value as it is shown, and other ways to write the same number or time."""
+    """The annotated words for a value, and the value as it is shown."""
     text = shown(value)
-    return tuple(dict.fromkeys([*slot.spec.say.get(text, ()), text, *_same_number(text)]))
+    return (*slot.spec.say.get(text, ()), text)
 
 
 def _same_number(text: str) -> Iterable[str]:
+    """Other ways to write the same number or time of the day."""
     if text.isdecimal() and int(text) < len(NUMBER_WORDS):
         return (NUMBER_WORDS[int(text)],)
-    # 07:30 and 7:30 are one time of the day.
     return (text[1:],) if re.fullmatch(r"0\d:\d\d", text) else ()
 
 
