@@ -1,0 +1,1 @@
+"""Android devices over adb: touches, keys and text in; screenshots and the uiautomator tree out."""

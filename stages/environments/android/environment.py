@@ -1,0 +1,171 @@
+"""An Android device as an `Environment`."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable
+from contextlib import suppress
+from typing import NamedTuple
+
+from schemas.actions import Action, Answer, OpenApp, Swipe, Terminate, TypeText, Wait
+from schemas.errors import EnvironmentFailure, FailureClass
+from schemas.observation import Observation, ScreenHandle
+from schemas.query import Platform, Query
+from stages.environments.android.adb import AdbDevice
+from stages.environments.android.apps import Apps, find_launcher, start_app
+from stages.environments.android.gestures import gesture, key_event
+from stages.environments.android.goal import Ending, PhoneGoal, PhoneStart, is_reached, read_part
+from stages.environments.android.list_ends import ListEnds
+from stages.environments.android.preparation import ChangedSettings, hold_still, prepare, setup_failure
+from stages.environments.android.screen import Look, look
+from stages.environments.android.settings import AndroidSettings
+from stages.environments.android.text_input import type_text
+
+_LONGEST_WAIT = 10.0
+_MOST_LAUNCHER_PAGES = 12
+_UNKNOWN_LENGTH = 100
+
+
+class _Episode(NamedTuple):
+    """What stays the same from one reset to the next."""
+
+    goal: PhoneGoal
+    ends: ListEnds
+
+
+class AndroidEnvironment:
+    """A device that nobody else uses; `Query.start_state` is a `PhoneStart`, `Query.goal` a `PhoneGoal`."""
+
+    platform = Platform.PHONE
+    name = "android"
+
+    def __init__(self, device: AdbDevice, settings: AndroidSettings, give_back: Callable[[], None]) -> None:
+        """Nothing happens to the device before the first reset.
+
+        Args:
+            device: The device.
+            settings: Apps and time limits.
+            give_back: Called once, when the environment is closed.
+        """
+        self.device = device
+        self._settings = settings
+        self._give_back: Callable[[], None] | None = give_back
+        self._apps: Apps | None = None
+        self._lasting = ChangedSettings(device)
+        self._changed = ChangedSettings(device)
+        self._episode: _Episode | None = None
+        self._seen: Look | None = None
+        self._answer: str | None = None
+
+    async def reset(self, query: Query, seed: int) -> Observation:
+        """Stop the query's apps, make its start state and go home; the seed plays no part, a device has none."""
+        if query.platform is not self.platform:
+            text = f"the query is for the platform {query.platform}, this is a {self.platform}"
+            raise EnvironmentFailure(text, FailureClass.SETUP)
+        start, goal = read_part(PhoneStart, query.start_state), read_part(PhoneGoal, query.goal)
+        self._episode, self._answer = None, None
+        try:
+            await self._changed.restore()
+            apps = await self._connect()
+            await prepare(self.device, apps, query.apps, start, goal, self._changed)
+            self._episode = _Episode(goal, ListEnds())
+            return self._observation(await self._look())
+        except EnvironmentFailure as error:
+            self._episode = None
+            raise setup_failure(error) from error
+
+    async def step(self, action: Action) -> Observation:
+        """Do one action and look once the screen is still; what a phone cannot do changes nothing."""
+        before, episode = self._running()
+        match action:
+            case Terminate() | Answer():
+                self._answer = action.text if isinstance(action, Answer) else self._answer
+                return self._observation(before)
+            case TypeText():
+                await type_text(self.device, action, _held(before))
+            case OpenApp(app=app):
+                await self._open(app)
+            case Wait(seconds=seconds):
+                await asyncio.sleep(min(seconds, _LONGEST_WAIT))
+            case _:
+                commands = gesture(action)
+                if commands:
+                    await self.device.run_all(commands)
+        after = await self._look()
+        if isinstance(action, Swipe):
+            episode.ends.swiped(action, before.elements, after.elements)
+        return self._observation(after)
+
+    async def score(self) -> float | None:
+        """1.0 where every part of the goal holds, else 0.0; None for a query without a goal."""
+        seen, episode = self._running()
+        if episode.goal == PhoneGoal():
+            return None
+        return float(await is_reached(self.device, episode.goal, Ending(seen.component, self._answer)))
+
+    async def close(self) -> None:
+        """Make the device's settings what they were and give it back; one that is gone is only given back."""
+        give_back, self._give_back = self._give_back, None
+        if give_back is None:
+            return
+        try:
+            with suppress(EnvironmentFailure):
+                await self._changed.restore()
+                await self._lasting.restore()
+        finally:
+            self.device.close()
+            give_back()
+
+    async def _connect(self) -> Apps:
+        if self._apps is None:
+            apps = Apps(self._settings.apps, await find_launcher(self.device))
+            await hold_still(self._lasting)
+            self._apps = apps
+        return self._apps
+
+    async def _look(self) -> Look:
+        assert self._apps is not None, "a reset connects"
+        self._seen = await look(self.device, self._apps, self._settings.settle_seconds)
+        return self._seen
+
+    def _running(self) -> tuple[Look, _Episode]:
+        if self._seen is None or self._episode is None:
+            raise EnvironmentFailure("there was no reset", FailureClass.SETUP)
+        return self._seen, self._episode
+
+    def _observation(self, seen: Look) -> Observation:
+        elements = self._episode.ends.told(seen.elements) if self._episode else seen.elements
+        digest = hashlib.blake2b(seen.png, digest_size=12)
+        digest.update(repr((seen.app, elements)).encode())
+        png = seen.png
+        return Observation(ScreenHandle(digest.hexdigest(), seen.size, lambda: png), elements, seen.app)
+
+    async def _open(self, name: str) -> None:
+        """Open an app by its package, else by its label on the launcher; one that is nowhere leaves the launcher."""
+        assert self._apps is not None, "a reset connects"
+        package = self._apps.package_of(name)
+        if package is None or not await start_app(self.device, package):
+            await self._press_icon(name.strip().casefold())
+
+    async def _press_icon(self, label: str) -> None:
+        await self.device.run(*key_event("KEYCODE_HOME"))
+        seen = await self._look()
+        for _ in range(_MOST_LAUNCHER_PAGES):
+            for element in seen.elements or ():
+                if element.clickable and element.text.casefold() == label:
+                    await self.device.run("input", "tap", *map(str, element.bounds.center))
+                    return
+            width, height = seen.size
+            up = Swipe(x=width // 2, y=height * 3 // 4, x2=width // 2, y2=height // 4)
+            await self.device.run_all(gesture(up))
+            before, seen = seen, await self._look()
+            if before.elements == seen.elements:
+                break
+        await self.device.run(*key_event("KEYCODE_HOME"))
+
+
+def _held(seen: Look) -> int:
+    """Characters that the focused field holds, at most."""
+    fields = [each for each in seen.elements or () if {"focused", "editable"} <= set(each.states)]
+    return max((max(len(each.value), len(each.text)) for each in fields), default=_UNKNOWN_LENGTH)

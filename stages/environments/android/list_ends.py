@@ -1,0 +1,41 @@
+"""Ends of lists: uiautomator does not tell them, but a swipe that moves nothing does."""
+
+from __future__ import annotations
+
+from schemas.actions import Swipe
+from schemas.geometry import Box
+from schemas.observation import UIElement
+
+Elements = tuple[UIElement, ...]
+
+
+class ListEnds:
+    """What the swipes of one episode have shown."""
+
+    def __init__(self) -> None:
+        self._ends: set[tuple[Elements, Box, str]] = set()
+
+    def swiped(self, swipe: Swipe, before: Elements | None, after: Elements | None) -> None:
+        """Learn from a swipe up or down; `before` and `after` are elements as the tree has them."""
+        down = swipe.y - swipe.y2
+        if before is None or before != after or abs(down) <= abs(swipe.x - swipe.x2):
+            return
+        state = "scrollable_down" if down > 0 else "scrollable_up"
+        self._ends.update(
+            (before, each.bounds, state)
+            for each in before
+            if each.role == "list" and each.bounds.contains(swipe.x, swipe.y)
+        )
+
+    def told(self, elements: Elements | None) -> Elements | None:
+        """The elements, without the directions in which a list is known to end."""
+        if elements is None or not self._ends:
+            return elements
+        return tuple(
+            each._replace(
+                states=tuple(state for state in each.states if (elements, each.bounds, state) not in self._ends)
+            )
+            if each.role == "list"
+            else each
+            for each in elements
+        )

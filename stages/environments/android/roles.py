@@ -1,0 +1,103 @@
+"""Android's widget classes in the roles of `UIElement`."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+_ROLES = {
+    "Button": "button",
+    "ImageButton": "button",
+    "MaterialButton": "button",
+    "FloatingActionButton": "button",
+    "ActionMenuItemView": "button",
+    "CheckBox": "checkbox",
+    "CheckedTextView": "checkbox",
+    "Switch": "switch",
+    "SwitchCompat": "switch",
+    "ToggleButton": "switch",
+    "RadioButton": "radio",
+    "EditText": "text_field",
+    "AutoCompleteTextView": "text_field",
+    "MultiAutoCompleteTextView": "text_field",
+    "SearchAutoComplete": "search_field",
+    "SearchView": "search_field",
+    "Spinner": "menu",
+    "SeekBar": "slider",
+    "RatingBar": "slider",
+    "ProgressBar": "progress",
+    "ImageView": "image",
+    "Image": "image",
+    "TextView": "text",
+    "Tab": "tab",
+    "TabView": "tab",
+}
+_LISTS = ("ListView", "RecyclerView", "GridView", "ExpandableListView")
+_FIELDS = ("text_field", "search_field")
+
+
+class Surroundings(NamedTuple):
+    """What the nodes above a node say about it."""
+
+    listed: bool = False
+    """Inside a list, or anything else that scrolls."""
+    tabs: bool = False
+    """Inside a bar of tabs."""
+    group: str = ""
+    """Label of the radio group it is in."""
+    stepper: str = ""
+    """Label of the number picker it is in."""
+    launcher: bool = False
+    """Inside the home app."""
+
+
+def class_name(qualified: str) -> str:
+    """The last part of a class's name: `android.widget.Button` is a `Button`."""
+    return qualified.replace("$", ".").rpartition(".")[2]
+
+
+def below(surroundings: Surroundings, widget: str, label: str, scrolls: bool) -> Surroundings:
+    """The surroundings of what is inside a widget."""
+    if scrolls or widget in _LISTS:
+        surroundings = surroundings._replace(listed=True)
+    if widget in ("TabWidget", "TabLayout"):
+        surroundings = surroundings._replace(tabs=True)
+    if widget == "RadioGroup":
+        surroundings = surroundings._replace(group=label)
+    if widget == "NumberPicker":
+        surroundings = surroundings._replace(stepper=label or "number")
+    return surroundings
+
+
+def role_of(widget: str, resource: str, clickable: bool, around: Surroundings) -> str:
+    """The role of a widget.
+
+    Args:
+        widget: Its class without the package.
+        resource: Its resource id.
+        clickable: Whether a press on it does something.
+        around: What it is in.
+    """
+    role = _ROLES.get(widget, "")
+    if role == "button" and around.stepper:
+        return "stepper_button"
+    if role in _FIELDS:
+        return "search_field" if "search" in resource.rpartition("/")[2].casefold() else role
+    if not clickable or role not in ("", "text", "image"):
+        return role or "text"
+    if around.launcher:
+        return "icon"
+    if around.tabs:
+        return "tab"
+    if role:
+        return "button"
+    return "list_item" if around.listed else "button"
+
+
+def is_field(role: str) -> bool:
+    """Whether text can be typed into it."""
+    return role in _FIELDS
+
+
+def is_checkable(role: str) -> bool:
+    """Whether it can be on or off."""
+    return role in ("checkbox", "switch", "radio")

@@ -1,0 +1,218 @@
+"""A simulated phone as a device: its state, and what touches, keys and texts do to it."""
+
+from __future__ import annotations
+
+import io
+import json
+import threading
+from typing import NamedTuple
+
+from PIL import Image
+
+from schemas.actions import Action, Click, OpenApp, PressKeys, Swipe, SystemButton, TypeText
+from schemas.geometry import Box, Size
+from schemas.observation import UIElement
+from schemas.query import Platform, Query, Source, Split
+from schemas.record import Origin
+from stages.environments.simulated.device import Device
+from stages.environments.simulated.environment import FaultRates, SimulatedEnvironment
+from stages.environments.simulated.world import World
+
+START_FILE = "/sdcard/trajmill/start.json"
+"""Writing `{"start_state": ..., "goal": ..., "seed": ...}` here makes that start state of the simulator."""
+REACHED_FILE = "/sdcard/trajmill/reached.txt"
+"""`1.0` once the goal of the start file is reached."""
+LAUNCHER = "org.trajmill.launcher"
+OWN_KEYBOARD = "org.trajmill.keyboard/.Keyboard"
+ADB_KEYBOARD = "com.android.adbkeyboard/.AdbIME"
+_KEYS = {
+    "BACK": SystemButton(button="Back"),
+    "HOME": SystemButton(button="Home"),
+    "ENTER": SystemButton(button="Enter"),
+    "APP_SWITCH": SystemButton(button="Menu"),
+}
+_CODES = {"3": "HOME", "4": "BACK", "66": "ENTER", "67": "DEL", "187": "APP_SWITCH"}
+
+
+class Faults(NamedTuple):
+    """What goes wrong with a device."""
+
+    offline: bool = False
+    cut_after: int | None = None
+    """Bytes of a program's output after which the connection ends."""
+    hangs: bool = False
+    blank_screenshot: bool = False
+
+
+class Phone:
+    """One device; its methods are called from the threads of the server."""
+
+    def __init__(self, serial: str, world: World, popup: float = 0.0) -> None:
+        self.serial = serial
+        self.faults = Faults()
+        self.ran: list[tuple[str, ...]] = []
+        """Every program that was run, with its arguments."""
+        self.lock = threading.RLock()
+        self.files: dict[str, bytes] = {}
+        self.settings = {
+            "system.screen_brightness": "120",
+            "system.accelerometer_rotation": "1",
+            "global.window_animation_scale": "1.0",
+            "secure.default_input_method": OWN_KEYBOARD,
+        }
+        self.keyboards = [OWN_KEYBOARD, ADB_KEYBOARD]
+        self._world = world
+        self._simulated = SimulatedEnvironment(world, Platform.PHONE, FaultRates(popup=popup))
+        self._simulated.reset_now(_query("{}", "{}"), 0)
+
+    @property
+    def rotation(self) -> int:
+        """0 upright, 1 turned to the left."""
+        return int(self.settings.get("system.user_rotation", "0"))
+
+    @property
+    def size(self) -> Size:
+        """Of the screen as it is held."""
+        wide, high = self._simulated.view().observation.screen.size
+        return Size(high, wide) if self.rotation else Size(wide, high)
+
+    @property
+    def app(self) -> str:
+        """Package in front."""
+        app = self._simulated.view().observation.app
+        return package_of(app) if app else LAUNCHER
+
+    def packages(self) -> dict[str, str]:
+        """Package by name of each app."""
+        return {app.name: package_of(app.app) for app in self._world.apps_on(Platform.PHONE)}
+
+    def screenshot(self) -> bytes:
+        """The PNG of the screen as it is held."""
+        png = self._simulated.view().observation.screen.encode()
+        if not self.rotation:
+            return png
+        turned = io.BytesIO()
+        Image.open(io.BytesIO(png)).transpose(Image.Transpose.ROTATE_90).save(turned, "PNG", compress_level=1)
+        return turned.getvalue()
+
+    def elements(self) -> list[UIElement]:
+        """The accessibility elements, where they are on the screen as it is held."""
+        return [
+            element._replace(bounds=self._turned(element.bounds))
+            for element in self._simulated.view().observation.elements or ()
+        ]
+
+    def keyboard(self) -> Box | None:
+        """What the keyboard covers; ADBKeyboard shows none."""
+        if self.settings["secure.default_input_method"] == ADB_KEYBOARD:
+            return None
+        return next((each.bounds for each in self.elements() if each.role == "keyboard"), None)
+
+    def tap(self, x: int, y: int) -> None:
+        """A touch."""
+        x, y = self._upright(x, y)
+        self._act(Click(x=x, y=y))
+
+    def swipe(self, x: int, y: int, x2: int, y2: int) -> None:
+        """A finger that moves; one that stays is a long press, which means nothing to the simulator."""
+        (x, y), (x2, y2) = self._upright(x, y), self._upright(x2, y2)
+        self._act(Swipe(x=x, y=y, x2=x2, y2=y2))
+
+    def key(self, name: str) -> None:
+        """A key press by name or number; unknown ones mean nothing."""
+        name = _CODES.get(name, name.removeprefix("KEYCODE_"))
+        self._act(_KEYS.get(name) or PressKeys(keys=(name,)))
+
+    def type(self, text: str) -> None:
+        """Text into the focused field."""
+        self._act(TypeText(text=text))
+
+    def clear_field(self) -> None:
+        """Take everything out of the focused field."""
+        self._act(TypeText(text="", clear=True))
+
+    def open(self, package: str) -> None:
+        """Bring an app to the front."""
+        self._act(OpenApp(app=package.rpartition(".")[2]))
+
+    def stop(self, package: str) -> None:
+        """End an app: it starts at its first page again, with what it had stored."""
+        device = self._device()
+        app = package.rpartition(".")[2]
+        if app in device.running:
+            running = device.running[app]
+            del running.stack[1:]
+            running.popup = None
+            if device.foreground == app:
+                device.leave()
+
+    def wipe(self, package: str) -> None:
+        """Forget what an app has stored."""
+        device = self._device()
+        self.stop(package)
+        device.running.pop(package.rpartition(".")[2], None)
+
+    def read(self, path: str) -> bytes | None:
+        """A file, None where there is none."""
+        if path == REACHED_FILE:
+            return str(self._simulated.score_now()).encode()
+        return self.files.get(path)
+
+    def write(self, path: str, content: bytes) -> None:
+        """Write a file."""
+        self.files[path] = content
+        if path == START_FILE:
+            start = json.loads(content)
+            self._simulated.reset_now(_query(start["start_state"], start["goal"]), start["seed"])
+
+    def value_of(self, element_id: str) -> str:
+        """What the element shows as its value."""
+        return next(each.value for each in self.elements() if each.element_id == element_id)
+
+    def _act(self, action: Action) -> None:
+        self._simulated.step_now(action)
+
+    def _device(self) -> Device:
+        episode = self._simulated._episode
+        assert episode is not None
+        return episode.device
+
+    def _turned(self, box: Box) -> Box:
+        if not self.rotation:
+            return box
+        wide = self._simulated.view().observation.screen.size.width
+        return Box(box.top, wide - box.right, box.bottom, wide - box.left)
+
+    def _upright(self, x: int, y: int) -> tuple[int, int]:
+        if not self.rotation:
+            return x, y
+        return self._simulated.view().observation.screen.size.width - 1 - y, x
+
+
+def package_of(app: str) -> str:
+    """Package of a simulated app by its id."""
+    return f"org.trajmill.{app}"
+
+
+def _query(start_state: str, goal: str) -> Query:
+    return Query(
+        query_id="stand-in",
+        platform=Platform.PHONE,
+        apps=(),
+        source=Source.IMPORTED,
+        task="stand-in",
+        raw_instruction="",
+        instruction="",
+        phrasing="",
+        pages=(),
+        page_descriptions=(),
+        slots=(),
+        path=(),
+        start_state=start_state,
+        goal=goal,
+        difficulty=1,
+        max_steps=1,
+        split=Split.TRAIN,
+        validation="passed",
+        **Origin(round=0, run_id="stand-in", code_version="stand-in").common(made_by="stand-in"),
+    )

@@ -1,0 +1,189 @@
+"""An adb host server (protocol: AOSP `packages/modules/adb/OVERVIEW.TXT`, `SERVICES.TXT`, `SYNC.TXT`)."""
+
+from __future__ import annotations
+
+import socket
+import socketserver
+import struct
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+
+from tests.stages.environments.android.stand_in.phone import Phone
+from tests.stages.environments.android.stand_in.programs import Programs
+
+_VERSION = b"0029"
+_REGULAR_FILE = 0o100644
+_BLOCK = 64 * 1024
+
+
+class AdbServer(socketserver.ThreadingTCPServer):
+    """Serves phones on a port of the loopback interface until it is closed."""
+
+    daemon_threads = True
+    allow_reuse_address = True
+
+    def __init__(self, phones: Sequence[Phone], port: int = 0) -> None:
+        super().__init__(("127.0.0.1", port), _Connection)
+        self.phones = {phone.serial: phone for phone in phones}
+        self.programs = {phone.serial: Programs(phone) for phone in phones}
+        self.stopped = threading.Event()
+        self.connections: set[socket.socket] = set()
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        return int(self.server_address[1])
+
+    def stop(self) -> None:
+        """Close every connection and the port."""
+        self.stopped.set()
+        self.shutdown()
+        for connection in tuple(self.connections):
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+        self.server_close()
+
+
+@contextmanager
+def serving(phones: Sequence[Phone], port: int = 0) -> Iterator[AdbServer]:
+    """A server in a thread of its own."""
+    server = AdbServer(phones, port)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), name="adb-stand-in")
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+        thread.join()
+
+
+class _Refused(Exception):
+    """A request that is answered with FAIL."""
+
+
+class _Connection(socketserver.BaseRequestHandler):
+    server: AdbServer
+
+    def setup(self) -> None:
+        self.socket: socket.socket = self.request
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.server.connections.add(self.socket)
+
+    def finish(self) -> None:
+        self.server.connections.discard(self.socket)
+
+    def handle(self) -> None:
+        with suppress(OSError, EOFError):
+            try:
+                self._requests()
+            except _Refused as refusal:
+                self.socket.sendall(b"FAIL" + _block(str(refusal)))
+
+    def _requests(self) -> None:
+        phone: Phone | None = None
+        while request := self._request():
+            if request.startswith("host"):
+                phone = self._host(request) or phone
+            elif phone is None:
+                raise _Refused("no device selected")
+            else:
+                self._local(phone, request)
+                return
+
+    def _host(self, request: str) -> Phone | None:
+        """A question to the server itself; the phone for one that selects it."""
+        match request.split(":"):
+            case ["host", "version"]:
+                self._answer(_VERSION.decode())
+            case ["host", "devices"]:
+                self._answer("".join(f"{each.serial}\t{_state(each)}\n" for each in self.server.phones.values()))
+            case ["host", "devices-l"]:
+                self._answer(
+                    "".join(f"{each.serial} {_state(each)} product:x\n" for each in self.server.phones.values())
+                )
+            case ["host", "features" | "host-features"]:
+                self._answer("")
+            case ["host", "tport", "serial", *serial]:
+                phone = self._phone(":".join(serial))
+                self.socket.sendall(b"OKAY" + struct.pack("<Q", 1))
+                return phone
+            case ["host", "transport", *serial]:
+                phone = self._phone(":".join(serial))
+                self.socket.sendall(b"OKAY")
+                return phone
+            case ["host-serial", *serial, "get-state"]:
+                self._answer(_state(self._phone(":".join(serial))))
+            case ["host-serial", *serial, "features" | "list-forward"]:
+                self._phone(":".join(serial))
+                self._answer("")
+            case _:
+                raise _Refused(f"unknown host service {request!r}")
+        return None
+
+    def _phone(self, serial: str) -> Phone:
+        phone = self.server.phones.get(serial)
+        if phone is None:
+            raise _Refused(f"device '{serial}' not found")
+        if phone.faults.offline:
+            raise _Refused("device offline")
+        return phone
+
+    def _local(self, phone: Phone, request: str) -> None:
+        service, _, line = request.partition(":")
+        if service not in ("shell", "exec", "sync"):
+            raise _Refused("unknown service")
+        self.socket.sendall(b"OKAY")
+        if phone.faults.hangs:
+            self.server.stopped.wait()
+        elif service == "sync":
+            self._sync(phone)
+        else:
+            printed = self.server.programs[phone.serial].run(line)
+            self.socket.sendall(printed[: phone.faults.cut_after])
+
+    def _sync(self, phone: Phone) -> None:
+        while True:
+            kind, length = struct.unpack("<4sI", self._exactly(8))
+            path = self._exactly(length).decode()
+            if kind == b"QUIT":
+                return
+            content = phone.read(path)
+            if kind == b"STAT":
+                known = (_REGULAR_FILE, len(content), 1) if content is not None else (0, 0, 0)
+                self.socket.sendall(struct.pack("<4sIII", b"STAT", *known))
+            elif kind == b"RECV" and content is not None:
+                for start in range(0, len(content), _BLOCK):
+                    block = content[start : start + _BLOCK]
+                    self.socket.sendall(struct.pack("<4sI", b"DATA", len(block)) + block)
+                self.socket.sendall(struct.pack("<4sI", b"DONE", 0))
+            else:
+                text = b"No such file or directory"
+                self.socket.sendall(struct.pack("<4sI", b"FAIL", len(text)) + text)
+
+    def _answer(self, text: str) -> None:
+        self.socket.sendall(b"OKAY" + _block(text))
+
+    def _request(self) -> str:
+        """The next request, empty at the end of the connection."""
+        try:
+            return self._exactly(int(self._exactly(4), 16)).decode()
+        except EOFError:
+            return ""
+
+    def _exactly(self, count: int) -> bytes:
+        received = b""
+        while len(received) < count:
+            chunk = self.socket.recv(count - len(received))
+            if not chunk:
+                raise EOFError
+            received += chunk
+        return received
+
+
+def _state(phone: Phone) -> str:
+    return "offline" if phone.faults.offline else "device"
+
+
+def _block(text: str) -> bytes:
+    return f"{len(text.encode()):04x}".encode() + text.encode()

@@ -1,0 +1,43 @@
+"""Queries of the simulated phone as tasks for a device: start state, check and reference path included."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+from schemas.query import Platform, Query, Split
+from schemas.record import Origin
+from stages.environments.android.goal import PhoneGoal, PhoneStart
+from stages.environments.android.task_file import TaskLine
+from stages.environments.simulated.world import World
+from stages.queries.generate import GenerationSettings, generate_queries
+from stages.queries.grammar import GrammarWriter
+from stages.queries.validation import SimulatedValidator
+from tests.stages.environments.android.stand_in.phone import REACHED_FILE, START_FILE
+
+ORIGIN = Origin(round=0, run_id="stand-in", code_version="stand-in")
+
+
+def verified_queries(world: World, count: int, seed: int) -> list[Query]:
+    """Queries of the simulated phone that its validator has walked."""
+    settings = GenerationSettings(train=4 * count, heldout_slots=0, heldout_phrasings=0, heldout_apps=0)
+    made = asyncio.run(generate_queries(world, settings, seed, ORIGIN, GrammarWriter(), SimulatedValidator(world)))
+    train = [each for each in made.queries if each.split is Split.TRAIN and each.platform is Platform.PHONE]
+    return train[:count]
+
+
+def task_line(world: World, query: Query, seed: int) -> TaskLine:
+    """The task for a device whose start file makes the query's start state at a seed."""
+    names = {app.app: app.name for app in world.apps_on(Platform.PHONE)}
+    start = json.dumps({"start_state": query.start_state, "goal": query.goal, "seed": seed})
+    return TaskLine(
+        instruction=query.instruction,
+        apps=tuple(names[app] for app in query.apps),
+        task=query.task,
+        start_state=PhoneStart(files={START_FILE: start}),
+        goal=PhoneGoal(files={REACHED_FILE: "1.0"}),
+        path=query.path,
+        max_steps=query.max_steps,
+        difficulty=query.difficulty,
+        split=query.split,
+    )
