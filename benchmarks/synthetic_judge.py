@@ -20,8 +20,8 @@ from stages.environments.simulated.world import World
 
 PASSED = 1.0
 """Programmatic reward of a task that is done."""
-_KINDS = ("", "many_stray_presses", "wrong_control")
-"""Right walks, walks that go wrong often, and walks that nearly always do."""
+_KINDS = ("", "many_stray_presses", "too_early", "wrong_control")
+"""Right walks, and walks with a mistake that often or nearly always spoils them."""
 
 
 class SilentStepCritic:
@@ -67,7 +67,7 @@ class Rates:
 
 
 def true_outcomes(queries: Sequence[Query], world: World) -> list[Episode]:
-    """Every query walked in the simulated world, rightly and in two wrong ways: episodes with the world's verdict."""
+    """Every query walked in the simulated world, rightly and in three other ways: episodes with the world's verdict."""
     seen = Seen()
     return [
         episode.model_copy(update={"steps": ()})
