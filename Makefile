@@ -2,8 +2,9 @@
 # make test  ruff, mypy, pytest
 PYTHON ?= python3
 BIN := .venv/bin
+VLLM := .venv-vllm
 
-.PHONY: help run run-web test lint types pytest bench system-deps clean
+.PHONY: help run run-web test lint types pytest vllm-env test-vllm bench system-deps clean
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -38,6 +39,18 @@ types: .venv/installed-dev
 
 pytest: .venv/installed-dev
 	$(BIN)/pytest -n auto
+
+$(VLLM)/installed: tests/vllm/requirements.txt tests/vllm/torchvision_without_cuda.py
+	test -x $(VLLM)/bin/python || $(PYTHON) -m venv $(VLLM)
+	$(VLLM)/bin/pip install --quiet --disable-pip-version-check --no-deps --requirement tests/vllm/requirements.txt
+	$(VLLM)/bin/python -c "import torchvision" 2>/dev/null || $(VLLM)/bin/python tests/vllm/torchvision_without_cuda.py
+	$(VLLM)/bin/python -c "import torchvision, vllm"
+	touch $@
+
+vllm-env: $(VLLM)/installed ## vLLM for CPUs in an environment of its own, for `make test-vllm` (2.6 GB)
+
+test-vllm: .venv/installed-dev $(VLLM)/installed ## the tests against a real vLLM server on this machine's CPU
+	$(BIN)/pytest -m vllm
 
 bench: .venv/installed-dev ## measure the parts: prints tables, asserts nothing (the loop itself: python -m benchmarks.loop)
 	for name in simulator drawing commits export judge; do $(BIN)/python -m benchmarks.$$name || exit 1; done

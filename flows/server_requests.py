@@ -1,0 +1,60 @@
+"""Short requests to a model server about itself: is it healthy, what does it serve, load this."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from http.client import HTTPException
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+_MOST_BYTES = 1_000_000
+
+
+class Answer(NamedTuple):
+    """What a server said."""
+
+    status: int
+    """HTTP status; 0 if nothing at all listens, or what listens does not speak HTTP or does not answer in time."""
+    text: str
+    """The body, or why there is none."""
+
+    @property
+    def reason(self) -> str:
+        """The server's own words about a refusal, in one line."""
+        try:
+            error = json.loads(self.text)["error"]["message"]
+        except (ValueError, TypeError, KeyError):
+            error = self.text
+        return " ".join(str(error).split())[:300]
+
+
+def ask_server(url: str, body: object = None, api_key: str = "", seconds: float = 10.0) -> Answer:
+    """One request, never raising for what the server does: GET, or POST of a JSON `body`."""
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(url, data, {"Content-Type": "application/json"})
+    if api_key:
+        request.add_header("Authorization", f"Bearer {api_key}")
+    # What runs on this machine is not asked for through a proxy, whatever the environment says.
+    is_local = urlsplit(url).hostname in ("127.0.0.1", "localhost", "::1")
+    opener = urllib.request.build_opener(*([urllib.request.ProxyHandler({})] if is_local else []))
+    try:
+        with opener.open(request, timeout=seconds) as response:
+            return Answer(response.status, response.read(_MOST_BYTES).decode(errors="replace"))
+    except urllib.error.HTTPError as error:
+        with error:
+            return Answer(error.code, error.read(_MOST_BYTES).decode(errors="replace"))
+    except (OSError, HTTPException) as error:
+        return Answer(0, str(getattr(error, "reason", error)) or type(error).__name__)
+
+
+def served_models(address: str, api_key: str = "") -> frozenset[str] | Answer:
+    """Names that the server at `address` (.../v1) answers to, adapters included, or its refusal."""
+    answer = ask_server(f"{address}/models", api_key=api_key)
+    if answer.status != 200:
+        return answer
+    try:
+        return frozenset(str(card["id"]) for card in json.loads(answer.text)["data"])
+    except (ValueError, TypeError, KeyError):
+        return Answer(0, "its list of models cannot be read")
