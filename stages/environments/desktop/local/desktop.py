@@ -1,0 +1,227 @@
+"""One local desktop as its server offers it: sessions, files, programs, one look, one typed action."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from schemas.actions import Action
+from schemas.geometry import Size
+from stages.environments.desktop.local.accessibility import SECONDS_TO_READ, read_tree
+from stages.environments.desktop.local.atspi import Reference, programs_call
+from stages.environments.desktop.local.hands import Hands
+from stages.environments.desktop.local.home import CREATED
+from stages.environments.desktop.local.session import Program, Session
+from stages.environments.desktop.local.user import HOME
+from stages.environments.desktop.local.windows import WindowInfo
+
+_SECONDS_FOR_WINDOW = 60.0
+_SECONDS_FOR_WINDOW_OF_ANOTHER = 5.0
+_SECONDS_FOR_FOCUS = 10.0
+_SECONDS_TO_RUN = 60.0
+_QUIET_SECONDS = 0.12
+_MOST_UNREST_SECONDS = 3.0
+_POLL_SECONDS = 0.01
+_OPENERS = (
+    ({".csv", ".ods", ".xlsx", ".xls"}, ("soffice", "--calc", "--nologo", "--norestore")),
+    ({".odt", ".docx", ".doc"}, ("soffice", "--writer", "--nologo", "--norestore")),
+)
+
+
+class DesktopError(Exception):
+    """The desktop failed: a program crashed or never came up."""
+
+
+class RefusedError(Exception):
+    """The request is one that a local desktop does not serve."""
+
+
+class Finished(NamedTuple):
+    """What a program that has ended wrote and returned."""
+
+    output: str
+    error: str
+    code: int
+
+
+class LocalDesktop:
+    """A session and what can be asked of it; used by one request at a time."""
+
+    def __init__(self, user: Path, folder: Path, size: Size) -> None:
+        self._user = user
+        self._folder = folder
+        self._size = size
+        self._start()
+
+    def reset(self) -> None:
+        """A fresh session with a fresh home, unless nothing has been done in this one."""
+        if self._used:
+            self._session.close()
+            self._start()
+
+    def launch(self, command: Sequence[str]) -> None:
+        """Start a program and wait for its window.
+
+        Raises:
+            DesktopError: it ended with an error or showed no window in time.
+        """
+        self._used = True
+        command = self._real_command(command)
+        before = {window.number for window in self._session.windows.all()}
+        try:
+            program = self._session.launch(command)
+        except OSError as error:
+            raise DesktopError(f"{command[0]} cannot be started ({error.strerror}); is it installed?") from error
+        self._wait_for_window(program, before)
+        self._wait_until_ready()
+
+    def open_file(self, path: str) -> None:
+        """Open a file or a folder with the program for its kind."""
+        real = self.real_path(path)
+        if real.is_dir():
+            self.launch(("pcmanfm", str(real)))
+        else:
+            opener = next((command for suffixes, command in _OPENERS if real.suffix in suffixes), ("mousepad",))
+            self.launch((*opener, str(real)))
+
+    def run(self, command: Sequence[str]) -> Finished:
+        """Run a program to its end.
+
+        Raises:
+            DesktopError: it cannot be started or takes too long.
+        """
+        self._used = True
+        try:
+            done = self._session.run(self._real_command(command), _SECONDS_TO_RUN)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise DesktopError(f"{command[0]}: {error}") from error
+        return Finished(done.stdout, done.stderr, done.returncode)
+
+    def write_file(self, path: str, content: bytes) -> None:
+        """Put a file where a task wants it."""
+        self._used = True
+        real = self.real_path(path)
+        real.parent.mkdir(parents=True, exist_ok=True)
+        real.write_bytes(content)
+        os.utime(real, (CREATED, CREATED))
+
+    def read_file(self, path: str) -> bytes:
+        """Read a file. Raises OSError where there is none."""
+        return self.real_path(path).read_bytes()
+
+    def act(self, action: Action) -> None:
+        """Do one action and wait until the screen is quiet.
+
+        Raises:
+            DesktopError: a program crashed.
+            TimeoutError: a program does not answer.
+        """
+        self._used = True
+        self._hands.perform(action)
+        self._settle()
+
+    def screenshot(self) -> bytes:
+        """The screen as PNG, mouse pointer included."""
+        self._refuse_crashed()
+        return self._session.frame.png(self._session.frame.raw())
+
+    def tree(self) -> str:
+        """The accessibility tree as an OSWorld machine writes it."""
+        self._refuse_crashed()
+        return read_tree(self._session.accessibility)
+
+    def windows(self, matches: Callable[[WindowInfo], bool]) -> list[WindowInfo]:
+        """The windows that match."""
+        return [window for window in self._session.windows.all() if matches(window)]
+
+    def activate(self, window: WindowInfo) -> None:
+        """Bring a window to the front."""
+        self._session.windows.activate(window)
+        self._settle()
+
+    def close_window(self, window: WindowInfo) -> None:
+        """Ask a window to close."""
+        self._session.windows.ask_to_close(window)
+        self._settle()
+
+    def pointer(self) -> tuple[int, int]:
+        """Where the mouse pointer is."""
+        return self._session.windows.pointer()
+
+    @property
+    def size(self) -> Size:
+        """Of the screen, in pixels."""
+        return self._session.frame.size
+
+    def close(self) -> None:
+        """End the session."""
+        self._session.close()
+
+    def real_path(self, path: str) -> Path:
+        """Where a path of a task really is; one that is not absolute is in the home folder."""
+        wanted = Path(path)
+        if wanted.is_relative_to(HOME):
+            return self._user / wanted.relative_to(HOME)
+        return self._user / wanted
+
+    def _real_command(self, command: Sequence[str]) -> list[str]:
+        return [word.replace(str(HOME), str(self._user)) for word in command]
+
+    def _start(self) -> None:
+        self._session = Session(self._user, self._folder, self._size)
+        self._hands = Hands(self._session.windows.display)
+        self._used = False
+
+    def _wait_for_window(self, program: Program, before: set[int]) -> None:
+        deadline = time.monotonic() + _SECONDS_FOR_WINDOW
+        handed_over = False
+        while before.issuperset(window.number for window in self._session.windows.all()):
+            code = program.process.poll()
+            if code:
+                raise DesktopError(f"{program.name} ended with status {code}")
+            if code == 0 and not handed_over:
+                # A program of which one already runs asks that one for a window and ends.
+                handed_over, deadline = True, time.monotonic() + _SECONDS_FOR_WINDOW_OF_ANOTHER
+            if time.monotonic() > deadline:
+                if handed_over:
+                    return
+                raise DesktopError(f"{program.name} showed no window")
+            time.sleep(_POLL_SECONDS)
+
+    def _wait_until_ready(self) -> None:
+        """Keys go nowhere until something has the focus; some programs give it to nothing that they tell."""
+        deadline = time.monotonic() + _SECONDS_FOR_FOCUS
+        self._settle()
+        while ':focused="true"' not in self.tree() and time.monotonic() < deadline:
+            self._settle()
+
+    def _settle(self) -> None:
+        """Wait until all programs have dealt with their events and the screen has not changed for a moment."""
+        start = changed = time.monotonic()
+        last = b""
+        while (now := time.monotonic()) - start < _MOST_UNREST_SECONDS:
+            self._ask_all_programs()
+            frame = self._session.frame.raw()
+            if frame != last:
+                last, changed = frame, now
+            elif now - changed >= _QUIET_SECONDS:
+                return
+            time.sleep(_POLL_SECONDS)
+
+    def _ask_all_programs(self) -> None:
+        """A program answers after the events that came before the question."""
+        self._refuse_crashed()
+        bus = self._session.accessibility
+        answer = bus.ask_one(programs_call(), SECONDS_TO_READ)
+        programs = [Reference(owner, path) for owner, path in answer[0]] if answer else []
+        bus.ask([program.call("Accessible", "GetState") for program in programs], SECONDS_TO_READ)
+
+    def _refuse_crashed(self) -> None:
+        for program in self._session.programs:
+            code = program.process.poll()
+            if code:
+                raise DesktopError(f"{program.name} ended with status {code}")

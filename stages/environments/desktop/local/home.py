@@ -1,0 +1,131 @@
+"""The home folder of one episode: settings that make programs calm, plain and the same every time."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import NamedTuple
+
+_GTK = """[Settings]
+gtk-cursor-blink=0
+gtk-enable-animations=0
+gtk-font-name=DejaVu Sans 10
+gtk-recent-files-enabled=0
+"""
+_OPENBOX = """<?xml version="1.0"?>
+<openbox_config xmlns="http://openbox.org/3.4/rc">
+  <focus><focusNew>yes</focusNew><followMouse>no</followMouse></focus>
+  <placement><policy>Smart</policy><center>yes</center></placement>
+  <theme><name>Clearlooks</name><animateIconify>no</animateIconify></theme>
+  <desktops><number>1</number></desktops>
+  <keyboard>
+    <keybind key="A-F4"><action name="Close"/></keybind>
+    <keybind key="A-Tab"><action name="NextWindow"/></keybind>
+  </keyboard>
+  <mouse>
+    <dragThreshold>4</dragThreshold>
+    <context name="Titlebar">
+      <mousebind button="Left" action="Drag"><action name="Move"/></mousebind>
+      <mousebind button="Left" action="DoubleClick"><action name="ToggleMaximize"/></mousebind>
+      <mousebind button="Left" action="Press"><action name="Focus"/><action name="Raise"/></mousebind>
+    </context>
+    <context name="Client">
+      <mousebind button="Left" action="Press"><action name="Focus"/><action name="Raise"/></mousebind>
+      <mousebind button="Middle" action="Press"><action name="Focus"/><action name="Raise"/></mousebind>
+      <mousebind button="Right" action="Press"><action name="Focus"/><action name="Raise"/></mousebind>
+    </context>
+    <context name="Close">
+      <mousebind button="Left" action="Click"><action name="Close"/></mousebind>
+    </context>
+    <context name="Maximize">
+      <mousebind button="Left" action="Click"><action name="ToggleMaximize"/></mousebind>
+    </context>
+    <context name="Iconify">
+      <mousebind button="Left" action="Click"><action name="Iconify"/></mousebind>
+    </context>
+  </mouse>
+</openbox_config>
+"""
+_OFFICE_SETTINGS = (
+    ("/org.openoffice.Office.Common/Misc", "FirstRun", "false"),
+    ("/org.openoffice.Office.Common/Misc", "ShowTipOfTheDay", "false"),
+    ("/org.openoffice.Setup/Product", "ooSetupLastVersion", "99.9"),
+    ("/org.openoffice.Setup/Product", "LastTimeDonateShown", "4102444800"),
+    ("/org.openoffice.Setup/Product", "LastTimeGetInvolvedShown", "4102444800"),
+    ("/org.openoffice.Office.Common/Save/Document", "WarnAlienFormat", "false"),
+    ("/org.openoffice.Office.Recovery/AutoSave", "Enabled", "false"),
+)
+_OFFICE_ITEM = '<item oor:path="{}"><prop oor:name="{}" oor:op="fuse"><value>{}</value></prop></item>'
+_OFFICE = (
+    '<?xml version="1.0" encoding="UTF-8"?><oor:items xmlns:oor="http://openoffice.org/2001/registry">'
+    + "".join(_OFFICE_ITEM.format(*setting) for setting in _OFFICE_SETTINGS)
+    + "</oor:items>"
+)
+_FILES = {
+    ".config/gtk-3.0/settings.ini": _GTK,
+    ".config/openbox/rc.xml": _OPENBOX,
+    ".config/libreoffice/4/user/registrymodifications.xcu": _OFFICE,
+}
+CREATED = 1_767_225_600
+"""When all files of a fresh home were changed, in seconds since 1970, so that programs show the same every time."""
+_FOLDERS = ("Desktop", "Documents", "Downloads", ".cache", ".local/share")
+
+
+class Home(NamedTuple):
+    """The folders of one session."""
+
+    folder: Path
+    """What programs see as HOME."""
+    runtime: Path
+    """Sockets of its session; readable by its user alone."""
+    screen: Path
+    """Where the X server draws into a file."""
+
+
+def make_home(user: Path, folder: Path) -> Home:
+    """Lay out a fresh home at `user`, whose old content goes, and the rest under `folder`, alike."""
+    home = Home(user, folder / "run", folder / "screen")
+    for path in home:
+        shutil.rmtree(path, ignore_errors=True)
+        path.mkdir(parents=True)
+    home.runtime.chmod(0o700)
+    for name in _FOLDERS:
+        (home.folder / name).mkdir(parents=True, exist_ok=True)
+    for name, text in _FILES.items():
+        path = home.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    for path in home.folder.rglob("*"):
+        os.utime(path, (CREATED, CREATED))
+    return home
+
+
+def variables(home: Home, display: str, session_bus: str, inherited: dict[str, str]) -> dict[str, str]:
+    """The environment variables of the programs of a session.
+
+    Args:
+        home: its folders.
+        display: of its X server, e.g. `:7`.
+        session_bus: address of its D-Bus daemon.
+        inherited: the variables of this process, of which only the search path is passed on.
+    """
+    return {
+        "PATH": inherited.get("PATH", "/usr/bin:/bin"),
+        "HOME": str(home.folder),
+        "XDG_CONFIG_HOME": str(home.folder / ".config"),
+        "XDG_CACHE_HOME": str(home.folder / ".cache"),
+        "XDG_DATA_HOME": str(home.folder / ".local/share"),
+        "XDG_RUNTIME_DIR": str(home.runtime),
+        "TMPDIR": str(home.runtime),
+        "LANG": "C.UTF-8",
+        "LC_ALL": "C.UTF-8",
+        "TZ": "UTC",
+        "DISPLAY": display,
+        "DBUS_SESSION_BUS_ADDRESS": session_bus,
+        "GSETTINGS_BACKEND": "memory",
+        "GTK_MODULES": "gail:atk-bridge",
+        "NO_AT_BRIDGE": "0",
+        "SAL_USE_VCLPLUGIN": "gtk3",
+        "GIO_USE_VFS": "local",
+    }

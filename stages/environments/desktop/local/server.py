@@ -1,0 +1,165 @@
+"""Serves one local desktop on loopback: the OSWorld protocol, and typed actions beside it.
+
+Beyond OSWorld's: `GET /capabilities` says `{"typed_actions": true, "reset": true}`; `POST /action` takes one typed
+action as JSON and answers when the screen is quiet; `POST /reset` gives a fresh session. `/execute` takes an argument
+list alone, and every request carries the token that the server was started with: what else runs on the machine, a
+browser included, must not be able to start programs through it.
+"""
+
+from __future__ import annotations
+
+import json
+from email.parser import BytesParser
+from email.policy import HTTP
+from http.server import BaseHTTPRequestHandler
+from socketserver import TCPServer
+from typing import Any, NamedTuple
+from urllib.parse import parse_qs
+
+from pydantic import ValidationError
+from Xlib.error import ConnectionClosedError, XError
+
+from schemas.actions import action_from_json
+from schemas.errors import EnvironmentFailure
+from stages.environments.desktop.local.desktop import DesktopError, LocalDesktop, RefusedError
+from stages.environments.desktop.local.windows import WindowInfo
+
+TOKEN_HEADER = "X-Desktop-Token"
+_LONGEST_BODY = 256 * 1024 * 1024
+
+
+class Answer(NamedTuple):
+    """What goes back to the client."""
+
+    body: bytes
+    kind: str = "application/json"
+    status: int = 200
+
+
+def serve_desktop(desktop: LocalDesktop, token: str) -> TCPServer:
+    """A server on a free port of loopback; it handles one request at a time, as a desktop has one pair of hands."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self._answer(b"")
+
+        def do_POST(self) -> None:
+            length = int(self.headers.get("Content-Length") or 0)
+            self._answer(self.rfile.read(min(length, _LONGEST_BODY)))
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+        def _answer(self, body: bytes) -> None:
+            answer = _problem(403, "wrong token")
+            if self.headers.get(TOKEN_HEADER) == token:
+                answer = respond(desktop, self.path, self.headers.get("Content-Type") or "", body)
+            self.send_response(answer.status)
+            self.send_header("Content-Type", answer.kind)
+            self.send_header("Content-Length", str(len(answer.body)))
+            self.end_headers()
+            self.wfile.write(answer.body)
+
+    return TCPServer(("127.0.0.1", 0), Handler)
+
+
+def respond(desktop: LocalDesktop, path: str, kind: str, body: bytes) -> Answer:
+    """The answer to a request; every failure is one, with its reason as `message`."""
+    try:
+        return _route(desktop, path, kind, body)
+    except RefusedError as error:
+        return _problem(403, str(error))
+    except (ValidationError, ValueError, KeyError, TypeError) as error:
+        return _problem(400, f"bad request: {error}")
+    except FileNotFoundError as error:
+        return _problem(404, f"there is no such file: {error.filename}")
+    except (DesktopError, EnvironmentFailure) as error:
+        return _problem(500, str(error))
+    except (ConnectionClosedError, XError) as error:
+        return _problem(500, f"the X server is gone: {error}")
+    except TimeoutError:
+        return _problem(500, "a program does not answer over the accessibility bus")
+    except OSError as error:
+        return _problem(500, f"the desktop is gone: {error}")
+
+
+def _route(desktop: LocalDesktop, path: str, kind: str, body: bytes) -> Answer:
+    match path:
+        case "/screenshot":
+            return Answer(desktop.screenshot(), "image/png")
+        case "/accessibility":
+            return _json({"AT": desktop.tree()})
+        case "/action":
+            desktop.act(action_from_json(body.decode()))
+            return _json({"status": "success"})
+        case "/reset":
+            desktop.reset()
+            return _json({"status": "success"})
+        case "/capabilities":
+            return _json({"typed_actions": True, "reset": True})
+        case "/platform":
+            return Answer(b"Linux", "text/plain")
+        case "/screen_size":
+            return _json({"width": desktop.size.width, "height": desktop.size.height})
+        case "/cursor_position":
+            return _json(desktop.pointer())
+        case "/file":
+            return Answer(desktop.read_file(parse_qs(body.decode())["file_path"][0]), "application/octet-stream")
+        case "/execute" | "/setup/execute":
+            done = desktop.run(_argument_list(body))
+            return _json({"status": "success", "output": done.output, "error": done.error, "returncode": done.code})
+        case "/setup/launch":
+            desktop.launch(_argument_list(body))
+        case "/setup/open_file":
+            desktop.open_file(str(json.loads(body)["path"]))
+        case "/setup/upload":
+            _upload(desktop, kind, body)
+        case "/setup/activate_window" | "/setup/close_window":
+            _with_window(desktop, path, json.loads(body))
+        case _:
+            raise RefusedError(f"a local desktop does not serve {path}")
+    return _json({"status": "success"})
+
+
+def _argument_list(body: bytes) -> list[str]:
+    request = json.loads(body)
+    command = request["command"]
+    if request.get("shell") or not isinstance(command, list) or not all(isinstance(word, str) for word in command):
+        raise RefusedError("a local desktop runs argument lists only, never a shell's command line")
+    if not command:
+        raise RefusedError("the command is empty")
+    return command
+
+
+def _upload(desktop: LocalDesktop, kind: str, body: bytes) -> None:
+    form = BytesParser(policy=HTTP).parsebytes(b"Content-Type: " + kind.encode() + b"\r\n\r\n" + body)
+    fields = {
+        str(part.get_param("name", header="content-disposition")): bytes(part.get_payload(decode=True) or b"")
+        for part in form.walk()
+        if not part.is_multipart()
+    }
+    desktop.write_file(fields["file_path"].decode(), fields["file_data"])
+
+
+def _with_window(desktop: LocalDesktop, path: str, request: dict[str, Any]) -> None:
+    wanted, strict, by_class = str(request["window_name"]), bool(request.get("strict")), bool(request.get("by_class"))
+
+    def matches(window: WindowInfo) -> bool:
+        told = window.program if by_class else window.title
+        return told == wanted if strict else wanted.lower() in told.lower()
+
+    found = desktop.windows(matches)
+    if not found:
+        raise FileNotFoundError(2, "no such window", wanted)
+    if path == "/setup/close_window":
+        desktop.close_window(found[0])
+    else:
+        desktop.activate(found[0])
+
+
+def _json(value: Any) -> Answer:
+    return Answer(json.dumps(value).encode())
+
+
+def _problem(status: int, message: str) -> Answer:
+    return Answer(json.dumps({"status": "error", "message": message}).encode(), status=status)

@@ -1,0 +1,44 @@
+"""What a desktop's programs may touch: an ordinary user's rights and a home of their own."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import pwd
+from pathlib import Path
+
+HOME = Path("/home/user")
+"""Where tasks say that the user's files are."""
+_ORDINARY_USER = "nobody"
+_NEW_MOUNTS = 0x00020000  # CLONE_NEWNS
+_BIND, _RECURSIVE, _PRIVATE = 0x1000, 0x4000, 0x40000
+
+
+def private_home(folder: Path) -> Path:
+    """Make `folder` the `/home` that this process and its children see, where the system lets it.
+
+    Returns:
+        The home to use: `HOME`, or one under `folder` where mounting is not allowed.
+    """
+    folder.mkdir()
+    libc = ctypes.CDLL(None, use_errno=True)
+    shown = (
+        os.geteuid() == 0
+        and HOME.parent.is_dir()
+        and libc.unshare(_NEW_MOUNTS) == 0
+        and libc.mount(b"none", b"/", None, _RECURSIVE | _PRIVATE, None) == 0
+        and libc.mount(os.fsencode(folder), os.fsencode(HOME.parent), None, _BIND, None) == 0
+    )
+    return HOME if shown else folder / HOME.name
+
+
+def become_ordinary(folder: Path) -> None:
+    """Give up root's rights, which make some programs show warnings; `folder` and what is in it goes along."""
+    if os.geteuid() != 0:
+        return
+    user = pwd.getpwnam(_ORDINARY_USER)
+    for path in (folder, *folder.rglob("*")):
+        os.chown(path, user.pw_uid, user.pw_gid)
+    os.setgroups([])
+    os.setgid(user.pw_gid)
+    os.setuid(user.pw_uid)
