@@ -3,20 +3,58 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 from pipelines.episodes import read_episodes
 from pipelines.fan_out import ShardOutput
+from pipelines.models import ModelSpec
+from schemas.episode import Episode
 from schemas.failure import Failure
 from schemas.guidance import Guidance
-from schemas.record import Origin
+from schemas.model_call import ModelCall
+from schemas.record import Origin, Row
 from schemas.tables import rows_to_arrow
-from stages.guidance.base import OWN_SUCCESS, REFERENCE_PATH
-from stages.guidance.write import write_guidance
+from stages.guidance.base import OWN_SUCCESS, REFERENCE_PATH, GuidanceWriter, StepDescriber
+from stages.guidance.describe import TreeDescriber
+from stages.guidance.model_guide import ModelDescriber, ModelGuidanceWriter
+from stages.guidance.synthesise import LineWriter
+from stages.guidance.write import Guide, guide_episodes
+from stages.models.base import ChatModel
 from warehouse.layout import StageRun, Warehouse
 from warehouse.screens import WarehouseScreens
 from warehouse.shards import write_shard
+
+
+@dataclass(frozen=True)
+class GuideSpec:
+    """Who describes outcomes and who writes the hints."""
+
+    describer: ModelSpec | None = None
+    """A vision-language model; None compares accessibility trees."""
+    writer: ModelSpec | None = None
+    """A language model; None writes one line per step."""
+
+    @asynccontextmanager
+    async def open(self, origin: Origin, sink: Callable[[ModelCall], None]) -> AsyncIterator[Guide]:
+        """The guide, its models connected, each once, until the end; a row for each call is given to `sink`.
+
+        Raises:
+            BadInputError: a model cannot be connected.
+        """
+        async with AsyncExitStack() as stack:
+            models: dict[ModelSpec, ChatModel] = {}
+
+            def connect(spec: ModelSpec) -> ChatModel:
+                if spec not in models:
+                    models[spec] = spec.open(origin, sink)
+                    stack.push_async_callback(models[spec].close)
+                return models[spec]
+
+            describer: StepDescriber = ModelDescriber(connect(self.describer)) if self.describer else TreeDescriber()
+            writer: GuidanceWriter = ModelGuidanceWriter(connect(self.writer)) if self.writer else LineWriter()
+            yield Guide(describer, writer)
 
 
 @dataclass(frozen=True)
@@ -28,11 +66,16 @@ class WriteGuidance:
     origin: Origin
     references: frozenset[str]
     """Those of the trajectories that walk the annotated path; the others are successes of the policy."""
+    guide: GuideSpec = GuideSpec()
+    concurrency: int = 1
+    """Trajectories in work at once."""
 
     def __call__(self, shard: int, trajectory_ids: Sequence[str]) -> ShardOutput:
-        """Write guidance, and a failure for each trajectory that gives none."""
-        written = asyncio.run(self._write(trajectory_ids))
-        rows: dict[str, list[Guidance] | list[Failure]] = {
+        """Write guidance, the model calls that it took, and a failure for each trajectory that gives none."""
+        calls: list[ModelCall] = []
+        written = asyncio.run(self._write(trajectory_ids, calls))
+        rows: dict[str, Sequence[Row]] = {
+            "model_calls": calls,
             "guidance": [row for row in written if isinstance(row, Guidance)],
             "failures": [row for row in written if isinstance(row, Failure)],
         }
@@ -40,18 +83,15 @@ class WriteGuidance:
             {
                 table: write_shard(self.warehouse, table, self.at, shard, rows_to_arrow(table, records))
                 for table, records in rows.items()
+                if records
             }
         )
 
-    async def _write(self, trajectory_ids: Sequence[str]) -> list[Guidance | Failure]:
+    async def _write(self, trajectory_ids: Sequence[str], calls: list[ModelCall]) -> list[Guidance | Failure]:
         screens = WarehouseScreens(self.warehouse)
         episodes = read_episodes(self.warehouse, self.at.run_id, trajectory_ids, with_verdicts=True)
-        return [
-            await write_guidance(
-                episode,
-                screens,
-                self.origin,
-                REFERENCE_PATH if episode.trajectory.trajectory_id in self.references else OWN_SUCCESS,
-            )
-            for episode in episodes
-        ]
+        async with self.guide.open(self.origin, calls.append) as guide:
+            return await guide_episodes(episodes, screens, self.origin, self._source_of, guide, self.concurrency)
+
+    def _source_of(self, episode: Episode) -> str:
+        return REFERENCE_PATH if episode.trajectory.trajectory_id in self.references else OWN_SUCCESS

@@ -5,13 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
+from schemas.episode import Episode
 from schemas.guidance import DroppedStep
+from schemas.observation import ScreenReader
 from stages.critics.replay import SeenStep
 
 OWN_SUCCESS = "own_success"
 """Guidance from a success of the policy itself."""
 REFERENCE_PATH = "reference_path"
 """Guidance from the annotated path of the query."""
+
+
+class Outcome(NamedTuple):
+    """What came of a step."""
+
+    text: str
+    """One sentence on one line."""
+    unmet: str = ""
+    """Why it was not what the agent expected of it; empty where it was, or where nothing can be said about that."""
 
 
 class StepDescription(NamedTuple):
@@ -32,10 +43,16 @@ class Kept(NamedTuple):
 class StepDescriber(Protocol):
     """Says what came of a step, from the screens before and after it and the decision."""
 
-    async def describe(self, step: SeenStep) -> str:
-        """The outcome of a step in one sentence.
+    @property
+    def version(self) -> str:
+        """Stands on every guidance that is written from its descriptions."""
+        ...
+
+    async def describe(self, episode: Episode, step: SeenStep, screens: ScreenReader) -> Outcome:
+        """The outcome of one step of an episode.
 
         Raises:
+            schemas.errors.JudgeFailure: a screen of the step is not stored.
             schemas.errors.ModelFailure: the model behind it did not answer.
         """
         ...
@@ -49,8 +66,8 @@ class GuidanceWriter(Protocol):
         """Stands on every guidance that it writes."""
         ...
 
-    async def synthesise(self, instruction: str, steps: Sequence[StepDescription]) -> str:
-        """The essential steps, as numbered lines.
+    async def synthesise(self, episode: Episode, steps: Sequence[StepDescription]) -> str:
+        """The essential steps to do what the query of the episode asks, as numbered lines; empty if there are none.
 
         Raises:
             schemas.errors.ModelFailure: the model behind it did not answer.

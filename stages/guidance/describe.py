@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from schemas.episode import Episode
+from schemas.observation import ScreenReader
 from stages.critics.replay import SeenStep
+from stages.guidance.base import Outcome
 
 
 class TreeDescriber:
     """Describes outcomes by comparing trees; needs no model."""
 
-    async def describe(self, step: SeenStep) -> str:
+    version = "tree-describer-1"
+
+    async def describe(self, episode: Episode, step: SeenStep, screens: ScreenReader) -> Outcome:
         """The outcome of a step, e.g. `Tapped button "Add to cart": opened "Cart" of "shop.cart".`."""
-        return step.caption
+        return Outcome(step.caption)

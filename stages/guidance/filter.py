@@ -3,11 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from schemas.guidance import DroppedStep
 from schemas.verdict import StepLabel, StepVerdict
 from stages.critics.replay import SeenStep
-from stages.guidance.base import Kept
+from stages.guidance.base import Kept, Outcome, StepDescription
+
+_ENDINGS = ("terminate", "answer")
+
+
+class AsExpected(NamedTuple):
+    """The steps of a model's own trajectory that did what the model expected of them, and the others."""
+
+    steps: tuple[StepDescription, ...]
+    dropped: tuple[DroppedStep, ...]
+
+
+def as_expected(steps: Sequence[SeenStep], outcomes: Sequence[Outcome]) -> AsExpected:
+    """Leave out the steps of a model's own trajectory whose outcome did not meet the expectation it stated.
+
+    The query is hard, so that a success of the model has errors and idle steps in it (paper 6.4). What ends the episode
+    stays: it changes nothing on the screen by its nature.
+
+    Args:
+        steps: those worth telling.
+        outcomes: what came of each of them, as described.
+    """
+    described = [StepDescription(step, outcome.text) for step, outcome in zip(steps, outcomes, strict=True)]
+    unmet = {
+        step.index: f"not as expected: {outcome.unmet}"
+        for step, outcome in zip(steps, outcomes, strict=True)
+        if outcome.unmet and step.deed.kind not in _ENDINGS
+    }
+    dropped = tuple(DroppedStep(index=index, reason=reason) for index, reason in sorted(unmet.items()))
+    return AsExpected(tuple(each for each in described if each.step.index not in unmet), dropped)
 
 
 def worth_telling(steps: Sequence[SeenStep], verdicts: Iterable[StepVerdict] = (), pages: Sequence[str] = ()) -> Kept:
@@ -32,7 +62,7 @@ def worth_telling(steps: Sequence[SeenStep], verdicts: Iterable[StepVerdict] = (
 def _reason(step: SeenStep, labels: Mapping[int, StepLabel]) -> str:
     if step.deed.action is None:
         return "no action"
-    if step.deed.kind in ("terminate", "answer"):
+    if step.deed.kind in _ENDINGS:
         return ""
     if step.outcome.same:
         return "no visible effect"

@@ -19,7 +19,8 @@ class Leak(NamedTuple):
 def find_leaks(examples: Iterable[Example], guidance: Iterable[Guidance]) -> list[Leak]:
     """Examples that carry the text of a guidance of their query, in any message; there must be none.
 
-    Whole lines are looked for, so that a thought which happens to name the same button is no leak.
+    Lines are looked for with their number, so that a thought which happens to name the same button is no leak, and one
+    that quotes its hints is.
     """
     by_query: dict[str, list[Guidance]] = {}
     for row in guidance:
@@ -34,4 +35,4 @@ def find_leaks(examples: Iterable[Example], guidance: Iterable[Guidance]) -> lis
 
 def _stands_in(example: Example, text: str) -> bool:
     hints = {line.strip() for line in text.splitlines() if line.strip()}
-    return any(line.strip() in hints for message in example.messages for line in message.content.splitlines())
+    return any(hint in message.content for message in example.messages for hint in hints)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from schemas.episode import Episode
 from stages.critics.deeds import Deed
 from stages.critics.facts import control_kind
 from stages.guidance.base import StepDescription
@@ -21,7 +22,7 @@ class LineWriter:
 
     version = "line-writer-1"
 
-    async def synthesise(self, instruction: str, steps: Sequence[StepDescription]) -> str:
+    async def synthesise(self, episode: Episode, steps: Sequence[StepDescription]) -> str:
         """Numbered lines, e.g. `2. Tap "Large" in Size.`; empty if no step has a target."""
         lines = [line for description in steps if (line := instruction_for(description.step.deed))]
         return "\n".join(f"{number}. {line}" for number, line in enumerate(lines, start=1))

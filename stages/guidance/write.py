@@ -1,19 +1,21 @@
-"""The guide stage for one trajectory: describe, filter, synthesise (paper 6.4)."""
+"""The guide stage: describe, filter, synthesise, for each trajectory (paper 6.4)."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from schemas.episode import Episode
 from schemas.errors import FailureClass, StageError
 from schemas.failure import Failure
-from schemas.guidance import Guidance
+from schemas.guidance import DroppedStep, Guidance
 from schemas.observation import ScreenReader
 from schemas.record import Origin
-from stages.critics.replay import replay
-from stages.guidance.base import GuidanceWriter, StepDescriber, StepDescription
+from stages.critics.replay import replay, seen
+from stages.guidance.base import OWN_SUCCESS, GuidanceWriter, StepDescriber, StepDescription
 from stages.guidance.describe import TreeDescriber
-from stages.guidance.filter import worth_telling
+from stages.guidance.filter import as_expected, worth_telling
 from stages.guidance.synthesise import LineWriter
 
 STAGE = "guide"
@@ -26,6 +28,48 @@ class Guide(NamedTuple):
     describer: StepDescriber = TreeDescriber()
     writer: GuidanceWriter = LineWriter()
 
+    @property
+    def version(self) -> str:
+        """Stands on every guidance: of the writer and, where it is another than the embedded one, of the describer."""
+        if isinstance(self.describer, TreeDescriber):
+            return self.writer.version
+        return f"{self.writer.version} {self.describer.version}"
+
+
+class _Told(NamedTuple):
+    """What a trajectory has to tell, and what was left out."""
+
+    steps: tuple[StepDescription, ...]
+    dropped: tuple[DroppedStep, ...]
+
+
+async def guide_episodes(
+    episodes: Iterable[Episode],
+    screens: ScreenReader,
+    origin: Origin,
+    source_of: Callable[[Episode], str],
+    guide: Guide | None = None,
+    at_once: int = 1,
+) -> list[Guidance | Failure]:
+    """Guidance from each episode, or why there is none, in the order of the episodes.
+
+    Args:
+        episodes: successes or reference walks.
+        screens: where their screens are.
+        origin: common columns of the rows.
+        source_of: `own_success` or `reference_path`.
+        guide: the embedded one unless told otherwise.
+        at_once: episodes in work at the same time. The steps of one are described one after the other.
+    """
+    reader = seen(screens)
+    free = asyncio.Semaphore(at_once)
+
+    async def write(episode: Episode) -> Guidance | Failure:
+        async with free:
+            return await write_guidance(episode, reader, origin, source_of(episode), guide)
+
+    return list(await asyncio.gather(*(write(episode) for episode in episodes)))
+
 
 async def write_guidance(
     episode: Episode, screens: ScreenReader, origin: Origin, source: str, guide: Guide | None = None
@@ -36,9 +80,8 @@ async def write_guidance(
     """
     guide = guide or Guide()
     try:
-        kept = worth_telling(replay(episode, screens), episode.step_verdicts, episode.query.pages)
-        described = [StepDescription(step, await guide.describer.describe(step)) for step in kept.steps]
-        text = await guide.writer.synthesise(episode.query.instruction, described)
+        told = await _told(episode, screens, source, guide.describer)
+        text = await guide.writer.synthesise(episode, told.steps) if told.steps else ""
     except StageError as error:
         return _failure(episode, str(error), error.failure_class, guide, origin)
     if not text:
@@ -48,11 +91,22 @@ async def write_guidance(
         query_id=episode.query.query_id,
         source_trajectory=episode.trajectory.trajectory_id,
         source=source,
-        step_descriptions=tuple(description.outcome for description in described),
-        dropped_steps=kept.dropped,
+        step_descriptions=tuple(description.outcome for description in told.steps),
+        dropped_steps=told.dropped,
         text=text,
-        **origin.common(made_by=guide.writer.version),
+        **origin.common(made_by=guide.version),
     )
+
+
+async def _told(episode: Episode, screens: ScreenReader, source: str, describer: StepDescriber) -> _Told:
+    kept = worth_telling(replay(episode, screens), episode.step_verdicts, episode.query.pages)
+    outcomes = [await describer.describe(episode, step, screens) for step in kept.steps]
+    if source != OWN_SUCCESS:
+        # An annotated path is right by definition, and states no expectation.
+        steps = (StepDescription(step, outcome.text) for step, outcome in zip(kept.steps, outcomes, strict=True))
+        return _Told(tuple(steps), kept.dropped)
+    met = as_expected(kept.steps, outcomes)
+    return _Told(met.steps, tuple(sorted((*kept.dropped, *met.dropped), key=lambda dropped: dropped.index)))
 
 
 def _failure(episode: Episode, message: str, kind: FailureClass, guide: Guide, origin: Origin) -> Failure:
@@ -62,5 +116,5 @@ def _failure(episode: Episode, message: str, kind: FailureClass, guide: Guide, o
         failure_class=kind,
         message=message,
         attempts=1,
-        **origin.common(made_by=guide.writer.version),
+        **origin.common(made_by=guide.version),
     )

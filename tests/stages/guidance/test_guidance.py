@@ -183,6 +183,7 @@ def example(content: str) -> Example:
         ('The user query: x\nGuidance:\n1. Open "Food".\nTask progress: none', True),
         ('1. Open "Food".', True),
         ('Task progress: Step 1: Tapped "Food".', False),
+        ('Thought: the hints say 1. Open "Food". So I do.', True),
         ("", False),
     ],
 )

@@ -1,0 +1,153 @@
+"""Guidance by models: a vision-language model describes each action's outcome, a language model summarises (paper 6.4).
+
+What they write is bounded in length and put on lines of our own numbering, so that a hint is found again wherever it
+should not stand (`strip`), and no line of a screen or a model can pass for a part of the prompt.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
+
+from pydantic import Field, StringConstraints
+
+from schemas.episode import Episode
+from schemas.observation import ScreenReader
+from schemas.record import Record
+from schemas.step import Step
+from stages.critics.action_words import action_in_words, quotable, untrusted
+from stages.critics.pictures import marked_picture, picture
+from stages.critics.question import GREEDY, Sampling, question, stored_evidence, version_of
+from stages.critics.replay import SeenStep
+from stages.guidance.base import Outcome, StepDescription
+from stages.models.base import ChatModel, ChatRequest, Part
+from stages.models.prompts import Prompt, packaged_prompt
+from stages.models.structured import ask
+
+DESCRIBE_FIELDS = frozenset({"instruction", "action", "expectation"})
+SYNTHESISE_FIELDS = frozenset({"instruction", "outcomes"})
+LONGEST_OUTCOME = 300
+"""Characters of the outcome of one step."""
+LONGEST_LINE = 200
+"""Characters of one line of guidance."""
+MOST_LINES = 20
+_LONGEST_EXPECTATION = 600
+_LONGEST_REASON = 120
+_PACKAGE = "stages.guidance"
+_OWN_NUMBER = re.compile(r"^(?:(?:step\s*)?\d+\s*[.:)]\s*|[-*•]\s+)+", re.IGNORECASE)
+
+_Sentence = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=2 * LONGEST_OUTCOME)]
+"""Words; none at all are no answer, and many more than asked for are asked for again."""
+
+
+class OutcomeAnswer(Record):
+    """What a describer answers."""
+
+    outcome: _Sentence
+    result: Literal["as expected", "not as expected", "no effect"]
+    reason: str
+
+
+class StepsAnswer(Record):
+    """What a writer answers."""
+
+    steps: Annotated[tuple[_Sentence, ...], Field(min_length=1, max_length=MOST_LINES)]
+
+
+def describe_prompt() -> Prompt:
+    """The prompt of the describer that comes with the package."""
+    return packaged_prompt(_PACKAGE, "describe-1", DESCRIBE_FIELDS)
+
+
+def synthesise_prompt() -> Prompt:
+    """The prompt of the writer that comes with the package."""
+    return packaged_prompt(_PACKAGE, "synthesise-1", SYNTHESISE_FIELDS)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelDescriber:
+    """Shows a vision-language model both screens of a step, with the place of the action marked on the first."""
+
+    model: ChatModel
+    prompt: Prompt = field(default_factory=describe_prompt)
+    sampling: Sampling = GREEDY
+
+    @property
+    def version(self) -> str:
+        """Prompt and model."""
+        return version_of(self.prompt, self.model)
+
+    async def describe(self, episode: Episode, step: SeenStep, screens: ScreenReader) -> Outcome:
+        """The outcome of a step and whether it met what the agent thought and concluded.
+
+        The step that ends an episode is put into words without a model: it changes no screen.
+
+        Raises:
+            schemas.errors.JudgeFailure: a screen of the step is not stored, or its action cannot be read.
+            schemas.errors.ModelFailure: no valid answer, or an image that does not decode.
+        """
+        if step.deed.kind in ("terminate", "answer"):
+            return Outcome(_bounded(step.caption, LONGEST_OUTCOME))
+        with stored_evidence(episode):
+            request = self._request(episode, step, screens)
+        answer = await ask(self.model, request, OutcomeAnswer)
+        unmet = "" if answer.result == "as expected" else _bounded(answer.reason, _LONGEST_REASON) or answer.result
+        return Outcome(_bounded(answer.outcome, LONGEST_OUTCOME), unmet)
+
+    def _request(self, episode: Episode, step: SeenStep, screens: ScreenReader) -> ChatRequest:
+        stored = next(each for each in episode.steps if each.index == step.index)
+        before = stored.screen_before
+        filled = self.prompt.fill(
+            instruction=untrusted(episode.query.instruction),
+            action=action_in_words(stored.action, screens.elements(before), screens.size(before)),
+            expectation=_expectation(stored),
+        )
+        parts: tuple[Part, ...] = (
+            "The screen before the action:",
+            marked_picture(stored, screens),
+            "The screen after the action:",
+            picture(step.outcome.after.screen_id, screens),
+        )
+        return question("describer", filled, parts, self.sampling, episode.trajectory.trajectory_id, step.index)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelGuidanceWriter:
+    """Asks a language model for the essential steps."""
+
+    model: ChatModel
+    prompt: Prompt = field(default_factory=synthesise_prompt)
+    sampling: Sampling = GREEDY
+
+    @property
+    def version(self) -> str:
+        """Prompt and model."""
+        return version_of(self.prompt, self.model)
+
+    async def synthesise(self, episode: Episode, steps: Sequence[StepDescription]) -> str:
+        """At most `MOST_LINES` numbered lines.
+
+        Raises:
+            schemas.errors.ModelFailure: no valid answer.
+        """
+        outcomes = "\n".join(f"{number}. {quotable(step.outcome)}" for number, step in enumerate(steps, start=1))
+        filled = self.prompt.fill(instruction=untrusted(episode.query.instruction), outcomes=outcomes)
+        request = question("writer", filled, (), self.sampling, episode.trajectory.trajectory_id)
+        answer = await ask(self.model, request, StepsAnswer)
+        lines = [line for step in answer.steps if (line := _bounded(_OWN_NUMBER.sub("", step.strip()), LONGEST_LINE))]
+        return "\n".join(f"{number}. {line}" for number, line in enumerate(lines, start=1))
+
+
+def _expectation(step: Step) -> str:
+    """What the agent thought when it decided, and what it says that its action does."""
+    said = [text for text in (step.thought, step.conclusion) if text.strip()]
+    return untrusted(" ".join(said), _LONGEST_EXPECTATION) if said else "(not told)"
+
+
+def _bounded(text: str, longest: int) -> str:
+    """A model's words on one line, without what cannot be seen, cut with a mark."""
+    line = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
+    line = quotable(line)
+    return line if len(line) <= longest else line[: longest - 1] + "…"
