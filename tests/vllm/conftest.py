@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from flows.model_server import ModelServer, served
+from flows.server_requests import ask_server
+from tests.flows.process_groups import is_gone, living
+from tests.flows.test_model_server import free_port, is_deserted
+from tests.stages.models.tiny_vlm import build_tiny_vlm
+from tests.vllm.tiny_server import MODEL, tiny_server
+
+PYTHON = Path(__file__).parents[2] / ".venv-vllm" / "bin" / "python"
+
+
+class TinyServer(NamedTuple):
+    """A vLLM server of the tests' own."""
+
+    address: str
+
+    def requests(self) -> int:
+        """Requests that it has answered so far, by its own count."""
+        metrics = ask_server(self.address.removesuffix("/v1") + "/metrics").text
+        counts = [
+            line.rsplit(" ", 1)[1] for line in metrics.splitlines() if line.startswith("vllm:request_success_total{")
+        ]
+        return round(sum(map(float, counts)))
+
+
+@pytest.fixture(scope="session")
+def vllm_python() -> Path:
+    """Python of the environment that vLLM is installed in."""
+    if not PYTHON.exists():
+        pytest.skip("no .venv-vllm: `make vllm-env` makes it")
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        pytest.skip("one server, and memory, for one process of tests: `make test-vllm` runs them")
+    return PYTHON
+
+
+@pytest.fixture(scope="session")
+def server(vllm_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TinyServer]:
+    """A running server of a tiny model; when all tests are done, nothing may be left of it."""
+    folder = tmp_path_factory.mktemp("vllm")
+    port = free_port()
+    section = tiny_server(vllm_python, build_tiny_vlm(folder / "model"), port)
+    with served([ModelServer("tiny", MODEL, section)], folder) as (running,):
+        group = running.process_id
+        assert group is not None
+        assert len(living(group)) > 2
+        yield TinyServer(running.address)
+    assert is_gone(group)
+    assert is_deserted(port)
