@@ -1,0 +1,133 @@
+"""The body of an answer, which may be anything, as a `Completion`."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ValidationError
+
+from stages.models.base import Completion, TokenLogprob
+from stages.models.openai_api.trouble import AttemptFailure, Trouble, one_line
+
+_WHOLE = frozenset({"stop", "length"})
+"""Finish reasons of an answer that the model ended or that `max_tokens` cut; anything else is no answer of the model
+(`abort`, `error`, `content_filter`)."""
+
+
+class _Candidate(BaseModel):
+    token: str
+    logprob: float
+
+
+class _Token(_Candidate):
+    top_logprobs: list[_Candidate] = []
+
+
+class _Logprobs(BaseModel):
+    content: list[_Token] | None = None
+
+
+class _Message(BaseModel):
+    content: str | None = None
+
+
+class _Choice(BaseModel):
+    index: int = 0
+    message: _Message
+    finish_reason: str | None = None
+    logprobs: _Logprobs | None = None
+
+
+class _Usage(BaseModel):
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+
+class _Answer(BaseModel):
+    choices: list[_Choice]
+    usage: _Usage | None = None
+
+
+class _Model(BaseModel):
+    id: str
+
+
+class _Models(BaseModel):
+    data: list[_Model]
+
+
+class _ErrorBody(BaseModel):
+    message: str
+
+
+class _ErrorAnswer(BaseModel):
+    error: _ErrorBody | str | None = None
+    message: str | None = None
+    detail: str | None = None
+
+
+def completion(body: bytes, samples: int, input_price: float, output_price: float) -> Completion:
+    """What a server answered to a request for `samples` samples; prices are per million tokens.
+
+    Raises:
+        AttemptFailure: it is no answer (`Trouble.GARBAGE`).
+    """
+    try:
+        answer = _Answer.model_validate_json(body)
+    except ValidationError as error:
+        raise _garbage(f"an answer that is not the protocol's ({_first(error)})") from None
+    choices = sorted(answer.choices, key=lambda choice: choice.index)
+    if len(choices) != samples:
+        raise _garbage(f"{len(choices)} choices where {samples} were asked for")
+    texts = [_text(choice) for choice in choices]
+    usage = answer.usage or _Usage()
+    return Completion(
+        text=texts[0],
+        input_tokens=usage.prompt_tokens,
+        output_tokens=usage.completion_tokens,
+        finish_reason=choices[0].finish_reason or "",
+        others=tuple(texts[1:]),
+        logprobs=_logprobs(choices[0]),
+        price=(usage.prompt_tokens * input_price + usage.completion_tokens * output_price) / 1e6,
+    )
+
+
+def model_names(body: bytes) -> tuple[str, ...] | None:
+    """Names in the answer to `GET /models`; None where it is no such answer."""
+    try:
+        return tuple(model.id for model in _Models.model_validate_json(body).data)
+    except ValidationError:
+        return None
+
+
+def error_message(body: bytes) -> str:
+    """What an error answer says, as one short line."""
+    try:
+        answer = _ErrorAnswer.model_validate_json(body)
+    except ValidationError:
+        return one_line(body.decode(errors="replace"))
+    inner = answer.error.message if isinstance(answer.error, _ErrorBody) else answer.error
+    return one_line(inner or answer.message or answer.detail or "")
+
+
+def _text(choice: _Choice) -> str:
+    if choice.finish_reason not in _WHOLE:
+        raise _garbage(f"an answer that ended with {one_line(str(choice.finish_reason), 40)}")
+    if choice.message.content is None:
+        raise _garbage("a choice without text")
+    return choice.message.content
+
+
+def _logprobs(choice: _Choice) -> tuple[TokenLogprob, ...]:
+    tokens = (choice.logprobs.content if choice.logprobs else None) or []
+    return tuple(
+        TokenLogprob(token.token, token.logprob, tuple((other.token, other.logprob) for other in token.top_logprobs))
+        for token in tokens
+    )
+
+
+def _garbage(message: str) -> AttemptFailure:
+    return AttemptFailure(Trouble.GARBAGE, message)
+
+
+def _first(error: ValidationError) -> str:
+    first = error.errors(include_url=False, include_input=False)[0]
+    return one_line(f"{'.'.join(map(str, first['loc']))} {first['msg']}".strip(), 120)

@@ -1,0 +1,97 @@
+"""One HTTP exchange with one server: a bounded answer, or why there is none."""
+
+from __future__ import annotations
+
+import io
+from typing import Final
+
+import aiohttp
+
+from stages.models.openai_api.answers import error_message
+from stages.models.openai_api.retry import retry_after_seconds
+from stages.models.openai_api.settings import ApiSettings
+from stages.models.openai_api.trouble import AttemptFailure, Trouble, one_line
+
+MOST_BYTES: Final = 8 * 2**20
+"""Largest answer that is read: several times the log probabilities of the longest sensible one."""
+_KEEP_SECONDS = 4.0
+"""An idle connection is given up before uvicorn, below vLLM, does so after five seconds: the one who comes too late
+would send a request into a closed connection."""
+_LARGE_BYTES = 2**20
+"""A larger body is written piece by piece, so that the event loop gets a turn in between."""
+_BUSY = frozenset({429, 503})
+_PASSING = frozenset({408, 425})
+"""Answers below 500 after which the same request may succeed."""
+
+
+def open_session(settings: ApiSettings) -> aiohttp.ClientSession:
+    """An HTTP client of the running event loop; its connections are bounded by whoever sends requests.
+
+    Neither proxies of the environment nor cookies are used, and no redirect is followed: each would send screens
+    somewhere else than to the server that the configuration names.
+    """
+    key = settings.api_key.get_secret_value()
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_SECONDS),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        headers={"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {}),
+        timeout=aiohttp.ClientTimeout(
+            total=settings.total_seconds,
+            sock_connect=settings.connect_seconds,
+            sock_read=settings.read_seconds,
+        ),
+    )
+
+
+async def exchange(session: aiohttp.ClientSession, method: str, url: str, body: bytes | None = None) -> bytes:
+    """Send a request and read the body of its answer.
+
+    Raises:
+        AttemptFailure: no connection, a time-out, an error status, or more than `MOST_BYTES`.
+    """
+    data = io.BytesIO(body) if body is not None and len(body) > _LARGE_BYTES else body
+    try:
+        async with session.request(method, url, data=data, allow_redirects=False) as response:
+            received = await _bounded(response)
+    except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+        raise AttemptFailure(Trouble.UNREACHABLE, f"no connection ({_reason(error)})") from None
+    except TimeoutError:
+        raise AttemptFailure(Trouble.BROKEN, "timed out before the whole answer was there") from None
+    except aiohttp.InvalidURL:
+        raise AttemptFailure(Trouble.REFUSED, "not a URL") from None
+    except (aiohttp.ClientError, OSError) as error:
+        raise AttemptFailure(Trouble.BROKEN, f"connection cut ({_reason(error)})") from None
+    if response.status != 200:
+        raise _refusal(response, received)
+    return received
+
+
+def under(url: str, path: str) -> str:
+    """The address of a call below a base URL."""
+    return f"{url.rstrip('/')}/{path}"
+
+
+async def _bounded(response: aiohttp.ClientResponse) -> bytes:
+    parts, size = [], 0
+    async for part in response.content.iter_any():
+        parts.append(part)
+        size += len(part)
+        if size > MOST_BYTES:
+            response.close()
+            raise AttemptFailure(Trouble.REFUSED, f"an answer of more than {MOST_BYTES // 2**20} MiB")
+    return b"".join(parts)
+
+
+def _refusal(response: aiohttp.ClientResponse, body: bytes) -> AttemptFailure:
+    message = f"{response.status} {error_message(body)}".strip()
+    headers = response.headers
+    wait = retry_after_seconds(headers.get("Retry-After"), headers.get("Date"))
+    if response.status in _BUSY:
+        return AttemptFailure(Trouble.BUSY, message, wait)
+    if response.status >= 500 or response.status in _PASSING:
+        return AttemptFailure(Trouble.BROKEN, message, wait)
+    return AttemptFailure(Trouble.REFUSED, message)
+
+
+def _reason(error: BaseException) -> str:
+    return one_line(str(error), 120) or type(error).__name__

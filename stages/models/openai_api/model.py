@@ -1,0 +1,136 @@
+"""The client: one call is a few attempts at a few servers, within bounds."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import NamedTuple
+
+import aiohttp
+
+from schemas.coordinates import CoordinateFrame
+from schemas.errors import BadInputError, ModelFailure
+from schemas.geometry import Size
+from stages.models.base import ChatRequest, Completion
+from stages.models.images import sent_size
+from stages.models.openai_api.answers import completion
+from stages.models.openai_api.exchange import exchange, open_session, under
+from stages.models.openai_api.listing import absence, is_there, shown
+from stages.models.openai_api.payload import has_pictures, request_body
+from stages.models.openai_api.retry import backoff_seconds
+from stages.models.openai_api.routing import Router, Server
+from stages.models.openai_api.settings import ApiSettings
+from stages.models.openai_api.trouble import AttemptFailure, Trouble
+
+
+class _Connection(NamedTuple):
+    """What lives in one event loop."""
+
+    loop: asyncio.AbstractEventLoop
+    session: aiohttp.ClientSession
+    router: Router
+
+
+class OpenAiModel:
+    """A `ChatModel` at one or more OpenAI-compatible servers.
+
+    It may be used in one event loop after another (connections are opened anew in each), but not in two at a time.
+    """
+
+    def __init__(self, settings: ApiSettings) -> None:
+        self._settings = settings
+        self._connection: _Connection | None = None
+
+    @property
+    def version(self) -> str:
+        """The name by which the servers know the model."""
+        return self._settings.model
+
+    def frame(self, screen: Size) -> CoordinateFrame:
+        """Positions in its texts, for a screen that is sent at `image_scale` 1.
+
+        Raises:
+            schemas.errors.ModelFailure: the screen is too elongated for the model.
+        """
+        return CoordinateFrame(self._settings.space, screen, sent_size(screen, self._settings.budget))
+
+    async def complete(self, request: ChatRequest) -> Completion:
+        """Answer a request, at most `attempts` times tried.
+
+        Raises:
+            schemas.errors.ModelFailure: a picture does not decode, the servers refuse the request (context too long,
+                unknown model), or no attempt gave an answer; one line that names the server.
+        """
+        connection = await self._connected()
+        body: bytes | None = None
+        avoid: Server | None = None
+        for attempt in range(1, self._settings.attempts + 1):
+            lease = await connection.router.lease(avoid)
+            trouble: Trouble | None = None
+            try:
+                # Made with a place in hand, so that callers who wait for their turn hold no pictures.
+                body = body or await self._body(request)
+                received = await exchange(connection.session, "POST", under(lease.server.url, "chat/completions"), body)
+                connection.router.answered(lease.server)
+                return completion(received, request.n, self._settings.input_price, self._settings.output_price)
+            except AttemptFailure as failure:
+                trouble, avoid = failure.trouble, lease.server
+                wait = self._wait(connection.router, lease.server, attempt, failure)
+            finally:
+                connection.router.release(lease, trouble)
+            await asyncio.sleep(wait)
+        raise AssertionError("the last attempt returns or raises")
+
+    async def check(self) -> None:
+        """Find out whether a server is there, and whether every one that is knows the model.
+
+        Raises:
+            schemas.errors.BadInputError: none is there, one does not know the model, or refuses the key; one line.
+        """
+        urls = self._settings.urls
+        connection = await self._connected()
+        absences = await asyncio.gather(*(absence(connection.session, url, self.version) for url in urls))
+        if all(absences):
+            raise BadInputError(f"no model server answers: {absences[0]}; start it or correct its URL")
+
+    async def close(self) -> None:
+        """Let go of connections; closing twice is fine, and a later call opens new ones."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            if connection.loop is asyncio.get_running_loop():
+                await connection.router.close()
+            await connection.session.close()
+
+    async def _connected(self) -> _Connection:
+        loop = asyncio.get_running_loop()
+        if self._connection is not None and self._connection.loop is not loop:
+            await self.close()
+        if self._connection is None:
+            session = open_session(self._settings)
+            router = Router(
+                self._settings.urls,
+                self._settings.max_in_flight,
+                self._settings.probe_seconds,
+                lambda url: is_there(session, url),
+            )
+            self._connection = _Connection(loop, session, router)
+        return self._connection
+
+    async def _body(self, request: ChatRequest) -> bytes:
+        arguments = (request, self._settings.model, self._settings.budget)
+        if has_pictures(request):
+            return await asyncio.to_thread(request_body, *arguments)
+        return request_body(*arguments)
+
+    def _wait(self, router: Router, server: Server, attempt: int, failure: AttemptFailure) -> float:
+        """Seconds until the next attempt; raises `ModelFailure` where there is none."""
+        where, longest = f"{shown(server.url)} ({self.version})", self._settings.longest_wait_seconds
+        if failure.trouble is Trouble.REFUSED:
+            raise ModelFailure(f"{where}: {failure}") from None
+        if attempt == self._settings.attempts:
+            raise ModelFailure(f"{where}: {failure}; given up after {attempt} attempts") from None
+        if failure.retry_after is not None and failure.retry_after > longest:
+            raise ModelFailure(f"{where}: {failure}; asks to wait {failure.retry_after:.0f} s") from None
+        if failure.trouble is Trouble.UNREACHABLE and router.another_answers(server):
+            return 0.0
+        backoff = backoff_seconds(attempt, self._settings.first_wait_seconds, longest)
+        return backoff if failure.retry_after is None else failure.retry_after + backoff / 2

@@ -1,0 +1,332 @@
+"""A real server on loopback that speaks the OpenAI chat protocol and misbehaves as told.
+
+It runs in a thread with an event loop of its own, so that a test may be synchronous, run one event loop, or many.
+
+    with running_server([FaultReply(Fault.BUSY, retry_after="1")]) as server:
+        model = OpenAiModel(ApiSettings(urls=(server.url,), model="tiny"))
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import io
+import json
+import threading
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+import pytest
+from aiohttp import web
+from PIL import Image
+
+from schemas.geometry import Size
+
+
+class Fault(StrEnum):
+    """How a request is answered."""
+
+    NONE = "none"
+    BUSY = "busy"
+    """429."""
+    UNAVAILABLE = "unavailable"
+    """503."""
+    INTERNAL = "internal"
+    """500."""
+    HANG = "hang"
+    """Not a byte, until the client or the test gives up."""
+    CUT = "cut"
+    """The connection is reset before the answer."""
+    CUT_WITHIN = "cut_within"
+    """The connection is reset within the body."""
+    TRUNCATED = "truncated"
+    """A body that ends in the middle of its JSON, although its length is as announced."""
+    WRONG_SCHEMA = "wrong_schema"
+    """JSON that is not the protocol's."""
+    EMPTY_CHOICES = "empty_choices"
+    NO_TEXT = "no_text"
+    """A choice whose message has no content."""
+    ABORTED = "aborted"
+    """A choice that the server gave up half-way."""
+    HUGE = "huge"
+    """A well-formed answer of ten megabytes."""
+    SLOW = "slow"
+    """A body that trickles and never ends."""
+    TOO_LONG = "too_long"
+    """400: the context is too long."""
+    UNKNOWN_MODEL = "unknown_model"
+    """404, as for a model that was unloaded."""
+
+
+class FaultReply(NamedTuple):
+    """The answer to one request of a script."""
+
+    fault: Fault = Fault.NONE
+    retry_after: str | None = None
+    text: str | None = None
+    """Text of the answer where there is no fault; None lets the server's own rule write it."""
+
+
+class Received(NamedTuple):
+    """One chat request as it arrived."""
+
+    body: dict[str, Any]
+    authorization: str | None
+
+    @property
+    def pictures(self) -> list[Size]:
+        """Sizes of its pictures, decoded."""
+        urls = [
+            block["image_url"]["url"]
+            for message in self.body["messages"]
+            if isinstance(message["content"], list)
+            for block in message["content"]
+            if block["type"] == "image_url"
+        ]
+        return [_decoded_size(url) for url in urls]
+
+
+def _decoded_size(url: str) -> Size:
+    head, _, data = url.partition(",")
+    assert head.startswith("data:image/") and head.endswith(";base64")
+    with Image.open(io.BytesIO(base64.b64decode(data, validate=True))) as image:
+        image.load()
+        return Size(*image.size)
+
+
+@dataclass
+class FaultServer:
+    """What a running server does next, and what it has seen."""
+
+    script: deque[FaultReply]
+    """Answers to the next chat requests; after them all goes well."""
+    models: tuple[str, ...] = ("tiny",)
+    key: str = ""
+    """API key that it asks for; empty for none."""
+    capacity: int | None = None
+    """Chat requests in flight over which it answers 429."""
+    seconds: float = 0.0
+    """Time that it takes over an answer."""
+    writes: Callable[[dict[str, Any]], str] = lambda body: "fine"
+    """Text of an answer without fault, from the request's body."""
+    port: int = 0
+    received: list[Received] = field(default_factory=list)
+    listings: int = 0
+    """Times that it was asked for its models."""
+    in_flight: int = 0
+    most_in_flight: int = 0
+
+    @property
+    def url(self) -> str:
+        """Base URL for a client."""
+        return f"http://127.0.0.1:{self.port}/v1"
+
+
+@contextmanager
+def running_server(
+    script: Iterable[FaultReply | Fault] = (),
+    *,
+    port: int = 0,
+    models: tuple[str, ...] = ("tiny",),
+    key: str = "",
+    capacity: int | None = None,
+    seconds: float = 0.0,
+    writes: Callable[[dict[str, Any]], str] = lambda body: "fine",
+) -> Iterator[FaultServer]:
+    """A server for as long as the block runs; port 0 takes a free one."""
+    replies = deque(FaultReply(reply) if isinstance(reply, Fault) else reply for reply in script)
+    server = FaultServer(replies, models, key, capacity, seconds, writes)
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, name="fault server")
+    thread.start()
+    try:
+        runner = asyncio.run_coroutine_threadsafe(_start(server, port), loop).result(30)
+        try:
+            yield server
+        finally:
+            asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result(30)
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(30)
+        loop.close()
+
+
+@pytest.fixture
+def fault_server() -> Iterator[FaultServer]:
+    """A server whose script a test fills."""
+    with running_server() as server:
+        yield server
+
+
+async def _start(server: FaultServer, port: int) -> web.AppRunner:
+    app = web.Application(client_max_size=2**28)
+    app.router.add_post("/v1/chat/completions", lambda request: _chat(server, request))
+    app.router.add_get("/v1/models", lambda request: _models(server, request))
+    runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0.05)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", port, reuse_address=True).start()
+    server.port = runner.addresses[0][1]
+    return runner
+
+
+async def _models(server: FaultServer, request: web.Request) -> web.Response:
+    server.listings += 1
+    if (refusal := _refused(server, request)) is not None:
+        return refusal
+    return web.json_response({"object": "list", "data": [{"id": name, "object": "model"} for name in server.models]})
+
+
+async def _chat(server: FaultServer, request: web.Request) -> web.StreamResponse:
+    body = json.loads(await request.read())
+    server.received.append(Received(body, request.headers.get("Authorization")))
+    server.in_flight += 1
+    server.most_in_flight = max(server.most_in_flight, server.in_flight)
+    try:
+        if server.capacity is not None and server.in_flight > server.capacity:
+            return _error(429, "too many requests", "0")
+        if (refusal := _refused(server, request)) is not None:
+            return refusal
+        if body["model"] not in server.models:
+            return _error(404, f"The model `{body['model']}` does not exist.")
+        reply = server.script.popleft() if server.script else FaultReply()
+        await asyncio.sleep(server.seconds)
+        return await _FAULTS[reply.fault](server, request, body, reply)
+    finally:
+        server.in_flight -= 1
+
+
+def _refused(server: FaultServer, request: web.Request) -> web.Response | None:
+    if server.key and request.headers.get("Authorization") != f"Bearer {server.key}":
+        return _error(401, "Unauthorized")
+    return None
+
+
+def _error(status: int, message: str, retry_after: str | None = None) -> web.Response:
+    headers = {} if retry_after is None else {"Retry-After": retry_after}
+    body = {"error": {"message": message, "type": "error", "code": status}}
+    return web.json_response(body, status=status, headers=headers)
+
+
+def chat_completion(texts: list[str], body: dict[str, Any]) -> dict[str, Any]:
+    """An answer of the protocol with a sample per text, log probabilities where `body` asks for them."""
+    choices = [
+        {
+            "index": index,
+            "message": {"role": "assistant", "content": text},
+            "finish_reason": "stop",
+            "logprobs": _logprobs(text, body["top_logprobs"]) if body.get("logprobs") else None,
+        }
+        for index, text in enumerate(texts)
+    ]
+    usage = {"prompt_tokens": 100, "completion_tokens": 10 * len(texts), "total_tokens": 100 + 10 * len(texts)}
+    return {"id": "chat-1", "object": "chat.completion", "model": body["model"], "choices": choices, "usage": usage}
+
+
+def _logprobs(text: str, most: int) -> dict[str, Any]:
+    return {
+        "content": [
+            {
+                "token": word,
+                "logprob": -0.5,
+                "bytes": None,
+                "top_logprobs": [{"token": f"{word}{rank}", "logprob": -0.5 - rank} for rank in range(most)],
+            }
+            for word in text.split()
+        ]
+    }
+
+
+Answering = Callable[[FaultServer, web.Request, dict[str, Any], FaultReply], Awaitable[web.StreamResponse]]
+
+
+async def _fine(server: FaultServer, request: web.Request, body: dict[str, Any], reply: FaultReply) -> web.Response:
+    text = server.writes(body) if reply.text is None else reply.text
+    # Samples out of order, as servers may send them.
+    answer = chat_completion([text, *(f"{text} {sample}" for sample in range(1, body.get("n", 1)))], body)
+    answer["choices"].reverse()
+    return web.json_response(answer)
+
+
+def _status(status: int, message: str) -> Answering:
+    async def answer(
+        server: FaultServer, request: web.Request, body: dict[str, Any], reply: FaultReply
+    ) -> web.Response:
+        return _error(status, message, reply.retry_after)
+
+    return answer
+
+
+def _text(make: Callable[[dict[str, Any]], str]) -> Answering:
+    async def answer(
+        server: FaultServer, request: web.Request, body: dict[str, Any], reply: FaultReply
+    ) -> web.Response:
+        return web.Response(text=make(body), content_type="application/json")
+
+    return answer
+
+
+def _choice(**changed: Any) -> Answering:
+    def make(body: dict[str, Any]) -> str:
+        answer = chat_completion(["half of it"], body)
+        answer["choices"][0] |= changed
+        return json.dumps(answer)
+
+    return _text(make)
+
+
+async def _hang(server: FaultServer, request: web.Request, body: dict[str, Any], reply: FaultReply) -> web.Response:
+    await asyncio.Event().wait()
+    raise AssertionError("nobody sets the event")
+
+
+async def _cut(server: FaultServer, request: web.Request, body: dict[str, Any], reply: FaultReply) -> web.Response:
+    assert request.transport is not None
+    request.transport.abort()
+    return web.Response()
+
+
+async def _cut_within(
+    server: FaultServer, request: web.Request, body: dict[str, Any], reply: FaultReply
+) -> web.StreamResponse:
+    response = web.StreamResponse(headers={"Content-Type": "application/json", "Content-Length": "5000"})
+    await response.prepare(request)
+    await response.write(json.dumps(chat_completion(["fine"], body)).encode()[:60])
+    assert request.transport is not None
+    request.transport.abort()
+    return response
+
+
+async def _slow(
+    server: FaultServer, request: web.Request, body: dict[str, Any], reply: FaultReply
+) -> web.StreamResponse:
+    response = web.StreamResponse(headers={"Content-Type": "application/json"})
+    await response.prepare(request)
+    while True:
+        await response.write(b" ")
+        await asyncio.sleep(0.02)
+
+
+_FAULTS: dict[Fault, Answering] = {
+    Fault.NONE: _fine,
+    Fault.BUSY: _status(429, "Rate limit reached"),
+    Fault.UNAVAILABLE: _status(503, "Service unavailable"),
+    Fault.INTERNAL: _status(500, "Internal server error"),
+    Fault.HANG: _hang,
+    Fault.CUT: _cut,
+    Fault.CUT_WITHIN: _cut_within,
+    Fault.TRUNCATED: _text(lambda body: json.dumps(chat_completion(["fine"], body))[:-40]),
+    Fault.WRONG_SCHEMA: _text(lambda body: '{"choices": [{"text": "fine"}], "usage": "none"}'),
+    Fault.EMPTY_CHOICES: _text(lambda body: json.dumps(chat_completion([], body))),
+    Fault.NO_TEXT: _choice(message={"role": "assistant", "content": None}),
+    Fault.ABORTED: _choice(finish_reason="abort"),
+    Fault.HUGE: _text(lambda body: json.dumps(chat_completion(["x" * 10_000_000], body))),
+    Fault.SLOW: _slow,
+    Fault.TOO_LONG: _status(
+        400, "This model's maximum context length is 8192 tokens. However, your request has 9000 input tokens."
+    ),
+    Fault.UNKNOWN_MODEL: _status(404, "The model `tiny` does not exist."),
+}
