@@ -1,28 +1,37 @@
-"""What a server said last, in one line."""
+"""Why a server ended, in one line, from what it wrote."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 _LOOK_BACK_BYTES = 262_144
-_LONGEST = 300
-_ERROR = re.compile(r"\b[\w.]*(?:Error|Exception|error): +\S.*")
+_LONGEST = 400
+_SPEAKER = re.compile(r"^\(\w+ pid=\d+\) ?(?:(?:ERROR|CRITICAL) \S+ \S+ \[[^\]]*\] ?)?")
+"""How vLLM begins a line: the process, and in its log the level, the time and the place."""
+_ERROR = re.compile(r"[\w.]+(?:Error|Exception): .+|[\w.-]+: error: .+")
+"""The end of a traceback, or what argparse says."""
+_CONTINUED = re.compile(r" {1,3}(?!File )\S.*")
 
 
 def last_words(log: Path, start: int = 0) -> str:
-    """The first error that a program wrote after byte `start` of its log, and its last line, in one printable line.
+    """The first error that a program told after byte `start` of its log, or else its last line; printable, one line.
 
-    The last line alone rarely tells: servers end with "see root cause above".
+    The first, since those that follow say only that another process failed ("see root cause above").
     """
-    lines = [line for line in map(_printable, _tail(log, start).splitlines()) if line]
+    lines = [line for line in map(_said, _tail(log, start).splitlines()) if line.strip()]
     if not lines:
         return "it wrote nothing"
-    last = lines[-1][-_LONGEST:]
-    errors = [found[0][:_LONGEST] for found in map(_ERROR.search, lines) if found]
-    if not errors or errors[0] in last:
-        return last
-    return f"{errors[0]} ... {last}"
+    return (_first_error(lines) or lines[-1].strip())[:_LONGEST]
+
+
+def _first_error(lines: Sequence[str]) -> str | None:
+    for number, line in enumerate(lines):
+        if _ERROR.fullmatch(line):
+            following = lines[number + 1] if number + 1 < len(lines) else ""
+            return line + (following if _CONTINUED.fullmatch(following) else "")
+    return None
 
 
 def _tail(log: Path, start: int) -> str:
@@ -32,5 +41,5 @@ def _tail(log: Path, start: int) -> str:
         return file.read().decode(errors="replace")
 
 
-def _printable(line: str) -> str:
-    return "".join(character for character in line.strip() if character.isprintable())
+def _said(line: str) -> str:
+    return "".join(character for character in _SPEAKER.sub("", line.rstrip()) if character.isprintable())

@@ -92,7 +92,7 @@ def main() -> None:
     print("a stand-in for", given.model, flush=True)
     if given.die:
         print(
-            "(Engine pid=7) ValueError: no weights\x1b[0m here\nRuntimeError: see root cause above",
+            "(EngineCore pid=7) ValueError: no weights\x1b[0m here\nRuntimeError: see root cause above",
             flush=True,
         )
         sys.exit(3)

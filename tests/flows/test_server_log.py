@@ -15,11 +15,22 @@ from flows.server_log import last_words
         ("loading\nloading weights\n\n", "loading weights"),
         ("api_server.py: error: unrecognized arguments: --x\n", "api_server.py: error: unrecognized arguments: --x"),
         (
-            "WARNING no error here\nERROR 11-20 [core.py:1] torch.OutOfMemoryError: 3 GiB\nRuntimeError: see above\n",
-            "torch.OutOfMemoryError: 3 GiB ... RuntimeError: see above",
+            "(APIServer pid=7) WARNING 11-20 22:25:20 [a.py:2] limits can cause OSError: 24\n"
+            "(Worker pid=8) ERROR 11-20 22:25:21 [b.py:10]     raise torch.OutOfMemoryError(\n"
+            "(Worker pid=8) ERROR 11-20 22:25:21 [b.py:10] torch.OutOfMemoryError: 3 GiB are missing\n"
+            "(Worker pid=8) ERROR 11-20 22:25:21 [b.py:10] Traceback (most recent call last):\n"
+            "(APIServer pid=7) RuntimeError: see root cause above\n"
+            "  warnings.warn('1 leaked semaphore')\n",
+            "torch.OutOfMemoryError: 3 GiB are missing",
+        ),
+        (
+            "pydantic.ValidationError: 1 validation error for ModelConfig\n"
+            "  Value error, no such folder\n"
+            "    For further information visit the page\n",
+            "pydantic.ValidationError: 1 validation error for ModelConfig  Value error, no such folder",
         ),
         ("ValueError: \x1b[31mred\x07\n", "ValueError: [31mred"),
-        ("\xff\xfe" * 400 + "end\n", ("\xff\xfe" * 400 + "end")[-300:]),
+        ("\xff\xfe" * 400 + "end\n", "\xff\xfe" * 200),
     ],
 )
 def test_last_words(tmp_path: Path, text: str, words: str) -> None:
