@@ -22,6 +22,8 @@ class AndroidFactory:
 
     def __init__(self, settings: AndroidSettings) -> None:
         self._settings = settings
+        self._leased: dict[str, int] = {}
+        """How many leases there had been when a device was leased last."""
 
     async def __call__(self) -> AndroidEnvironment:
         """An environment on the next free device; waits `lease_seconds` for one.
@@ -51,9 +53,12 @@ class AndroidFactory:
         deadline = monotonic() + self._settings.lease_seconds
         while True:
             states = await asyncio.to_thread(list_devices, address, self._settings.call_seconds)
-            for serial in self._settings.serials or tuple(states):
-                lease = _try_lease(address.port, serial) if states.get(serial) == "device" else None
+            ready = [each for each in self._settings.serials or tuple(states) if states.get(each) == "device"]
+            # The one that has rested longest first: who comes back because a device failed shall get another.
+            for serial in sorted(ready, key=lambda each: self._leased.get(each, 0)):
+                lease = _try_lease(address.port, serial)
                 if lease is not None:
+                    self._leased[serial] = max(self._leased.values(), default=0) + 1
                     return serial, lease
             if monotonic() > deadline:
                 raise EnvironmentFailure(self._nothing_free(states), FailureClass.SETUP)

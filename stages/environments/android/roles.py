@@ -32,6 +32,8 @@ _ROLES = {
     "TabView": "tab",
 }
 _LISTS = ("ListView", "RecyclerView", "GridView", "ExpandableListView")
+GROUPS = ("RadioGroup", "NumberPicker")
+"""What only groups buttons; its label is the value of each."""
 _FIELDS = ("text_field", "search_field")
 
 

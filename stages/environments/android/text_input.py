@@ -44,8 +44,10 @@ async def type_text(device: AdbDevice, action: TypeText, held: int) -> None:
         erase = _erase(held) if action.clear else []
         await _run(device, [*erase, *ascii_commands(text), *commands])
         return
-    before = await _choose_keyboard(device)
+    before = await _own_keyboard(device)
     try:
+        await device.run("ime", "enable", KEYBOARD)
+        await _set_keyboard(device, KEYBOARD)
         erase = [("am", "broadcast", "-a", "ADB_CLEAR_TEXT")] if action.clear else []
         await _run(device, [*erase, *unicode_commands(text), *commands])
     finally:
@@ -108,16 +110,13 @@ async def _run(device: AdbDevice, commands: Sequence[Words]) -> None:
         await device.run(*command)
 
 
-async def _choose_keyboard(device: AdbDevice) -> str:
-    """Switch to ADBKeyboard and return the input method before."""
+async def _own_keyboard(device: AdbDevice) -> str:
+    """The input method that the device uses, once it is sure that it also has ADBKeyboard."""
     known = (await device.run("ime", "list", "-a", "-s")).text.split()
     if KEYBOARD not in known:
         text = f"{device.serial} has no ADBKeyboard, which text beyond ASCII needs; run `adb install ADBKeyboard.apk`"
         raise EnvironmentFailure(text, FailureClass.SETUP)
-    before = (await device.run(*_CURRENT_KEYBOARD)).text.strip()
-    await device.run("ime", "enable", KEYBOARD)
-    await _set_keyboard(device, KEYBOARD)
-    return before
+    return (await device.run(*_CURRENT_KEYBOARD)).text.strip()
 
 
 async def _set_keyboard(device: AdbDevice, keyboard: str) -> None:

@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 
 from schemas.geometry import Box, Size
 from schemas.observation import UIElement
-from stages.environments.android.roles import Surroundings, below, class_name, is_checkable, is_field, role_of
+from stages.environments.android.roles import GROUPS, Surroundings, below, class_name, is_checkable, is_field, role_of
 
 _BOUNDS = re.compile(r"\[(-?\d+),(-?\d+)\]\[(-?\d+),(-?\d+)\]")
 _TITLES = ("action_bar_title", "toolbar_title", "title")
@@ -84,11 +84,18 @@ def _node(node: ElementTree.Element, around: Surroundings, window: Window) -> It
         states = ("scrollable_down", "scrollable_up")
         region = UIElement("list", node.get("content-desc", ""), box, states, "", node.get("resource-id", ""))
         yield _Found(region, False)
-    elif box.area and (_text(node) or _reacts(node) or _widget(node) == "EditText"):
+    elif box.area and _is_element(node):
         element = _element(node, box, around)
         named = node.get("resource-id", "").rpartition("/")[2] in _TITLES
         yield _Found(element, named and element.role == "text" and not around.listed)
     yield from _below(node, inside, window)
+
+
+def _is_element(node: ElementTree.Element) -> bool:
+    """Not a mere container, nor a group whose label stands on its members."""
+    if _widget(node) in GROUPS:
+        return False
+    return bool(_text(node)) or _reacts(node) or is_field(_role(node, Surroundings()))
 
 
 def _element(node: ElementTree.Element, box: Box, around: Surroundings) -> UIElement:

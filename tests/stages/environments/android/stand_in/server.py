@@ -81,14 +81,15 @@ class _Connection(socketserver.BaseRequestHandler):
                 self.socket.sendall(b"FAIL" + _block(str(refusal)))
 
     def _requests(self) -> None:
+        """A question to the server, or the choice of a phone and a service of it; the end of the connection follows."""
         phone: Phone | None = None
         while request := self._request():
             if request.startswith("host"):
-                phone = self._host(request) or phone
-            elif phone is None:
-                raise _Refused("no device selected")
-            else:
+                phone = self._host(request)
+            elif phone is not None:
                 self._local(phone, request)
+                return
+            if phone is None:
                 return
 
     def _host(self, request: str) -> Phone | None:

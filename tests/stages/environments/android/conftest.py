@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from schemas.query import Query
+from stages.environments.simulated.world import World, load_world
+from tests.stages.environments.android.stand_in.phone import Phone
+from tests.stages.environments.android.stand_in.server import AdbServer, serving
+from tests.stages.environments.android.stand_in.tasks import verified_queries
+
+
+@pytest.fixture(scope="package")
+def world() -> World:
+    return load_world()
+
+
+@pytest.fixture(scope="package")
+def queries(world: World) -> list[Query]:
+    return verified_queries(world, 10, seed=3)
+
+
+@pytest.fixture
+def phones(world: World) -> list[Phone]:
+    return [Phone("emulator-5554", world), Phone("emulator-5556", world)]
+
+
+@pytest.fixture
+def phone(phones: list[Phone]) -> Phone:
+    return phones[0]
+
+
+@pytest.fixture
+def server(phones: list[Phone]) -> Iterator[AdbServer]:
+    with serving(phones) as server:
+        yield server

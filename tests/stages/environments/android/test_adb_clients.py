@@ -1,0 +1,59 @@
+"""The stand-in is an adb server to clients that know nothing of it: Debian's adb, and adbutils as it comes."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from adbutils import AdbClient
+from PIL import Image
+
+from tests.stages.environments.android.stand_in.phone import Faults, Phone
+from tests.stages.environments.android.stand_in.server import AdbServer
+
+needs_adb = pytest.mark.skipif(shutil.which("adb") is None, reason="adb is not installed; run `make system-deps`")
+
+
+def adb(server: AdbServer, *words: str) -> bytes:
+    command = ["adb", "-P", str(server.port), "-s", "emulator-5554", *words]
+    return subprocess.run(command, capture_output=True, check=True, timeout=60).stdout
+
+
+@needs_adb
+def test_debians_adb_lists_shoots_dumps_pulls_and_taps(phone: Phone, server: AdbServer, tmp_path: Path) -> None:
+    assert b"emulator-5554\tdevice\nemulator-5556\tdevice\n" in adb(server, "devices")
+    assert adb(server, "get-state") == b"device\n"
+    image = Image.open(io.BytesIO(adb(server, "exec-out", "screencap -p")))
+    assert image.size == (720, 1280)
+    assert b"dumped to: /sdcard/w.xml" in adb(server, "shell", "uiautomator dump /sdcard/w.xml")
+    adb(server, "pull", "/sdcard/w.xml", str(tmp_path / "w.xml"))
+    assert 'resource-id="launcher/clock"' in (tmp_path / "w.xml").read_text()
+    adb(server, "shell", "am start -n org.trajmill.clock/.MainActivity")
+    assert b"org.trajmill.clock/" in adb(server, "shell", "dumpsys window | grep mCurrentFocus")
+    adb(server, "shell", "input keyevent 3; echo not a word of it: $?")
+    assert phone.ran[-2:] == [("input", "keyevent", "3"), ("echo", "not", "a", "word", "of", "it:", "0")]
+
+
+@needs_adb
+def test_debians_adb_sees_faults(phone: Phone, server: AdbServer) -> None:
+    phone.faults = Faults(offline=True)
+    assert b"emulator-5554\toffline" in adb(server, "devices")
+    with pytest.raises(subprocess.CalledProcessError) as caught:
+        adb(server, "shell", "ls")
+    assert b"device offline" in caught.value.stderr
+
+
+def test_adbutils_as_it_comes_works_too(phone: Phone, server: AdbServer) -> None:
+    client = AdbClient("127.0.0.1", server.port, 10)
+    assert [each.serial for each in client.device_list()] == ["emulator-5554", "emulator-5556"]
+    device = client.device("emulator-5554")
+    assert device.window_size() == (720, 1280)
+    assert device.screenshot(error_ok=False).size == (720, 1280)
+    assert 'resource-id="launcher/clock"' in device.dump_hierarchy()
+    device.click(360, 300)
+    assert phone.ran[-1][:2] == ("input", "tap")
+    assert device.app_current().package == phone.app
+    assert device.shell2(["settings", "get", "system", "screen_brightness"]).output == "120\n"

@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+
+from schemas.actions import OpenApp, TypeText
+from schemas.errors import EnvironmentFailure, FailureClass
+from stages.environments.android.factory import AndroidFactory
+from stages.environments.android.settings import AndroidSettings
+from tests.stages.environments.android.device import environment_on, press, settings_for, task
+from tests.stages.environments.android.stand_in.phone import ADB_KEYBOARD, OWN_KEYBOARD, Faults, Phone
+from tests.stages.environments.android.stand_in.server import AdbServer
+
+FAULTS = [
+    (Faults(offline=True), "device offline"),
+    (Faults(cut_after=0), "the connection was cut after 0 bytes"),
+    (Faults(cut_after=100), "the connection was cut after|did not answer|no PNG"),
+    (Faults(hangs=True), "did not answer within 0.3 s"),
+    (Faults(blank_screenshot=True), "the screenshot is empty"),
+]
+
+
+@pytest.mark.parametrize(("faults", "words"), FAULTS)
+def test_a_fault_in_an_episode_is_an_environment_failure_and_the_device_is_given_back(
+    phone: Phone, server: AdbServer, faults: Faults, words: str
+) -> None:
+    async def episode() -> None:
+        async with environment_on(phone, server, call_seconds=0.3) as environment:
+            await environment.reset(task(), 0)
+            phone.faults = faults
+            with pytest.raises(EnvironmentFailure, match=words) as caught:
+                await environment.step(OpenApp(app="Clock"))
+            assert caught.value.failure_class is FailureClass.ENVIRONMENT
+        phone.faults = Faults()
+        async with environment_on(phone, server) as environment:
+            assert (await environment.reset(task(), 0)).app == ""
+
+    asyncio.run(episode())
+    assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("adb-emulator")]
+
+
+@pytest.mark.parametrize(("faults", "words"), FAULTS)
+def test_a_fault_in_a_reset_is_a_setup_failure(phone: Phone, server: AdbServer, faults: Faults, words: str) -> None:
+    async def reset() -> None:
+        async with environment_on(phone, server, call_seconds=0.3) as environment:
+            phone.faults = faults
+            with pytest.raises(EnvironmentFailure, match=words) as caught:
+                await environment.reset(task(), 0)
+            assert caught.value.failure_class is FailureClass.SETUP
+
+    asyncio.run(reset())
+
+
+def test_a_cancelled_call_ends_at_once_and_leaves_no_thread(phone: Phone, server: AdbServer) -> None:
+    async def cancelled() -> None:
+        async with environment_on(phone, server, call_seconds=600.0) as environment:
+            await environment.reset(task(), 0)
+            phone.faults = Faults(hangs=True)
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.1):
+                    await environment.step(OpenApp(app="Clock"))
+            phone.faults = Faults()
+            assert (await environment.reset(task(), 0)).app == ""
+
+    asyncio.run(cancelled())
+
+
+def test_the_keyboard_is_restored_when_typing_is_cancelled(phone: Phone, server: AdbServer) -> None:
+    async def cancelled() -> None:
+        async with environment_on(phone, server) as environment:
+            await environment.reset(task({"open": "Notes"}), 0)
+            typing = asyncio.create_task(environment.step(TypeText(text="ä" * 100_000)))
+            while phone.settings["secure.default_input_method"] != ADB_KEYBOARD:
+                await asyncio.sleep(0.001)
+            typing.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await typing
+            assert phone.settings["secure.default_input_method"] == OWN_KEYBOARD
+
+    asyncio.run(cancelled())
+
+
+def test_two_environments_never_share_a_device(phones: list[Phone], server: AdbServer) -> None:
+    async def lease() -> None:
+        factories = [AndroidFactory(settings_for(server)) for _ in range(2)]
+        first, second = [await factory() for factory in factories]
+        assert {first.device.serial, second.device.serial} == {phone.serial for phone in phones}
+        with pytest.raises(EnvironmentFailure, match="emulator-5554 is in use, emulator-5556 is in use") as caught:
+            await factories[0]()
+        assert caught.value.failure_class is FailureClass.SETUP
+        await second.close()
+        await second.close()
+        third = await factories[0]()
+        assert third.device.serial == second.device.serial
+        await third.close()
+        await first.close()
+
+    asyncio.run(lease())
+
+
+def test_a_device_that_is_not_ready_is_passed_over(phones: list[Phone], server: AdbServer) -> None:
+    async def lease() -> None:
+        phones[0].faults = Faults(offline=True)
+        environment = await AndroidFactory(settings_for(server))()
+        assert environment.device.serial == phones[1].serial
+        with pytest.raises(EnvironmentFailure, match="emulator-5554 is offline, x is not connected"):
+            await AndroidFactory(settings_for(server, serials=("emulator-5554", "x")))()
+        await environment.close()
+
+    asyncio.run(lease())
+
+
+def test_a_device_that_comes_free_in_time_is_waited_for(phone: Phone, server: AdbServer) -> None:
+    async def lease() -> None:
+        factory = AndroidFactory(settings_for(server, serials=(phone.serial,), lease_seconds=20.0))
+        first = await factory()
+        waiting = asyncio.create_task(factory())
+        await asyncio.sleep(0.05)
+        assert not waiting.done()
+        await first.close()
+        await (await waiting).close()
+
+    asyncio.run(lease())
+
+
+def test_without_an_adb_server_one_line_says_what_to_run_and_none_is_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = tmp_path / "started"
+    program = tmp_path / "adb"
+    program.write_text(f"#!/bin/sh\ntouch {started}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("ADBUTILS_ADB_PATH", str(program))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        factory = AndroidFactory(AndroidSettings(port=free.getsockname()[1]))
+        with pytest.raises(EnvironmentFailure, match="run `adb start-server`") as caught:
+            asyncio.run(factory())
+    assert caught.value.failure_class is FailureClass.SETUP
+    assert "\n" not in str(caught.value)
+    assert not started.exists()
+
+
+def test_the_server_that_goes_away_is_an_environment_failure(phone: Phone, server: AdbServer) -> None:
+    async def lose() -> None:
+        async with environment_on(phone, server) as environment:
+            seen = await environment.reset(task(), 0)
+            server.stop()
+            with pytest.raises(EnvironmentFailure, match="emulator-5554"):
+                await environment.step(press(seen, "launcher/clock"))
+
+    asyncio.run(lose())
