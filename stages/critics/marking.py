@@ -44,11 +44,18 @@ def marked_screen(step: Step, screens: ScreenReader) -> bytes:
         KeyError: the screen is not stored.
     """
     stored = screens.image(step.screen_before)
-    if step.action is None:
-        return stored
-    action = action_from_json(step.action)
+    return stored if step.action is None else marked(stored, step.action, screens.elements(step.screen_before))
+
+
+def marked(stored: bytes, action_json: str, elements: tuple[UIElement, ...]) -> bytes:
+    """PNG of an encoded screenshot with a stored action marked on it; `stored` itself for an action without a place.
+
+    Raises:
+        OSError: the screenshot does not decode.
+        pydantic.ValidationError: the stored text is not an action.
+    """
     image = Image.open(io.BytesIO(stored)).convert("RGB")
-    if not draw_mark(image, action, screens.elements(step.screen_before)):
+    if not draw_mark(image, action_from_json(action_json), elements):
         return stored
     out = io.BytesIO()
     image.save(out, format="PNG")

@@ -10,10 +10,10 @@ from functools import partial
 from PIL import Image
 
 from schemas.errors import ModelFailure
-from schemas.observation import ScreenHandle, ScreenReader
+from schemas.observation import ScreenHandle, ScreenReader, UIElement
 from schemas.record import content_id
 from schemas.step import Step
-from stages.critics.marking import MARKS, marked_screen
+from stages.critics.marking import MARKS, marked
 
 _UNREADABLE = (OSError, SyntaxError, ValueError, Image.DecompressionBombError)
 """What Pillow raises for bytes that are no picture, a broken one or an absurdly large one."""
@@ -36,13 +36,15 @@ def marked_picture(step: Step, screens: ScreenReader) -> ScreenHandle:
     Raises:
         KeyError: the screen is not stored.
     """
-    size = screens.size(step.screen_before)
+    size, elements = screens.size(step.screen_before), screens.elements(step.screen_before)
     mark = content_id(MARKS, step.action)[:12]
-    return ScreenHandle(f"{step.screen_before}+{mark}", size, partial(_drawn, step, screens))
+    return ScreenHandle(f"{step.screen_before}+{mark}", size, partial(_drawn, step, elements, screens))
 
 
-def _drawn(step: Step, screens: ScreenReader) -> bytes:
+def _drawn(step: Step, elements: tuple[UIElement, ...], screens: ScreenReader) -> bytes:
+    """Runs in whatever thread encodes, so that of the reader it asks for the image alone."""
+    stored = screens.image(step.screen_before)
     try:
-        return marked_screen(step, screens)
+        return stored if step.action is None else marked(stored, step.action, elements)
     except _UNREADABLE as error:
         raise ModelFailure(f"screen {step.screen_before}: the image does not decode") from error
