@@ -24,7 +24,7 @@ from stages.queries.base import HELDOUT_MARK, Brief, DraftRefused, KnownSlot, Pa
 from stages.queries.grammar import operations
 from stages.queries.known_slots import known_slots
 from stages.queries.slot_check import LONGEST_RAW, Checked, check_instruction, vocabulary_of, without_quotes
-from stages.queries.template import tidy
+from stages.queries.template import one_line
 
 ROLE = "writer"
 SYNTHESISE_FIELDS = frozenset({"task", "platform", "pages", "slots"})
@@ -122,7 +122,7 @@ class ModelWriter:
     async def _drafted(self, request: ChatRequest, subject: str, check: Callable[[str], Checked]) -> _Draft:
         attempt, text, problems = request, "", ""
         for number in range(1, TRIES + 1):
-            text = _one_line((await ask(self.model, attempt, Instruction)).instruction)
+            text = one_line((await ask(self.model, attempt, Instruction)).instruction)
             checked = check(text)
             if not checked.problems:
                 return _Draft(text, checked)
@@ -153,11 +153,6 @@ def _in_manner(text: str, checked: Checked, heldout: bool) -> Checked:
         return checked
     problem = "it must be a question that ends with a question mark" if heldout else "it must not be a question"
     return Checked(checked.said, (*checked.problems, problem))
-
-
-def _one_line(text: str) -> str:
-    """As a sentence on one line, without characters that cannot be seen."""
-    return tidy("".join(letter if letter.isprintable() else " " for letter in text))
 
 
 def _platform_text(platform: Platform) -> str:

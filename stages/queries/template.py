@@ -81,6 +81,11 @@ def tidy(text: str) -> str:
     return text if text.endswith((".", "?", "!")) else text + _end_mark(text)
 
 
+def one_line(text: str) -> str:
+    """A model's words, tidied, without characters that cannot be seen."""
+    return tidy("".join(letter if letter.isprintable() else " " for letter in text))
+
+
 def _end_mark(text: str) -> str:
     return "?" if text.partition(" ")[0] in _QUESTION_WORDS else "."
 

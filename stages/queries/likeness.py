@@ -1,0 +1,59 @@
+"""Whether a proposed task says what another one says already, in the same or in nearly the same words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+TOO_LIKE = 0.8
+"""Share of the words of two tasks that both have, from which one is a repetition of the other."""
+
+_WORD = re.compile(r"\w+(?:[:.,'’-]\w+)*")
+
+
+class Likeness(NamedTuple):
+    """A task that says the same."""
+
+    text: str
+    same_words: bool
+    """Whether the words are the same, case, spacing and marks apart."""
+
+
+class KnownTasks:
+    """The instructions that exist; more may be added."""
+
+    def __init__(self, instructions: Iterable[str] = ()) -> None:
+        """Of equal instructions the first is remembered."""
+        self._by_words: dict[tuple[str, ...], str] = {}
+        self._sets: list[tuple[frozenset[str], str]] = []
+        for instruction in instructions:
+            self.add(instruction)
+
+    def add(self, instruction: str) -> None:
+        """Remember an instruction."""
+        words = _words(instruction)
+        if words not in self._by_words:
+            self._by_words[words] = instruction
+            self._sets.append((frozenset(words), instruction))
+
+    def find(self, instruction: str) -> Likeness | None:
+        """The task with the same words, else the one most like it of those that are too like, else None."""
+        words = _words(instruction)
+        if words in self._by_words:
+            return Likeness(self._by_words[words], True)
+        mine = frozenset(words)
+        share, text = max(((_shared(mine, other), text) for other, text in self._sets), default=(0.0, ""))
+        return Likeness(text, False) if share >= TOO_LIKE else None
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(_WORD.findall(text.casefold()))
+
+
+def _shared(mine: frozenset[str], other: frozenset[str]) -> float:
+    # A cheap bound first: most pairs differ in length alone.
+    small, large = sorted((len(mine), len(other)))
+    if large == 0 or small < TOO_LIKE * large:
+        return 0.0
+    return len(mine & other) / len(mine | other)
