@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 from typing import Any, NamedTuple
 
 import pytest
@@ -76,6 +77,8 @@ class Received(NamedTuple):
 
     body: dict[str, Any]
     authorization: str | None
+    at: float
+    """When, in seconds of the server's loop."""
 
     @property
     def pictures(self) -> list[Size]:
@@ -164,8 +167,8 @@ def fault_server() -> Iterator[FaultServer]:
 
 async def _start(server: FaultServer, port: int) -> web.AppRunner:
     app = web.Application(client_max_size=2**28)
-    app.router.add_post("/v1/chat/completions", lambda request: _chat(server, request))
-    app.router.add_get("/v1/models", lambda request: _models(server, request))
+    app.router.add_post("/v1/chat/completions", partial(_chat, server))
+    app.router.add_get("/v1/models", partial(_models, server))
     runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0.05)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", port, reuse_address=True).start()
@@ -182,7 +185,7 @@ async def _models(server: FaultServer, request: web.Request) -> web.Response:
 
 async def _chat(server: FaultServer, request: web.Request) -> web.StreamResponse:
     body = json.loads(await request.read())
-    server.received.append(Received(body, request.headers.get("Authorization")))
+    server.received.append(Received(body, request.headers.get("Authorization"), asyncio.get_running_loop().time()))
     server.in_flight += 1
     server.most_in_flight = max(server.most_in_flight, server.in_flight)
     try:

@@ -1,0 +1,47 @@
+"""Settings and requests of the client's tests, and one call from start to end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from typing import Any, TypeVar
+
+from stages.models.base import ChatMessage, ChatRequest, Completion, Part
+from stages.models.openai_api.model import OpenAiModel
+from stages.models.openai_api.settings import ApiSettings
+
+_T = TypeVar("_T")
+
+
+def settings(*urls: str, **changed: Any) -> ApiSettings:
+    """Settings with waits too short to notice."""
+    quick = {"first_wait_seconds": 0.001, "longest_wait_seconds": 5.0, "connect_seconds": 5.0}
+    return ApiSettings(urls=urls, model="tiny", **(quick | changed))
+
+
+def request(*parts: Part, **changed: Any) -> ChatRequest:
+    return ChatRequest("policy", (ChatMessage("user", parts or ("Hello",)),), **changed)
+
+
+def asked(client: ApiSettings, chat: ChatRequest | None = None) -> Completion:
+    """One call in an event loop of its own."""
+    model = OpenAiModel(client)
+    return asyncio.run(_closing(model, model.complete(chat or request())))
+
+
+def asked_all(client: ApiSettings, chats: Sequence[ChatRequest]) -> list[Completion | BaseException]:
+    """Calls at the same time."""
+    model = OpenAiModel(client)
+
+    async def run() -> list[Completion | BaseException]:
+        return await asyncio.gather(*map(model.complete, chats), return_exceptions=True)
+
+    return asyncio.run(_closing(model, run()))
+
+
+async def _closing(model: OpenAiModel, call: Coroutine[Any, Any, _T]) -> _T:
+    try:
+        return await call
+    finally:
+        await model.close()
+        await model.close()

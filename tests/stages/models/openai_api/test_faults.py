@@ -1,0 +1,100 @@
+"""What a caller gets for each way in which a server can fail, and how often the server was asked."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from schemas.errors import ModelFailure
+from stages.models.openai_api.exchange import MOST_BYTES
+from tests.stages.models.fault_server import Fault, FaultReply, running_server
+from tests.stages.models.openai_api.asking import asked, settings
+
+_BOUNDS = {"read_seconds": 0.3, "total_seconds": 0.6, "attempts": 3}
+_RETRIED = {
+    Fault.BUSY: "429 Rate limit reached",
+    Fault.UNAVAILABLE: "503 Service unavailable",
+    Fault.INTERNAL: "500 Internal server error",
+    Fault.HANG: "timed out",
+    Fault.CUT: "connection cut",
+    Fault.CUT_WITHIN: "connection cut",
+    Fault.TRUNCATED: "not the protocol's",
+    Fault.WRONG_SCHEMA: "not the protocol's",
+    Fault.EMPTY_CHOICES: "0 choices where 1 were asked for",
+    Fault.NO_TEXT: "a choice without text",
+    Fault.ABORTED: "ended with abort",
+    Fault.SLOW: "timed out",
+}
+_FINAL = {
+    Fault.HUGE: "an answer of more than 8 MiB",
+    Fault.TOO_LONG: "400 This model's maximum context length is 8192 tokens",
+    Fault.UNKNOWN_MODEL: "404 The model `tiny` does not exist.",
+}
+
+
+def test_every_fault_is_tried() -> None:
+    assert {*_RETRIED, *_FINAL, Fault.NONE} == set(Fault)
+
+
+@pytest.mark.parametrize("fault", list(_RETRIED))
+def test_a_passing_fault_is_asked_again(fault: Fault) -> None:
+    with running_server([fault]) as server:
+        assert asked(settings(server.url, **_BOUNDS)).text == "fine"
+        assert len(server.received) == 2
+        assert server.received[0].body == server.received[1].body
+
+
+@pytest.mark.parametrize("fault", list(_RETRIED))
+def test_a_lasting_fault_is_one_line_after_the_last_attempt(fault: Fault) -> None:
+    with running_server([fault] * 9) as server:
+        with pytest.raises(ModelFailure) as failed:
+            asked(settings(server.url, **_BOUNDS))
+        assert len(server.received) == 3
+        line = str(failed.value)
+        assert line.startswith(f"{server.url} (tiny): ") and line.endswith("; given up after 3 attempts")
+        assert _RETRIED[fault] in line and "\n" not in line and len(line) < 400
+
+
+@pytest.mark.parametrize("fault", list(_FINAL))
+def test_a_fault_of_the_request_is_one_line_at_once(fault: Fault) -> None:
+    with running_server([fault]) as server:
+        with pytest.raises(ModelFailure, match=re.escape(_FINAL[fault])) as failed:
+            asked(settings(server.url, **_BOUNDS))
+        assert len(server.received) == 1
+        assert "\n" not in str(failed.value) and len(str(failed.value)) < 400
+
+
+def test_the_huge_answer_is_larger_than_the_bound() -> None:
+    assert MOST_BYTES < 10_000_000
+
+
+def test_retry_after_is_waited_for() -> None:
+    with running_server([FaultReply(Fault.BUSY, "1"), FaultReply(Fault.UNAVAILABLE, "0")]) as server:
+        assert asked(settings(server.url)).text == "fine"
+        first, second, _ = server.received
+        # A bound from below, which no busy machine can break.
+        assert second.at - first.at >= 1.0
+
+
+@pytest.mark.parametrize("retry_after", ["3600", "Fri, 01 Jan 2100 00:00:00 GMT"])
+def test_a_server_that_asks_for_too_long_a_wait_fails_the_call(retry_after: str) -> None:
+    with running_server([FaultReply(Fault.BUSY, retry_after)]) as server:
+        with pytest.raises(ModelFailure, match=r"429 Rate limit reached; asks to wait \d{4,} s$"):
+            asked(settings(server.url))
+        assert len(server.received) == 1
+
+
+def test_no_server_at_all() -> None:
+    with running_server() as server:
+        gone = server.url
+    with pytest.raises(ModelFailure, match=r"no connection .*given up after 2 attempts"):
+        asked(settings(gone, attempts=2))
+
+
+def test_a_password_in_a_url_is_not_told() -> None:
+    with running_server([Fault.TOO_LONG]) as server:
+        secret = server.url.replace("//", "//user:hunter2@")
+        with pytest.raises(ModelFailure) as failed:
+            asked(settings(secret))
+    assert "hunter2" not in str(failed.value) and server.url in str(failed.value)
