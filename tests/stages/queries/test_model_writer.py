@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 from collections import Counter
 from collections.abc import Callable
 
@@ -21,6 +20,7 @@ from stages.queries.model_writer import TRIES, ModelWriter
 from stages.queries.phrasing import heldout_parts
 from stages.queries.validation import SimulatedValidator
 from tests.stages.models.scripted import ScriptedModel
+from tests.stages.queries.honest import honest_draft
 from tests.stages.queries.samples import chosen
 
 Answer = str | Completion | ModelFailure
@@ -31,16 +31,7 @@ def _text(request: ChatRequest) -> str:
 
 
 def honest(request: ChatRequest) -> str:
-    """Says the task and every wording that the prompt lists, in the manner that it wants."""
-    text = _text(request)
-    task = re.findall(r"^Task: (.*)$", text, re.M)[0]
-    words = re.findall(r'^- [^:]*: (?:on; )?(say|type) "([^"]*)"', text.partition("Required values:")[2], re.M)
-    carried = re.findall(r"it stands in (\w+)", text.partition("Required values:")[2])
-    said = [f'"{word}"' if kind == "type" else word for kind, word in words] + [f"see {app}" for app in carried]
-    manner = re.findall(r"^Manner: (\w+ \w+)", text, re.M)
-    begin = {"a plain": "please", "the person": "I want this:", "as short": "now:"}.get(manner[0] if manner else "", "")
-    end = "?" if "ends with a question mark" in text else "."
-    return json.dumps({"instruction": f"{begin} {task}: {', '.join(said)}{end}"})
+    return honest_draft(_text(request))
 
 
 def saying(instruction: str) -> Callable[[ChatRequest], str]:
