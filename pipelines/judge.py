@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from pipelines.critics import JudgeSpec
 from pipelines.episodes import read_episodes
 from pipelines.fan_out import ShardOutput
+from schemas.episode import Episode
 from schemas.model_call import ModelCall
 from schemas.record import Origin, Row
 from schemas.tables import rows_to_arrow
@@ -16,6 +18,9 @@ from stages.critics.judge import Judged, judge_episodes
 from warehouse.layout import StageRun, Warehouse
 from warehouse.screens import WarehouseScreens
 from warehouse.shards import write_shard
+
+_APART = 1_000_000
+"""Between the seeds of repeated judgings: more than a channel ever has votes."""
 
 
 @dataclass(frozen=True)
@@ -28,13 +33,16 @@ class JudgeTrajectories:
     judge: JudgeSpec
     rounds: tuple[int, ...]
     """The rounds that the trajectories are of."""
+    tried: Mapping[str, int]
+    """By trajectory, how often it could not be judged; none for those judged for the first time."""
     concurrency: int
     """Trajectories under judgement at once."""
 
     def __call__(self, shard: int, trajectory_ids: Sequence[str]) -> ShardOutput:
         """Judge the trajectories and write their verdicts, judgements, model calls and failures."""
         calls: list[ModelCall] = []
-        judged = asyncio.run(self._judge(trajectory_ids, calls))
+        episodes = read_episodes(self.warehouse, self.at.run_id, trajectory_ids, rounds=self.rounds)
+        judged = asyncio.run(self._judge(episodes, calls.append))
         rows: dict[str, Sequence[Row]] = {
             "model_calls": calls,
             "step_verdicts": [verdict for episode in judged.episodes for verdict in episode.step_verdicts],
@@ -50,8 +58,16 @@ class JudgeTrajectories:
             }
         )
 
-    async def _judge(self, trajectory_ids: Sequence[str], calls: list[ModelCall]) -> Judged:
-        episodes = read_episodes(self.warehouse, self.at.run_id, trajectory_ids, rounds=self.rounds)
-        screens = WarehouseScreens(self.warehouse)
-        async with self.judge.open(self.origin, calls.append) as judge:
-            return await judge_episodes(episodes, judge, screens, self.origin, self.concurrency)
+    async def _judge(self, episodes: Sequence[Episode], sink: Callable[[ModelCall], None]) -> Judged:
+        screens, judged = WarehouseScreens(self.warehouse), Judged([], [])
+        by_tries: dict[int, list[Episode]] = defaultdict(list)
+        for episode in episodes:
+            by_tries[self.tried.get(episode.trajectory.trajectory_id, 0)].append(episode)
+        for tried, alike in by_tries.items():
+            # Another seed: else the request cache would answer with what was no answer before.
+            spec = replace(self.judge, seed=self.judge.seed + tried * _APART)
+            async with spec.open(self.origin, sink) as judge:
+                made = await judge_episodes(alike, judge, screens, self.origin, self.concurrency)
+            judged.episodes.extend(made.episodes)
+            judged.failures.extend(made.failures)
+        return judged

@@ -79,6 +79,7 @@ def _judge(context: RoundContext, stage: str, purpose: Purpose) -> StageReport:
             context.origin,
             judge_spec(context),
             rounds=tuple(sorted({context.round, *(one.round for one in again)})),
+            tried={one.trajectory_id: one.tried for one in again},
             concurrency=context.config.judge.concurrency,
         )
         made = fan_out(context.warehouse, at, key, split_evenly(trajectories, workers), job, context.beam)

@@ -26,6 +26,8 @@ class Unjudged(NamedTuple):
     round: int
     """The round in which it was rolled out."""
     trajectory_id: str
+    tried: int
+    """How often it could not be judged."""
 
 
 def taken_up(context: RoundContext, purpose: Purpose) -> list[Unjudged]:
@@ -39,7 +41,7 @@ def taken_up(context: RoundContext, purpose: Purpose) -> list[Unjudged]:
     judged = set(_earlier(context, "judgements", "trajectory_id")["trajectory_id"])
     rows = _earlier(context, "trajectories", "round", "trajectory_id", "purpose")
     return sorted(
-        Unjudged(number, trajectory_id)
+        Unjudged(number, trajectory_id, tried[trajectory_id])
         for number, trajectory_id, found in zip(rows["round"], rows["trajectory_id"], rows["purpose"], strict=True)
         if found == purpose and trajectory_id not in judged and 0 < tried[trajectory_id] < TRIED_AT_MOST
     )

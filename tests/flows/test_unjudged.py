@@ -66,9 +66,9 @@ def test_only_what_failed_and_is_neither_judged_nor_given_up_is_taken_up(warehou
 
     assert TRIED_AT_MOST == 3
     assert taken_up(context(warehouse, 1), Purpose.TRAIN) == []
-    assert taken_up(context(warehouse, 2), Purpose.TRAIN) == sorted([Unjudged(1, never), Unjudged(1, late)])
-    assert taken_up(context(warehouse, 2), Purpose.GUIDED) == [Unjudged(1, guided.trajectory_id)]
-    assert taken_up(context(warehouse, 3), Purpose.TRAIN) == [Unjudged(1, never)]
+    assert taken_up(context(warehouse, 2), Purpose.TRAIN) == sorted([Unjudged(1, never, 1), Unjudged(1, late, 1)])
+    assert taken_up(context(warehouse, 2), Purpose.GUIDED) == [Unjudged(1, guided.trajectory_id, 1)]
+    assert taken_up(context(warehouse, 3), Purpose.TRAIN) == [Unjudged(1, never, 2)]
     assert taken_up(context(warehouse, 4), Purpose.TRAIN) == []
 
 
