@@ -22,19 +22,20 @@ def missing_endpoints(config: Config) -> list[Missing]:
     known = ", ".join([EMBEDDED, *config.endpoints])
     found = [
         Missing(keys, f"{'.'.join(keys)}: there is no [endpoints.{name}]; there are {known}")
-        for keys, name in _mapped(config)
+        for keys, name in mapped(config)
         if name != EMBEDDED and name not in config.endpoints
     ]
     for name, endpoint in config.endpoints.items():
         keys = ("endpoints", name)
         if name == EMBEDDED:
             found.append(Missing(keys, f'endpoints.{name}: "{EMBEDDED}" is the name of what comes with trajmill'))
-        elif endpoint.kind == "openai_api" and not endpoint.urls:
+        elif endpoint.kind == "openai_api" and not endpoint.addresses:
             found.append(Missing(keys, f"endpoints.{name}.urls is missing: the base address of its server"))
     return found
 
 
-def _mapped(config: Config) -> Iterator[tuple[KeyPath, str]]:
+def mapped(config: Config) -> Iterator[tuple[KeyPath, str]]:
+    """Each role as the keys that lead to it, with the name of its endpoint."""
     models = config.models
     for role in ("policy", "writer", "describer"):
         yield ("models", role), getattr(models, role)

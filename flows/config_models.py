@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
+from flows.config_model_server import ModelServerSection
 from flows.config_section import Section
 
 EMBEDDED = "embedded"
@@ -26,6 +28,9 @@ class EndpointSection(Section):
         "read_seconds",
         "total_seconds",
         "cache",
+        "adapter",
+        "engine",
+        "serve",
     }
     """Keys that decide how a model is reached, and nothing of what it answers."""
 
@@ -38,9 +43,9 @@ class EndpointSection(Section):
     """Base addresses of servers with this model, e.g. `http://gpu-1:8000/v1`; the least busy one is asked."""
     api_key_variable: str = ""
     """Environment variable that holds the key; none is sent if empty."""
-    family: Literal["qwen2.5-vl", "qwen3-vl"] = "qwen2.5-vl"
-    """Decides how images are resized and in which coordinates the model writes: `qwen2.5-vl` (GUI-Owl): sides of
-    multiples of 28, pixels of the resized image; `qwen3-vl` (GUI-Owl 1.5): of 32, 0 to 1000."""
+    family: Literal["qwen2.5-vl", "qwen3-vl", "gui-owl", "gui-owl-1.5", "any"] = "any"
+    """Decides how images are resized and in which coordinates the model writes; `any`: images as they are, their
+    pixels."""
     max_pixels: PositiveInt = 3_211_264
     """Most pixels of an image as it is sent."""
     max_in_flight: PositiveInt = 64
@@ -52,13 +57,25 @@ class EndpointSection(Section):
     read_seconds: PositiveFloat = 120.0
     """Longest silence of a server."""
     total_seconds: PositiveFloat = 300.0
-    """Time limit of a request, all attempts included."""
+    """Time limit of one attempt, from the connection to the last byte of the answer."""
     input_price: NonNegativeFloat = 0.0
     """Price of a million input tokens."""
     output_price: NonNegativeFloat = 0.0
     """Price of a million output tokens."""
     cache: bool = True
     """Whether answers are kept and found again by the request; those of a sampled policy never are."""
+    adapter: Path | None = None
+    """Folder of a LoRA adapter that is loaded into the servers before the rounds, under the name `model`."""
+    engine: dict[str, bool | int | float | str] = {}
+    """Engine arguments of `vllm_offline` by their Python names, e.g. `{ tensor_parallel_size = 2 }`."""
+    serve: ModelServerSection | None = None
+    """Lets trajmill start the server itself."""
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Base addresses of its servers, that of the one which trajmill starts included."""
+        own = () if self.serve is None else (f"http://127.0.0.1:{self.serve.port}/v1",)
+        return (*self.urls, *own)
 
 
 class CriticRoles(Section):

@@ -40,7 +40,8 @@ def configuration_tables() -> str:
 
 def _in_force(config: Config) -> list[KeyPath]:
     """All keys, those of tables that the user names once for each of them, table by table."""
-    found = [named for keys in key_paths(Config) for named in _with_names(config, keys)]
+    expanded = (named for keys in key_paths(Config) for named in _with_names(config, keys))
+    found = [keys for keys in expanded if _is_set(config, keys)]
     order = {section: place for place, section in enumerate(dict.fromkeys(keys[:-1] for keys in found))}
     return sorted(found, key=lambda keys: order[keys[:-1]])
 
@@ -51,6 +52,16 @@ def _with_names(config: Config, keys: KeyPath) -> list[KeyPath]:
     place = keys.index(ANY_NAME)
     tables: Any = _value(config, keys[:place])
     return [(*keys[:place], name, *keys[place + 1 :]) for name in tables]
+
+
+def _is_set(config: Config, keys: KeyPath) -> bool:
+    """Whether there is something to write: not so for a key without a value, and for all keys of a table left out."""
+    value: object = config
+    for name in keys:
+        value = value[name] if isinstance(value, dict) else getattr(value, name)
+        if value is None:
+            return False
+    return True
 
 
 def _description(keys: KeyPath) -> str:
@@ -67,11 +78,16 @@ def _value(config: Config, keys: KeyPath) -> object:
 
 def _default(keys: KeyPath) -> str:
     field = section_at(Config, keys[:-1]).model_fields[keys[-1]]
-    return "must be set" if field.is_required() else f"`{_toml(field.get_default(call_default_factory=True))}`"
+    if field.is_required():
+        return "must be set"
+    default = field.get_default(call_default_factory=True)
+    return "" if default is None else f"`{_toml(default)}`"
 
 
 def _type_name(keys: KeyPath) -> str:
     annotation: Any = section_at(Config, keys[:-1]).model_fields[keys[-1]].annotation
+    if get_origin(annotation) is dict:
+        return "table"
     if get_origin(annotation) is tuple:
         return f"list of {_plain_name(get_args(annotation)[0])}"
     return _plain_name(annotation)
@@ -88,6 +104,8 @@ def _plain_name(annotation: Any) -> str:
 def _toml(value: object) -> str:
     if isinstance(value, tuple):
         return f"[{', '.join(_toml(item) for item in value)}]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(key)} = {_toml(item)}" for key, item in value.items()) + "}"
     if isinstance(value, Path):
         return json.dumps(str(value))
     return json.dumps(value, ensure_ascii=False)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
@@ -9,6 +11,7 @@ from prefect import flow
 
 from flows.config import Config
 from flows.context import RoundContext
+from flows.models_ready import models_ready
 from flows.once import report_of
 from flows.policy import PROMOTE
 from flows.prefect_settings import short_lived_server
@@ -40,8 +43,10 @@ def evolve(config: Config) -> EvolveReport:
     """
     warehouse = create_warehouse(config.run.root)
     with sole_worker(warehouse, config.run_id), disk_full_as_error(warehouse.root):
-        with short_lived_server(warehouse.run(config.run_id) / "prefect.log"):
-            evolve_flow(config, warehouse)
+        owed = _owed(config, warehouse)
+        logs = warehouse.run(config.run_id)
+        with models_ready(config, logs) if owed else nullcontext(), short_lived_server(logs / "prefect.log"):
+            evolve_flow(owed)
         refresh_views(warehouse)
         report = write_report(warehouse, config.run_id)
     last = RoundContext(config, warehouse, config.run.rounds)
@@ -49,7 +54,11 @@ def evolve(config: Config) -> EvolveReport:
 
 
 @flow(name="evolve", validate_parameters=False)
-def evolve_flow(config: Config, warehouse: Warehouse) -> list[RoundSummary]:
+def evolve_flow(owed: Sequence[RoundContext]) -> list[RoundSummary]:
     """The rounds that are not finished, one after the other."""
+    return [round_flow(context) for context in owed]
+
+
+def _owed(config: Config, warehouse: Warehouse) -> list[RoundContext]:
     contexts = [RoundContext(config, warehouse, number) for number in range(1, config.run.rounds + 1)]
-    return [round_flow(context) for context in contexts if report_of(context, PROMOTE) is None]
+    return [context for context in contexts if report_of(context, PROMOTE) is None]

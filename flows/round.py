@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from prefect import flow, task
@@ -17,6 +17,7 @@ from flows.config import Config
 from flows.context import RoundContext
 from flows.interrupt import asked_to_stop
 from flows.landing import announce_landed
+from flows.models_ready import models_ready
 from flows.once import StageReport, report_of
 from flows.policy import BASELINE, PROMOTE
 from flows.progress import progress
@@ -34,6 +35,8 @@ from warehouse.read import read_rows
 from warehouse.views import refresh_views
 
 _LOOK_EVERY_SECONDS = 0.5
+_ASKING_MODELS = frozenset({"generate", "rollout", "judge", "guide", "evaluate"})
+"""Commands whose stages ask the models of roles."""
 
 
 def _worth_retrying(task_: Task[..., Any], run: TaskRun, state: State[Any]) -> bool:
@@ -87,7 +90,9 @@ def run_stage(name: str, config: Config) -> StageReport:
     """
     if name not in NEEDED:
         raise BadInputError(f"there is no stage {name!r}; the stages are {', '.join(NEEDED)}")
-    with sole_worker(create_warehouse(config.run.root), config.run_id):
+    warehouse = create_warehouse(config.run.root)
+    models = models_ready(config, warehouse.run(config.run_id)) if name in _ASKING_MODELS else nullcontext()
+    with sole_worker(warehouse, config.run_id), models:
         return _run_command(name, current_round(config))
 
 

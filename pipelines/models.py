@@ -12,29 +12,29 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from pydantic import SecretStr
+
 from schemas.coordinates import CoordinateFrame
 from schemas.errors import BadInputError
 from schemas.geometry import Size
 from schemas.model_call import ModelCall
 from schemas.record import Origin
-from stages.models.base import ChatModel
+from stages.models.base import ChatModel, ChatRequest, Completion
+from stages.models.families import ModelFamily
+from stages.models.images import sent_size
 
 if TYPE_CHECKING:
+    from stages.models.openai_api.model import OpenAiModel
     from stages.models.openai_api.settings import ApiSettings
-
-Kind = Literal["openai_api", "transformers_local", "vllm_offline"]
 
 
 @dataclass(frozen=True)
 class ModelSpec:
     """One model behind one or several roles."""
 
-    kind: Kind
-    settings: ApiSettings
-    """For a model in this process, `model` is its folder and there are no addresses."""
-    api_key_variable: str = ""
-    """Environment variable of the worker that holds the key of the server."""
-    cache: Path | None = None
+    family: ModelFamily
+    at: ServedModel | FolderModel
+    request_cache: Path | None = None
     """Folder of the request cache; None asks again for everything."""
 
     def connect(self) -> ChatModel:
@@ -43,40 +43,92 @@ class ModelSpec:
         Raises:
             BadInputError: the variable of the key is not set, or the model cannot be loaded.
         """
-        model = self._model()
-        return model if self.cache is None else CachedModel(model, self.cache)
+        from stages.models.cache import CachedModel
+
+        model = self.at.connect(self.family)
+        return model if self.request_cache is None else CachedModel(model, self.request_cache)
 
     def open(self, origin: Origin, sink: Callable[[ModelCall], None]) -> ChatModel:
         """The model, with a row for each call given to `sink`."""
+        from stages.models.accounts import AccountedModel
+
         return AccountedModel(self.connect(), origin, sink)
 
     def frame(self, screen: Size) -> CoordinateFrame:
         """How positions in the model's texts relate to a screen."""
-        return self.settings.frame(screen)
+        return CoordinateFrame(self.family.space, screen, sent_size(screen, self.family.budget))
 
-    def _model(self) -> ChatModel:
-        if self.kind == "openai_api":
-            from stages.models.openai_api.model import OpenAiModel
 
-            return OpenAiModel(self.settings.model_copy(update={"api_key": self._api_key()}))
-        return _loaded(self.kind, self.settings)
+@dataclass(frozen=True)
+class ServedModel:
+    """A model on servers that speak OpenAI's protocol."""
 
-    def _api_key(self) -> str:
-        if not self.api_key_variable:
-            return ""
-        if self.api_key_variable not in os.environ:
-            raise BadInputError(
-                f"{self.api_key_variable} is not set: export the API key of {self.settings.urls[0]} in it"
+    settings: ApiSettings
+    """Without the key."""
+    api_key_variable: str = ""
+    """Environment variable of the worker that holds the key of the servers; empty if they ask for none."""
+
+    def connect(self, family: ModelFamily) -> OpenAiModel:
+        """A client of the servers."""
+        from stages.models.openai_api.model import OpenAiModel
+
+        return OpenAiModel(
+            self.settings.model_copy(
+                update={"api_key": self._api_key(), "budget": family.budget, "space": family.space}
             )
-        return os.environ[self.api_key_variable]
+        )
+
+    def _api_key(self) -> SecretStr:
+        if self.api_key_variable and self.api_key_variable not in os.environ:
+            address = self.settings.urls[0]
+            raise BadInputError(f"{self.api_key_variable} is not set: export the API key of {address} in it")
+        return SecretStr(os.environ[self.api_key_variable] if self.api_key_variable else "")
+
+
+@dataclass(frozen=True)
+class FolderModel:
+    """A model whose weights are loaded into this process."""
+
+    kind: Literal["transformers_local", "vllm_offline"]
+    folder: Path
+    engine: str = "{}"
+    """JSON object of vLLM's engine arguments."""
+
+    def connect(self, family: ModelFamily) -> ChatModel:
+        """The model, which stays loaded until the process ends."""
+        return _Kept(_loaded(self, family))
 
 
 @cache
-def _loaded(kind: Kind, settings: ApiSettings) -> ChatModel:
-    if kind == "transformers_local":
-        from stages.models.transformers_local import load_local_model
+def _loaded(at: FolderModel, family: ModelFamily) -> ChatModel:
+    if at.kind == "transformers_local":
+        from stages.models.local.settings import LocalSettings
+        from stages.models.transformers_local import LocalModel
 
-        return load_local_model(settings)
-    from stages.models.vllm_offline import load_offline_model
+        return LocalModel(LocalSettings(folder=at.folder, budget=family.budget, space=family.space))
+    from stages.models.vllm_offline import OfflineModel, OfflineSettings
 
-    return load_offline_model(settings)
+    return OfflineModel(OfflineSettings(folder=at.folder, budget=family.budget, space=family.space, engine=at.engine))
+
+
+class _Kept:
+    """A model that closing does not unload: the next shard of this worker will want it again."""
+
+    def __init__(self, model: ChatModel) -> None:
+        self._model = model
+
+    @property
+    def version(self) -> str:
+        """Version of the model."""
+        return self._model.version
+
+    def frame(self, screen: Size) -> CoordinateFrame:
+        """The frame of the model."""
+        return self._model.frame(screen)
+
+    async def complete(self, request: ChatRequest) -> Completion:
+        """Ask the model."""
+        return await self._model.complete(request)
+
+    async def close(self) -> None:
+        """Keep the weights."""

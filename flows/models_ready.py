@@ -1,0 +1,59 @@
+"""Sees to it that the models of a run answer before its first stage asks them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from flows.config import Config
+from flows.config_check import mapped
+from flows.config_models import EMBEDDED, EndpointSection
+from flows.lora import Adapter, load_adapter
+from flows.model_server import ModelServer, served
+from flows.models import model_of
+from pipelines.models import ModelSpec, ServedModel
+
+
+@contextmanager
+def models_ready(config: Config, logs: Path) -> Iterator[None]:
+    """Inside, every model that a role is mapped to answers: servers are started, adapters loaded, names checked.
+
+    Raises:
+        BadInputError: a server cannot be reached, does not know its model, or takes no adapter.
+        TrajmillError: a server that trajmill starts does not come up.
+    """
+    used = {name: config.endpoints[name] for _, name in mapped(config) if name != EMBEDDED}
+    with served([_server(name, endpoint) for name, endpoint in used.items() if endpoint.serve], logs):
+        for endpoint in used.values():
+            _load_adapter(endpoint)
+        asyncio.run(_check([model_of(config, name) for name in used]))
+        yield
+
+
+def _server(name: str, endpoint: EndpointSection) -> ModelServer:
+    assert endpoint.serve is not None
+    model = endpoint.serve.model if endpoint.adapter else endpoint.model
+    return ModelServer(name, model, endpoint.serve, _api_key(endpoint))
+
+
+def _load_adapter(endpoint: EndpointSection) -> None:
+    if endpoint.adapter is not None:
+        for address in endpoint.addresses:
+            load_adapter(address, Adapter(endpoint.model, endpoint.adapter), _api_key(endpoint))
+
+
+def _api_key(endpoint: EndpointSection) -> str:
+    return os.environ.get(endpoint.api_key_variable, "")
+
+
+async def _check(models: list[ModelSpec]) -> None:
+    for model in models:
+        if isinstance(model.at, ServedModel):
+            client = model.at.connect(model.family)
+            try:
+                await client.check()
+            finally:
+                await client.close()
