@@ -141,7 +141,10 @@ def list_devices(address: ServerAddress, seconds: float) -> dict[str, str]:
 
 
 class _Connection(AdbConnection):  # type: ignore[misc]  # adbutils has no types
-    """A connection that never starts an adb server, which would outlive the run."""
+    """A connection that never starts an adb server, which would outlive the run, and closes without a wait."""
+
+    def close(self) -> None:
+        self.conn.close()
 
     def _safe_connect(self) -> socket.socket:
         connected: socket.socket = self._create_socket()

@@ -17,7 +17,14 @@ from stages.environments.android.apps import Apps, find_launcher, start_app
 from stages.environments.android.gestures import gesture, key_event
 from stages.environments.android.goal import Ending, PhoneGoal, PhoneStart, is_reached, read_part
 from stages.environments.android.list_ends import ListEnds
-from stages.environments.android.preparation import ChangedSettings, hold_still, prepare, setup_failure
+from stages.environments.android.preparation import (
+    ChangedSettings,
+    hold_still,
+    prepare,
+    remove_files,
+    setup_failure,
+    wanted_files,
+)
 from stages.environments.android.screen import Look, look
 from stages.environments.android.settings import AndroidSettings
 from stages.environments.android.text_input import type_text
@@ -54,6 +61,8 @@ class AndroidEnvironment:
         self._apps: Apps | None = None
         self._lasting = ChangedSettings(device)
         self._changed = ChangedSettings(device)
+        self._made: set[str] = set()
+        """Files of the start state and the goal."""
         self._episode: _Episode | None = None
         self._seen: Look | None = None
         self._answer: str | None = None
@@ -66,8 +75,9 @@ class AndroidEnvironment:
         start, goal = read_part(PhoneStart, query.start_state), read_part(PhoneGoal, query.goal)
         self._episode, self._answer = None, None
         try:
-            await self._changed.restore()
+            await self._undo()
             apps = await self._connect()
+            self._made = {*wanted_files(goal), *(path for path, content in start.files.items() if content is not None)}
             await prepare(self.device, apps, query.apps, start, goal, self._changed)
             self._episode = _Episode(goal, ListEnds())
             return self._observation(await self._look())
@@ -105,17 +115,23 @@ class AndroidEnvironment:
         return float(await is_reached(self.device, episode.goal, Ending(seen.component, self._answer)))
 
     async def close(self) -> None:
-        """Make the device's settings what they were and give it back; one that is gone is only given back."""
+        """Undo what was done to settings and files and give the device back; one that is gone is only given back."""
         give_back, self._give_back = self._give_back, None
         if give_back is None:
             return
         try:
             with suppress(EnvironmentFailure):
-                await self._changed.restore()
+                await self._undo()
                 await self._lasting.restore()
         finally:
             self.device.close()
             give_back()
+
+    async def _undo(self) -> None:
+        """Take back what the reset before, and its episode, did to settings and files."""
+        await self._changed.restore()
+        await remove_files(self.device, self._made)
+        self._made = set()
 
     async def _connect(self) -> Apps:
         if self._apps is None:

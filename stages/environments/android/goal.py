@@ -11,14 +11,16 @@ from __future__ import annotations
 
 import re
 from pathlib import PurePosixPath
-from typing import Annotated, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TypeVar
 
 from pydantic import AfterValidator, ValidationError
 
 from schemas.errors import EnvironmentFailure, FailureClass
 from schemas.record import Record
-from stages.environments.android.adb import AdbDevice
 from stages.environments.android.shell import quote
+
+if TYPE_CHECKING:
+    from stages.environments.android.adb import AdbDevice
 
 _SETTING = re.compile(r"(system|secure|global)\.[A-Za-z0-9_.]{1,80}")
 _COMPONENT = re.compile(r"[A-Za-z][\w.]*(/[\w.$]+)?")
@@ -78,7 +80,8 @@ class PhoneGoal(Record):
     """`package` or `package/activity` in the foreground."""
     settings: dict[Setting, str] = {}
     files: dict[FilePath, str | None] = {}
-    """Content by path, without a last line break; null for a file that must not exist."""
+    """Content by path, without a last line break; null for a file that must not exist. A file that is wanted is removed
+    by the reset, unless the start state has it."""
     answer: str | None = None
     """What the agent must answer; case and spaces do not count."""
 

@@ -71,7 +71,7 @@ async def prepare(
         apps: Its apps.
         needed: Names of the apps that the query needs.
         start: The start state.
-        goal: Settings that it names are remembered too, so that the next episode does not start with them reached.
+        goal: What it wants must not be there from the episode before: its files are removed, its settings remembered.
         settings: What is changed; those of the episode before must have been restored.
 
     Raises:
@@ -88,10 +88,22 @@ async def prepare(
     await settings.remember(goal.settings)
     turned = await _rotation(device, start.orientation)
     await settings.put({**start.settings, "system.user_rotation": turned})
-    for path, content in start.files.items():
+    for path, content in (dict.fromkeys(wanted_files(goal)) | start.files).items():
         await _put_file(device, path, content)
     if start.open and not await start_app(device, _package(apps, start.open)):
         raise EnvironmentFailure(f"{device.serial} has no app {start.open!r}")
+
+
+def wanted_files(goal: PhoneGoal) -> list[str]:
+    """The files that a goal wants to exist."""
+    return [path for path, content in goal.files.items() if content is not None]
+
+
+async def remove_files(device: AdbDevice, paths: Iterable[str]) -> None:
+    """Remove what an episode has made, where it is there."""
+    named = tuple(paths)
+    if named:
+        await device.run("rm", "-f", *named)
 
 
 def setup_failure(error: EnvironmentFailure) -> EnvironmentFailure:

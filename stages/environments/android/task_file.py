@@ -27,6 +27,8 @@ class TaskLine(Record):
     goal: PhoneGoal = PhoneGoal()
     path: tuple[PathStep, ...] = ()
     """The reference path, for the agent `reference`; element ids are resource ids."""
+    source: Source = Source.IMPORTED
+    """How the task was made; the path of a `dag` is walked by its pages, any other by element ids alone."""
     max_steps: int = 20
     difficulty: int = 1
     split: Split = Split.TRAIN
@@ -68,7 +70,7 @@ def query_of(task: TaskLine, origin: Origin) -> Query:
         query_id=Query.make_id(Platform.PHONE, name, (), start_state, task.instruction),
         platform=Platform.PHONE,
         apps=task.apps,
-        source=Source.IMPORTED,
+        source=task.source,
         task=name,
         raw_instruction=task.instruction,
         instruction=task.instruction,

@@ -134,9 +134,16 @@ def test_what_was_changed_on_the_device_is_as_before_in_the_end(phone: Phone, se
     async def episodes() -> dict[str, str]:
         async with environment_on(phone, server) as environment:
             settings = {"system.screen_brightness": "10", "global.new": "it's $(1)"}
-            await environment.reset(task({"settings": settings}, {"settings": {"system.volume": "3"}}), 0)
-            during = dict(phone.settings)
-            phone.settings["system.volume"] = "3"
+            goal = {"settings": {"system.volume": "3"}, "files": {"/sdcard/wanted": "x"}}
+            again = task({"settings": settings, "files": {"/sdcard/mine": "text"}}, goal)
+            for _ in range(2):
+                await environment.reset(again, 0)
+                assert await environment.score() == 0.0
+                assert phone.files == {"/sdcard/mine": b"text"}
+                during = dict(phone.settings)
+                phone.settings["system.volume"] = "3"
+                phone.files["/sdcard/wanted"] = b"x"
+                assert await environment.score() == 1.0
             await environment.reset(task(), 0)
             assert phone.settings["system.screen_brightness"] == "120"
             assert not {"global.new", "system.volume"} & phone.settings.keys()

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -154,3 +156,49 @@ def test_the_server_that_goes_away_is_an_environment_failure(phone: Phone, serve
                 await environment.step(press(seen, "launcher/clock"))
 
     asyncio.run(lose())
+
+
+def run_python(code: str) -> subprocess.Popen[str]:
+    return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+
+
+def test_a_device_is_free_again_once_the_process_that_leased_it_was_killed(phone: Phone, server: AdbServer) -> None:
+    settings = settings_for(server, serials=(phone.serial,))
+    code = f"""
+import asyncio, time
+from stages.environments.android.factory import AndroidFactory
+from stages.environments.android.settings import AndroidSettings
+environment = asyncio.run(AndroidFactory(AndroidSettings.model_validate_json({settings.model_dump_json()!r}))())
+print("leased", flush=True)
+time.sleep(600)
+"""
+    with run_python(code) as other:
+        try:
+            assert other.stdout is not None
+            assert other.stdout.readline() == "leased\n"
+            with pytest.raises(EnvironmentFailure, match="emulator-5554 is in use"):
+                asyncio.run(AndroidFactory(settings)())
+        finally:
+            other.kill()
+
+    async def lease() -> None:
+        await (await AndroidFactory(settings)()).close()
+
+    asyncio.run(lease())
+
+
+def test_without_adbutils_one_line_says_what_to_install() -> None:
+    code = """
+import asyncio, sys
+sys.modules["adbutils"] = None
+from stages.environments.android import android_world, task_file
+from stages.environments.android.factory import AndroidFactory
+from stages.environments.android.settings import AndroidSettings
+try:
+    asyncio.run(AndroidFactory(AndroidSettings())())
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+    with run_python(code) as other:
+        printed, _ = other.communicate(timeout=60)
+    assert printed == "EnvironmentFailure adbutils is not installed; run `pip install 'trajmill[android]'`\n"

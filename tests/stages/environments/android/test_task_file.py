@@ -18,8 +18,15 @@ def test_a_line_is_an_imported_query(world: World, queries: list[Query], tmp_pat
     read = read_task_file(path, ORIGIN)
     assert [query.path for query in read] == [query.path for query in queries]
     assert len({query.query_id for query in read}) == len(read)
-    assert {(query.source, query.platform) for query in read} == {(Source.IMPORTED, Platform.PHONE)}
+    assert {(query.source, query.platform) for query in read} == {(Source.DAG, Platform.PHONE)}
     assert read_task_file(path, ORIGIN) == read
+
+
+def test_a_line_of_two_words_is_enough(tmp_path: Path) -> None:
+    path = tmp_path / "tasks.jsonl"
+    path.write_text('{"instruction": "Turn Wi-Fi off.", "apps": ["com.android.settings"]}')
+    (query,) = read_task_file(path, ORIGIN)
+    assert (query.source, query.task, query.goal) == (Source.IMPORTED, "com.android.settings", "{}")
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,7 @@ def task_line(world: World, query: Query, seed: int) -> TaskLine:
         start_state=PhoneStart(files={START_FILE: start}),
         goal=PhoneGoal(files={REACHED_FILE: "1.0"}),
         path=query.path,
+        source=query.source,
         max_steps=query.max_steps,
         difficulty=query.difficulty,
         split=query.split,
