@@ -64,11 +64,12 @@ class PathStep(Record):
     page: str
     """`app.screen` on which the operation happens."""
     operation: str
-    """`open` (an app), `tap`, `type` or `finish`."""
+    """`open` (an app), `tap`, `type` or `finish`; in real programs also `double_tap`, `right_tap`, `replace` (what a
+    field holds), `key` and `drag`."""
     target: str
-    """Element id to tap or type into; the app's name for `open`; empty for `finish`."""
+    """Element id to tap or type into; the app's name for `open`; empty for `finish` and for what has the keyboard."""
     text: str = ""
-    """Text to type."""
+    """Text to type; for `key` the keys (`ctrl+s`); for `drag` the element id to drop on."""
 
 
 class Query(Row):

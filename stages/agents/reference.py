@@ -3,17 +3,32 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from schemas.query import Query
+from schemas.actions import Action
+from schemas.query import Query, Source
 from stages.agents.base import Decision, EpisodeView
+from stages.agents.element_walk import WalkPosition, next_move
 from stages.environments.simulated.walker import Position, Walker
 
-_STEP, _UPWARDS = "step", "upwards"
+_STEP, _UPWARDS, _WAITS = "step", "upwards", "waits"
+_IN_REAL_PROGRAMS = frozenset({Source.IMPORTED, Source.PATHWAY, Source.ATOMIC})
+
+
+class _Move(NamedTuple):
+    action: Action
+    step: int
+    """Index of the operation to do after it."""
+    kept: dict[str, str]
+    """What else the next decision must know."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReferenceAgent:
-    """Knows the path of one query of the simulator; how far it has come stands in its decisions' role outputs."""
+    """Knows the path of one query; how far it has come stands in its decisions' role outputs.
+
+    Paths of the simulated world are walked by a walker that knows its pages; all others by element ids alone.
+    """
 
     query: Query
     name: str = "reference"
@@ -25,21 +40,25 @@ class ReferenceAgent:
         Raises:
             ValueError: the observation has no accessibility tree.
         """
-        walker = Walker(self.query.path, self.query.platform)
-        position = _position(episode)
-        move = walker.next_action(episode.observation, position)
-        step = self.query.path[position.step] if position.step < len(self.query.path) else None
+        last = episode.history[-1].role_outputs if episode.history else {}
+        at = int(last.get(_STEP, "0"))
+        walk = self._by_ids if self.query.source in _IN_REAL_PROGRAMS else self._by_pages
+        move = walk(episode, at, last)
+        step = self.query.path[at] if at < len(self.query.path) else None
         said = f"{step.operation} {step.text or step.target}".strip() if step else "the path is walked"
         return Decision(
             thought=f"The annotated path says: {said}.",
             action=move.action,
             conclusion=f"Followed the path: {said}.",
-            role_outputs={_STEP: str(move.position.step), _UPWARDS: str(int(move.position.upwards))},
+            role_outputs={_STEP: str(move.step), **move.kept},
         )
 
+    def _by_pages(self, episode: EpisodeView, at: int, last: dict[str, str]) -> _Move:
+        walker = Walker(self.query.path, self.query.platform)
+        move = walker.next_action(episode.observation, Position(at, last.get(_UPWARDS) == "1"))
+        return _Move(move.action, move.position.step, {_UPWARDS: str(int(move.position.upwards))})
 
-def _position(episode: EpisodeView) -> Position:
-    if not episode.history:
-        return Position()
-    said = episode.history[-1].role_outputs
-    return Position(int(said[_STEP]), said[_UPWARDS] == "1")
+    def _by_ids(self, episode: EpisodeView, at: int, last: dict[str, str]) -> _Move:
+        position = WalkPosition(at, int(last.get(_WAITS, "0")))
+        move = next_move(self.query.path, episode.observation, position)
+        return _Move(move.action, move.position.step, {_WAITS: str(move.position.waits)})

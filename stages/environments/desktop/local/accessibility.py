@@ -22,13 +22,15 @@ from stages.environments.desktop.local.atspi import (
 from stages.environments.desktop.local.bus import Bus
 from stages.environments.desktop.local.listed import is_sheet, read_listed
 from stages.environments.desktop.local.sheets import read_cells
-from stages.environments.desktop.vocabulary import COMPONENT, STATE, VALUE
+from stages.environments.desktop.protocol import COMPONENT, STATE, VALUE
 
 SECONDS_TO_READ = 10.0
 """A program that has not told its tree by then hangs."""
 _WITH_TEXT = frozenset(
     {"text", "entry", "paragraph", "label", "static", "heading", "terminal", "spin-button", "link", "icon"}
 )
+_MENU_ROLES = frozenset({"menu", "menu-item", "check-menu-item", "radio-menu-item"})
+_GTK2 = "GAIL"
 _WITH_VALUE = frozenset({"slider", "spin-button", "progress-bar", "level-bar"})
 _NOT_IN_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -70,7 +72,7 @@ def _add_program(bus: Bus, desktop: ElementTree.Element, root: Reference) -> Non
     name = next((item.name for item in items if item.reference == root), "")
     node = ElementTree.SubElement(desktop, "application", {"name": _clean(name)})
     listed = read_listed(bus, items, SECONDS_TO_READ)
-    latest = {item.reference: item for item in [*items, *listed]}
+    latest = {item.reference: item for item in [*items, *listed, *_unsaid_menu_items(bus, root, items)]}
     seen = _look_at(bus, [item for item in latest.values() if item.shown])
     moved = _moved_into_place(seen)
     forest = _forest(moved)
@@ -86,6 +88,20 @@ def _add_program(bus: Bus, desktop: ElementTree.Element, root: Reference) -> Non
         ]
     for shown in forest.roots:
         _write(node, shown, forest)
+
+
+def _unsaid_menu_items(bus: Bus, root: Reference, items: Sequence[Item]) -> list[Item]:
+    """The items of open menus of GTK 2 programs, which have a place on the screen but do not say that they show."""
+    toolkit = bus.ask_one(property_call(root, "Application", "ToolkitName"), SECONDS_TO_READ)
+    if not toolkit or toolkit[0][1] != _GTK2:
+        return []
+    unsaid = [item for item in items if item.role in _MENU_ROLES and "visible" in item.states and not item.shown]
+    places = bus.ask([extents_call(item.reference) for item in unsaid], SECONDS_TO_READ)
+    return [
+        item._replace(states=item.states | {"showing"})
+        for item, place in zip(unsaid, places, strict=True)
+        if place and place[0][0] >= 0
+    ]
 
 
 def _look_at(bus: Bus, items: Sequence[Item]) -> list[Shown]:

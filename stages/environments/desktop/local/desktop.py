@@ -7,7 +7,6 @@ import subprocess
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from schemas.actions import Action
 from schemas.geometry import Size
@@ -18,6 +17,7 @@ from stages.environments.desktop.local.home import CREATED
 from stages.environments.desktop.local.session import Program, Session
 from stages.environments.desktop.local.user import HOME
 from stages.environments.desktop.local.windows import WindowInfo
+from stages.environments.desktop.protocol import Finished
 
 _SECONDS_FOR_WINDOW = 60.0
 _SECONDS_FOR_WINDOW_OF_ANOTHER = 5.0
@@ -38,14 +38,6 @@ class DesktopError(Exception):
 
 class RefusedError(Exception):
     """The request is one that a local desktop does not serve."""
-
-
-class Finished(NamedTuple):
-    """What a program that has ended wrote and returned."""
-
-    output: str
-    error: str
-    code: int
 
 
 class LocalDesktop:

@@ -23,8 +23,8 @@ from schemas.actions import action_from_json
 from schemas.errors import EnvironmentFailure
 from stages.environments.desktop.local.desktop import DesktopError, LocalDesktop, RefusedError
 from stages.environments.desktop.local.windows import WindowInfo
+from stages.environments.desktop.protocol import TOKEN_HEADER
 
-TOKEN_HEADER = "X-Desktop-Token"
 _LONGEST_BODY = 256 * 1024 * 1024
 
 

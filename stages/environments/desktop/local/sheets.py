@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from schemas.geometry import Box
 from stages.environments.desktop.local.atspi import Item, Reference, extents_call, property_call, text_call
 from stages.environments.desktop.local.bus import Bus
+from stages.environments.desktop.spreadsheet import cell_address
 
 _MOST_COLUMNS, _MOST_ROWS = 30, 60
 _MOST_CELLS = 600
@@ -66,7 +67,7 @@ def _cell(
 ) -> Cell:
     left, top, width, height = box[0]
     states = {"showing", "visible", "enabled", "editable"} | ({"selected"} if reference == selected else set())
-    item = Item(reference, sheet.reference, -1, frozenset(), _address(*place), "table-cell", frozenset(states))
+    item = Item(reference, sheet.reference, -1, frozenset(), cell_address(*place), "table-cell", frozenset(states))
     return Cell(item, Box(left, top, left + width, top + height), text[0] if text else "")
 
 
@@ -108,11 +109,3 @@ def _column_number(letters: str) -> int:
     for letter in letters:
         number = number * 26 + ord(letter) - ord("A") + 1
     return number - 1
-
-
-def _address(row: int, column: int) -> str:
-    letters, number = "", column + 1
-    while number:
-        number, rest = divmod(number - 1, 26)
-        letters = chr(ord("A") + rest) + letters
-    return f"{letters}{row + 1}"

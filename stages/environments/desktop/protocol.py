@@ -1,7 +1,11 @@
-"""The XML vocabulary of an OSWorld machine's accessibility tree; the tag of an element is its AT-SPI role."""
+"""Names that both sides share: a header, and the XML of an OSWorld accessibility tree, whose tags are AT-SPI roles."""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+TOKEN_HEADER = "X-Desktop-Token"
+"""HTTP header with the secret that a local desktop asks for."""
 _NAMESPACE = "https://accessibility.ubuntu.example.org/ns"
 STATE = f"{{{_NAMESPACE}/state}}"
 """Prefix of attributes such as `showing`, each `true` where present."""
@@ -9,3 +13,11 @@ COMPONENT = f"{{{_NAMESPACE}/component}}"
 """Prefix of `screencoord` and `size`, each `(a, b)` in pixels."""
 VALUE = f"{{{_NAMESPACE}/value}}"
 """Prefix of `value`, the number that a slider or a spin button shows."""
+
+
+class Finished(NamedTuple):
+    """What a command that has ended wrote and returned."""
+
+    output: str
+    error: str
+    code: int

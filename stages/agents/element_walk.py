@@ -1,0 +1,77 @@
+"""Walks an annotated path of element ids in any environment with an accessibility tree; waits for what comes late."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from schemas.actions import Action, Click, Drag, PressKeys, Terminate, TypeText, Wait
+from schemas.observation import Observation, UIElement
+from schemas.query import PathStep
+
+_MOST_WAITS = 20
+_WAIT_SECONDS = 0.25
+
+
+class WalkPosition(NamedTuple):
+    """How far a walk has come."""
+
+    step: int = 0
+    """Index of the operation to do next."""
+    waits: int = 0
+    """How often its target has been waited for."""
+
+
+class WalkMove(NamedTuple):
+    """One action of a walk, and the position after it."""
+
+    action: Action
+    position: WalkPosition
+
+
+def next_move(path: tuple[PathStep, ...], observation: Observation, position: WalkPosition) -> WalkMove:
+    """The next action of a walk; ends with `Terminate`, of status failure where a target never comes.
+
+    Raises:
+        ValueError: the observation has no accessibility tree.
+    """
+    if observation.elements is None:
+        raise ValueError("the walk needs an accessibility tree")
+    if position.step >= len(path):
+        return WalkMove(Terminate(status="failure"), position)
+    step = path[position.step]
+    tree = {element.element_id: element for element in observation.elements if element.element_id}
+    missing = [name for name in _targets(step) if name not in tree]
+    if missing:
+        return _wait(position)
+    return WalkMove(_action(step, tree), WalkPosition(position.step + 1))
+
+
+def _wait(position: WalkPosition) -> WalkMove:
+    if position.waits >= _MOST_WAITS:
+        return WalkMove(Terminate(status="failure"), position)
+    return WalkMove(Wait(seconds=_WAIT_SECONDS), position._replace(waits=position.waits + 1))
+
+
+def _targets(step: PathStep) -> list[str]:
+    """The elements that must be on the screen for a step."""
+    named = [step.target, step.text] if step.operation == "drag" else [step.target]
+    return [name for name in named if name]
+
+
+def _action(step: PathStep, tree: dict[str, UIElement]) -> Action:
+    match step.operation:
+        case "finish":
+            return Terminate(status="success")
+        case "type":
+            return TypeText(text=step.text)
+        case "replace":
+            return TypeText(text=step.text, clear=True)
+        case "key":
+            return PressKeys(keys=tuple(step.text.split("+")))
+        case "drag":
+            start, end = tree[step.target].bounds.center, tree[step.text].bounds.center
+            return Drag(x=start.x, y=start.y, x2=end.x, y2=end.y)
+        case operation:
+            x, y = tree[step.target].bounds.center
+            button = "right" if operation == "right_tap" else "left"
+            return Click(x=x, y=y, button=button, count=2 if operation == "double_tap" else 1)

@@ -1,0 +1,213 @@
+"""Talks to one desktop machine over the OSWorld server protocol; every failure is an `EnvironmentFailure`."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import time
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import httpx
+from PIL import Image, UnidentifiedImageError
+
+from schemas.actions import Action, action_to_json
+from schemas.errors import EnvironmentFailure, FailureClass
+from schemas.geometry import Size
+from stages.environments.desktop.protocol import TOKEN_HEADER, Finished
+from stages.environments.desktop.pyautogui import as_command
+
+_POLL_SECONDS = 0.25
+_NOT_FOUND = 404
+
+
+class DesktopServer(NamedTuple):
+    """Where a desktop is served."""
+
+    url: str
+    """E.g. `http://10.0.0.7:5000`."""
+    token: str = ""
+    """Secret that a local desktop asks for; an OSWorld machine has none."""
+
+
+class Patience(NamedTuple):
+    """How long a desktop may take, in seconds."""
+
+    ready: float = 300.0
+    """Until a machine answers at all."""
+    look: float = 30.0
+    """For a screenshot, a tree, a file or an action."""
+    prepare: float = 150.0
+    """For a step of a task's preparation."""
+
+
+class Screenshot(NamedTuple):
+    """A screenshot that has been checked to be one."""
+
+    png: bytes
+    size: Size
+
+
+class DesktopConnection:
+    """One desktop machine; used by one episode at a time."""
+
+    def __init__(self, server: DesktopServer, patience: Patience = Patience()) -> None:
+        self.server = server
+        self._patience = patience
+        headers = {TOKEN_HEADER: server.token} if server.token else {}
+        # No proxy of the surroundings stands between an agent and its machine.
+        self._http = httpx.AsyncClient(base_url=server.url, headers=headers, trust_env=False)
+        self._typed = False
+        self._resets = False
+
+    async def wait_until_ready(self) -> None:
+        """Ask for a screenshot until one comes.
+
+        Raises:
+            EnvironmentFailure: of class `setup`: none came in time.
+        """
+        deadline = time.monotonic() + self._patience.ready
+        while True:
+            try:
+                await self.screenshot()
+                break
+            except EnvironmentFailure as error:
+                if time.monotonic() > deadline:
+                    raise EnvironmentFailure(
+                        f"the desktop at {self.server.url} was not ready within {self._patience.ready:g} s: {error}",
+                        FailureClass.SETUP,
+                    ) from error
+            await asyncio.sleep(_POLL_SECONDS)
+        offered = await self._offered()
+        self._typed, self._resets = bool(offered.get("typed_actions")), bool(offered.get("reset"))
+
+    async def reset(self) -> None:
+        """A fresh session where the server offers it; an OSWorld machine keeps its state."""
+        if self._resets:
+            await self._post("/reset", self._patience.prepare, json={})
+
+    @property
+    def settles(self) -> bool:
+        """Whether the machine itself waits, after an action, until its screen is quiet."""
+        return self._typed
+
+    async def screenshot(self) -> Screenshot:
+        """The screen, mouse pointer included."""
+        answer = await self._request("GET", "/screenshot", self._patience.look)
+        try:
+            with Image.open(io.BytesIO(answer.content)) as image:
+                image.load()
+                return Screenshot(answer.content, Size(*image.size))
+        except (UnidentifiedImageError, OSError, SyntaxError, Image.DecompressionBombError) as error:
+            length = len(answer.content)
+            raise EnvironmentFailure(f"{self.server.url} sent {length} bytes that are no screenshot") from error
+
+    async def accessibility(self) -> str:
+        """The accessibility tree as XML."""
+        answer = await self._request("GET", "/accessibility", self._patience.look)
+        tree = _object(answer).get("AT")
+        if not isinstance(tree, str):
+            raise EnvironmentFailure(f"{self.server.url} sent no accessibility tree")
+        return tree
+
+    async def act(self, action: Action) -> None:
+        """Do an action; as data where the server takes typed actions, else by pyautogui's calls."""
+        if self._typed:
+            await self._post("/action", self._patience.look, content=action_to_json(action))
+            return
+        command = as_command(action)
+        if command is None:
+            return
+        done = await self.execute(command)
+        if done.code:
+            raise EnvironmentFailure(f"{self.server.url} could not do an action: {_last_line(done.error)}")
+
+    async def execute(self, command: str | Sequence[str], shell: bool = False) -> Finished:
+        """Run a command of the task, never one that a model wrote, to its end."""
+        body = {"command": command, "shell": shell}
+        said = _object(await self._post("/execute", self._patience.prepare, json=body))
+        return Finished(str(said.get("output", "")), str(said.get("error", "")), int(said.get("returncode") or 0))
+
+    async def launch(self, command: str | Sequence[str], shell: bool = False) -> None:
+        """Start a program."""
+        await self._post("/setup/launch", self._patience.prepare, json={"command": command, "shell": shell})
+
+    async def open_file(self, path: str) -> None:
+        """Open a file with the program for its kind."""
+        await self._post("/setup/open_file", self._patience.prepare, json={"path": path})
+
+    async def activate_window(self, name: str, strict: bool, by_class: bool) -> None:
+        """Bring a window to the front."""
+        body = {"window_name": name, "strict": strict, "by_class": by_class}
+        await self._post("/setup/activate_window", self._patience.prepare, json=body)
+
+    async def close_window(self, name: str, strict: bool, by_class: bool) -> None:
+        """Close a window."""
+        body = {"window_name": name, "strict": strict, "by_class": by_class}
+        await self._post("/setup/close_window", self._patience.prepare, json=body)
+
+    async def upload(self, path: str, content: bytes) -> None:
+        """Put a file on the machine."""
+        await self._post(
+            "/setup/upload",
+            self._patience.prepare,
+            data={"file_path": path},
+            files={"file_data": (path.rpartition("/")[2], content)},
+        )
+
+    async def file(self, path: str) -> bytes | None:
+        """A file of the machine, None where there is none."""
+        answer = await self._send("POST", "/file", self._patience.look, data={"file_path": path})
+        return None if answer.status_code == _NOT_FOUND else self._checked(answer).content
+
+    async def close(self) -> None:
+        """Let go of the machine; closing twice is fine."""
+        await self._http.aclose()
+
+    async def _offered(self) -> dict[str, Any]:
+        """What the server offers beyond OSWorld's protocol, of which OSWorld's own knows nothing."""
+        answer = await self._send("GET", "/capabilities", self._patience.look)
+        return _object(answer) if answer.status_code == httpx.codes.OK else {}
+
+    async def _post(self, path: str, seconds: float, **body: Any) -> httpx.Response:
+        return await self._request("POST", path, seconds, **body)
+
+    async def _request(self, method: str, path: str, seconds: float, **body: Any) -> httpx.Response:
+        return self._checked(await self._send(method, path, seconds, **body))
+
+    def _checked(self, answer: httpx.Response) -> httpx.Response:
+        if answer.is_success:
+            return answer
+        where = f"{self.server.url}{answer.request.url.path}"
+        raise EnvironmentFailure(f"{where} answered {answer.status_code}: {_reason(answer)}")
+
+    async def _send(self, method: str, path: str, seconds: float, **body: Any) -> httpx.Response:
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._http.request(method, path, timeout=seconds, **body)
+        except (httpx.TimeoutException, TimeoutError) as error:
+            raise EnvironmentFailure(f"{self.server.url}{path} did not answer within {seconds:g} s") from error
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise EnvironmentFailure(f"{self.server.url}{path} cannot be reached: {error}") from error
+
+
+def _object(answer: httpx.Response) -> dict[str, Any]:
+    try:
+        said = answer.json()
+    except ValueError as error:
+        raise EnvironmentFailure(f"{answer.request.url} sent no JSON") from error
+    return said if isinstance(said, dict) else {}
+
+
+def _reason(answer: httpx.Response) -> str:
+    try:
+        said = answer.json()
+    except ValueError:
+        said = None
+    text = said.get("message") if isinstance(said, dict) else None
+    return _last_line(str(text or answer.text)) or "no reason given"
+
+
+def _last_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1][:300] if lines else ""

@@ -1,0 +1,98 @@
+"""A desktop as an environment: OSWorld tasks, typed actions, the task's own check of files and outputs."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from schemas.actions import Action, Answer, Terminate, Wait
+from schemas.errors import BadInputError, EnvironmentFailure, FailureClass
+from schemas.observation import Observation, ScreenHandle
+from schemas.query import Platform, Query
+from stages.environments.desktop.connection import DesktopConnection
+from stages.environments.desktop.evaluate import evaluate
+from stages.environments.desktop.prepare import prepare, until_settled
+from stages.environments.desktop.task import SetupStep, parse_evaluator
+from stages.environments.desktop.tree import read_elements
+
+_LONGEST_WAIT_SECONDS = 5.0
+
+
+class DesktopEnvironment:
+    """A desktop machine; `Query.start_state` is `{"config": [...]}` and `Query.goal` an evaluator, or `{}`.
+
+    A local desktop gets a fresh session and home at each reset. An OSWorld machine gets the task's steps alone: what
+    brings it back to its snapshot is the team's own.
+    """
+
+    platform = Platform.DESKTOP
+    name = "desktop"
+
+    def __init__(self, desktop: DesktopConnection, files: Path, give_back: Callable[[], Awaitable[None]]) -> None:
+        """Use a machine that is ready.
+
+        Args:
+            desktop: the connection, which is closed with the environment.
+            files: folder of the tasks' local files.
+            give_back: called once at the end.
+        """
+        self._desktop = desktop
+        self._files = files
+        self._give_back: Callable[[], Awaitable[None]] | None = give_back
+        self._goal = "{}"
+
+    async def reset(self, query: Query, seed: int) -> Observation:
+        """Prepare the query's task; `seed` plays no part."""
+        self._goal = query.goal
+        try:
+            await self._desktop.reset()
+            await prepare(self._desktop, _steps(query.start_state), self._files)
+            return await self._look()
+        except EnvironmentFailure as error:
+            raise EnvironmentFailure(f"{query.task}: {error}", FailureClass.SETUP) from error
+
+    async def step(self, action: Action) -> Observation:
+        """Do one action and look when the screen has settled."""
+        match action:
+            case Wait(seconds=seconds):
+                await asyncio.sleep(min(max(seconds, 0.0), _LONGEST_WAIT_SECONDS))
+            case Terminate() | Answer():
+                pass
+            case _:
+                await self._desktop.act(action)
+                if not self._desktop.settles:
+                    await until_settled(self._desktop)
+        return await self._look()
+
+    async def score(self) -> float | None:
+        """The task's evaluator: 1 or 0, None where the task has none."""
+        goal = json.loads(self._goal)
+        if not goal:
+            return None
+        try:
+            return await evaluate(self._desktop, parse_evaluator(goal, "goal"), self._files)
+        except (BadInputError, KeyError, TypeError, ValueError) as error:
+            raise EnvironmentFailure(f"the check cannot be made: {error}", FailureClass.TASK) from error
+
+    async def close(self) -> None:
+        """Let go of the machine; a local one ends."""
+        give_back, self._give_back = self._give_back, None
+        await self._desktop.close()
+        if give_back is not None:
+            await give_back()
+
+    async def _look(self) -> Observation:
+        tree_text = await self._desktop.accessibility()
+        screenshot = await self._desktop.screenshot()
+        tree = read_elements(tree_text, screenshot.size)
+        digest = hashlib.blake2b(screenshot.png, digest_size=12)
+        digest.update(repr(tree).encode())
+        png = screenshot.png
+        return Observation(ScreenHandle(digest.hexdigest(), screenshot.size, lambda: png), tree.elements, tree.app)
+
+
+def _steps(start_state: str) -> list[SetupStep]:
+    return [SetupStep.model_validate(step) for step in json.loads(start_state).get("config", ())]

@@ -1,0 +1,167 @@
+"""Makes desktop environments: on the team's OSWorld machines, or by starting desktops here."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import sys
+from asyncio.subprocess import PIPE, Process
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
+
+from schemas.errors import EnvironmentFailure, FailureClass
+from schemas.geometry import Size
+from stages.environments.desktop.connection import DesktopConnection, DesktopServer, Patience
+from stages.environments.desktop.environment import DesktopEnvironment
+
+SCREEN = Size(1280, 720)
+_WATCHDOG = "stages.environments.desktop.local.watchdog"
+_SECONDS_TO_START, _SECONDS_TO_END = 60.0, 15.0
+
+
+class RemoteDesktops:
+    """Lends out machines that speak the OSWorld server protocol, each to one environment at a time."""
+
+    def __init__(self, servers: tuple[str, ...], files: Path, patience: Patience = Patience()) -> None:
+        """Know the machines; nothing is asked of them yet.
+
+        Args:
+            servers: their addresses, e.g. `http://10.0.0.7:5000`.
+            files: folder of the tasks' local files.
+            patience: how long they may take.
+        """
+        self._files = files
+        self._patience = patience
+        self._servers = servers
+        self._free = list(servers)
+
+    async def __call__(self) -> DesktopEnvironment:
+        """An environment on the machine that has been free longest, once that is ready."""
+        if not self._free:
+            message = f"all {len(self._servers)} desktops are in use; name more, or run fewer episodes at once"
+            raise EnvironmentFailure(message, FailureClass.SETUP)
+        url = self._free.pop(0)
+
+        async def give_back() -> None:
+            self._free.append(url)
+
+        desktop = DesktopConnection(DesktopServer(url), self._patience)
+        try:
+            await desktop.wait_until_ready()
+        except BaseException:
+            await desktop.close()
+            await give_back()
+            raise
+        return DesktopEnvironment(desktop, self._files, give_back)
+
+    async def close(self) -> None:
+        """Nothing is shared; the machines stay as they are."""
+
+
+class LocalDesktops:
+    """Starts a desktop of its own for each environment, on this machine."""
+
+    def __init__(self, files: Path, size: Size = SCREEN, patience: Patience = Patience()) -> None:
+        """Start nothing yet.
+
+        Args:
+            files: folder of the tasks' local files.
+            size: of the screens, in pixels.
+            patience: how long a desktop may take.
+        """
+        self._files = files
+        self._size = size
+        self._patience = patience
+        self._running: list[_LocalDesktop] = []
+
+    async def __call__(self) -> DesktopEnvironment:
+        """Start a desktop and wait until it is ready."""
+        _refuse_missing_packages()
+        local = await _start(self._size)
+        self._running.append(local)
+
+        async def give_back() -> None:
+            self._running.remove(local)
+            await local.end()
+
+        desktop = DesktopConnection(local.server, self._patience)
+        try:
+            await desktop.wait_until_ready()
+        except BaseException:
+            await desktop.close()
+            await give_back()
+            raise
+        return DesktopEnvironment(desktop, self._files, give_back)
+
+    async def close(self) -> None:
+        """End every desktop that is still there."""
+        while self._running:
+            await self._running.pop().end()
+
+
+class _LocalDesktop:
+    """The watchdog process of one desktop; the desktop lives as long as its standard input is open."""
+
+    def __init__(self, process: Process, server: DesktopServer, folder: Path) -> None:
+        self._process = process
+        self.server = server
+        self._folder = folder
+
+    async def end(self) -> None:
+        """End the desktop with all its programs, and see its folder go."""
+        await _end(self._process)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+async def _start(size: Size) -> _LocalDesktop:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        _WATCHDOG,
+        str(size.width),
+        str(size.height),
+        stdin=PIPE,
+        stdout=PIPE,
+        start_new_session=True,
+    )
+    try:
+        said = await _first_line(process)
+    except BaseException:
+        await _end(process)
+        raise
+    if "error" in said:
+        await _end(process)
+        raise EnvironmentFailure(str(said["error"]), FailureClass.SETUP)
+    server = DesktopServer(f"http://127.0.0.1:{said['port']}", str(said["token"]))
+    return _LocalDesktop(process, server, Path(str(said["folder"])))
+
+
+async def _first_line(process: Process) -> dict[str, object]:
+    assert process.stdout is not None
+    try:
+        async with asyncio.timeout(_SECONDS_TO_START):
+            said = json.loads(await process.stdout.readline())
+    except (TimeoutError, ValueError) as error:
+        raise EnvironmentFailure("the local desktop did not start", FailureClass.SETUP) from error
+    return dict(said)
+
+
+async def _end(process: Process) -> None:
+    if process.stdin is not None:
+        process.stdin.close()
+    try:
+        async with asyncio.timeout(_SECONDS_TO_END):
+            await process.wait()
+    except TimeoutError:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
+def _refuse_missing_packages() -> None:
+    for package in ("jeepney", "Xlib"):
+        if find_spec(package) is None:
+            message = f"{package} is not installed; run `pip install 'trajmill[desktop]'`"
+            raise EnvironmentFailure(message, FailureClass.SETUP)

@@ -1,0 +1,72 @@
+"""Typed actions as the Python that an OSWorld machine runs; what a model wrote goes along as data, never as code."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from schemas.actions import Action, Click, Drag, LongPress, MoveMouse, PressKeys, Scroll, Swipe, TypeText
+from stages.environments.desktop.keys import find_keys
+
+# What the machine runs, always these very words: it reads the calls to make from its last argument. pyautogui types
+# ASCII alone; other text goes over the clipboard.
+_PROGRAM = """
+import base64, json, sys, time
+import pyautogui
+pyautogui.FAILSAFE = False
+pyautogui.PAUSE = 0.02
+for name, arguments in json.loads(base64.b64decode(sys.argv[1])):
+    if name == "hold":
+        pyautogui.mouseDown()
+        time.sleep(arguments[0])
+        pyautogui.mouseUp()
+    elif name == "paste":
+        import pyperclip
+        pyperclip.copy(arguments[0])
+        pyautogui.hotkey("ctrl", "v")
+    else:
+        getattr(pyautogui, name)(*arguments)
+"""
+_PIXELS_PER_WHEEL_CLICK = 60
+_MOST_CLICKS, _MOST_WHEEL_CLICKS = 3, 50
+_LONGEST_PRESS_SECONDS = 5.0
+_DRAG_SECONDS = 0.3
+
+Call = tuple[str, tuple[Any, ...]]
+
+
+def as_command(action: Action) -> list[str] | None:
+    """The argument list for `/execute`, None for an action that changes nothing on a desktop."""
+    calls = _calls(action)
+    if not calls:
+        return None
+    data = base64.b64encode(json.dumps(calls).encode()).decode()
+    return ["python", "-c", _PROGRAM, data]
+
+
+def _calls(action: Action) -> Sequence[Call]:
+    match action:
+        case Click(x=x, y=y, button=button, count=count):
+            return [("click", (x, y, min(count, _MOST_CLICKS), 0.05, button))]
+        case LongPress(x=x, y=y, seconds=seconds):
+            return [("moveTo", (x, y)), ("hold", (min(max(seconds, 0.0), _LONGEST_PRESS_SECONDS),))]
+        case MoveMouse(x=x, y=y):
+            return [("moveTo", (x, y))]
+        case Drag(x=x, y=y, x2=x2, y2=y2):
+            return [("moveTo", (x, y)), ("dragTo", (x2, y2, _DRAG_SECONDS))]
+        case Swipe(x=x, y=y, y2=y2):
+            return [("moveTo", (x, y)), ("scroll", (round((y2 - y) / _PIXELS_PER_WHEEL_CLICK),))]
+        case Scroll(x=x, y=y, clicks=clicks):
+            turn: Call = ("scroll", (max(-_MOST_WHEEL_CLICKS, min(clicks, _MOST_WHEEL_CLICKS)),))
+            return [turn] if x is None or y is None else [("moveTo", (x, y)), turn]
+        case TypeText(text=text, clear=clear, enter=enter):
+            emptied: list[Call] = [("hotkey", ("ctrl", "a")), ("press", ("delete",))] if clear else []
+            typed: list[Call] = [("write" if text.isascii() else "paste", (text,))] if text else []
+            return [*emptied, *typed, *([("press", ("enter",))] if enter else [])]
+        case PressKeys(keys=keys):
+            names = tuple(key.pyautogui for key in find_keys(keys))
+            return [("hotkey", names)] if names else []
+        case _:
+            return []

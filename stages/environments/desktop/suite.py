@@ -1,0 +1,68 @@
+"""Queries from a folder of OSWorld task files; our own tasks over five programs are package data."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from schemas.errors import BadInputError
+from schemas.query import Platform, Query, Source, Split
+from schemas.record import Origin, content_id
+from stages.environments.desktop.task import DesktopTask, read_task
+
+_FEWEST_STEPS = 15  # OSWorld's own limit
+_STEPS_PER_PATH_STEP = 3
+
+
+def packaged_tasks() -> Path:
+    """The folder of our own tasks: mousepad, galculator, pcmanfm, LibreOffice Calc and Writer."""
+    return Path(__file__).parent / "tasks"
+
+
+def import_tasks(folder: Path, held_out: float, origin: Origin) -> list[Query]:
+    """Queries of all task files (`*.json`) below a folder, in order of their ids.
+
+    Args:
+        folder: of the task files; their local files are named relative to it.
+        held_out: share of the tasks, in [0, 1], that is in split `heldout_slots`; which ones depends on their ids.
+        origin: of the rows.
+
+    Raises:
+        BadInputError: no task is there, one is wrong or needs what is not done here, or two have one id.
+    """
+    files = sorted(folder.rglob("*.json"))
+    tasks = sorted((read_task(file) for file in files), key=lambda task: task.id)
+    if not tasks:
+        raise BadInputError(f"{folder}: there are no task files (*.json)")
+    ids = [task.id for task in tasks]
+    if len(set(ids)) < len(ids):
+        raise BadInputError(f"{folder}: two tasks have the id {next(i for i in ids if ids.count(i) > 1)!r}")
+    by_chance = sorted(ids, key=lambda task_id: content_id("held-out", task_id))
+    away = set(by_chance[: round(held_out * len(ids))])
+    return [_query(task, Split.HELDOUT_SLOTS if task.id in away else Split.TRAIN, origin) for task in tasks]
+
+
+def _query(task: DesktopTask, split: Split, origin: Origin) -> Query:
+    start_state = json.dumps({"config": [step.model_dump() for step in task.config]}, sort_keys=True)
+    pages = tuple(dict.fromkeys(step.page for step in task.path))
+    return Query(
+        query_id=Query.make_id(Platform.DESKTOP, task.id, (), start_state, task.instruction),
+        platform=Platform.DESKTOP,
+        apps=task.related_apps,
+        source=Source.IMPORTED,
+        task=task.id,
+        raw_instruction=task.instruction,
+        instruction=task.instruction,
+        phrasing="osworld",
+        pages=pages,
+        page_descriptions=tuple("A window of a desktop program." for _ in pages),
+        slots=(),
+        path=task.path,
+        start_state=start_state,
+        goal=json.dumps(task.evaluator or {}, sort_keys=True),
+        difficulty=task.difficulty,
+        max_steps=max(_FEWEST_STEPS, _STEPS_PER_PATH_STEP * len(task.path)),
+        split=split,
+        validation="passed",
+        **origin.common(made_by="osworld"),
+    )
