@@ -22,16 +22,17 @@ _ARGUMENTS: Final = (
     *("--max-lora-rank", "8"),
 )
 
-_ENVIRONMENT: Final = {
+ENVIRONMENT: Final = {
     "VLLM_CPU_KVCACHE_SPACE": "1",
     "HF_HUB_OFFLINE": "1",
     # Compiling takes forty seconds and makes so small a model no faster.
     "TORCH_COMPILE_DISABLE": "1",
 }
+"""Of every process that runs vLLM."""
 
 
 def tiny_server(python: Path, model: Path, port: int) -> ModelServerSection:
     """The server's configuration, as a user would write it."""
     return ModelServerSection(
-        python=python, model=str(model), port=port, arguments=_ARGUMENTS, environment=_ENVIRONMENT, ready_seconds=500.0
+        python=python, model=str(model), port=port, arguments=_ARGUMENTS, environment=ENVIRONMENT, ready_seconds=500.0
     )

@@ -1,0 +1,95 @@
+"""Asks a vLLM engine in this process a few questions and prints what came of them, as JSON.
+
+Run by the Python that vLLM is installed for, with the folder of a tiny model as its argument.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from PIL import Image
+
+from schemas.errors import ModelFailure
+from schemas.geometry import Size
+from schemas.observation import ScreenHandle
+from stages.models.base import ChatMessage, ChatRequest, Completion, Part
+from stages.models.images import PixelBudget
+from stages.models.vllm_offline import OfflineModel, OfflineSettings
+from tests.stages.models.tiny_vlm import CONTEXT, FACTOR, MAX_PIXELS, MIN_PIXELS
+
+BUDGET: Final = PixelBudget(factor=FACTOR, min_pixels=MIN_PIXELS, max_pixels=MAX_PIXELS)
+ENGINE: Final = {
+    "max_model_len": CONTEXT,
+    "dtype": "float32",
+    "enforce_eager": True,
+    "limit_mm_per_prompt": {"image": 4, "video": 0},
+    "structured_outputs_config": {"backend": "xgrammar", "disable_any_whitespace": True},
+}
+SCHEMA: Final = json.dumps({"type": "object", "properties": {"correct": {"type": "boolean"}}, "required": ["correct"]})
+
+
+def chat(*parts: Part) -> ChatRequest:
+    """A request for a few tokens."""
+    return ChatRequest("critic", (ChatMessage("system", ("You judge.",)), ChatMessage("user", parts)), max_tokens=12)
+
+
+def striped(rows: int) -> ScreenHandle:
+    """A screen with stripes."""
+    size = Size(720, 1280)
+    image = Image.new("RGB", size, "white")
+    for top in range(0, size.height, 2 * rows):
+        image.paste((0, 90, 255), (0, top, size.width, top + rows))
+    out = io.BytesIO()
+    image.save(out, "PNG")
+    return ScreenHandle(f"striped-{rows}", size, out.getvalue)
+
+
+REQUESTS: Final = {
+    "text": replace(chat("Hello <|im_end|>"), top_logprobs=3),
+    "picture": replace(chat("What is this?", striped(100)), top_logprobs=3),
+    "other picture": replace(chat("What is this?", striped(20)), top_logprobs=3),
+    "two pictures": replace(chat("before", striped(100), "after", striped(20)), image_scale=0.5, top_logprobs=3),
+    "sampled": replace(chat("Draw"), temperature=1.0, seed=3),
+    "sampled again": replace(chat("Draw"), temperature=1.0, seed=3),
+    "sampled otherwise": replace(chat("Draw"), temperature=1.0, seed=4),
+    "three": replace(chat("Draw"), temperature=1.0, seed=3, n=3),
+    "schema": replace(chat("Correct?"), answer_schema=SCHEMA, max_tokens=40),
+    "too long": chat("x " * CONTEXT),
+    "junk": chat("?", ScreenHandle("s1", Size(9, 9), lambda: b"junk")),
+}
+
+
+async def ask_all(model: OfflineModel) -> dict[str, Any]:
+    """The answer to each request, or the failure."""
+    leaving = asyncio.ensure_future(model.complete(replace(chat("Bye"), max_tokens=1000)))
+    await asyncio.sleep(0.2)
+    leaving.cancel()
+    answers = await asyncio.gather(*map(model.complete, REQUESTS.values()), return_exceptions=True)
+    return {name: _plain(answer) for name, answer in zip(REQUESTS, answers, strict=True)}
+
+
+def _plain(answer: Completion | BaseException) -> Any:
+    if isinstance(answer, Completion):
+        return answer._asdict()
+    if isinstance(answer, ModelFailure):
+        return {"failure": str(answer)}
+    raise answer
+
+
+def main() -> None:
+    """Ask in two event loops, one after the other, then end the engine."""
+    model = OfflineModel(OfflineSettings(folder=Path(sys.argv[1]), budget=BUDGET, engine=json.dumps(ENGINE)))
+    rounds = [asyncio.run(ask_all(model)) for _ in range(2)]
+    asyncio.run(model.close())
+    asyncio.run(model.close())
+    Path(sys.argv[2]).write_text(json.dumps({"version": model.version, "rounds": rounds}))
+
+
+if __name__ == "__main__":
+    main()
