@@ -23,6 +23,8 @@ _DESCRIBE = Line(
     "dumpsys window | grep -E 'mCurrentFocus|mFocusedApp'; dumpsys input_method | grep mInputShown; "
     "dumpsys window InputMethod | grep 'touchable region'"
 )
+# A device with two displays says so on standard error, which would come before the image.
+_CAPTURE = Line("screencap -p 2>/dev/null")
 _FOCUS = re.compile(r"mCurrentFocus=Window\{\S+ u\d+ ([\w.]+/[\w.$]+)\}")
 _FOCUSED_APP = re.compile(r"mFocusedApp=.*?\bu\d+ ([\w.]+/[\w.$]+)")
 _REGION = re.compile(r"touchable region=SkRegion\((.*)\)")
@@ -61,7 +63,7 @@ async def look(device: AdbDevice, apps: Apps, settle_seconds: float) -> Look:
 
 
 async def _screenshot(device: AdbDevice) -> bytes:
-    png = (await device.run("screencap", "-p")).content
+    png = (await device.run_line(_CAPTURE)).content
     if not png:
         raise EnvironmentFailure(f"{device.serial}: the screenshot is empty")
     if not png.startswith(_PNG_START) or not png.endswith(_PNG_END):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import itertools
+import re
 from collections.abc import Iterator, Sequence
 from time import monotonic
 
@@ -17,6 +18,7 @@ from stages.environments.android.shell import Words
 KEYBOARD = "com.android.adbkeyboard/.AdbIME"
 """Id of ADBKeyboard, which puts Base64 broadcasts into the focused field."""
 _CURRENT_KEYBOARD = ("settings", "get", "secure", "default_input_method")
+_BOUND = re.compile(r"mCurId=(\S+) .*mBoundToMethod=(\w+)")
 _CHUNK = 400
 _MOST_ERASED = 1000
 _SWITCH_SECONDS = 5.0
@@ -120,12 +122,20 @@ async def _own_keyboard(device: AdbDevice) -> str:
 
 
 async def _set_keyboard(device: AdbDevice, keyboard: str) -> None:
-    """Switch the input method and wait until the device says so; one that had none keeps what it has."""
+    """Switch the input method and wait until it serves the field; a device that had none keeps what it has."""
     if "/" not in keyboard:
         return
     await device.run("ime", "set", keyboard)
     deadline = monotonic() + _SWITCH_SECONDS
-    while (await device.run(*_CURRENT_KEYBOARD)).text.strip() != keyboard:
+    while not await _serves(device, keyboard):
         if monotonic() > deadline:
             raise EnvironmentFailure(f"{device.serial} does not switch to the input method {keyboard}")
         await asyncio.sleep(_POLL_SECONDS)
+
+
+async def _serves(device: AdbDevice, keyboard: str) -> bool:
+    """Whether the input method is chosen and bound: a broadcast that comes before is lost without a word."""
+    if (await device.run(*_CURRENT_KEYBOARD)).text.strip() != keyboard:
+        return False
+    bound = _BOUND.search((await device.run("dumpsys", "input_method")).text)
+    return bound is None or (bound[1], bound[2]) == (keyboard, "true")

@@ -75,6 +75,11 @@ def test_a_click_on_the_middle_of_an_element_presses_it(phone: Phone, server: Ad
     assert app.screen.encode() == phone.screenshot()
 
 
+def test_a_warning_about_a_second_display_does_not_come_into_the_screenshot(phone: Phone, server: AdbServer) -> None:
+    phone.two_displays = True
+    assert play(phone, server, [])[0].screen.encode() == phone.screenshot()
+
+
 def test_turned_to_its_side_it_answers_in_the_pixels_of_its_screenshot(phone: Phone, server: AdbServer) -> None:
     async def walk() -> Observation:
         async with environment_on(phone, server) as environment:

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from schemas.errors import FailureClass
 from schemas.query import Query
 from schemas.trajectory import Purpose, StopReason
@@ -15,6 +17,12 @@ from tests.stages.environments.android.device import settings_for
 from tests.stages.environments.android.stand_in.phone import Faults, Phone
 from tests.stages.environments.android.stand_in.server import AdbServer
 from tests.stages.environments.android.stand_in.tasks import ORIGIN, task_line
+
+
+@pytest.fixture
+def phones(world: World) -> list[Phone]:
+    """Phones whose apps often show a message when they are opened."""
+    return [Phone("emulator-5554", world, popup=0.5), Phone("emulator-5556", world, popup=0.5)]
 
 
 def attempts(world: World, queries: list[Query]) -> list[Attempt]:

@@ -61,6 +61,9 @@ class Phone:
             "secure.default_input_method": OWN_KEYBOARD,
         }
         self.keyboards = [OWN_KEYBOARD, ADB_KEYBOARD]
+        self.looks_until_bound = 0
+        """How often its state must be looked at before an input method that was chosen serves the field."""
+        self.two_displays = False
         self._world = world
         self._simulated = SimulatedEnvironment(world, Platform.PHONE, FaultRates(popup=popup))
         self._simulated.reset_now(_query("{}", "{}"), 0)

@@ -58,6 +58,10 @@ class Programs:
         except (IndexError, ValueError) as error:
             return Result(b"", 255, f"Error: Invalid arguments for command: {error}\n".encode())
 
+    @property
+    def _bound(self) -> bool:
+        return self.phone.looks_until_bound == 0
+
     def _input(self, words: Sequence[str], _: bytes) -> Result:
         match words:
             case ["tap", x, y]:
@@ -76,7 +80,8 @@ class Programs:
         return Result()
 
     def _screencap(self, words: Sequence[str], _: bytes) -> Result:
-        return Result(b"" if self.phone.faults.blank_screenshot else self.phone.screenshot())
+        warning = b"[Warning] Multiple displays were found.\n" if self.phone.two_displays else b""
+        return Result(b"" if self.phone.faults.blank_screenshot else self.phone.screenshot(), 0, warning)
 
     def _uiautomator(self, words: Sequence[str], _: bytes) -> Result:
         path = words[1] if len(words) > 1 else "/sdcard/window_dump.xml"
@@ -98,7 +103,12 @@ class Programs:
                     f"  mFocusedApp=ActivityRecord{{428bd8 u0 {self.phone.app}/{_ACTIVITY} t14}}\n"
                 )
             case ["input_method"]:
-                text = f"  mShowRequested=true mInputShown={'true' if keyboard else 'false'}\n"
+                self.phone.looks_until_bound = max(0, self.phone.looks_until_bound - 1)
+                chosen = self.phone.settings["secure.default_input_method"]
+                text = (
+                    f"  mCurId={chosen} mHaveConnection=true mBoundToMethod={_word(self._bound)} mVisibleBound=false\n"
+                )
+                text += f"  mShowRequested=true mInputShown={_word(keyboard is not None)}\n"
             case ["display"]:
                 text = f"  mOverrideDisplayInfo=DisplayInfo{{orientation={self.phone.rotation}}}\n"
                 text += f"  DisplayViewport{{valid=true, orientation={self.phone.rotation}}}\n"
@@ -133,7 +143,7 @@ class Programs:
                 self.phone.open(package)
                 return Result(b"Status: ok\nLaunchState: COLD\nComplete\n")
             case ["broadcast", *rest]:
-                if self.phone.settings["secure.default_input_method"] == ADB_KEYBOARD:
+                if self.phone.settings["secure.default_input_method"] == ADB_KEYBOARD and self._bound:
                     self._broadcast(rest)
                 return Result(b"Broadcasting: Intent { flg=0x400000 }\nBroadcast completed: result=0\n")
         return Result()
@@ -167,6 +177,7 @@ class Programs:
             return Result(b"", 255, f"Unknown input method {words[1]} cannot be selected\n".encode())
         if words[0] == "set":
             self.phone.settings["secure.default_input_method"] = words[1]
+            self.phone.looks_until_bound = 3
         return Result(f"Input method {words[1]} selected\n".encode())
 
     def _test(self, words: Sequence[str], _: bytes) -> Result:
@@ -203,6 +214,10 @@ def spaces(text: str) -> str:
         typed.append(character)
         after_percent = character == "%"
     return "".join(typed)
+
+
+def _word(value: bool) -> str:
+    return "true" if value else "false"
 
 
 def _grep(words: Sequence[str], given: bytes) -> Result:
