@@ -58,12 +58,12 @@ class StepsAnswer(Record):
 
 def describe_prompt() -> Prompt:
     """The prompt of the describer that comes with the package."""
-    return packaged_prompt(_PACKAGE, "describe-1", DESCRIBE_FIELDS)
+    return packaged_prompt(_PACKAGE, "describer_step-1", DESCRIBE_FIELDS)
 
 
 def synthesise_prompt() -> Prompt:
     """The prompt of the writer that comes with the package."""
-    return packaged_prompt(_PACKAGE, "synthesise-1", SYNTHESISE_FIELDS)
+    return packaged_prompt(_PACKAGE, "writer_guidance-1", SYNTHESISE_FIELDS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,8 +37,8 @@ _TRAIN_MARK = "t"
 _MOST_SHOWN = 300
 """Characters of a refused draft that stand in its failure."""
 _PACKAGE = "stages.queries"
-_TRAINED = ("refine_order-1", "refine_wish-1", "refine_short-1", "refine_report-1")
-_HELDOUT = ("refine_ask-1", "refine_permit-1")
+_TRAINED = ("writer_order-1", "writer_wish-1", "writer_short-1", "writer_report-1")
+_HELDOUT = ("writer_ask-1", "writer_permit-1")
 
 
 class Instruction(Record):
@@ -67,7 +67,7 @@ class _Draft(NamedTuple):
 def writer_prompts() -> WriterPrompts:
     """The prompts that come with the package."""
     return WriterPrompts(
-        packaged_prompt(_PACKAGE, "synthesise-1", SYNTHESISE_FIELDS),
+        packaged_prompt(_PACKAGE, "writer_synthesise-1", SYNTHESISE_FIELDS),
         tuple(packaged_prompt(_PACKAGE, name, REFINE_FIELDS) for name in _TRAINED),
         tuple(packaged_prompt(_PACKAGE, name, REFINE_FIELDS) for name in _HELDOUT),
     )

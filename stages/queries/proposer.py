@@ -55,8 +55,8 @@ class ProposalPrompts(NamedTuple):
 def proposal_prompts() -> ProposalPrompts:
     """The prompts that come with the package."""
     return ProposalPrompts(
-        packaged_prompt(_PACKAGE, "propose_curriculum-1", CURRICULUM_FIELDS),
-        packaged_prompt(_PACKAGE, "propose_screen-1", SCREEN_FIELDS),
+        packaged_prompt(_PACKAGE, "writer_curriculum-1", CURRICULUM_FIELDS),
+        packaged_prompt(_PACKAGE, "writer_screen-1", SCREEN_FIELDS),
     )
 
 

@@ -167,10 +167,10 @@ def _invented(text: str, told: _Told, vocabulary: Sequence[str]) -> Iterator[str
     known = frozenset(word for phrase in vocabulary for word in re.findall(r"[\w'’-]+", phrase.casefold()))
     for kind, pattern in (("number", _NUMBER), ("time", _TIME), ("name", _NAME)):
         for found in pattern.finditer(text):
-            span = Span(*found.span())
-            if span.touches(told.values) or span.within(told.free):
-                continue
             word = found[0].casefold().replace("’", "'").removesuffix("'s")
+            span = Span(found.start(), found.start() + len(word))
+            if span.within(told.values) or span.within(told.free):
+                continue
             if kind == "name" and (word in known | _NO_NAMES or _SENTENCE_END.search(text, 0, span.start)):
                 continue
             yield f'the {kind} "{found[0]}" is invented: the task does not have it'

@@ -111,7 +111,7 @@ def test_outcomes_go_to_the_writer_in_order_and_hints_are_numbered(walk: PhoneWa
     (request,) = model.asked
     assert (request.role, request.trajectory_id) == ("writer", walk.episode.trajectory.trajectory_id)
     assert "1. Outcome 0.\n2. Outcome 1." in words(request)
-    assert made.made_by == "synthesise-1@scripted-1 describe-1@scripted-1"
+    assert made.made_by == "writer_guidance-1@scripted-1 describer_step-1@scripted-1"
     assert made.source_trajectory == walk.episode.trajectory.trajectory_id
 
 

@@ -69,8 +69,8 @@ def test_what_is_written_says_every_slot_in_the_words_of_the_text(order: TaskGra
     written, model = write(honest, brief(order))
     assert written.said == {"dish": "Pad Thai", "size": "large", "note": "no nuts"}
     assert written.text.endswith('Order a dish: Pad Thai, large, "no nuts".')
-    assert written.phrasing.startswith("bites.order/t-refine_")
-    assert ModelWriter(model).version == "synthesise-1@scripted-1"
+    assert written.phrasing.startswith("bites.order/t-writer_")
+    assert ModelWriter(model).version == "writer_synthesise-1@scripted-1"
 
 
 def test_equal_briefs_give_equal_requests(order: TaskGraph) -> None:
@@ -142,7 +142,7 @@ def test_a_query_set_by_a_model_is_walked_and_leaks_nothing(world: World, origin
     assert Counter(query.split for query in made.queries) == {split: settings.wanted(split) for split in Split}
     assert leaks_in_queries(made.queries, ("notes",)) == ()
     for query in made.queries:
-        assert (query.validation, query.made_by) == ("passed", "synthesise-1@scripted-1")
+        assert (query.validation, query.made_by) == ("passed", "writer_synthesise-1@scripted-1")
         assert all(slot.said in query.instruction for slot in query.slots)
         if query.split is Split.HELDOUT_PHRASINGS:
             assert query.instruction.endswith("?") and heldout_parts(query)

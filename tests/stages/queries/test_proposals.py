@@ -85,7 +85,7 @@ def test_a_proposal_is_a_query_without_path_and_goal(world: World, origin: Origi
         Split.TRAIN,
     )
     assert (query.path, query.pages, query.slots, query.goal, query.max_steps) == ((), (), (), "{}", 40)
-    assert query.made_by == "propose_curriculum-1@scripted-1"
+    assert query.made_by == "writer_curriculum-1@scripted-1"
     assert query.query_id == Query.make_id(query.platform, query.task, (), "{}", query.instruction)
     assert leaks_in_queries([query, known], ()) == ()
     assert made.failures == ()
@@ -149,7 +149,7 @@ def test_a_screen_is_shown_and_its_tasks_are_marked(world: World, origin: Origin
     made, model = propose(lambda request: tasks("Open the app Notes"), origin, [ground], wanted=1)
     assert [part for part in model.asked[0].messages[1].parts if isinstance(part, Observation)] == [screen]
     (query,) = made.queries
-    assert (query.source, query.made_by) == (Source.SCREENSHOT, "propose_screen-1@scripted-1")
+    assert (query.source, query.made_by) == (Source.SCREENSHOT, "writer_screen-1@scripted-1")
     assert "Software: (the whole device), on a phone" in words(model.asked[0])
 
 

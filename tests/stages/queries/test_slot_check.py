@@ -122,6 +122,20 @@ def test_a_value_within_a_longer_one_is_no_value(world: World) -> None:
     assert _checked(calendar, drawn, late).problems[0].startswith("time is lost: ")
 
 
+@pytest.mark.parametrize(("time", "fits"), [("7:10", True), ("07:10", True), ("7:10 pm", False), ("17:10", False)])
+def test_a_time_of_the_other_half_of_the_day_is_another_time(world: World, time: str, fits: bool) -> None:
+    off = world.task("clock.off")
+    problems = _checked(off, chosen(off, alarm="07:10"), f"Turn off the alarm at {time}.").problems
+    assert (problems == ()) is fits
+
+
+def test_a_name_may_stand_in_the_genitive(world: World) -> None:
+    send = world.task("messages.send")
+    drawn = chosen(send, contact="Alice Moreau", text="call me")
+    assert _checked(send, drawn, 'Put "call me" into Alice\'s chat.').problems == ()
+    assert _checked(send, drawn, 'Put "call me" into Alicia\'s chat.').problems != ()
+
+
 def test_one_place_does_not_count_for_two_slots() -> None:
     slots = [KnownSlot(name, name, "stepper", ("2", "two"), ()) for name in ("copies", "pages")]
     assert check_instruction("Print 2 of them.", slots, ()).problems == ('pages is lost: say "2" or "two"',)

@@ -1,0 +1,159 @@
+"""Guidance of committed trajectories by models on a server, down to the rows that are committed."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from pipelines.guide import GuideSpec, WriteGuidance
+from pipelines.models import ModelSpec, ServedModel
+from schemas.episode import Episode
+from schemas.failure import Failure
+from schemas.guidance import Guidance
+from schemas.model_call import ModelCall
+from schemas.record import Row
+from schemas.tables import rows_to_arrow
+from stages.models.families import FAMILIES
+from stages.models.openai_api.settings import ApiSettings
+from tests.stages.critics.little_app import ORIGIN
+from tests.stages.critics.phone import PhoneWalk, walk_phone
+from tests.stages.models.fault_server import Fault, FaultReply, FaultServer, running_server
+from warehouse.commit import commit_stage
+from warehouse.layout import StageRun, Warehouse, create_warehouse
+from warehouse.read import read_rows
+from warehouse.screen_journal import ScreenJournal
+from warehouse.screens import WarehouseScreens, write_screens
+from warehouse.shards import write_shard
+
+ROLLOUT, GUIDE = StageRun(ORIGIN.run_id, 1, "rollout"), StageRun(ORIGIN.run_id, 1, "guide")
+TRAJECTORIES = 3
+
+
+class Stored(NamedTuple):
+    """A warehouse with some trajectories of one query."""
+
+    warehouse: Warehouse
+    episodes: tuple[Episode, ...]
+
+    @property
+    def ids(self) -> list[str]:
+        return [episode.trajectory.trajectory_id for episode in self.episodes]
+
+
+class Made(NamedTuple):
+    """What the stage has committed."""
+
+    guidance: list[Guidance]
+    calls: list[ModelCall]
+    failures: list[Failure]
+
+
+@pytest.fixture(scope="module")
+def walk() -> PhoneWalk:
+    """The beginning and the end of a walk: pictures take their time."""
+    whole = walk_phone()
+    steps = (*whole.episode.steps[:2], whole.episode.steps[-1].model_copy(update={"index": 2}))
+    return PhoneWalk(whole.episode.model_copy(update={"steps": steps}), whole.observations)
+
+
+@pytest.fixture
+def stored(tmp_path: Path, walk: PhoneWalk) -> Stored:
+    warehouse = create_warehouse(tmp_path / "data")
+    episodes = tuple(_named(walk.episode, f"{number:024d}") for number in range(TRAJECTORIES))
+    rows: dict[str, Sequence[Row]] = {
+        "queries": [walk.episode.query],
+        "trajectories": [episode.trajectory for episode in episodes],
+        "steps": [step for episode in episodes for step in episode.steps],
+    }
+    files = {name: [write_shard(warehouse, name, ROLLOUT, 0, rows_to_arrow(name, made))] for name, made in rows.items()}
+    journal = ScreenJournal(tmp_path / "seen.screens")
+    for observation in walk.observations.values():
+        journal.append(observation)
+    screens = write_screens(warehouse, ROLLOUT, [journal], WarehouseScreens(warehouse), ORIGIN, made_by="test")
+    journal.close()
+    commit_stage(warehouse, ROLLOUT, {**files, "screens": [screens]})
+    return Stored(warehouse, episodes)
+
+
+def _named(episode: Episode, trajectory_id: str) -> Episode:
+    trajectory = episode.trajectory.model_copy(update={"trajectory_id": trajectory_id})
+    steps = tuple(step.model_copy(update={"trajectory_id": trajectory_id}) for step in episode.steps)
+    return episode.model_copy(update={"trajectory": trajectory, "steps": steps})
+
+
+def spec(server: FaultServer, name: str) -> ModelSpec:
+    settings = ApiSettings(urls=(server.url,), model=name, attempts=2, first_wait_seconds=0.001, probe_seconds=0.001)
+    return ModelSpec(FAMILIES["qwen2.5-vl"], ServedModel(settings))
+
+
+def writes(body: dict[str, Any]) -> str:
+    """A valid answer to whichever schema is asked for."""
+    if "steps" in body["response_format"]["json_schema"]["schema"]["properties"]:
+        return json.dumps({"steps": ["Open it.", "Say \x00 \u2028 so."]})
+    return json.dumps({"outcome": "Opened it.", "result": "as expected", "reason": ""})
+
+
+def guided(stored: Stored, spec: GuideSpec, references: frozenset[str] = frozenset()) -> Made:
+    work = WriteGuidance(stored.warehouse, GUIDE, ORIGIN, references, spec, concurrency=3)
+    output = pickle.loads(pickle.dumps(work))(0, stored.ids)
+    commit_stage(stored.warehouse, GUIDE, {table: [file] for table, file in output.files.items()})
+    warehouse = stored.warehouse
+    return Made(
+        list(read_rows(warehouse, Guidance)), list(read_rows(warehouse, ModelCall)), list(read_rows(warehouse, Failure))
+    )
+
+
+def test_guidance_and_its_model_calls_are_committed(stored: Stored) -> None:
+    with running_server(models=("sees", "writes"), writes=writes, seconds=0.01) as server:
+        made = guided(
+            stored, GuideSpec(spec(server, "sees"), spec(server, "writes")), references=frozenset(stored.ids[:1])
+        )
+        assert 1 < server.most_in_flight <= 3
+        pictures = [request.pictures for request in server.received if request.body["model"] == "sees"]
+    described = len(made.guidance[0].step_descriptions) - 1
+    assert all(len(sent) == 2 for sent in pictures) and len(pictures) == TRAJECTORIES * described
+    assert {row.source_trajectory: row.source for row in made.guidance} == {
+        trajectory: "reference_path" if trajectory == stored.ids[0] else "own_success" for trajectory in stored.ids
+    }
+    assert {row.text for row in made.guidance} == {"1. Open it.\n2. Say \ufffd so."}
+    assert {row.made_by for row in made.guidance} == {"writer_guidance-1@writes describer_step-1@sees"}
+    assert made.failures == []
+    assert Counter((call.role, call.made_by) for call in made.calls) == {
+        ("describer", "sees"): TRAJECTORIES * described,
+        ("writer", "writes"): TRAJECTORIES,
+    }
+    assert {call.trajectory_id for call in made.calls} == set(stored.ids)
+    screens = [part["screen"] for call in made.calls for part in _parts(call) if isinstance(part, dict)]
+    assert len(screens) == 2 * TRAJECTORIES * described and all(
+        screen[:24] in WarehouseScreens(stored.warehouse) for screen in screens
+    )
+
+
+def _parts(call: ModelCall) -> list[Any]:
+    return [part for message in json.loads(call.messages) for part in message["content"]]
+
+
+def test_one_model_may_do_both(stored: Stored) -> None:
+    with running_server(models=("both",), writes=writes) as server:
+        made = guided(stored, GuideSpec(spec(server, "both"), spec(server, "both")))
+    assert len(made.guidance) == TRAJECTORIES and {call.made_by for call in made.calls} == {"both"}
+
+
+def test_without_models_nothing_is_called(stored: Stored) -> None:
+    made = guided(stored, GuideSpec())
+    assert (len(made.guidance), made.calls, made.failures) == (TRAJECTORIES, [], [])
+    assert {row.made_by for row in made.guidance} == {"line-writer-1"}
+
+
+def test_a_broken_server_gives_failures_and_accounts_for_its_calls(stored: Stored) -> None:
+    with running_server([FaultReply(Fault.INTERNAL)] * 99, models=("sees", "writes"), writes=writes) as server:
+        made = guided(stored, GuideSpec(spec(server, "sees"), spec(server, "writes")))
+    assert made.guidance == []
+    assert {failure.input_id: failure.failure_class for failure in made.failures} == dict.fromkeys(stored.ids, "model")
+    assert {call.error is None for call in made.calls} == {False}
