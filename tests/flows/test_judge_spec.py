@@ -9,6 +9,7 @@ import pytest
 from flows.config import Config, JudgeSection
 from flows.config_file import load_config
 from flows.context import RoundContext
+from flows.models import model_of
 from flows.stages.judge import judge_spec
 from schemas.errors import BadInputError
 from stages.critics.consensus import Ask
@@ -44,8 +45,8 @@ def test_roles_votes_and_resolutions_become_a_judge(tmp_path: Path) -> None:
     spec = judge_spec(RoundContext(config, create_warehouse(tmp_path / "warehouse"), 1))
     assert str(spec.rule) == "consensus(text:2of3,multimodal:0.5:2of3/2models>full:2of3/2models)"
     assert spec.ask is Ask.NEEDED and spec.tries == 2
-    assert spec.models.step is not None and spec.models.step.settings.model == "judge-72b"
-    assert [model.settings.model for model in spec.models.multimodal] == ["judge-72b", "other-32b"]
+    assert spec.models.step == model_of(config, "judge")
+    assert spec.models.multimodal == (model_of(config, "judge"), model_of(config, "other"))
     assert spec.models.describer is None
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 import pytest
 
 from pipelines.critics import CriticModels, JudgeSpec
-from pipelines.models import ModelSpec
+from pipelines.models import ModelSpec, ServedModel
 from schemas.errors import FailureClass, ModelFailure
 from schemas.model_call import ModelCall
 from schemas.record import Origin
@@ -21,6 +21,7 @@ from stages.critics.consensus import Ask
 from stages.critics.judge import Judged, judge_episodes
 from stages.models.accounts import AccountedModel
 from stages.models.base import ChatModel, ChatRequest
+from stages.models.families import FAMILIES
 from stages.models.openai_api.settings import ApiSettings
 from tests.stages.critics.little_app import ORIGIN
 from tests.stages.critics.phone import PhoneWalk, walk_phone
@@ -30,7 +31,12 @@ BOTH = (Channel.TEXT, Channel.MULTIMODAL)
 
 
 def spec(name: str) -> ModelSpec:
-    return ModelSpec("openai_api", ApiSettings(urls=("http://127.0.0.1:9/v1",), model=name))
+    return ModelSpec(FAMILIES["qwen2.5-vl"], ServedModel(ApiSettings(urls=("http://127.0.0.1:9/v1",), model=name)))
+
+
+def name_of(spec: ModelSpec) -> str:
+    assert isinstance(spec.at, ServedModel)
+    return spec.at.settings.model
 
 
 ONE, TWO, STEP = spec("one"), spec("two"), spec("step")
@@ -50,7 +56,7 @@ class Servers:
         self._correct = correct
 
     def open(self, spec: ModelSpec, origin: Origin, sink: Callable[[ModelCall], None]) -> ChatModel:
-        model = ScriptedModel(lambda request: self._answer(spec.settings.model, request), spec.settings.model)
+        model = ScriptedModel(lambda request: self._answer(name_of(spec), request), name_of(spec))
         self.models.append(model)
         return AccountedModel(model, origin, sink)
 
