@@ -1,6 +1,5 @@
 """A `ChatModel` behind any server that speaks the OpenAI chat protocol: vLLM, SGLang, llama.cpp, a hosted service.
 
-The HTTP client is aiohttp: a call through the `openai` package costs about ten times the time of one through aiohttp
-(see benchmarks/model_client.py), it knows neither several servers nor a bound on the size of an answer, and its
-retries are per call, not per server.
+The HTTP client is aiohttp. The `openai` package was measured too (benchmarks/model_client.py): a call through it takes
+five to ten times the processor time, it bounds no answer's size, and it knows one server, not several.
 """

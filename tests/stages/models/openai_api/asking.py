@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
 
-from stages.models.base import ChatMessage, ChatRequest, Completion, Part
+from stages.models.base import ChatMessage, ChatModel, ChatRequest, Completion, Part
 from stages.models.openai_api.model import OpenAiModel
 from stages.models.openai_api.settings import ApiSettings
 
@@ -39,7 +39,7 @@ def asked_all(client: ApiSettings, chats: Sequence[ChatRequest]) -> list[Complet
     return asyncio.run(_closing(model, run()))
 
 
-async def _closing(model: OpenAiModel, call: Coroutine[Any, Any, _T]) -> _T:
+async def _closing(model: ChatModel, call: Coroutine[Any, Any, _T]) -> _T:
     try:
         return await call
     finally:
