@@ -20,7 +20,7 @@ FULL = "full"
 
 _RULE = re.compile(r"consensus\((?P<channels>[^()]*)\)")
 _PASS = re.compile(
-    r"(?:(?P<resolution>full|\d+(?:\.\d+)?)(?::|$|(?=/)))?"
+    r"(?:(?P<resolution>full|\d+(?:\.\d+)?)(?::|$))?"
     r"(?:(?P<quorum>\d+)of(?P<votes>\d+))?"
     r"(?:/(?P<models>\d+)models)?"
 )
@@ -77,7 +77,7 @@ class ChannelRule(NamedTuple):
     def __str__(self) -> str:
         """E.g. `text`, `text:2of3`, `multimodal:0.5>full:2of3`."""
         passes = ">".join(one.text(alone=len(self.passes) == 1) for one in self.passes)
-        return f"{self.channel}:{passes}".removesuffix(":").replace(":/", "/")
+        return f"{self.channel}:{passes}".removesuffix(":")
 
 
 class Rule(NamedTuple):

@@ -83,19 +83,17 @@ async def hold(case: Case, voters: Pass, ask_all: bool) -> PassResult:
     rule = voters.rule
     cast: list[CastVote] = []
     missing: Missing | None = None
-    asked, outcome = 0, rule.outcome(0, 0)
-    while asked < rule.votes and (ask_all or outcome is None):
-        correct = sum(one.vote.correct for one in cast)
-        wave = rule.votes if ask_all else min(rule.needed(correct, len(cast) - correct), rule.votes - asked)
+    asked = yes = no = 0
+    while asked < rule.votes and (ask_all or rule.outcome(yes, no) is None):
+        wave = rule.votes if ask_all else min(rule.needed(yes, no), rule.votes - asked)
         for answer in await _together(case, voters, range(asked, asked + wave)):
             if isinstance(answer, CastVote):
                 cast.append(answer)
+                yes, no = yes + answer.vote.correct, no + (not answer.vote.correct)
             else:
                 missing = answer
         asked += wave
-        correct = sum(one.vote.correct for one in cast)
-        outcome = rule.outcome(correct, len(cast) - correct)
-    return PassResult(outcome, tuple(cast), missing)
+    return PassResult(rule.outcome(yes, no), tuple(cast), missing)
 
 
 async def side_by_side(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
