@@ -33,6 +33,14 @@ class ModelCall(Row):
     cached: bool | None = None
     """Whether the answer came from the request cache; its tokens are those of the call that was made. Null on rows of
     earlier versions."""
+    judge: str | None = None
+    """Of a call by a critic that judged anew, the judge's name; null otherwise."""
+    judge_id: str | None = None
+    """Content id of that judge's settings; null as `judge` is."""
+    draw: int | None = None
+    """Of a vote on a trajectory, which draw it was asked for; null otherwise and on rows of earlier versions."""
+    image_scale: float | None = None
+    """Share of their sides at which images were sent; null on rows of earlier versions."""
 
     arrow_schema: ClassVar[pa.Schema] = table_schema(
         required("call_id", pa.string()),
@@ -49,4 +57,8 @@ class ModelCall(Row):
         optional("error", pa.string()),
         optional("other_responses", STRINGS),
         optional("cached", pa.bool_()),
+        optional("judge", pa.string()),
+        optional("judge_id", pa.string()),
+        optional("draw", pa.int32()),
+        optional("image_scale", pa.float64()),
     )

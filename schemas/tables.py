@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from schemas.calibration import Calibration
 from schemas.example import Example
 from schemas.failure import Failure
 from schemas.guidance import Guidance
@@ -35,6 +36,7 @@ TABLES: dict[str, type[Row]] = {
     "models": PolicyVersion,
     "rounds": RoundSummary,
     "failures": Failure,
+    "calibrations": Calibration,
 }
 
 

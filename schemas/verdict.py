@@ -35,6 +35,11 @@ class StepVerdict(Row):
     summary: str
     """At most 30 words."""
     label: StepLabel
+    judge: str | None = None
+    """Who judged anew (`judge --again`, `calibrate`): the NAME of a `[judges.NAME]`. Null where it was the round's own
+    judge, whose rows alone decide what is learned from."""
+    judge_id: str | None = None
+    """Content id of that judge's settings; null as `judge` is."""
 
     arrow_schema: ClassVar[pa.Schema] = table_schema(
         required("trajectory_id", pa.string()),
@@ -42,6 +47,8 @@ class StepVerdict(Row):
         required("analysis", pa.string()),
         required("summary", pa.string()),
         required("label", pa.string()),
+        optional("judge", pa.string()),
+        optional("judge_id", pa.string()),
     )
 
 
@@ -58,6 +65,10 @@ class TrajectoryVerdict(Row):
     reason: str
     redundant_steps: tuple[int, ...]
     first_error_step: int | None
+    judge: str | None = None
+    """As on `StepVerdict`."""
+    judge_id: str | None = None
+    """Likewise."""
 
     arrow_schema: ClassVar[pa.Schema] = table_schema(
         required("trajectory_id", pa.string()),
@@ -68,6 +79,8 @@ class TrajectoryVerdict(Row):
         required("reason", pa.string()),
         required("redundant_steps", pa.list_(pa.int32())),
         optional("first_error_step", pa.int32()),
+        optional("judge", pa.string()),
+        optional("judge_id", pa.string()),
     )
 
 
@@ -82,6 +95,10 @@ class Judgement(Row):
     """Whether all votes were the same."""
     redundant_steps: tuple[int, ...]
     first_error_step: int | None
+    judge: str | None = None
+    """As on `StepVerdict`."""
+    judge_id: str | None = None
+    """Likewise."""
 
     arrow_schema: ClassVar[pa.Schema] = table_schema(
         required("trajectory_id", pa.string()),
@@ -90,4 +107,6 @@ class Judgement(Row):
         required("agreed", pa.bool_()),
         required("redundant_steps", pa.list_(pa.int32())),
         optional("first_error_step", pa.int32()),
+        optional("judge", pa.string()),
+        optional("judge_id", pa.string()),
     )

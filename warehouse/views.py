@@ -35,6 +35,8 @@ READY_MADE = (
     "guidance_lift",
     "latest_judgements",
     "disagreements",
+    "judgements_side_by_side",
+    "newest_calibrations",
     "failures_by_class",
     "steps_per_success",
     "model_versions",

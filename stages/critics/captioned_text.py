@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from schemas.episode import Episode
 from schemas.observation import ScreenReader
@@ -76,7 +76,7 @@ class CaptionedTextChannel:
             report="\n".join(map(str, lay_out(shown, chosen, lambda screen_id: captions[screen_id]))),
         )
         sampling = self.sampling._replace(seed=self.sampling.seed + draw)
-        request = question("critic.text", filled, (), sampling, name)
+        request = replace(question("critic.text", filled, (), sampling, name), draw=draw)
         return vote_of(await ask_critic(self.model, request, trajectory_answer(len(episode.steps)), name), episode)
 
     async def _captions(self, shown: Transcript, episode: Episode, screens: ScreenReader) -> dict[str, str]:

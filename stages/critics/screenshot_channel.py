@@ -82,4 +82,5 @@ class ScreenshotChannel:
         )
         sampling = self.sampling._replace(seed=self.sampling.seed + draw)
         parts = lay_out(shown, chosen, lambda screen_id: pictures[screen_id])
-        return replace(question("critic.multimodal", filled, parts, sampling, name), image_scale=self.image_scale)
+        asked = question("critic.multimodal", filled, parts, sampling, name)
+        return replace(asked, image_scale=self.image_scale, draw=draw)

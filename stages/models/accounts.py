@@ -74,6 +74,8 @@ def model_call_row(
         error=None if error is None else storable(error),
         other_responses=tuple(map(storable, completion.others)) if completion else (),
         cached=completion.cached if completion else False,
+        draw=request.draw,
+        image_scale=request.image_scale,
         **origin.common(made_by=model_version),
     )
 

@@ -46,6 +46,8 @@ class ChatRequest:
     trajectory_id: str | None = None
     """What the call is accounted to; decides nothing of the answer."""
     step_index: int | None = None
+    draw: int | None = None
+    """Of a vote, its draw; decides nothing of the answer, for which it stands in `seed`."""
 
 
 class TokenLogprob(NamedTuple):

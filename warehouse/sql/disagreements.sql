@@ -12,6 +12,7 @@ SELECT
         SELECT string_agg(v.channel || ': ' || v.reason, '; ' ORDER BY v.channel, v.vote)
         FROM trajectory_verdicts AS v
         WHERE v.run_id = t.run_id AND v.trajectory_id = t.trajectory_id AND v.channel <> 'programmatic'
+            AND v.judge IS NULL
     ) AS reasons,
     t.run_id
 FROM trajectories AS t
