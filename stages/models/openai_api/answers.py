@@ -38,7 +38,7 @@ class _Choice(BaseModel):
 
 class _Usage(BaseModel):
     prompt_tokens: int = 0
-    completion_tokens: int = 0
+    completion_tokens: int | None = None
 
 
 class _Answer(BaseModel):
@@ -79,14 +79,15 @@ def completion(body: bytes, samples: int, input_price: float, output_price: floa
         raise _garbage(f"{len(choices)} choices where {samples} were asked for")
     texts = [_text(choice) for choice in choices]
     usage = answer.usage or _Usage()
+    generated = usage.completion_tokens or 0
     return Completion(
         text=texts[0],
         input_tokens=usage.prompt_tokens,
-        output_tokens=usage.completion_tokens,
+        output_tokens=generated,
         finish_reason=choices[0].finish_reason or "",
         others=tuple(texts[1:]),
         logprobs=_logprobs(choices[0]),
-        price=(usage.prompt_tokens * input_price + usage.completion_tokens * output_price) / 1e6,
+        price=(usage.prompt_tokens * input_price + generated * output_price) / 1e6,
     )
 
 

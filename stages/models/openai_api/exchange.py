@@ -30,7 +30,7 @@ def open_session(settings: ApiSettings) -> aiohttp.ClientSession:
     Neither proxies of the environment nor cookies are used, and no redirect is followed: each would send screens
     somewhere else than to the server that the configuration names.
     """
-    key = settings.api_key.get_secret_value()
+    key = settings.api_key.get_secret_value().strip()
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_SECONDS),
         cookie_jar=aiohttp.DummyCookieJar(),
