@@ -9,6 +9,7 @@ import asyncio
 import io
 import json
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -82,13 +83,20 @@ def _plain(answer: Completion | BaseException) -> Any:
     raise answer
 
 
+async def restart(model: OfflineModel) -> str:
+    """An answer after the engine was ended, twice."""
+    await model.close()
+    await model.close()
+    return (await model.complete(REQUESTS["text"])).text
+
+
 def main() -> None:
-    """Ask in two event loops, one after the other, then end the engine."""
+    """Ask in two event loops, end the engine, ask once more, and wait to be killed."""
     model = OfflineModel(OfflineSettings(folder=Path(sys.argv[1]), budget=BUDGET, engine=json.dumps(ENGINE)))
     rounds = [asyncio.run(ask_all(model)) for _ in range(2)]
-    asyncio.run(model.close())
-    asyncio.run(model.close())
-    Path(sys.argv[2]).write_text(json.dumps({"version": model.version, "rounds": rounds}))
+    told = {"version": model.version, "rounds": rounds, "restarted": asyncio.run(restart(model))}
+    print(json.dumps(told), flush=True)
+    time.sleep(600)
 
 
 if __name__ == "__main__":

@@ -20,9 +20,10 @@ class OrphanGuard:
     """Watches over processes for as long as the process that makes it lives (Linux)."""
 
     def __init__(self, process_ids: Collection[int]) -> None:
-        # A session of its own: what ends the owner's process group must not end the guard first.
+        # By its file, so that it starts wherever the owner got its modules from; in a session of its own, so that what
+        # ends the owner's process group does not end the guard first.
         self._process = subprocess.Popen(
-            [sys.executable, "-m", __name__, *map(str, process_ids)], stdin=subprocess.PIPE, start_new_session=True
+            [sys.executable, "-I", __file__, *map(str, process_ids)], stdin=subprocess.PIPE, start_new_session=True
         )
 
     def dismiss(self) -> None:

@@ -1,0 +1,136 @@
+"""vLLM within a worker's own process, on this machine's CPU."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+
+from schemas.errors import ModelFailure
+from stages.models.base import Completion, TokenLogprob
+from stages.models.completions import completion_from_json
+from stages.models.local.settings import LocalSettings
+from stages.models.transformers_local import LocalModel
+from tests.flows.process_groups import is_gone, living
+from tests.stages.models.tiny_vlm import build_tiny_vlm
+from tests.vllm.offline_worker import BUDGET, REQUESTS
+from tests.vllm.tiny_server import ENVIRONMENT
+
+pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900)]
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+class Told(NamedTuple):
+    """What the worker said."""
+
+    model: Path
+    answers: dict[str, Any]
+    again: dict[str, Any]
+    """The same requests in another event loop."""
+    restarted: str
+    version: str
+
+
+@pytest.fixture(scope="module")
+def told(vllm_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
+    """A worker that has answered; in the end it is killed, and nothing may be left of its engine."""
+    folder = tmp_path_factory.mktemp("offline")
+    model = build_tiny_vlm(folder / "tiny")
+    environment = os.environ | ENVIRONMENT | {"PYTHONPATH": str(REPOSITORY)}
+    command = [str(vllm_python), "-m", "tests.vllm.offline_worker", str(model)]
+    with (folder / "log.txt").open("wb") as log:
+        worker = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=log, env=environment, cwd=folder, start_new_session=True
+        )
+    try:
+        line = _last_line(worker)
+        assert line is not None, (folder / "log.txt").read_text()[-3000:]
+        said = json.loads(line)
+        answers, again = said["rounds"]
+        yield Told(model, answers, again, said["restarted"], said["version"])
+        assert len(living(worker.pid)) > 1
+    finally:
+        worker.kill()
+        worker.communicate()
+    assert is_gone(worker.pid)
+
+
+def _last_line(worker: subprocess.Popen[bytes]) -> bytes | None:
+    # vLLM writes to standard output too.
+    assert worker.stdout is not None
+    return next((line for line in worker.stdout if line.startswith(b'{"version"')), None)
+
+
+def completion(answer: dict[str, Any]) -> Completion:
+    return completion_from_json(json.dumps(answer))
+
+
+def local_answers(told: Told) -> dict[str, Completion | ModelFailure]:
+    """What transformers makes of the same requests and the same weights."""
+    torch.set_num_threads(1)
+    model = LocalModel(LocalSettings(folder=told.model, budget=BUDGET))
+    assert model.version == told.version
+    answers: dict[str, Completion | ModelFailure] = {}
+    for name, request in REQUESTS.items():
+        try:
+            answers[name] = asyncio.run(model.complete(request))
+        except ModelFailure as failure:
+            answers[name] = failure
+    return answers
+
+
+def test_it_reads_and_answers_as_transformers_does(told: Told) -> None:
+    for name, expected in local_answers(told).items():
+        answer = told.answers[name]
+        if isinstance(expected, ModelFailure):
+            assert "failure" in answer
+            continue
+        assert answer["input_tokens"] == expected.input_tokens
+        assert not expected.logprobs or answer["text"] == expected.text
+        for mine, other in zip(completion(answer).logprobs, expected.logprobs, strict=True):
+            _assert_close(mine, other)
+
+
+def _assert_close(mine: TokenLogprob, other: TokenLogprob) -> None:
+    # Not the token's text: for a token that is part of a letter the two write different stand-ins.
+    assert mine.logprob == pytest.approx(other.logprob, abs=1e-3)
+    assert [value for _, value in mine.candidates] == pytest.approx([value for _, value in other.candidates], abs=1e-3)
+
+
+def test_what_is_on_the_screen_changes_the_answer(told: Told) -> None:
+    assert told.answers["picture"]["text"] != told.answers["other picture"]["text"]
+
+
+def test_a_seed_decides_a_sample(told: Told) -> None:
+    sampled = [told.answers[name]["text"] for name in ("sampled", "sampled again", "sampled otherwise")]
+    assert sampled[0] == sampled[1] != sampled[2]
+    three = completion(told.answers["three"])
+    assert len({three.text, *three.others}) == 3
+    assert three.output_tokens == 36
+
+
+def test_a_schema_is_followed(told: Told) -> None:
+    answer = completion(told.answers["schema"])
+    assert answer.finish_reason == "stop"
+    assert isinstance(json.loads(answer.text)["correct"], bool)
+
+
+@pytest.mark.parametrize(("name", "reason"), [("too long", "2048 tokens"), ("junk", "image does not decode")])
+def test_what_it_cannot_answer_is_one_line(told: Told, name: str, reason: str) -> None:
+    failure = told.answers[name]["failure"]
+    assert reason in failure and "\n" not in failure
+
+
+def test_it_outlives_the_event_loop_of_a_caller_and_comes_back_after_it_was_closed(told: Told) -> None:
+    assert {name: answer.get("text") for name, answer in told.answers.items()} == {
+        name: answer.get("text") for name, answer in told.again.items()
+    }
+    assert told.restarted == told.answers["text"]["text"]
