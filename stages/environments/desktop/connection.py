@@ -118,15 +118,13 @@ class DesktopConnection:
         command = as_command(action)
         if command is None:
             return
-        done = await self.execute(command)
+        done = await self._run(command, False, self._patience.look)
         if done.code:
             raise EnvironmentFailure(f"{self.server.url} could not do an action: {_last_line(done.error)}")
 
     async def execute(self, command: str | Sequence[str], shell: bool = False) -> Finished:
         """Run a command of the task, never one that a model wrote, to its end."""
-        body = {"command": command, "shell": shell}
-        said = _object(await self._post("/execute", self._patience.prepare, json=body))
-        return Finished(str(said.get("output", "")), str(said.get("error", "")), int(said.get("returncode") or 0))
+        return await self._run(command, shell, self._patience.prepare)
 
     async def launch(self, command: str | Sequence[str], shell: bool = False) -> None:
         """Start a program."""
@@ -168,6 +166,10 @@ class DesktopConnection:
         """What the server offers beyond OSWorld's protocol, of which OSWorld's own knows nothing."""
         answer = await self._send("GET", "/capabilities", self._patience.look)
         return _object(answer) if answer.status_code == httpx.codes.OK else {}
+
+    async def _run(self, command: str | Sequence[str], shell: bool, seconds: float) -> Finished:
+        said = _object(await self._post("/execute", seconds, json={"command": command, "shell": shell}))
+        return Finished(str(said.get("output", "")), str(said.get("error", "")), int(said.get("returncode") or 0))
 
     async def _post(self, path: str, seconds: float, **body: Any) -> httpx.Response:
         return await self._request("POST", path, seconds, **body)

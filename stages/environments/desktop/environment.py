@@ -39,7 +39,7 @@ class DesktopEnvironment:
             files: folder of the tasks' local files.
             give_back: called once at the end.
         """
-        self._desktop = desktop
+        self.desktop = desktop
         self._files = files
         self._give_back: Callable[[], Awaitable[None]] | None = give_back
         self._goal = "{}"
@@ -48,8 +48,8 @@ class DesktopEnvironment:
         """Prepare the query's task; `seed` plays no part."""
         self._goal = query.goal
         try:
-            await self._desktop.reset()
-            await prepare(self._desktop, _steps(query.start_state), self._files)
+            await self.desktop.reset()
+            await prepare(self.desktop, _steps(query.start_state), self._files)
             return await self._look()
         except EnvironmentFailure as error:
             raise EnvironmentFailure(f"{query.task}: {error}", FailureClass.SETUP) from error
@@ -62,9 +62,9 @@ class DesktopEnvironment:
             case Terminate() | Answer():
                 pass
             case _:
-                await self._desktop.act(action)
-                if not self._desktop.settles:
-                    await until_settled(self._desktop)
+                await self.desktop.act(action)
+                if not self.desktop.settles:
+                    await until_settled(self.desktop)
         return await self._look()
 
     async def score(self) -> float | None:
@@ -73,20 +73,20 @@ class DesktopEnvironment:
         if not goal:
             return None
         try:
-            return await evaluate(self._desktop, parse_evaluator(goal, "goal"), self._files)
+            return await evaluate(self.desktop, parse_evaluator(goal, "goal"), self._files)
         except (BadInputError, KeyError, TypeError, ValueError) as error:
             raise EnvironmentFailure(f"the check cannot be made: {error}", FailureClass.TASK) from error
 
     async def close(self) -> None:
         """Let go of the machine; a local one ends."""
         give_back, self._give_back = self._give_back, None
-        await self._desktop.close()
+        await self.desktop.close()
         if give_back is not None:
             await give_back()
 
     async def _look(self) -> Observation:
-        tree_text = await self._desktop.accessibility()
-        screenshot = await self._desktop.screenshot()
+        tree_text = await self.desktop.accessibility()
+        screenshot = await self.desktop.screenshot()
         tree = read_elements(tree_text, screenshot.size)
         digest = hashlib.blake2b(screenshot.png, digest_size=12)
         digest.update(repr(tree).encode())

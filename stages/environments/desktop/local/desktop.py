@@ -67,7 +67,8 @@ class LocalDesktop:
         try:
             program = self._session.launch(command)
         except OSError as error:
-            raise DesktopError(f"{command[0]} cannot be started ({error.strerror}); is it installed?") from error
+            message = f"{command[0]} cannot be started ({error.strerror}); `make system-deps` installs our own programs"
+            raise DesktopError(message) from error
         self._wait_for_window(program, before)
         self._wait_until_ready()
 

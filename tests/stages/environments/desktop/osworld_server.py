@@ -1,0 +1,158 @@
+"""A small machine that speaks the OSWorld server protocol and nothing else: no typed actions, no token, no reset.
+
+Its screen is a picture of the text that has been typed; `/execute` runs the very Python that a real machine would run,
+with a `pyautogui` of its own that writes down what it is told to do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+from PIL import Image, ImageDraw
+
+NAMESPACE = "https://accessibility.ubuntu.example.org/ns"
+_PYAUTOGUI = """
+import json, pathlib
+_LOG = pathlib.Path(__file__).with_name("calls.jsonl")
+def __getattr__(name):
+    if name.startswith("__"):
+        raise AttributeError(name)
+    def call(*arguments):
+        with _LOG.open("a") as log:
+            log.write(json.dumps([name, list(arguments)]) + chr(10))
+    return call
+"""
+_PYPERCLIP = "import pyautogui\ndef copy(text): pyautogui.copy(text)\n"
+_TREE = (
+    f'<desktop-frame xmlns:st="{NAMESPACE}/state" xmlns:cp="{NAMESPACE}/component" name="main">'
+    '<application name="gedit"><frame name="Letter" st:showing="true" st:visible="true" st:active="true"'
+    ' cp:screencoord="(0, 0)" cp:size="(320, 200)"><push-button name="Save" st:showing="true" st:visible="true"'
+    ' st:enabled="true" cp:screencoord="(10, 10)" cp:size="(40, 20)"/></frame></application></desktop-frame>'
+)
+
+
+@dataclass
+class OsworldMachine:
+    """The machine's state, and the faults that a test asks of it."""
+
+    folder: Path
+    files: dict[str, bytes] = field(default_factory=dict)
+    launched: list[Any] = field(default_factory=list)
+    commands: list[Any] = field(default_factory=list)
+    windows: list[tuple[str, str]] = field(default_factory=list)
+    booting: int = 0
+    """How many more requests are answered by 503."""
+    empty_screenshots: bool = False
+    hangs: bool = False
+    breaks: bool = False
+    url: str = ""
+
+    def calls(self) -> list[Any]:
+        """What pyautogui was told to do."""
+        log = self.folder / "calls.jsonl"
+        return [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
+
+    def picture(self) -> bytes:
+        """The screen."""
+        image = Image.new("RGB", (320, 200), "white")
+        ImageDraw.Draw(image).text((5, 60), f"{len(self.launched)} {len(self.calls())}", fill="black")
+        out = io.BytesIO()
+        image.save(out, "png")
+        return out.getvalue()
+
+
+@asynccontextmanager
+async def osworld_machine(folder: Path) -> AsyncIterator[OsworldMachine]:
+    """A machine on loopback for the time of the block."""
+    machine = OsworldMachine(folder)
+    (folder / "pyautogui.py").write_text(_PYAUTOGUI)
+    (folder / "pyperclip.py").write_text(_PYPERCLIP)
+    runner = web.AppRunner(_application(machine), shutdown_timeout=0.1)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    machine.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    try:
+        yield machine
+    finally:
+        await runner.cleanup()
+
+
+def _application(machine: OsworldMachine) -> web.Application:
+    async def screenshot(_: web.Request) -> web.Response:
+        return web.Response(body=b"" if machine.empty_screenshots else machine.picture(), content_type="image/png")
+
+    async def accessibility(_: web.Request) -> web.Response:
+        return web.json_response({"AT": _TREE})
+
+    async def execute(request: web.Request) -> web.Response:
+        said = await request.json()
+        machine.commands.append(said)
+        command = said["command"]
+        words = [sys.executable if word == "python" else word for word in command]
+        process = await asyncio.create_subprocess_exec(
+            *words, cwd=machine.folder, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+        )
+        output, error = await process.communicate()
+        return web.json_response(
+            {
+                "status": "success",
+                "output": output.decode(),
+                "error": error.decode(),
+                "returncode": process.returncode,
+            }
+        )
+
+    async def launch(request: web.Request) -> web.Response:
+        machine.launched.append((await request.json())["command"])
+        return web.Response(text="launched")
+
+    async def upload(request: web.Request) -> web.Response:
+        form = await request.post()
+        data = form["file_data"]
+        assert isinstance(data, web.FileField)
+        machine.files[str(form["file_path"])] = data.file.read()
+        return web.Response(text="File Uploaded")
+
+    async def file(request: web.Request) -> web.Response:
+        path = str((await request.post())["file_path"])
+        if path not in machine.files:
+            return web.json_response({"error": "File not found"}, status=404)
+        return web.Response(body=machine.files[path])
+
+    async def window(request: web.Request) -> web.Response:
+        said = await request.json()
+        machine.windows.append((request.path, said["window_name"]))
+        return web.Response(text="done")
+
+    @web.middleware
+    async def faults(request: web.Request, handler: Any) -> web.StreamResponse:
+        if machine.booting > 0:
+            machine.booting -= 1
+            return web.Response(status=503, text="booting")
+        if machine.hangs:
+            await asyncio.sleep(3600)
+        if machine.breaks:
+            return web.json_response({"status": "error", "message": "the display is gone"}, status=500)
+        answer: web.StreamResponse = await handler(request)
+        return answer
+
+    application = web.Application(middlewares=[faults])
+    application.router.add_get("/screenshot", screenshot)
+    application.router.add_get("/accessibility", accessibility)
+    application.router.add_post("/execute", execute)
+    application.router.add_post("/setup/launch", launch)
+    application.router.add_post("/setup/upload", upload)
+    application.router.add_post("/setup/activate_window", window)
+    application.router.add_post("/setup/close_window", window)
+    application.router.add_post("/file", file)
+    return application

@@ -1,0 +1,21 @@
+"""Queries for tests: from a task as its file would say it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from schemas.query import Query
+from schemas.record import Origin
+from stages.environments.desktop.suite import import_tasks
+
+ORIGIN = Origin(round=0, run_id="test", code_version="test")
+
+
+def query_of(folder: Path, **said: Any) -> Query:
+    """The query of one task; what is not said is left empty."""
+    folder.mkdir(exist_ok=True)
+    (folder / "task.json").write_text(json.dumps({"id": "a-task", "instruction": "Do it.", **said}))
+    (query,) = import_tasks(folder, 0.0, ORIGIN)
+    return query

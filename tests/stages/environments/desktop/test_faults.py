@@ -1,0 +1,225 @@
+"""What breaks in a local desktop, and that nothing of it is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import httpx
+import pytest
+
+from schemas.actions import TypeText
+from schemas.errors import EnvironmentFailure, FailureClass
+from schemas.query import Query
+from stages.environments.desktop.connection import Patience
+from stages.environments.desktop.environment import DesktopEnvironment
+from stages.environments.desktop.factory import LocalDesktops
+from stages.environments.desktop.local.processes import descendants
+from stages.environments.desktop.protocol import TOKEN_HEADER
+from tests.stages.environments.desktop.queries import query_of
+
+pytestmark = pytest.mark.desktop
+T = TypeVar("T")
+LAUNCH = {"type": "launch", "parameters": {"command": ["mousepad"]}}
+HASTE = Patience(look=8.0)
+PARENT = """
+import asyncio, sys
+from pathlib import Path
+from stages.environments.desktop.factory import LocalDesktops
+
+async def main():
+    environment = await LocalDesktops(Path("."))()
+    await environment.desktop.launch(["mousepad"])
+    print("ready", flush=True)
+    await asyncio.sleep(600)
+
+asyncio.run(main())
+"""
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left() -> Iterator[None]:
+    before, folders = descendants(os.getpid()), own_folders()
+    yield
+    eventually(lambda: descendants(os.getpid()) <= before and own_folders() <= folders)
+
+
+def own_folders() -> set[Path]:
+    return set(Path("/tmp").glob("trajmill-desktop-*"))
+
+
+def eventually(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def pids(name: str) -> list[int]:
+    """Processes of a name that descend from this one."""
+    found = []
+    for process in descendants(os.getpid()):
+        command = Path(f"/proc/{process}/comm")
+        if command.exists() and command.read_text().strip() == name:
+            found.append(process)
+    return found
+
+
+def runs(process: int) -> bool:
+    """Whether a process is there and no zombie that its parent has yet to notice."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def play(work: Callable[[DesktopEnvironment, LocalDesktops], Awaitable[T]]) -> T:
+    async def run() -> T:
+        factory = LocalDesktops(Path(), patience=HASTE)
+        try:
+            return await work(await factory(), factory)
+        finally:
+            await factory.close()
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("victim", "blow", "message"),
+    [
+        ("Xvfb", signal.SIGKILL, "500"),
+        ("mousepad", signal.SIGSEGV, "mousepad ended with status -11"),
+        ("mousepad", signal.SIGSTOP, "did not answer within 8 s"),
+        ("dbus-daemon", signal.SIGSTOP, "did not answer within 8 s"),
+        ("dbus-daemon", signal.SIGKILL, "500"),
+    ],
+)
+def test_a_blow_ends_the_episode_as_a_failure_of_the_environment_and_the_next_instance_works(
+    tmp_path: Path, victim: str, blow: signal.Signals, message: str
+) -> None:
+    query = query_of(tmp_path, config=[LAUNCH])
+
+    async def survive(environment: DesktopEnvironment, factory: LocalDesktops) -> EnvironmentFailure:
+        await environment.reset(query, 0)
+        for process in pids(victim):
+            os.kill(process, blow)
+        with pytest.raises(EnvironmentFailure) as failure:
+            for _ in range(3):
+                await environment.step(TypeText(text="x"))
+        await environment.close()
+        another = await factory()
+        await another.reset(query, 0)
+        return failure.value
+
+    failure = play(survive)
+    assert failure.failure_class is FailureClass.ENVIRONMENT
+    assert message in str(failure)
+
+
+def test_a_killed_server_is_noticed_and_cleared_away(tmp_path: Path) -> None:
+    query = query_of(tmp_path, config=[LAUNCH])
+
+    async def survive(environment: DesktopEnvironment, factory: LocalDesktops) -> None:
+        await environment.reset(query, 0)
+        (server,) = [one for one in descendants(os.getpid()) if _parent_of(one) in _watchdogs()]
+        os.kill(server, signal.SIGKILL)
+        with pytest.raises(EnvironmentFailure):
+            await environment.step(TypeText(text="x"))
+        await asyncio.to_thread(eventually, lambda: not pids("Xvfb") and not pids("mousepad"))
+
+    play(survive)
+
+
+def _parent_of(process: int) -> int:
+    return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def _watchdogs() -> set[int]:
+    return {one for one in descendants(os.getpid()) if _parent_of(one) == os.getpid()}
+
+
+def test_killing_the_parent_leaves_no_process_and_no_folder() -> None:
+    before = own_folders()
+    with subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        assert parent.stdout.readline() == b"ready\n"
+        family = descendants(parent.pid)
+        assert len(family) >= 6 and own_folders() > before
+        parent.kill()
+    eventually(lambda: not any(map(runs, family)))
+    eventually(lambda: own_folders() <= before)
+
+
+def test_a_program_that_ends_as_it_should_is_no_failure(tmp_path: Path) -> None:
+    query = query_of(tmp_path, config=[LAUNCH, {"type": "close_window", "parameters": {"window_name": "Mousepad"}}])
+
+    async def look(environment: DesktopEnvironment, _: LocalDesktops) -> tuple[str, int]:
+        await environment.reset(query, 0)
+        await asyncio.to_thread(eventually, lambda: not pids("mousepad"))
+        seen = await environment.step(TypeText(text="x"))
+        return seen.app, len(seen.elements or ())
+
+    assert play(look) == ("", 1)
+
+
+def failing(query: Query) -> EnvironmentFailure:
+    async def fail(environment: DesktopEnvironment, _: LocalDesktops) -> EnvironmentFailure:
+        with pytest.raises(EnvironmentFailure) as failure:
+            await environment.reset(query, 0)
+        return failure.value
+
+    return play(fail)
+
+
+@pytest.mark.parametrize(
+    ("step", "message"),
+    [
+        ({"type": "launch", "parameters": {"command": ["no-such-program"]}}, "no-such-program cannot be started"),
+        ({"type": "launch", "parameters": {"command": ["false"]}}, "false ended with status 1"),
+        ({"type": "execute", "parameters": {"command": "touch a; touch b", "shell": True}}, "never a shell"),
+        ({"type": "activate_window", "parameters": {"window_name": "Nothing"}}, "404"),
+    ],
+)
+def test_a_task_that_cannot_be_prepared_is_a_setup_failure(tmp_path: Path, step: object, message: str) -> None:
+    failure = failing(query_of(tmp_path, config=[step]))
+    assert failure.failure_class is FailureClass.SETUP
+    assert message in str(failure) and "\n" not in str(failure)
+
+
+def test_a_missing_program_of_the_desktop_is_one_line_that_says_what_to_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    async def start() -> None:
+        await LocalDesktops(tmp_path)()
+
+    with pytest.raises(EnvironmentFailure, match="Xvfb is not installed; run `make system-deps`") as failure:
+        asyncio.run(start())
+    assert failure.value.failure_class is FailureClass.SETUP
+
+
+def test_the_server_answers_nobody_without_its_secret_and_runs_no_command_line() -> None:
+    async def knock(environment: DesktopEnvironment, _: LocalDesktops) -> list[int]:
+        server = environment.desktop.server
+        async with httpx.AsyncClient(base_url=server.url, trust_env=False) as http:
+            stranger = await http.post("/execute", json={"command": ["true"]})
+            http.headers[TOKEN_HEADER] = server.token
+            answers = [
+                await http.post("/execute", json={"command": ["true"]}),
+                await http.post("/execute", json={"command": "true", "shell": True}),
+                await http.post("/execute", json={"command": "true"}),
+                await http.post("/run_python", json={"code": "1"}),
+                await http.post("/action", content='{"kind": "nonsense"}'),
+                await http.post("/file", data={"file_path": "/home/user/none"}),
+            ]
+        return [answer.status_code for answer in (stranger, *answers)]
+
+    assert play(knock) == [403, 200, 403, 403, 403, 400, 404]

@@ -1,0 +1,209 @@
+"""Machines that speak OSWorld's protocol alone, as a team has them."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from schemas.actions import Action, Click, Drag, PressKeys, Scroll, Terminate, TypeText
+from schemas.errors import EnvironmentFailure, FailureClass
+from stages.environments.desktop.connection import Patience
+from stages.environments.desktop.environment import DesktopEnvironment
+from stages.environments.desktop.factory import LocalDesktops, RemoteDesktops
+from tests.stages.environments.desktop.osworld_server import OsworldMachine, osworld_machine
+from tests.stages.environments.desktop.queries import query_of
+
+T = TypeVar("T")
+HASTE = Patience(ready=1.0, look=3.0, prepare=5.0)
+
+
+def play(
+    folder: Path,
+    work: Callable[[DesktopEnvironment, OsworldMachine], Awaitable[T]],
+    patience: Patience = Patience(),
+) -> T:
+    async def run() -> T:
+        async with osworld_machine(folder) as machine:
+            factory = RemoteDesktops((machine.url,), folder / "tasks", patience)
+            environment = await factory()
+            try:
+                return await work(environment, machine)
+            finally:
+                await environment.close()
+                await factory.close()
+
+    return asyncio.run(run())
+
+
+def test_a_task_is_prepared_done_and_checked(tmp_path: Path) -> None:
+    query = query_of(
+        tmp_path / "tasks",
+        config=[
+            {"type": "upload_file", "parameters": {"files": [{"local_path": "task.json", "path": "/home/user/a"}]}},
+            {"type": "launch", "parameters": {"command": "gedit /home/user/a"}},
+            {"type": "activate_window", "parameters": {"window_name": "gedit"}},
+        ],
+        evaluator={
+            "func": ["exact_match", "file_contains"],
+            "result": [
+                {"type": "vm_command_line", "command": ["python", "-c", "print(6 * 7)"]},
+                {"type": "vm_file", "path": "/home/user/a"},
+            ],
+            "expected": [
+                {"type": "rule", "rules": {"expected": "42"}},
+                {"type": "rule", "rules": {"expected": ["Do it."]}},
+            ],
+        },
+    )
+
+    async def solve(environment: DesktopEnvironment, machine: OsworldMachine) -> tuple[Any, ...]:
+        seen = await environment.reset(query, 0)
+        assert seen.elements is not None
+        await environment.step(Terminate(status="success"))
+        whole = await environment.score()
+        machine.files.clear()
+        return seen.app, seen.elements[1][:2], whole, await environment.score(), machine.launched, machine.windows
+
+    app, element, whole, without, launched, windows = play(tmp_path, solve)
+    assert (app, element) == ("gedit", ("button", "Save"))
+    assert (whole, without) == (1.0, 0.0)
+    assert launched == [["gedit", "/home/user/a"]]
+    assert windows == [("/setup/activate_window", "gedit")]
+
+
+def test_actions_arrive_as_calls_and_text_as_data(tmp_path: Path) -> None:
+    nasty = "'); __import__('os').system('touch hit'); (\"$(touch hit)\n"
+    actions: list[Action] = [
+        Click(x=3, y=4, button="right", count=2),
+        TypeText(text=nasty, clear=True, enter=True),
+        TypeText(text="привет"),
+        PressKeys(keys=("ctrl", "S")),
+        PressKeys(keys=("ctrl", "__class__")),
+        Scroll(x=5, y=6, clicks=-3),
+        Drag(x=1, y=2, x2=7, y2=8),
+    ]
+
+    async def act(environment: DesktopEnvironment, machine: OsworldMachine) -> tuple[list[Any], list[Any]]:
+        for action in actions:
+            await environment.step(action)
+        return machine.calls(), machine.commands
+
+    calls, commands = play(tmp_path, act)
+    assert calls == [
+        ["click", [3, 4, 2, 0.05, "right"]],
+        ["hotkey", ["ctrl", "a"]],
+        ["press", ["delete"]],
+        ["write", [nasty]],
+        ["press", ["enter"]],
+        ["copy", ["привет"]],
+        ["hotkey", ["ctrl", "v"]],
+        ["hotkey", ["ctrl", "s"]],
+        ["moveTo", [5, 6]],
+        ["scroll", [-3]],
+        ["moveTo", [1, 2]],
+        ["dragTo", [7, 8, 0.3]],
+    ]
+    assert not (tmp_path / "hit").exists()
+    assert len({command["command"][2] for command in commands}) == 1
+
+
+def test_a_machine_that_boots_is_waited_for(tmp_path: Path) -> None:
+    async def look() -> str:
+        async with osworld_machine(tmp_path) as machine:
+            machine.booting = 3
+            environment = await RemoteDesktops((machine.url,), tmp_path)()
+            seen = await environment.step(Terminate(status="failure"))
+            await environment.close()
+            return seen.app
+
+    assert asyncio.run(look()) == "gedit"
+
+
+def test_a_machine_that_never_is_ready_is_a_setup_failure_and_is_given_back(tmp_path: Path) -> None:
+    async def fail() -> list[EnvironmentFailure]:
+        async with osworld_machine(tmp_path) as machine:
+            machine.booting = 1_000_000
+            factory = RemoteDesktops((machine.url,), tmp_path, HASTE)
+            failures = []
+            for _ in range(2):
+                with pytest.raises(EnvironmentFailure) as failure:
+                    await factory()
+                failures.append(failure.value)
+            return failures
+
+    for failure in asyncio.run(fail()):
+        assert failure.failure_class is FailureClass.SETUP
+        assert "was not ready within 1 s" in str(failure) and "\n" not in str(failure)
+
+
+def test_more_episodes_than_machines_is_one_line(tmp_path: Path) -> None:
+    async def one_too_many(environment: DesktopEnvironment, machine: OsworldMachine) -> str:
+        factory = RemoteDesktops((machine.url,), tmp_path)
+        first = await factory()
+        with pytest.raises(EnvironmentFailure, match="all 1 desktops are in use"):
+            await factory()
+        await first.close()
+        again = await factory()
+        await again.close()
+        return "lent again"
+
+    assert play(tmp_path, one_too_many) == "lent again"
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        ("empty_screenshots", "sent 0 bytes that are no screenshot"),
+        ("hangs", "did not answer within 3 s"),
+        ("breaks", "answered 500: the display is gone"),
+    ],
+)
+def test_a_fault_during_an_episode_is_the_environments(tmp_path: Path, fault: str, message: str) -> None:
+    query = query_of(tmp_path / "tasks")
+
+    async def fail(environment: DesktopEnvironment, machine: OsworldMachine) -> EnvironmentFailure:
+        await environment.reset(query, 0)
+        setattr(machine, fault, True)
+        with pytest.raises(EnvironmentFailure) as failure:
+            await environment.step(Terminate(status="success"))
+        return failure.value
+
+    failure = play(tmp_path, fail, HASTE)
+    assert failure.failure_class is FailureClass.ENVIRONMENT
+    assert message in str(failure)
+
+
+def test_a_fault_while_preparing_is_a_setup_failure(tmp_path: Path) -> None:
+    query = query_of(tmp_path / "tasks")
+
+    async def fail(environment: DesktopEnvironment, machine: OsworldMachine) -> FailureClass:
+        machine.breaks = True
+        with pytest.raises(EnvironmentFailure) as failure:
+            await environment.reset(query, 0)
+        return failure.value.failure_class
+
+    assert play(tmp_path, fail) is FailureClass.SETUP
+
+
+def test_a_local_file_outside_the_tasks_folder_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("secret")
+    step = {"type": "upload", "parameters": {"files": [{"local_path": "../secret", "path": "/a"}]}}
+    query = query_of(tmp_path / "tasks", config=[step])
+
+    async def fail(environment: DesktopEnvironment, machine: OsworldMachine) -> dict[str, bytes]:
+        with pytest.raises(EnvironmentFailure, match="is not in"):
+            await environment.reset(query, 0)
+        return machine.files
+
+    assert play(tmp_path, fail) == {}
+
+
+def test_factories_can_be_sent_to_workers(tmp_path: Path) -> None:
+    remote = pickle.loads(pickle.dumps(RemoteDesktops(("http://127.0.0.1:1",), tmp_path)))
+    local = pickle.loads(pickle.dumps(LocalDesktops(tmp_path)))
+    assert isinstance(remote, RemoteDesktops) and isinstance(local, LocalDesktops)
