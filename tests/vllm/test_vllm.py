@@ -29,10 +29,10 @@ from stages.models.openai_api.model import OpenAiModel
 from stages.models.openai_api.settings import ApiSettings
 from stages.models.structured import ask
 from tests.flows.test_model_server import free_port
-from tests.stages.models.tiny_vlm import CONTEXT, FACTOR, MAX_PIXELS, MIN_PIXELS
+from tests.stages.models.tiny_vlm import FACTOR, MAX_PIXELS, MIN_PIXELS
 from tests.vllm.conftest import TinyServer
 from tests.vllm.tiny_adapter import tiny_adapter
-from tests.vllm.tiny_server import MODEL, tiny_server
+from tests.vllm.tiny_server import MODEL, SERVED_CONTEXT, tiny_server
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(600)]
 
@@ -179,8 +179,8 @@ def test_what_is_in_the_cache_is_not_asked_again(server: TinyServer, tmp_path: P
 
 def test_more_than_the_context_holds_is_one_line(server: TinyServer) -> None:
     before = server.requests()
-    with pytest.raises(ModelFailure, match=rf"^[^\n]*{CONTEXT}[^\n]*$"):
-        use(OpenAiModel(settings(server)), lambda model: model.complete(request("too much to read " * CONTEXT)))
+    with pytest.raises(ModelFailure, match=rf"^[^\n]*{SERVED_CONTEXT}[^\n]*$"):
+        use(OpenAiModel(settings(server)), lambda model: model.complete(request("too much to read " * SERVED_CONTEXT)))
     assert server.requests() == before
 
 

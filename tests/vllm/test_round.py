@@ -1,0 +1,66 @@
+"""A whole round whose every model is one that understands nothing: failures are failures, and the loop holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from flows.config import Config
+from flows.config_models import CriticRoles, EndpointSection, ModelsSection
+from flows.context import RoundContext
+from flows.once import report_of
+from flows.policy import PROMOTE
+from schemas.errors import FailureClass
+from schemas.failure import Failure
+from schemas.model_call import ModelCall
+from schemas.trajectory import Trajectory
+from schemas.verdict import Judgement
+from tests.flows.small_run import run_stages, small_config
+from tests.stages.models.tiny_vlm import MAX_PIXELS
+from tests.vllm.conftest import TinyServer
+from tests.vllm.tiny_server import MODEL
+from warehouse.layout import open_warehouse
+from warehouse.read import read_rows
+
+pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900)]
+
+
+def config(root: Path, server: TinyServer) -> Config:
+    """One small round with every role on the server."""
+    small = small_config(root, rounds=1)
+    return small.model_copy(
+        update={
+            "queries": small.queries.model_copy(update={"train": 4, "heldout_slots": 2, "heldout_phrasings": 0}),
+            "rollout": small.rollout.model_copy(update={"episodes_per_round": 4}),
+            "evaluate": small.evaluate.model_copy(update={"episodes": 2, "train_sample": 0}),
+            "models": ModelsSection(
+                policy="tiny",
+                writer="tiny",
+                describer="tiny",
+                critic=CriticRoles(step="tiny", text=("tiny",), multimodal=("tiny",)),
+            ),
+            "endpoints": {
+                "tiny": EndpointSection(
+                    model=MODEL, urls=(server.address,), family="qwen2.5-vl", max_pixels=MAX_PIXELS, attempts=2
+                )
+            },
+        }
+    )
+
+
+def test_a_round_with_every_role_on_a_server(server: TinyServer, tmp_path: Path) -> None:
+    whole = config(tmp_path / "warehouse", server)
+    run_stages(whole)
+    warehouse = open_warehouse(whole.run.root)
+    assert report_of(RoundContext(whole, warehouse, 1), PROMOTE) is not None
+    calls = read_rows(warehouse, ModelCall)
+    assert {"policy", "critic.step"} <= {call.role for call in calls}
+    assert all(call.error or call.input_tokens > 0 for call in calls)
+    attempted = {row.trajectory_id for row in read_rows(warehouse, Trajectory)}
+    judged = {row.trajectory_id for row in read_rows(warehouse, Judgement)}
+    failures = read_rows(warehouse, Failure)
+    unjudged = {row.input_id for row in failures if row.stage == "judge"}
+    assert attempted
+    assert judged.isdisjoint(unjudged)
+    assert {row.failure_class for row in failures} <= {FailureClass.MODEL, FailureClass.JUDGE, FailureClass.PARSE}
