@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from flows.context import RoundContext
+from flows.models import models_of
 from flows.once import Outcome, StageReport, once
 from flows.policy import is_served
-from pipelines.resources import world_of
+from pipelines.generate import NewQueries, queries_from_dags
 from schemas.errors import TrajmillError
 from schemas.failure import Failure
-from schemas.query import Query, Split
+from schemas.query import Split
+from schemas.record import Row
 from schemas.tables import rows_to_arrow
 from stages.models.embedded.storage import save_network, untrained_network
-from stages.queries.generate import GenerationSettings, generate_queries
-from stages.queries.grammar import GrammarWriter
-from stages.queries.validation import SimulatedValidator
+from stages.queries.generate import GenerationSettings
 from warehouse.layout import StageRun
 from warehouse.shards import write_shard
 
@@ -23,25 +24,31 @@ GENERATE = "generate"
 
 
 def generate(context: RoundContext) -> StageReport:
-    """Queries from the navigation DAGs (or MiniWoB++ seeds), validated, and the untrained policy."""
+    """Queries from the navigation DAGs (or MiniWoB++ seeds), validated, and the policy that the run starts with."""
     first = context.in_round(1)
 
     def work(at: StageRun, key: str) -> Outcome:
         made = _from_miniwob(first) if first.config.run.environment == "miniwob" else _from_dags(first)
-        queries, failures = made
-        if not any(query.split is Split.TRAIN for query in queries):
-            raise TrajmillError(f"no query to learn on could be made{_first(failures)}")
-        files = {
-            "queries": [write_shard(first.warehouse, "queries", at, 0, rows_to_arrow("queries", queries))],
-            "failures": [write_shard(first.warehouse, "failures", at, 0, rows_to_arrow("failures", failures))],
+        if not any(query.split is Split.TRAIN for query in made.queries):
+            raise TrajmillError(f"no query to learn on could be made{_first(made.failures)}")
+        rows: dict[str, Sequence[Row]] = {
+            "queries": made.queries,
+            "failures": made.failures,
+            "model_calls": made.model_calls,
         }
-        return Outcome(len(queries) + len(failures), len(queries), files, {"first_policy": _first_policy(first, at)})
+        files = {
+            table: [write_shard(first.warehouse, table, at, 0, rows_to_arrow(table, records))]
+            for table, records in rows.items()
+            if records
+        }
+        made_of = len(made.queries) + len(made.failures)
+        return Outcome(made_of, len(made.queries), files, {"first_policy": _first_policy(first, at)})
 
     return once(first, GENERATE, work)
 
 
-def _from_dags(context: RoundContext) -> tuple[list[Query], list[Failure]]:
-    settings = context.config.queries
+def _from_dags(context: RoundContext) -> NewQueries:
+    settings, writer = context.config.queries, context.config.models.writer
     wanted = GenerationSettings(
         train=settings.train,
         heldout_slots=settings.heldout_slots,
@@ -49,15 +56,17 @@ def _from_dags(context: RoundContext) -> tuple[list[Query], list[Failure]]:
         heldout_apps=settings.heldout_apps,
         heldout_app_names=settings.heldout_app_names,
     )
-    world = world_of(settings.apps)
-    making = generate_queries(
-        world, wanted, context.config.run.seed, context.origin, GrammarWriter(), SimulatedValidator(world)
+    return queries_from_dags(
+        settings.apps,
+        wanted,
+        context.config.run.seed,
+        context.origin,
+        next(iter(models_of(context.config, [writer])), None),
+        context.config.endpoints[writer].max_in_flight if writer in context.config.endpoints else 1,
     )
-    made = asyncio.run(making)
-    return list(made.queries), list(made.failures)
 
 
-def _from_miniwob(context: RoundContext) -> tuple[list[Query], list[Failure]]:
+def _from_miniwob(context: RoundContext) -> NewQueries:
     from stages.environments.miniwob.pages import refuse_unknown_pages
 
     settings = context.config.miniwob
@@ -66,10 +75,10 @@ def _from_miniwob(context: RoundContext) -> tuple[list[Query], list[Failure]]:
 
     size = SuiteSize(settings.train_seeds, settings.heldout_seeds)
     made = asyncio.run(import_queries(settings.tasks, size, context.config.run.seed, context.origin))
-    return made.queries, made.failures
+    return NewQueries(tuple(made.queries), tuple(made.failures))
 
 
-def _first(failures: list[Failure]) -> str:
+def _first(failures: Sequence[Failure]) -> str:
     """Why it went wrong, as far as one line can say it."""
     if not failures:
         return "; raise queries.train"

@@ -6,11 +6,12 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from flows.context import RoundContext
+from flows.models import models_of
 from flows.once import Outcome, StageReport, finished, once
 from flows.policy import acting, policy_before
 from flows.stages.rollout import attempt_all, training_queries, unguided_episodes
 from pipelines.fan_out import fan_out, split_evenly
-from pipelines.guide import WriteGuidance
+from pipelines.guide import GuideSpec, WriteGuidance
 from pipelines.history import read_history
 from pipelines.resources import AgentSpec
 from schemas.guidance import Guidance
@@ -68,13 +69,29 @@ def guide(context: RoundContext) -> StageReport:
             for query in needs.queries
         }
         new = sorted(source for source in sources.values() if source and source not in told)
-        job = WriteGuidance(context.warehouse, at, context.origin, frozenset(walked.values()))
+        job = WriteGuidance(
+            context.warehouse,
+            at,
+            context.origin,
+            frozenset(walked.values()),
+            guide_spec(context),
+            context.config.judge.concurrency,
+        )
         shards = split_evenly(new, context.config.rollout.workers)
         made = fan_out(context.warehouse, at, key, shards, job, context.beam)
         chosen = {query_id: source for query_id, source in sources.items() if source}
         return Outcome(len(new), made.rows("guidance"), made.files, {"sources": chosen})
 
     return once(context, GUIDE, work)
+
+
+def guide_spec(context: RoundContext) -> GuideSpec:
+    """Who describes and who writes, as the configuration says."""
+    models = context.config.models
+    return GuideSpec(
+        describer=next(iter(models_of(context.config, [models.describer])), None),
+        writer=next(iter(models_of(context.config, [models.writer])), None),
+    )
 
 
 def rollout_guided(context: RoundContext) -> StageReport:

@@ -1,0 +1,57 @@
+"""Makes a query set from the navigation DAGs of the simulated world."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import NamedTuple
+
+from pipelines.models import ModelSpec
+from pipelines.resources import world_of
+from schemas.failure import Failure
+from schemas.model_call import ModelCall
+from schemas.query import Query
+from schemas.record import Origin
+from stages.queries.base import QueryWriter
+from stages.queries.generate import Generated, GenerationSettings, generate_queries
+from stages.queries.grammar import GrammarWriter
+from stages.queries.model_writer import ModelWriter
+from stages.queries.validation import SimulatedValidator
+
+
+class NewQueries(NamedTuple):
+    """The rows of a query set."""
+
+    queries: tuple[Query, ...]
+    failures: tuple[Failure, ...] = ()
+    model_calls: tuple[ModelCall, ...] = ()
+
+
+def queries_from_dags(
+    app_files: tuple[Path, ...],
+    settings: GenerationSettings,
+    seed: int,
+    origin: Origin,
+    writer: ModelSpec | None = None,
+    in_flight: int = 1,
+) -> NewQueries:
+    """Validated queries of all splits; a language model writes them, or without one the grammar.
+
+    Raises:
+        BadInputError: an app to hold out does not exist, a phrasing cannot be parsed, or the model cannot be connected.
+    """
+    calls: list[ModelCall] = []
+
+    async def make() -> Generated:
+        async with AsyncExitStack() as stack:
+            pen: QueryWriter = GrammarWriter()
+            if writer is not None:
+                model = writer.open(origin, calls.append)
+                stack.push_async_callback(model.close)
+                pen = ModelWriter(model)
+            world = world_of(app_files)
+            return await generate_queries(world, settings, seed, origin, pen, SimulatedValidator(world), in_flight)
+
+    made = asyncio.run(make())
+    return NewQueries(made.queries, made.failures, tuple(calls))
