@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from flows import cli_look, cli_loop
+from flows import cli_judges, cli_look, cli_loop
 from flows.interrupt import noticing_interrupts
 from schemas.errors import TrajmillError
 
@@ -30,6 +30,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.add_typer(cli_loop.app)
+app.add_typer(cli_judges.app)
 app.add_typer(cli_look.app)
 
 

@@ -50,7 +50,6 @@ class StageCommand(NamedTuple):
 STAGE_COMMANDS = (
     StageCommand("generate", "Sample queries from the navigation graphs, and measure the untrained policy."),
     StageCommand("rollout", "Attempt training queries with the policy in force."),
-    StageCommand("judge", "Judge the steps and the outcome of what was rolled out."),
     StageCommand("guide", "Write guidance for queries that failed, attempt them again, and judge that."),
     StageCommand("derive", "Derive training examples and RL rows from the judged trajectories."),
     StageCommand("export", "Write the release: Parquet files for the trainers, card and manifest."),

@@ -11,11 +11,15 @@ from typing import Annotated, Literal
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
+from flows.config_environments import AndroidSection, DesktopSection
 from flows.config_models import EndpointSection, ModelsSection
 from flows.config_section import Fraction, Section
 from schemas.record import content_id
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=40)]
+OWN_JUDGE = "judge"
+"""What the judge of the run itself is called beside those of `[judges.NAME]`."""
+
 Scale = Annotated[float, Field(gt=0.0, le=1.0)]
 Cron = Annotated[str, Field(pattern=r"^\S+( +\S+){4}$")]
 
@@ -31,8 +35,9 @@ class RunSection(Section):
     """Rounds after which `evolve` is done."""
     root: Path = Path("trajmill-data")
     """Folder of the warehouse."""
-    environment: Literal["simulated", "miniwob"] = "simulated"
-    """Where episodes happen: the simulated phone and desktop, or MiniWoB++ in a browser (extra `web`)."""
+    environment: Literal["simulated", "miniwob", "android", "desktop"] = "simulated"
+    """Where episodes happen: the simulated phone and desktop, MiniWoB++ in a browser (extra `web`), Android devices
+    (extra `android`), or desktops with the OSWorld protocol."""
 
 
 class QueriesSection(Section):
@@ -67,8 +72,8 @@ class RolloutSection(Section):
     """Worker processes."""
 
 
-class JudgeSection(Section):
-    """How trajectories and steps are judged."""
+class VotingSection(Section):
+    """Who votes on a trajectory, and how the votes are combined."""
 
     channels: Annotated[tuple[Literal["text", "multimodal", "programmatic"], ...], Field(min_length=1)] = (
         "text",
@@ -90,22 +95,16 @@ class JudgeSection(Section):
     decides the channel; `all`: every vote at every resolution, for calibration. The decision is the same."""
     concurrency: PositiveInt = 64
     """Trajectories that one worker has under judgement at once."""
-    precision_floor: Fraction = 0.8
-    """A round whose judge has a lower precision does not train."""
     false_positive: Fraction = 0.0
     """Calibration studies: share of wrong trajectories that each channel calls correct."""
     false_negative: Fraction = 0.0
     """Calibration studies: share of correct trajectories that each channel calls wrong."""
-    step_critic: bool = True
-    """Whether steps that the step critic finds useless are dropped from training data."""
-    filter: bool = True
-    """Whether only trajectories judged correct become training data."""
 
     @field_validator("quorum")
     @classmethod
     def _reachable(cls, quorum: int, info: ValidationInfo) -> int:
         if quorum > info.data.get("votes", quorum):
-            raise PydanticCustomError("quorum", "should be at most judge.votes")
+            raise PydanticCustomError("quorum", "should be at most the number of votes")
         return quorum
 
     @field_validator("resolutions")
@@ -114,6 +113,28 @@ class JudgeSection(Section):
         if list(resolutions) != sorted(set(resolutions)):
             raise PydanticCustomError("resolutions", "should rise, cheapest first")
         return resolutions
+
+
+class JudgeSection(VotingSection):
+    """How trajectories and steps are judged."""
+
+    precision_floor: Fraction = 0.8
+    """A round whose judge has a lower precision does not train."""
+    step_critic: bool = True
+    """Whether steps that the step critic finds useless are dropped from training data."""
+    filter: bool = True
+    """Whether only trajectories judged correct become training data."""
+
+
+class OtherJudgeSection(VotingSection):
+    """Another judge, for `trajmill judge --again` and `trajmill calibrate`; it decides no rows of the run."""
+
+    step: str = ""
+    """The endpoint that judges each step; that of `models.critic` if empty."""
+    text: tuple[str, ...] = ()
+    """The endpoints that vote in the text channel; those of `models.critic` if empty."""
+    multimodal: tuple[str, ...] = ()
+    """The endpoints that vote in the multimodal channel; those of `models.critic` if empty."""
 
 
 class GuidanceSection(Section):
@@ -221,7 +242,11 @@ class Config(Section):
     models: ModelsSection = ModelsSection()
     endpoints: dict[Name, EndpointSection] = {}
     """The models that roles can be mapped to, by name."""
+    judges: dict[Name, OtherJudgeSection] = {}
+    """Judges beside the one that decides, by name."""
     miniwob: MiniwobSection = MiniwobSection()
+    android: AndroidSection = AndroidSection()
+    desktop: DesktopSection = DesktopSection()
     beam: BeamSection = BeamSection()
     serve: ServeSection = ServeSection()
 
@@ -229,9 +254,10 @@ class Config(Section):
     def run_id(self) -> str:
         """The run that this configuration stands for: its name and a hash of all that decides its rows.
 
-        The number of rounds, the folders, the schedule, the runner, the workers and how a model is reached do not
-        decide them, so a run can be prolonged, moved and sped up.
+        The number of rounds, the folders, the schedule, the runner, the workers, how a model is reached, endpoints
+        without a role and other judges do not decide them, so a run can be prolonged, moved, sped up and judged anew.
         """
+        roles = self.models.endpoint_names
         decisive = self.model_dump(
             mode="json",
             exclude={
@@ -239,7 +265,8 @@ class Config(Section):
                 "queries": {"apps"},
                 "rollout": {"workers", "concurrency"},
                 "judge": {"concurrency"},
-                "endpoints": dict.fromkeys(self.endpoints, EndpointSection.TRANSPORT),
+                "endpoints": {name: EndpointSection.TRANSPORT if name in roles else True for name in self.endpoints},
+                "judges": True,
                 "beam": True,
                 "serve": True,
             },

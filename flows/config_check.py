@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from flows.config import Config
+from flows.config import OWN_JUDGE, Config
 from flows.config_models import EMBEDDED
 from flows.config_section import KeyPath
 
@@ -18,11 +18,11 @@ class Missing(NamedTuple):
 
 
 def missing_endpoints(config: Config) -> list[Missing]:
-    """Roles whose endpoint is not defined, and endpoints without an address."""
+    """Roles and judges whose endpoint is not defined, endpoints without an address, and names that are taken."""
     known = ", ".join([EMBEDDED, *config.endpoints])
     found = [
         Missing(keys, f"{'.'.join(keys)}: there is no [endpoints.{name}]; there are {known}")
-        for keys, name in mapped(config)
+        for keys, name in (*mapped(config), *_named_by_judges(config))
         if name != EMBEDDED and name not in config.endpoints
     ]
     for name, endpoint in config.endpoints.items():
@@ -31,6 +31,9 @@ def missing_endpoints(config: Config) -> list[Missing]:
             found.append(Missing(keys, f'endpoints.{name}: "{EMBEDDED}" is the name of what comes with trajmill'))
         elif endpoint.kind == "openai_api" and not endpoint.addresses:
             found.append(Missing(keys, f"endpoints.{name}.urls is missing: the base address of its server"))
+    if OWN_JUDGE in config.judges:
+        message = f'judges.{OWN_JUDGE}: "{OWN_JUDGE}" is taken by the judge of the run; choose another name'
+        found.append(Missing(("judges", OWN_JUDGE), message))
     return found
 
 
@@ -43,3 +46,11 @@ def mapped(config: Config) -> Iterator[tuple[KeyPath, str]]:
     for channel in ("text", "multimodal"):
         for name in getattr(models.critic, channel):
             yield ("models", "critic", channel), name
+
+
+def _named_by_judges(config: Config) -> Iterator[tuple[KeyPath, str]]:
+    for name, judge in config.judges.items():
+        yield ("judges", name, "step"), judge.step or EMBEDDED
+        for channel in ("text", "multimodal"):
+            for endpoint in getattr(judge, channel):
+                yield ("judges", name, channel), endpoint

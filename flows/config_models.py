@@ -99,3 +99,9 @@ class ModelsSection(Section):
     describer: str = EMBEDDED
     """Describes for guidance what came of a step."""
     critic: CriticRoles = CriticRoles()
+
+    @property
+    def endpoint_names(self) -> frozenset[str]:
+        """The endpoints that have a role."""
+        critics = (self.critic.step, *self.critic.text, *self.critic.multimodal)
+        return frozenset((self.policy, self.writer, self.describer, *critics))

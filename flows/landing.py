@@ -7,6 +7,7 @@ from pathlib import Path
 import pyarrow.compute as pc
 
 from flows.config import Config
+from pipelines.verdicts import read_verdicts
 from schemas.record import content_id
 from warehouse.layout import create_warehouse
 from warehouse.read import read_table
@@ -48,6 +49,6 @@ def accepted_since_training(config: Config) -> int:
     warehouse = create_warehouse(config.run.root)
     models = read_table(warehouse, "models", ["round", "release"], run_id=config.run_id).to_pylist()
     trained = max((row["round"] for row in models if row["release"] is not None), default=0)
-    judged = read_table(warehouse, "judgements", ["trajectory_id", "correct", "round"], run_id=config.run_id)
+    judged = read_verdicts(warehouse, "judgements", ["trajectory_id", "correct", "round"], run_id=config.run_id)
     new = pc.and_(judged["correct"], pc.greater(judged["round"], trained))
     return len(set(judged["trajectory_id"].filter(new).to_pylist()))

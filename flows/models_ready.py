@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,14 +18,20 @@ from pipelines.models import ModelSpec, ServedModel
 
 
 @contextmanager
-def models_ready(config: Config, logs: Path) -> Iterator[None]:
-    """Inside, every model that a role is mapped to answers: servers are started, adapters loaded, names checked.
+def models_ready(config: Config, logs: Path, names: Iterable[str] | None = None) -> Iterator[None]:
+    """Inside, the models answer: servers are started, adapters loaded, names checked.
+
+    Args:
+        config: where the endpoints stand.
+        logs: folder for the logs of servers.
+        names: endpoints that are needed; those that a role is mapped to if None.
 
     Raises:
         BadInputError: a server cannot be reached, does not know its model, or takes no adapter.
         TrajmillError: a server that trajmill starts does not come up.
     """
-    used = {name: config.endpoints[name] for _, name in mapped(config) if name != EMBEDDED}
+    needed = names if names is not None else (name for _, name in mapped(config))
+    used = {name: config.endpoints[name] for name in needed if name != EMBEDDED}
     with served([_server(name, endpoint) for name, endpoint in used.items() if endpoint.serve], logs):
         for endpoint in used.values():
             _load_adapter(endpoint)

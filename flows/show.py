@@ -56,7 +56,7 @@ def find_trajectory(warehouse: Warehouse, start: str) -> Shown:
         trajectory_id, run_id = ids[0]
         votes = views.execute(
             "SELECT channel, correct, reason FROM trajectory_verdicts WHERE trajectory_id = $1 AND run_id = $2 "
-            "ORDER BY channel, vote",
+            "AND judge IS NULL ORDER BY channel, vote",
             [trajectory_id, run_id],
         ).fetchall()
         guidance = views.execute(

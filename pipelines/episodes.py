@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.queries import queries_of
+from pipelines.verdicts import of_judge
 from schemas.episode import Episode
 from schemas.record import Row
 from schemas.step import Step
@@ -36,22 +37,23 @@ def read_episodes(
         run_id: the run that they are of.
         trajectory_ids: which trajectories.
         rounds: rounds they are of, to read less; all if None.
-        with_verdicts: whether step verdicts, votes and the judgement are read too.
+        with_verdicts: whether step verdicts, votes and the judgement of the rounds' own judge are read too.
     """
     queries = queries_of(warehouse, run_id)
-    trajectories = _rows(warehouse, "trajectories", Trajectory, trajectory_ids, rounds)
+    chosen = _Chosen(run_id, pa.array(sorted(trajectory_ids), pa.string()), rounds)
+    trajectories = _rows(warehouse, "trajectories", Trajectory, chosen)
     steps: dict[str, list[Step]] = defaultdict(list)
-    for step in _rows(warehouse, "steps", Step, trajectory_ids, rounds):
+    for step in _rows(warehouse, "steps", Step, chosen):
         steps[step.trajectory_id].append(step)
     verdicts: dict[str, list[StepVerdict]] = defaultdict(list)
     votes: dict[str, list[TrajectoryVerdict]] = defaultdict(list)
     judgements: dict[str, Judgement] = {}
     if with_verdicts:
-        for verdict in _rows(warehouse, "step_verdicts", StepVerdict, trajectory_ids, rounds):
+        for verdict in _verdicts(warehouse, "step_verdicts", StepVerdict, chosen):
             verdicts[verdict.trajectory_id].append(verdict)
-        for vote in _rows(warehouse, "trajectory_verdicts", TrajectoryVerdict, trajectory_ids, rounds):
+        for vote in _verdicts(warehouse, "trajectory_verdicts", TrajectoryVerdict, chosen):
             votes[vote.trajectory_id].append(vote)
-        found = _rows(warehouse, "judgements", Judgement, trajectory_ids, rounds)
+        found = _verdicts(warehouse, "judgements", Judgement, chosen)
         judgements = {judgement.trajectory_id: judgement for judgement in found}
     return [
         Episode(
@@ -68,9 +70,26 @@ def read_episodes(
     ]
 
 
-def _rows(
-    warehouse: Warehouse, table: str, record: type[R], trajectory_ids: Collection[str], rounds: Collection[int] | None
-) -> list[R]:
-    data = read_table(warehouse, table, rounds=rounds)
-    chosen = data.filter(pc.is_in(data["trajectory_id"], pa.array(sorted(trajectory_ids), pa.string())))
-    return [row for row in rows_from_arrow(table, chosen) if isinstance(row, record)]
+class _Chosen(NamedTuple):
+    """Which trajectories are read."""
+
+    run_id: str
+    ids: pa.Array
+    rounds: Collection[int] | None
+
+
+def _verdicts(warehouse: Warehouse, table: str, record: type[R], chosen: _Chosen) -> list[R]:
+    return _records(table, record, of_judge(_read(warehouse, table, chosen), None))
+
+
+def _rows(warehouse: Warehouse, table: str, record: type[R], chosen: _Chosen) -> list[R]:
+    return _records(table, record, _read(warehouse, table, chosen))
+
+
+def _read(warehouse: Warehouse, table: str, chosen: _Chosen) -> pa.Table:
+    data = read_table(warehouse, table, rounds=chosen.rounds, run_id=chosen.run_id)
+    return data.filter(pc.is_in(data["trajectory_id"], chosen.ids))
+
+
+def _records(table: str, record: type[R], data: pa.Table) -> list[R]:
+    return [row for row in rows_from_arrow(table, data) if isinstance(row, record)]

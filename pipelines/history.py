@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection
 from typing import NamedTuple
 
+from pipelines.verdicts import read_verdicts
 from schemas.trajectory import Purpose
 from stages.curate.reweight import success_average
 from stages.curate.selection import Success, shortest_successes
@@ -58,8 +59,8 @@ class History(NamedTuple):
 
 
 def read_history(warehouse: Warehouse, run_id: str, rounds: Collection[int]) -> History:
-    """The judged attempts that were made to learn from; an attempt without a judgement says nothing."""
-    judgements = read_table(warehouse, "judgements", ["trajectory_id", "correct"], rounds=rounds, run_id=run_id)
+    """The attempts made to learn from that the rounds' own judge has judged; one without a judgement says nothing."""
+    judgements = read_verdicts(warehouse, "judgements", ["trajectory_id", "correct"], rounds=rounds, run_id=run_id)
     correct = dict(zip(*(column.to_pylist() for column in judgements.columns), strict=True))
     columns = ["round", "query_id", "trajectory_id", "steps", "purpose", "attempt"]
     trajectories = read_table(warehouse, "trajectories", columns, rounds=rounds, run_id=run_id)

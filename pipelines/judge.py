@@ -6,11 +6,13 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from pipelines.critics import JudgeSpec
 from pipelines.episodes import read_episodes
 from pipelines.fan_out import ShardOutput
 from schemas.episode import Episode
+from schemas.failure import Failure
 from schemas.model_call import ModelCall
 from schemas.record import Origin, Row
 from schemas.tables import rows_to_arrow
@@ -19,8 +21,32 @@ from warehouse.layout import StageRun, Warehouse
 from warehouse.screens import WarehouseScreens
 from warehouse.shards import write_shard
 
+R = TypeVar("R", bound=Row)
+
+AGAIN = "judge_again"
+"""What judging anew is called in names of stages and on failures."""
 _APART = 1_000_000
 """Between the seeds of repeated judgings: more than a channel ever has votes."""
+
+
+@dataclass(frozen=True)
+class OtherJudge:
+    """A judge whose verdicts stand beside those of the rounds' own."""
+
+    name: str
+    judge_id: str
+    """Content id of its settings."""
+
+    @property
+    def stage(self) -> str:
+        """The stage that its failures stand under."""
+        return f"{AGAIN}:{self.name}"
+
+    def stamped(self, row: R) -> R:
+        """The same row, said to be of this judge."""
+        if isinstance(row, Failure):
+            return row.model_copy(update={"stage": self.stage})
+        return row.model_copy(update={"judge": self.name, "judge_id": self.judge_id})
 
 
 @dataclass(frozen=True)
@@ -37,6 +63,8 @@ class JudgeTrajectories:
     """By trajectory, how often it could not be judged; none for those judged for the first time."""
     concurrency: int
     """Trajectories under judgement at once."""
+    other: OtherJudge | None = None
+    """Who judges anew; None is the rounds' own judge."""
 
     def __call__(self, shard: int, trajectory_ids: Sequence[str]) -> ShardOutput:
         """Judge the trajectories and write their verdicts, judgements, model calls and failures."""
@@ -52,11 +80,14 @@ class JudgeTrajectories:
         }
         return ShardOutput(
             {
-                table: write_shard(self.warehouse, table, self.at, shard, rows_to_arrow(table, records))
+                table: write_shard(self.warehouse, table, self.at, shard, rows_to_arrow(table, self._stamped(records)))
                 for table, records in rows.items()
                 if records
             }
         )
+
+    def _stamped(self, rows: Sequence[Row]) -> Sequence[Row]:
+        return rows if self.other is None else [self.other.stamped(row) for row in rows]
 
     async def _judge(self, episodes: Sequence[Episode], sink: Callable[[ModelCall], None]) -> Judged:
         screens, judged = WarehouseScreens(self.warehouse), Judged([], [])

@@ -5,15 +5,13 @@ from __future__ import annotations
 from math import ceil
 
 from flows.context import RoundContext
-from flows.models import models_of
+from flows.judges import own_judge
 from flows.once import Outcome, StageReport, once
 from flows.stages.unjudged import taken_up
-from pipelines.critics import CriticModels, JudgeSpec
+from pipelines.critics import JudgeSpec
 from pipelines.fan_out import fan_out, split_evenly
 from pipelines.judge import JudgeTrajectories
 from schemas.trajectory import Purpose
-from schemas.verdict import Channel
-from stages.critics.consensus import Ask
 from warehouse.layout import StageRun
 from warehouse.read import read_table
 
@@ -48,24 +46,7 @@ def collected(context: RoundContext, purpose: Purpose) -> list[str]:
 
 def judge_spec(context: RoundContext) -> JudgeSpec:
     """The judge that the configuration asks for."""
-    settings, models = context.config.judge, context.config.models
-    return JudgeSpec(
-        channels=tuple(Channel(channel) for channel in settings.channels),
-        false_positive=settings.false_positive,
-        false_negative=settings.false_negative,
-        seed=context.config.run.seed,
-        votes=settings.votes,
-        quorum=settings.quorum,
-        tries=settings.tries,
-        resolutions=settings.resolutions,
-        ask=Ask(settings.ask),
-        models=CriticModels(
-            step=next(iter(models_of(context.config, [models.critic.step])), None),
-            text=models_of(context.config, models.critic.text),
-            multimodal=models_of(context.config, models.critic.multimodal),
-            describer=next(iter(models_of(context.config, [models.describer])), None),
-        ),
-    )
+    return own_judge(context.config).spec
 
 
 def _judge(context: RoundContext, stage: str, purpose: Purpose) -> StageReport:

@@ -12,6 +12,7 @@ from collections import Counter
 from typing import Any, NamedTuple
 
 from flows.context import RoundContext
+from pipelines.verdicts import read_verdicts
 from schemas.trajectory import Purpose
 from stages.critics.judge import STAGE
 from warehouse.read import read_table
@@ -38,7 +39,10 @@ def taken_up(context: RoundContext, purpose: Purpose) -> list[Unjudged]:
     )
     if not tried:
         return []
-    judged = set(_earlier(context, "judgements", "trajectory_id")["trajectory_id"])
+    decided = read_verdicts(
+        context.warehouse, "judgements", ["trajectory_id"], rounds=range(context.round), run_id=context.run_id
+    )
+    judged = set(decided["trajectory_id"].to_pylist())
     rows = _earlier(context, "trajectories", "round", "trajectory_id", "purpose")
     return sorted(
         Unjudged(number, trajectory_id, tried[trajectory_id])

@@ -59,7 +59,7 @@ def test_the_default_asks_every_channel_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("votes = 2\nquorum = 3", "trajmill.toml:3: judge.quorum should be at most judge.votes, not 3"),
+        ("votes = 2\nquorum = 3", "trajmill.toml:3: judge.quorum should be at most the number of votes, not 3"),
         ("resolutions = [1.0, 0.5]", "trajmill.toml:2: judge.resolutions should rise, cheapest first, not [1.0, 0.5]"),
         ("resolutions = []", "trajmill.toml:2: judge.resolutions "),
         ("resolutions = [0.5, 2.0]", "trajmill.toml:2: judge.resolutions should be less than or equal to 1, not 2.0"),

@@ -1,0 +1,40 @@
+"""Committed verdicts of one judge: the rounds' own, or one that judged anew beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from warehouse.layout import Warehouse
+from warehouse.read import read_table
+
+
+def read_verdicts(
+    warehouse: Warehouse,
+    table: str,
+    columns: Sequence[str],
+    *,
+    run_id: str,
+    rounds: Collection[int] | None = None,
+    judge_id: str | None = None,
+) -> pa.Table:
+    """Rows of one judge.
+
+    Args:
+        warehouse: where to read.
+        table: a table with the column `judge_id`.
+        columns: names of the columns to read.
+        run_id: the run that they are of.
+        rounds: only rows of these rounds; of all if None.
+        judge_id: of a judge that judged anew; None is the rounds' own, which alone decides what is learned from.
+    """
+    rows = read_table(warehouse, table, [*columns, "judge_id"], rounds=rounds, run_id=run_id)
+    return of_judge(rows, judge_id).select(list(columns))
+
+
+def of_judge(rows: pa.Table, judge_id: str | None) -> pa.Table:
+    """The rows of one judge; None is the rounds' own."""
+    column = rows["judge_id"]
+    return rows.filter(pc.is_null(column) if judge_id is None else pc.equal(column, judge_id))
