@@ -1,0 +1,88 @@
+"""Compiles a world of simulated apps to a static web app: plain files that any browser opens, without a server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+from typing import Any, NamedTuple
+
+from schemas.errors import BadInputError
+from schemas.query import Platform
+from stages.environments.simulated.app_spec import AppSpec
+from stages.environments.simulated.profile import PROFILES, DeviceProfile
+from stages.environments.simulated.world import World
+
+INDEX = "index.html"
+_SCRIPTS = ("binding.js", "device.js", "rows.js", "screen.js", "patch.js", "main.js")
+
+
+class WebApp(NamedTuple):
+    """A compiled world."""
+
+    files: Mapping[str, str]
+    """Text by file name; `INDEX` is the page to open."""
+
+
+def compile_world(world: World, platform: Platform = Platform.PHONE) -> WebApp:
+    """The static web app of a world; the page opens as a device of `platform` unless its address says another.
+
+    The page's address may end in `#platform=desktop&profile=3`.
+    """
+    source = files(__package__) / "app"
+    texts = {name: (source / name).read_text(encoding="utf-8") for name in (*_SCRIPTS, "style.css", INDEX)}
+    texts[INDEX] = Template(texts[INDEX]).substitute(world=_as_data_block(_world_data(world, platform)))
+    return WebApp(texts)
+
+
+def write_web_app(app: WebApp, folder: Path) -> Path:
+    """Write the files of a web app into a folder, which is made; returns the path of the page to open.
+
+    Raises:
+        BadInputError: the folder cannot be written, or holds files that are none of the app's.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        strange = sorted(path.name for path in folder.iterdir() if path.name not in app.files)
+        if strange:
+            text = f"{folder}: holds other files, such as {strange[0]!r}; name a new or empty folder"
+            raise BadInputError(text)
+        for name, text in app.files.items():
+            (folder / name).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise BadInputError(f"{folder}: {error.strerror or error}; name a folder that can be written") from error
+    return folder / INDEX
+
+
+def _world_data(world: World, platform: Platform) -> dict[str, Any]:
+    return {
+        "platform": platform.value,
+        "apps": {
+            name: app.model_dump(mode="json", exclude={"tasks", "description"}) for name, app in world.apps.items()
+        },
+        "profiles": [_profile_data(world, DeviceProfile(number)) for number in range(PROFILES)],
+    }
+
+
+def _profile_data(world: World, profile: DeviceProfile) -> dict[str, Any]:
+    """What differs on one device; its lists as the indices of their items."""
+    platforms = (Platform.PHONE, Platform.DESKTOP)
+    launcher = {each.value: profile.arrange("launcher", world.apps_on(each)) for each in platforms}
+    return {
+        "dark": profile.dark,
+        "scale": profile.scale,
+        "launcher": {platform: [app.app for app in apps] for platform, apps in launcher.items()},
+        "lists": {name: _list_orders(app, profile) for name, app in world.apps.items()},
+    }
+
+
+def _list_orders(app: AppSpec, profile: DeviceProfile) -> dict[str, list[int]]:
+    arranged = profile.fixed_lists(app)
+    return {name: [items.index(item) for item in arranged[name]] for name, items in app.lists.items()}
+
+
+def _as_data_block(data: dict[str, Any]) -> str:
+    """JSON for a `<script type="application/json">`: without `<`, nothing in it can end the block."""
+    return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")

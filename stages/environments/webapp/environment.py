@@ -1,0 +1,223 @@
+"""The compiled app in a real Chromium as an `Environment`: the twin of the simulated phone and desktop."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import random
+from collections.abc import Awaitable, Mapping
+from typing import NamedTuple, TypeVar
+
+from playwright.async_api import BrowserContext, Error, Page, Route
+
+from schemas.actions import Action, Scroll, Swipe
+from schemas.errors import EnvironmentFailure, FailureClass
+from schemas.geometry import Box, Size
+from schemas.observation import Observation, UIElement
+from schemas.query import Platform, Query
+from schemas.record import content_id
+from stages.environments.browser.launch import BrowserProcess, Viewport
+from stages.environments.browser.page import observation, open_session
+from stages.environments.simulated.goal import Goal, StartState, is_reached, read_goal, read_start_state
+from stages.environments.simulated.metrics import metrics_of
+from stages.environments.simulated.pages import place_of
+from stages.environments.simulated.profile import profile_of
+from stages.environments.simulated.world import World
+from stages.environments.webapp.compile import INDEX, WebApp, compile_world
+from stages.environments.webapp.hands import Hands
+from stages.environments.webapp.reader import READER, Screenful, read_screenful
+from stages.environments.webapp.state import PageState, read_page_state
+
+T = TypeVar("T")
+
+ORIGIN = "http://apps.invalid/"
+"""Where pages believe to be; what is asked for there comes from memory, and everything else is refused."""
+_SECONDS_PER_CALL = 20.0
+_STILL_FRAMES = 3
+_MOST_OPENINGS = 256
+"""Times that an app is opened for which surprises are drawn."""
+_TYPES = {"html": "text/html; charset=utf-8", "js": "text/javascript; charset=utf-8", "css": "text/css; charset=utf-8"}
+_RESET = "(start) => window.trajmill.reset(start)"
+_STATE = "() => window.trajmill.state()"
+
+
+class _Episode(NamedTuple):
+    start: StartState
+    goal: Goal | None
+    """None for a query without a goal check."""
+
+
+class WebAppEnvironment:
+    """A phone or desktop of compiled apps in one browser context."""
+
+    name = "webapp"
+
+    def __init__(self, world: World, platform: Platform, hands: Hands, popup: float) -> None:
+        """For a page that `WebAppFactory` has opened."""
+        self.platform = platform
+        self._world = world
+        self._hands = hands
+        self._popup = popup
+        self._size = metrics_of(platform, 1.0).size
+        self._apps = {key.casefold(): app.app for app in world.apps_on(platform) for key in (app.app, app.name)}
+        self._episode: _Episode | None = None
+
+    async def reset(self, query: Query, seed: int) -> Observation:
+        """A fresh device of profile `seed % 8` in the start state of the query, on its launcher.
+
+        Raises:
+            EnvironmentFailure: of class `setup`: the query is for another platform, or its start state or goal is
+                malformed.
+        """
+        if query.platform is not self.platform:
+            text = f"the query is for the platform {query.platform}, this is a {self.platform}"
+            raise EnvironmentFailure(text, FailureClass.SETUP)
+        start = read_start_state(query.start_state, self._world, self.platform)
+        goal = read_goal(query.goal, self._world, self.platform)
+        self._episode = _Episode(start, goal or None)
+        device = {
+            "platform": self.platform.value,
+            "profile": profile_of(seed).number,
+            "setup": [[*place_of(name), record] for name, record in start.setup.items()],
+            "surprises": _surprises(seed, query.query_id, self._popup),
+        }
+        await self._within_time(self._hands.page.evaluate(_RESET, device))
+        return await self._observe(0)
+
+    async def step(self, action: Action) -> Observation:
+        """Do one action by finger, mouse or key; one that means nothing here changes nothing.
+
+        Raises:
+            EnvironmentFailure: the browser is gone or hangs, or there was no reset.
+        """
+        self._running()
+        await self._within_time(self._hands.do(action, self._apps))
+        return await self._observe(_STILL_FRAMES if isinstance(action, Swipe | Scroll) else 0)
+
+    async def score(self) -> float | None:
+        """Whether the goal is reached, as 1.0 or 0.0, by the rules of the simulated world; None without a goal.
+
+        Raises:
+            EnvironmentFailure: the browser is gone or hangs, or there was no reset.
+        """
+        episode = self._running()
+        if episode.goal is None:
+            return None
+        state = await self.page_state()
+        return float(is_reached(self._world, episode.start, episode.goal, state.stores()))
+
+    async def close(self) -> None:
+        """Close the context; closing twice is fine."""
+        try:
+            async with asyncio.timeout(_SECONDS_PER_CALL):
+                await self._hands.page.context.close()
+        except (Error, TimeoutError) as error:
+            raise EnvironmentFailure(f"the browser is gone: {error}") from error
+
+    async def page_state(self) -> PageState:
+        """All that the device remembers: what goals are checked against, and tests.
+
+        Raises:
+            EnvironmentFailure: the browser is gone or hangs.
+        """
+        return read_page_state(await self._within_time(self._hands.page.evaluate(_STATE)))
+
+    async def screenful(self) -> Screenful:
+        """What is on the screen, and what would be after scrolling: for tests.
+
+        Raises:
+            EnvironmentFailure: the browser is gone or hangs.
+        """
+        return read_screenful(await self._within_time(self._hands.page.evaluate(READER, 0)), self._hands.scale)
+
+    async def _observe(self, still_frames: int) -> Observation:
+        shown = await self._within_time(self._look(still_frames))
+        pixels = await self._within_time(self._hands.session.send("Page.captureScreenshot", {"format": "png"}))
+        return observation(base64.b64decode(pixels["data"]), self._size, shown.visible, shown.app)
+
+    async def _look(self, still_frames: int) -> Screenful:
+        return read_screenful(await self._hands.page.evaluate(READER, still_frames), self._hands.scale)
+
+    def _running(self) -> _Episode:
+        if self._episode is None:
+            raise EnvironmentFailure("there was no reset", FailureClass.SETUP)
+        return self._episode
+
+    async def _within_time(self, work: Awaitable[T]) -> T:
+        try:
+            async with asyncio.timeout(_SECONDS_PER_CALL):
+                return await work
+        except TimeoutError as error:
+            raise EnvironmentFailure("the web app hangs") from error
+        except Error as error:
+            raise EnvironmentFailure(f"the web app: {error.message}") from error
+
+
+class WebAppFactory:
+    """Makes web app environments of one platform, all in one browser; picklable until the first one is made."""
+
+    def __init__(self, world: World, platform: Platform, popup: float = 0.1) -> None:
+        """`popup` is as `FaultRates.popup`: how often an app that is opened asks or advertises something."""
+        self._world = world
+        self._platform = platform
+        self._popup = popup
+        self._app: WebApp | None = None
+        self._browser: BrowserProcess | None = None
+
+    async def __call__(self) -> WebAppEnvironment:
+        """A fresh context with the app loaded.
+
+        Raises:
+            EnvironmentFailure: of class `setup`: the browser is missing or does not start, or the app does not load.
+        """
+        self._app = self._app or compile_world(self._world, self._platform)
+        self._browser = self._browser or BrowserProcess()
+        viewport = _viewport(self._platform)
+        mobile = self._platform is Platform.PHONE
+        context = await self._browser.new_context(viewport, mobile)
+        try:
+            async with asyncio.timeout(_SECONDS_PER_CALL):
+                page = await _open(context, self._app.files)
+                session = await open_session(page, viewport, mobile)
+        except (Error, TimeoutError) as error:
+            raise EnvironmentFailure(f"the web app does not load: {error}", FailureClass.SETUP) from error
+        hands = Hands(page, session, self._platform, viewport.scale)
+        return WebAppEnvironment(self._world, self._platform, hands, self._popup)
+
+    async def close(self) -> None:
+        """Stop the browser; closing twice is fine."""
+        browser, self._browser = self._browser, None
+        if browser is not None:
+            await browser.close()
+
+
+def _viewport(platform: Platform) -> Viewport:
+    size = metrics_of(platform, 1.0).size
+    scale = 2 if platform is Platform.PHONE else 1
+    return Viewport(Size(size.width // scale, size.height // scale), scale)
+
+
+async def _open(context: BrowserContext, files: Mapping[str, str]) -> Page:
+    async def answer(route: Route) -> None:
+        name = route.request.url.removeprefix(ORIGIN)
+        if name in files:
+            await route.fulfill(body=files[name], content_type=_TYPES[name.rpartition(".")[2]])
+        else:
+            await route.abort()
+
+    await context.route("**/*", answer)
+    page = await context.new_page()
+    await page.goto(ORIGIN + INDEX)
+    await page.wait_for_function("window.trajmill !== undefined")
+    return page
+
+
+def _surprises(seed: int, query_id: str, rate: float) -> list[str]:
+    """What meets the user each time an app is opened: the same as in the simulated world for this seed and query."""
+    chance = random.Random(int(content_id("faults", seed, query_id), 16))
+    drawn = random.Random(chance.random())
+    surprises = []
+    for _ in range(_MOST_OPENINGS):
+        happens, which = drawn.random() < rate, drawn.random()
+        surprises.append(("rating" if which < 0.5 else "sponsored") if happens else "")
+    return surprises

@@ -1,0 +1,35 @@
+"""The accessibility tree of the compiled app, in the conventions of the simulated world."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from typing import Any, NamedTuple
+
+from schemas.geometry import Box
+from schemas.observation import UIElement
+
+READER = files(__package__).joinpath("elements.js").read_text(encoding="utf-8")
+"""A function for the page; its argument is for how many frames nothing may have scrolled."""
+
+
+class Screenful(NamedTuple):
+    """What one look at the page finds."""
+
+    app: str
+    """Id of the app in the foreground, empty on the launcher."""
+    visible: tuple[UIElement, ...]
+    everything: tuple[UIElement, ...]
+    """The elements that scrolling brings into view as well; those have empty boxes."""
+
+
+def read_screenful(found: dict[str, Any], scale: int) -> Screenful:
+    """What `READER` returns, in pixels of the screenshot; `scale` is how many of them a CSS pixel has."""
+    elements = [(_element(row, scale), row[-1]) for row in found["rows"]]
+    visible = tuple(element for element, is_visible in elements if is_visible)
+    return Screenful(found["app"], visible, tuple(element for element, _ in elements))
+
+
+def _element(row: list[Any], scale: int) -> UIElement:
+    role, text, left, top, right, bottom, states, value, element_id, _ = row
+    box = Box(round(left * scale), round(top * scale), round(right * scale), round(bottom * scale))
+    return UIElement(role, text, box, tuple(states), value, element_id)

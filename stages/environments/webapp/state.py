@@ -1,0 +1,54 @@
+"""What a page says it remembers, as the goal check reads it; a page is not trusted to say it in the right form."""
+
+from __future__ import annotations
+
+from pydantic import StrictBool, StrictInt, StrictStr, ValidationError
+
+from schemas.errors import EnvironmentFailure
+from schemas.record import Record
+from stages.environments.simulated.effects import Store, make_records
+
+Value = StrictBool | StrictInt | StrictStr
+
+
+class AppMemory(Record):
+    """One app that has been opened."""
+
+    values: tuple[tuple[str, Value], ...]
+    lists: tuple[tuple[str, tuple[dict[str, Value], ...]], ...]
+    stack: tuple[str, ...]
+    """Screens of its back stack."""
+    popup: str
+    """Title of the message over it, empty if none."""
+    sponsored: bool
+    """Whether an advertisement stands in its lists."""
+
+    def store(self) -> Store:
+        """As the goal check compares it."""
+        return Store(dict(self.values), {name: make_records(items) for name, items in self.lists})
+
+
+class PageState(Record):
+    """All that the device on a page remembers."""
+
+    foreground: str
+    focus: str
+    menu: str
+    apps: tuple[tuple[str, AppMemory], ...]
+
+    def stores(self) -> dict[str, Store]:
+        """What each app that was opened remembers."""
+        return {name: memory.store() for name, memory in self.apps}
+
+
+def read_page_state(data: object) -> PageState:
+    """The state of a page from its plain data.
+
+    Raises:
+        EnvironmentFailure: it is no state.
+    """
+    try:
+        return PageState.model_validate(data, strict=False)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]["msg"]
+        raise EnvironmentFailure(f"the web app has lost its state: {first}") from error
