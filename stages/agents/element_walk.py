@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from schemas.actions import Action, Click, Drag, PressKeys, Terminate, TypeText, Wait
@@ -39,11 +40,25 @@ def next_move(path: tuple[PathStep, ...], observation: Observation, position: Wa
     if position.step >= len(path):
         return WalkMove(Terminate(status="failure"), position)
     step = path[position.step]
-    tree = {element.element_id: element for element in observation.elements if element.element_id}
+    tree = targets(observation.elements)
     missing = [name for name in _targets(step) if name not in tree]
     if missing:
         return _wait(position)
     return WalkMove(_action(step, tree), WalkPosition(position.step + 1))
+
+
+def targets(elements: Iterable[UIElement]) -> dict[str, UIElement]:
+    """Elements by the names that paths call them: the element id, or `role:text` where there is none.
+
+    Of several with one name the first has it alone, the others are numbered from 2: `button:OK#2`.
+    """
+    named: dict[str, UIElement] = {}
+    seen: dict[str, int] = {}
+    for element in elements:
+        name = element.element_id or f"{element.role}:{element.text}"
+        seen[name] = count = seen.get(name, 0) + 1
+        named[name if count == 1 else f"{name}#{count}"] = element
+    return named
 
 
 def _wait(position: WalkPosition) -> WalkMove:

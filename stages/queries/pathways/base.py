@@ -1,0 +1,74 @@
+"""What is walked, how far, and what a walk brings back."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
+
+from schemas.failure import Failure
+from schemas.observation import Observation
+from schemas.pathway import Pathway
+from schemas.query import PathStep, Platform
+from schemas.record import Record
+
+STAGE = "pathways"
+
+
+class Program(Record):
+    """A program to walk, as one entry of a programs file says it."""
+
+    name: str
+    """Stands on its pathways and queries as their app."""
+    title: str
+    """What people call it, e.g. `the text editor`."""
+    platform: Platform
+    start_state: str
+    """JSON that the environment's reset understands."""
+    opening: tuple[PathStep, ...] = ()
+    """Operations that bring it to the front after a reset, where the start state does not."""
+    selecting: tuple[PathStep, ...] = ()
+    """Operations after which an object is selected; empty where there is nothing to select."""
+    selection: str = ""
+    """What they select, in words, e.g. `all of the text`."""
+    presses_commands: bool = False
+    """Whether to press, as well, entries and buttons that do not promise a dialog by an ellipsis. What they change is
+    undone by a reset, so this is for programs that are reset in no time."""
+
+
+class WalkBounds(Record):
+    """How far a walk goes."""
+
+    depth: PositiveInt = 4
+    """Elements on the longest pathway."""
+    breadth: PositiveInt = 40
+    """Elements that are pressed in one state of the program."""
+    steps: PositiveInt = 1500
+    """Actions in all, those of replays included."""
+    seconds: PositiveFloat = 300.0
+    """In all; a walk that ends by it keeps what it has found."""
+    seconds_per_step: PositiveFloat = 30.0
+    """For one action; a program that takes longer hangs."""
+    seconds_per_reset: PositiveFloat = 120.0
+    failures: NonNegativeInt = 5
+    """Crashes and hangs that are survived; the next one ends the walk."""
+
+
+class WalkTally(NamedTuple):
+    """What a walk took."""
+
+    steps: int
+    resets: int
+    seconds: float
+
+
+class Walked(NamedTuple):
+    """What a walk brings back."""
+
+    pathways: tuple[Pathway, ...]
+    """In the order in which they were found."""
+    failures: tuple[Failure, ...]
+    """Branches that could not be walked, and why the walk ended early where it did."""
+    screens: dict[str, Observation]
+    """By screen id, the screens that the pathways' steps name."""
+    tally: WalkTally

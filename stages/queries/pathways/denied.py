@@ -1,0 +1,31 @@
+"""What a walk never touches."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+_FILE = "denied_words.txt"
+
+
+class DenyList(NamedTuple):
+    """Words of which none may stand on what is pressed."""
+
+    pattern: re.Pattern[str]
+
+    def denies(self, text: str) -> bool:
+        """Whether one of the words stands in a text, as a whole word in any case."""
+        return self.pattern.search(text) is not None
+
+
+def packaged_deny_list() -> DenyList:
+    """The words of `denied_words.txt`."""
+    return deny_list(Path(__file__).with_name(_FILE).read_text().splitlines())
+
+
+def deny_list(lines: list[str]) -> DenyList:
+    """A list from its lines; empty ones and those that begin with `#` are left out."""
+    words = [" ".join(line.split()) for line in lines if line.strip() and not line.startswith("#")]
+    one_of = "|".join(re.escape(word).replace(r"\ ", r"[\s_-]*") for word in sorted(words, key=len, reverse=True))
+    return DenyList(re.compile(rf"(?<![^\W_])(?:{one_of})(?![^\W_])" if words else r"(?!)", re.IGNORECASE))

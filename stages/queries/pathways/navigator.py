@@ -1,0 +1,190 @@
+"""Brings a program back to a place that was seen before: by pathway memory, Escape and replay."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Sequence
+from contextlib import suppress
+from typing import TypeVar
+
+from schemas.actions import Action, Click, PressKeys, Terminate, Wait
+from schemas.errors import EnvironmentFailure, FailureClass
+from schemas.observation import Observation
+from schemas.pathway import PathwayStep
+from schemas.query import PathStep, Query
+from stages.agents.element_walk import WalkPosition, next_move
+from stages.environments.base import Environment, EnvironmentFactory
+from stages.queries.pathways.base import WalkBounds, WalkTally
+from stages.queries.pathways.elements import Look, look_at
+
+T = TypeVar("T")
+_ESCAPE = PressKeys(keys=("escape",))
+_SECONDS_TO_CLOSE = 20.0
+_PATIENCE_SECONDS = 0.3
+"""What a menu may take to show after the press that opens it, in one wait; waited for twice."""
+_WAITS = 2
+
+
+class OutOfBounds(Exception):
+    """The walk has used up its steps or seconds."""
+
+
+class Lost(EnvironmentFailure):
+    """What should be pressed is not there any more."""
+
+
+class ProgramEnded(EnvironmentFailure):
+    """The program has ended or is out of sight; its environment is well."""
+
+
+class Navigator:
+    """One program in one environment at a time; a broken environment is replaced by a fresh one at the next reset."""
+
+    def __init__(
+        self, factory: EnvironmentFactory, query: Query, opening: Sequence[PathStep], bounds: WalkBounds
+    ) -> None:
+        """Start nothing yet.
+
+        Args:
+            factory: makes the environments.
+            query: its start state is what a reset brings back.
+            opening: operations after each reset, by which the program is brought to where the walk begins.
+            bounds: of the walk; they are kept over all environments together.
+        """
+        self._factory, self._query, self._opening, self._bounds = factory, query, tuple(opening), bounds
+        self._environment: Environment | None = None
+        self._look: Look | None = None
+        self._memory: dict[tuple[str, ...], str] = {}
+        """By the targets that were pressed since the start, the state they led to."""
+        self._steps = self._resets = 0
+        self._started = time.monotonic()
+
+    @property
+    def tally(self) -> WalkTally:
+        """What has been used so far."""
+        return WalkTally(self._steps, self._resets, time.monotonic() - self._started)
+
+    @property
+    def environment_name(self) -> str:
+        """Kind of environment; empty before the first reset."""
+        return self._environment.name if self._environment is not None else ""
+
+    async def go_to(self, way: Sequence[PathwayStep]) -> Look:
+        """Stand at the end of a way that was gone before, or whose steps are known to exist.
+
+        Escape is pressed as long as that leads somewhere else and no state on the way is reached; else the program is
+        reset and the way is replayed.
+
+        Raises:
+            Lost: an element of the way is not there, even after a reset.
+            EnvironmentFailure: the program crashed or hangs.
+            OutOfBounds: the walk is over.
+        """
+        for _ in range(self._bounds.depth + 1):
+            reached = self._reached(way)
+            if reached is not None:
+                with suppress(Lost):
+                    return await self._press_on(way, reached)
+                break
+            if self._look is None or not await self._escaped():
+                break
+        await self.reset()
+        return await self._press_on(way, 0)
+
+    async def press(self, way: Sequence[PathwayStep]) -> Look:
+        """Press the last element of a way, from where the others have led; as `go_to`."""
+        target = way[-1].target
+        place = await self._find(target)
+        look = await self._do(Click(x=place[0], y=place[1]))
+        self._memory[tuple(step.target for step in way)] = look.state
+        return look
+
+    async def reset(self) -> Look:
+        """The program as it starts, brought to where the walk begins."""
+        if time.monotonic() - self._started > self._bounds.seconds:
+            raise OutOfBounds
+        if self._environment is None:
+            self._environment = await self._bounded(self._factory(), self._bounds.seconds_per_reset)
+        self._resets += 1
+        self._see(await self._bounded(self._environment.reset(self._query, 0), self._bounds.seconds_per_reset))
+        await self._open()
+        self._memory[()] = self._now().state
+        return self._now()
+
+    def forget(self) -> None:
+        """Go nowhere from here: the next way begins with a reset."""
+        self._look = None
+
+    async def give_up(self) -> None:
+        """Let go of the environment; the next reset takes a fresh one."""
+        environment, self._environment, self._look = self._environment, None, None
+        if environment is not None:
+            # One that is broken may also break, or hang, while it is closed.
+            with suppress(EnvironmentFailure, TimeoutError):
+                async with asyncio.timeout(_SECONDS_TO_CLOSE):
+                    await environment.close()
+
+    async def _open(self) -> None:
+        path = (*self._opening, PathStep(page="", operation="finish", target=""))
+        position = WalkPosition()
+        while True:
+            action, position = next_move(path, self._now().observation, position)
+            if isinstance(action, Terminate):
+                break
+            await self._do(action)
+        if action.status == "failure":
+            missing = path[position.step]
+            message = f"cannot {missing.operation} {missing.target} to open the program"
+            raise EnvironmentFailure(message, FailureClass.SETUP)
+
+    def _reached(self, way: Sequence[PathwayStep]) -> int | None:
+        """How many steps of a way lead to where one is, None if it is not on the way."""
+        if self._look is None:
+            return None
+        targets = [step.target for step in way]
+        ends = (end for end in range(len(way), -1, -1) if self._memory.get(tuple(targets[:end])) == self._now().state)
+        return next(ends, None)
+
+    async def _escaped(self) -> bool:
+        before = self._now().state
+        return (await self._do(_ESCAPE)).state != before
+
+    async def _press_on(self, way: Sequence[PathwayStep], gone: int) -> Look:
+        for end in range(gone + 1, len(way) + 1):
+            await self.press(way[:end])
+        return self._now()
+
+    async def _find(self, target: str) -> tuple[int, int]:
+        """The middle of an element, which may take a moment to show."""
+        for wait in range(_WAITS + 1):
+            element = next((e for key, e in self._now().elements.items() if key.target == target), None)
+            if element is not None and element.clickable:
+                return element.bounds.center
+            if wait < _WAITS:
+                await self._do(Wait(seconds=_PATIENCE_SECONDS))
+        raise Lost(f"{target} is not there, or cannot be pressed")
+
+    async def _do(self, action: Action) -> Look:
+        used = self.tally
+        if used.steps >= self._bounds.steps or used.seconds > self._bounds.seconds:
+            raise OutOfBounds
+        if self._environment is None:
+            raise Lost("the program has ended")
+        self._steps += 1
+        self._see(await self._bounded(self._environment.step(action), self._bounds.seconds_per_step))
+        return self._now()
+
+    def _see(self, observation: Observation) -> None:
+        self._look = look_at(observation)
+
+    def _now(self) -> Look:
+        assert self._look is not None, "there was no reset"
+        return self._look
+
+    async def _bounded(self, work: Awaitable[T], seconds: float) -> T:
+        try:
+            async with asyncio.timeout(seconds):
+                return await work
+        except TimeoutError as error:
+            raise EnvironmentFailure(f"no answer within {seconds:g} s") from error

@@ -1,0 +1,204 @@
+"""The deep-search chain: a depth-first walk over what can be pressed in a running program (paper 6.2, computers)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from schemas.errors import EnvironmentFailure, FailureClass
+from schemas.failure import Failure
+from schemas.observation import Observation, UIElement
+from schemas.pathway import Pathway, PathwayStep
+from schemas.record import Origin
+from stages.environments.base import EnvironmentFactory
+from stages.queries.pathways.base import STAGE, Program, WalkBounds, Walked
+from stages.queries.pathways.denied import DenyList
+from stages.queries.pathways.elements import Key, Look, plain_name, promises_dialog
+from stages.queries.pathways.navigator import Lost, Navigator, OutOfBounds, ProgramEnded
+from stages.queries.pathways.outcome import Outcome, entry, outcome
+from stages.queries.pathways.start import start_query
+
+_OPENS_ALWAYS = frozenset({"menu", "tab"})
+_COMMANDS = frozenset({"menu_item", "button", "link"})
+_ENTRIES = frozenset({"menu", "menu_item"})
+MADE_BY = "deep-search-1"
+
+
+class _Node(NamedTuple):
+    """A state of the program, and the way to it."""
+
+    way: tuple[PathwayStep, ...]
+    look: Look
+    known: frozenset[Key]
+    """Elements of the states before it, which are tried there."""
+    before: frozenset[str]
+    """The states before it."""
+
+
+async def deep_search(
+    factory: EnvironmentFactory, program: Program, bounds: WalkBounds, denied: DenyList, origin: Origin
+) -> Walked:
+    """Press everything that opens something, remember the ways, and come back by Escape or by reset and replay.
+
+    Menus and tabs are pressed, and what promises a dialog by an ellipsis; other entries and buttons
+    only where the program says so (`Program.presses_commands`). What the deny list names is recorded where it is an
+    entry of a menu, and never pressed. A program that ends or hangs on the way is reset, and the branch is a failure
+    with its reason. No exception leaves the walk: one that cannot even begin is a failure too.
+
+    Args:
+        factory: makes the environments; it is left open.
+        program: where to begin.
+        bounds: how far to go.
+        denied: what never to press.
+        origin: common columns of the rows.
+    """
+    walk = _Walk(factory, program, bounds, denied, origin)
+    try:
+        await walk.run()
+    except OutOfBounds:
+        walk.fail("the walk ended early: its steps or seconds were used up", FailureClass.LIMIT)
+    except EnvironmentFailure as error:
+        walk.fail(f"the walk ended early: {error}", error.failure_class)
+    finally:
+        await walk.navigator.give_up()
+    return Walked(tuple(walk.found.values()), tuple(walk.failures), walk.screens, walk.navigator.tally)
+
+
+class _Walk:
+    """One program being walked."""
+
+    def __init__(
+        self, factory: EnvironmentFactory, program: Program, bounds: WalkBounds, denied: DenyList, origin: Origin
+    ) -> None:
+        self._program, self._bounds, self._denied, self._origin = program, bounds, denied, origin
+        query = start_query(program, origin)
+        self.navigator = Navigator(factory, query, program.opening, bounds)
+        self.found: dict[str, Pathway] = {}
+        self.failures: list[Failure] = []
+        self.screens: dict[str, Observation] = {}
+        self._visited: set[str] = set()
+        self._broken = 0
+        self._app = ""
+
+    async def run(self) -> None:
+        """Walk from the start."""
+        look = await self.navigator.reset()
+        self._app = look.observation.app
+        self._visited.add(look.state)
+        await self._expand(_Node((), look, frozenset(), frozenset()))
+
+    def fail(self, message: str, failure_class: FailureClass) -> None:
+        """Note a branch that was not walked."""
+        self.failures.append(
+            Failure(
+                stage=STAGE,
+                input_id=self._program.name,
+                failure_class=failure_class,
+                message=message,
+                attempts=1,
+                **self._origin.common(made_by=MADE_BY),
+            )
+        )
+
+    async def _expand(self, node: _Node) -> None:
+        """Try everything that a state has and those before it had not."""
+        new = {key: element for key, element in node.look.elements.items() if key not in node.known and key.text}
+        for key, element in new.items():
+            if key.role in _ENTRIES and node.way:
+                self._record((*node.way, self._step(key, node.look)), entry(key), element, pressed=False)
+        if len(node.way) >= self._bounds.depth:
+            return
+        for key in self._to_press(new):
+            opened = await self._tried(node, key)
+            if opened is not None and opened.look.state not in self._visited:
+                self._visited.add(opened.look.state)
+                await self._expand(opened)
+
+    def _to_press(self, new: dict[Key, UIElement]) -> Sequence[Key]:
+        return list(_pressable(new, self._program.presses_commands, self._denied))[: self._bounds.breadth]
+
+    async def _tried(self, node: _Node, key: Key) -> _Node | None:
+        """Press one element of a state; the state that it opens, None where one cannot go on."""
+        try:
+            before = await self.navigator.go_to(node.way)
+            if key not in before.elements:
+                raise Lost(f"{key.target} is not there again")
+            way = (*node.way, self._step(key, before))
+            after = await self.navigator.press(way)
+            self._require_program(after)
+        except EnvironmentFailure as error:
+            await self._survive(node, key, error)
+            return None
+        opened = outcome(key, before, after)
+        states = node.before | {node.look.state}
+        if opened is None or after.state in states:
+            self._note_pressed(way)
+            return None
+        self._record(way, opened, before.elements[key], pressed=True)
+        return _Node(way, after, node.known | frozenset(node.look.elements), states)
+
+    def _require_program(self, look: Look) -> None:
+        if not look.alive:
+            raise ProgramEnded("the program has ended, or shows nothing that can be pressed")
+        if self._app and not look.observation.app:
+            raise ProgramEnded("the program is no longer in front")
+
+    async def _survive(self, node: _Node, key: Key, error: EnvironmentFailure) -> None:
+        """Note a branch that broke, and go on from a reset, in a fresh environment where the old one is to blame."""
+        place = " > ".join([*(step.name for step in node.way), key.text])
+        self.fail(f"{place}: {error}", error.failure_class)
+        if isinstance(error, Lost):
+            return
+        self._broken += 1
+        if isinstance(error, ProgramEnded):
+            self.navigator.forget()
+        else:
+            await self.navigator.give_up()
+        if self._broken > self._bounds.failures:
+            raise EnvironmentFailure(f"more than {self._bounds.failures} branches broke", error.failure_class)
+
+    def _note_pressed(self, way: tuple[PathwayStep, ...]) -> None:
+        """An entry that was pressed and opened nothing: a command, or a switch."""
+        known = self.found.get(self._id(way))
+        if known is not None:
+            self.found[known.pathway_id] = known.model_copy(update={"pressed": True})
+
+    def _record(self, way: tuple[PathwayStep, ...], end: Outcome, element: UIElement, pressed: bool) -> None:
+        pathway_id = self._id(way)
+        known = self.found.get(pathway_id)
+        if known is not None and not pressed:
+            return
+        self.found[pathway_id] = Pathway(
+            pathway_id=pathway_id,
+            platform=self._program.platform,
+            program=self._program.name,
+            environment=self.navigator.environment_name,
+            start_state=self._program.start_state,
+            steps=way,
+            end_kind=end.kind,
+            end_name=end.name or plain_name(way[-1].name),
+            pressed=pressed,
+            enabled=element.clickable,
+            shows=end.shows,
+            needs_selection=None,
+            selection_by="",
+            found_after=round(self.navigator.tally.seconds, 3),
+            **self._origin.common(made_by=MADE_BY),
+        )
+
+    def _step(self, key: Key, look: Look) -> PathwayStep:
+        screen_id = look.observation.screen.screen_id
+        self.screens[screen_id] = look.observation
+        bounds = look.elements[key].bounds
+        return PathwayStep(role=key.role, name=key.text, target=key.target, bounds=bounds, screen_id=screen_id)
+
+    def _id(self, way: tuple[PathwayStep, ...]) -> str:
+        return Pathway.make_id(self._program.name, self._program.start_state, tuple(step.target for step in way))
+
+
+def _pressable(new: dict[Key, UIElement], commands: bool, denied: DenyList) -> Iterator[Key]:
+    for key, element in new.items():
+        opens = key.role in _OPENS_ALWAYS or (key.role in _COMMANDS and (commands or promises_dialog(key.text)))
+        in_front = key.role == "tab" and "selected" in element.states
+        if opens and element.clickable and not in_front and not denied.denies(key.text):
+            yield key
