@@ -12,8 +12,8 @@ from playwright.async_api import BrowserContext, Error, Page, Route
 
 from schemas.actions import Action, Scroll, Swipe
 from schemas.errors import EnvironmentFailure, FailureClass
-from schemas.geometry import Box, Size
-from schemas.observation import Observation, UIElement
+from schemas.geometry import Size
+from schemas.observation import Observation
 from schemas.query import Platform, Query
 from schemas.record import content_id
 from stages.environments.browser.launch import BrowserProcess, Viewport
@@ -63,7 +63,15 @@ class WebAppEnvironment:
         self._episode: _Episode | None = None
 
     async def reset(self, query: Query, seed: int) -> Observation:
-        """A fresh device of profile `seed % 8` in the start state of the query, on its launcher.
+        """See `start`."""
+        return await self._pictured(await self.start(query, seed))
+
+    async def step(self, action: Action) -> Observation:
+        """See `act`."""
+        return await self._pictured(await self.act(action))
+
+    async def start(self, query: Query, seed: int) -> Screenful:
+        """A fresh device of profile `seed % 8` in the start state of the query, on its launcher; takes no picture.
 
         Raises:
             EnvironmentFailure: of class `setup`: the query is for another platform, or its start state or goal is
@@ -82,17 +90,17 @@ class WebAppEnvironment:
             "surprises": _surprises(seed, query.query_id, self._popup),
         }
         await self._within_time(self._hands.page.evaluate(_RESET, device))
-        return await self._observe(0)
+        return await self._within_time(self._look(0))
 
-    async def step(self, action: Action) -> Observation:
-        """Do one action by finger, mouse or key; one that means nothing here changes nothing.
+    async def act(self, action: Action) -> Screenful:
+        """Do one action by finger, mouse or key; one that means nothing here changes nothing. Takes no picture.
 
         Raises:
             EnvironmentFailure: the browser is gone or hangs, or there was no reset.
         """
         self._running()
         await self._within_time(self._hands.do(action, self._apps))
-        return await self._observe(_STILL_FRAMES if isinstance(action, Swipe | Scroll) else 0)
+        return await self._within_time(self._look(_STILL_FRAMES if isinstance(action, Swipe | Scroll) else 0))
 
     async def score(self) -> float | None:
         """Whether the goal is reached, as 1.0 or 0.0, by the rules of the simulated world; None without a goal.
@@ -122,18 +130,9 @@ class WebAppEnvironment:
         """
         return read_page_state(await self._within_time(self._hands.page.evaluate(_STATE)))
 
-    async def screenful(self) -> Screenful:
-        """What is on the screen, and what would be after scrolling: for tests.
-
-        Raises:
-            EnvironmentFailure: the browser is gone or hangs.
-        """
-        return read_screenful(await self._within_time(self._hands.page.evaluate(READER, 0)), self._hands.scale)
-
-    async def _observe(self, still_frames: int) -> Observation:
-        shown = await self._within_time(self._look(still_frames))
-        pixels = await self._within_time(self._hands.session.send("Page.captureScreenshot", {"format": "png"}))
-        return observation(base64.b64decode(pixels["data"]), self._size, shown.visible, shown.app)
+    async def _pictured(self, shown: Screenful) -> Observation:
+        taken = await self._within_time(self._hands.session.send("Page.captureScreenshot", {"format": "png"}))
+        return observation(base64.b64decode(taken["data"]), self._size, shown.visible, shown.app)
 
     async def _look(self, still_frames: int) -> Screenful:
         return read_screenful(await self._hands.page.evaluate(READER, still_frames), self._hands.scale)

@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from schemas.query import Platform
+from stages.environments.simulated.check import builtin_files, read_files
+from stages.environments.simulated.world import World
+from stages.environments.webapp.environment import WebAppEnvironment, WebAppFactory
+from tests.stages.environments.simulated.worlds import PAPER, SHELF, garden, world_of
+from tests.stages.environments.webapp.twins import POPUP
+
+
+def everything() -> World:
+    """The built-in apps and errands, and small ones that do what those do not."""
+    built = read_files(builtin_files())
+    own = world_of(garden(), PAPER, SHELF)
+    apps = {file.spec.app: file.spec for file in built.apps}
+    return World({**apps, **own.apps}, {file.spec.errand: file.spec for file in built.errands})
+
+
+class Browser:
+    """One event loop, and one environment of each platform on it."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.world = everything()
+        self._factories: dict[Platform, WebAppFactory] = {}
+        self._environments: dict[Platform, WebAppEnvironment] = {}
+
+    def on(self, platform: Platform) -> WebAppEnvironment:
+        if platform not in self._environments:
+            self._factories[platform] = WebAppFactory(self.world, platform, POPUP)
+            self._environments[platform] = self.loop.run_until_complete(self._factories[platform]())
+        return self._environments[platform]
+
+    def close(self) -> None:
+        for factory in self._factories.values():
+            self.loop.run_until_complete(factory.close())
+        self.loop.close()
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    made = Browser()
+    yield made
+    made.close()

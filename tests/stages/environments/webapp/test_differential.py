@@ -1,0 +1,110 @@
+"""The simulated world and its twin in Chromium behave the same: reference paths, and walks at random."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from schemas.actions import Action, OpenApp, PressKeys, Scroll, Swipe, SystemButton, TypeText
+from schemas.query import Platform
+from stages.environments.simulated.app_spec import Scalar
+from stages.environments.simulated.world import TaskGraph
+from tests.stages.environments.simulated.worlds import paths_of, query_of, task_query
+from tests.stages.environments.webapp.conftest import Browser, everything
+from tests.stages.environments.webapp.twins import Twins
+
+pytestmark = pytest.mark.browser
+_APPS = sorted({task.name.partition(".")[0] for task in everything().tasks()})
+_STEPS = 40
+
+
+@pytest.mark.parametrize("app", _APPS)
+def test_the_reference_path_of_each_task_is_the_same_in_both_worlds(browser: Browser, app: str) -> None:
+    for number, task in enumerate(browser.world.tasks()):
+        if task.name.startswith(f"{app}."):
+            paths = list(paths_of(task))
+            _walk(browser, task, paths[number % len(paths)], number)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("app", _APPS)
+def test_every_path_on_more_devices(browser: Browser, app: str) -> None:
+    tasks = [task for task in browser.world.tasks() if task.name.startswith(f"{app}.")]
+    for number, (task, path) in enumerate((task, path) for task in tasks for path in list(paths_of(task)) * 2):
+        _walk(browser, task, path, 1000 + number)
+
+
+@pytest.mark.parametrize("platform", [Platform.PHONE, Platform.DESKTOP])
+@pytest.mark.parametrize("seed", range(3))
+def test_walks_at_random_are_the_same_in_both_worlds(browser: Browser, platform: Platform, seed: int) -> None:
+    _wander(browser, platform, seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("platform", [Platform.PHONE, Platform.DESKTOP])
+@pytest.mark.parametrize("seed", range(100, 120))
+def test_more_walks_at_random(browser: Browser, platform: Platform, seed: int) -> None:
+    _wander(browser, platform, seed)
+
+
+def _walk(browser: Browser, task: TaskGraph, path: tuple[str, ...], number: int) -> None:
+    query = task_query(task, path, _values(task, random.Random(number)))
+    web = browser.on(task.platform)
+
+    async def both() -> tuple[float | None, float | None]:
+        twins = Twins(browser.world, web, query, number)
+        await twins.start()
+        if await web.score() == 1.0:  # asks for what is already so: the writer of queries drops it
+            return 1.0, 1.0
+        assert await twins.walk()
+        return twins.sim.score_now(), await web.score()
+
+    assert browser.loop.run_until_complete(both()) == (1.0, 1.0), query.path
+
+
+def _values(task: TaskGraph, rng: random.Random) -> dict[str, Scalar]:
+    return {
+        slot.spec.name: rng.choice(slot.values)
+        for slot in task.slots
+        if slot.values and (not slot.spec.optional or rng.random() < 0.5)
+    }
+
+
+def _wander(browser: Browser, platform: Platform, seed: int) -> None:
+    rng = random.Random(seed)
+    web = browser.on(platform)
+
+    async def both() -> None:
+        twins = Twins(browser.world, web, query_of(platform), seed)
+        await twins.start()
+        for _ in range(_STEPS):
+            clickable = [each.element_id for each in twins.sim_seen.elements or () if each.clickable]
+            if clickable and rng.random() < 0.75:
+                await twins.press(rng.choice(clickable))
+            else:
+                await twins.do(_blind(rng, platform))
+
+    browser.loop.run_until_complete(both())
+
+
+def _blind(rng: random.Random, platform: Platform) -> Action:
+    """An action that means something wherever one is."""
+    names = [app.name for app in everything().apps_on(platform)]
+    keys: list[Action] = [
+        PressKeys(keys=keys) for keys in [("enter",), ("escape",), ("backspace",), ("alt", "left"), ("x",), ("tab",)]
+    ]
+    typed = TypeText(
+        text=rng.choice(["Ann", "Über 9 Äpfel", "a" * 250, "<b>no</b> & $name {x}", "two\nlines", "雨 ☂"]),
+        clear=rng.random() < 0.3,
+        enter=rng.random() < 0.3,
+    )
+    if platform is Platform.PHONE:
+        own: list[Action] = [SystemButton(button=rng.choice(["Back", "Home", "Enter", "Menu"])), _swipe(rng)]
+    else:
+        own = [Scroll(x=640, y=400, clicks=rng.choice([-5, 5]))]
+    return rng.choice([typed, typed, typed, rng.choice(keys), *own, OpenApp(app=rng.choice(names))])
+
+
+def _swipe(rng: random.Random) -> Swipe:
+    return rng.choice([Swipe(x=360, y=900, x2=360, y2=500), Swipe(x=360, y=500, x2=360, y2=900)])
