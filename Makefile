@@ -15,7 +15,7 @@ help: ## what can be made
 	touch $@
 
 .venv/installed-dev: .venv/installed
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,web]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,web,android,desktop]'
 	touch $@
 
 .venv/installed-web: .venv/installed
@@ -55,9 +55,12 @@ test-vllm: .venv/installed-dev $(VLLM)/installed ## the tests against a real vLL
 bench: .venv/installed-dev ## measure the parts: prints tables, asserts nothing (the loop itself: python -m benchmarks.loop)
 	for name in simulator drawing commits export judge; do $(BIN)/python -m benchmarks.$$name || exit 1; done
 
-system-deps: ## Chromium and fonts for the browser environment (Debian; needs root)
+SYSTEM_PACKAGES := chromium-headless-shell fonts-dejavu-core fonts-noto-core adb xvfb openbox at-spi2-core libatk-adaptor dbus \
+	dbus-x11 mousepad galculator pcmanfm libreoffice-calc libreoffice-writer libreoffice-gtk3
+
+system-deps: ## what the real environments run: Chromium, adb, an X server and desktop programs (Debian; needs root)
 	apt-get update
-	apt-get install --yes --no-install-recommends chromium-headless-shell fonts-dejavu-core fonts-noto-core
+	apt-get install --yes --no-install-recommends $(SYSTEM_PACKAGES)
 
 clean: ## remove the virtual environment and caches, never data
 	rm -rf .venv build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -17,7 +17,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any, NamedTuple
@@ -142,7 +142,7 @@ def run_one(variant: Variant, seed: int, root: Path, updates: int) -> Result:
 
 def _draw_nothing() -> None:
     """Give all screens of a size one empty picture: neither the embedded policy nor the judge looks at pixels."""
-    from pipelines import resources
+    from pipelines.environments import SimulatedSpec
     from stages.environments.simulated import view
 
     @cache
@@ -152,7 +152,7 @@ def _draw_nothing() -> None:
         return picture.getvalue()
 
     mock.patch.object(view, "draw", lambda scene: blank(scene.size)).start()
-    mock.patch.object(resources.EnvironmentSpec, "draws_screens", False).start()
+    mock.patch("flows.environments.SimulatedSpec", partial(SimulatedSpec, draws_screens=False)).start()
 
 
 def _success(summary: RoundSummary) -> dict[str, float]:

@@ -40,6 +40,29 @@ def evolve(config: ConfigFile = None) -> None:
     console.print(f'ask       trajmill sql "{query}"{at}', soft_wrap=True, highlight=False)
 
 
+@app.command(epilog="Example: trajmill walk --config docs/examples/desktop.toml")
+def walk(
+    config: ConfigFile = None,
+    queries: Annotated[int, typer.Option(min=1, help="How many queries to try.")] = 12,
+) -> None:
+    """Try an environment: walk the annotated paths of some queries in it, or explore where they have none."""
+    from rich.console import Console
+
+    from flows.config_file import load_config
+    from flows.prefect_settings import set_quiet_defaults
+    from flows.progress import ConsoleWatcher, watched_by
+
+    settings = load_config(config)
+    set_quiet_defaults()
+    from flows.walk import walk as walk_queries
+
+    console = Console()
+    with watched_by(ConsoleWatcher(console)):
+        walked = walk_queries(settings, queries)
+    console.print(walked.table)
+    console.print(f"report    {walked.report_path}", soft_wrap=True, highlight=False)
+
+
 class StageCommand(NamedTuple):
     """A stage that can be run alone."""
 

@@ -267,12 +267,14 @@ class Config(Section):
                 "judge": {"concurrency"},
                 "endpoints": {name: EndpointSection.TRANSPORT if name in roles else True for name in self.endpoints},
                 "judges": True,
+                "android": AndroidSection.TRANSPORT,
+                "desktop": DesktopSection.TRANSPORT,
                 "beam": True,
                 "serve": True,
             },
         )
-        app_files = [path.name for path in self.queries.apps]
-        return f"{self.run.name}-{content_id(decisive, app_files)[:8]}"
+        files = [path.name for path in (*self.queries.apps, self.android.tasks, self.desktop.tasks) if path]
+        return f"{self.run.name}-{content_id(decisive, files)[:8]}"
 
     def with_rounds(self, rounds: int) -> Config:
         """The same run, up to another round."""

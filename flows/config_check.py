@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 from flows.config import OWN_JUDGE, Config
@@ -15,6 +16,22 @@ class Missing(NamedTuple):
 
     keys: KeyPath
     message: str
+
+
+def missing_files(config: Config, folder: Path) -> list[Missing]:
+    """Files and folders of the user's that are not there, as seen from the folder of the configuration file."""
+    found = [
+        Missing(("queries", "apps"), f"there is no app file {app}")
+        for app in config.queries.apps
+        if not (folder / app).is_file()
+    ]
+    if config.android.tasks is not None and not (folder / config.android.tasks).is_file():
+        found.append(Missing(("android", "tasks"), f"there is no task file {config.android.tasks}"))
+    if config.desktop.tasks is not None and not (folder / config.desktop.tasks).is_dir():
+        found.append(Missing(("desktop", "tasks"), f"there is no folder of task files {config.desktop.tasks}"))
+    if config.run.environment == "android" and config.android.tasks is None:
+        found.append(Missing(("run", "environment"), "android.tasks is missing: the file of tasks for your devices"))
+    return found
 
 
 def missing_endpoints(config: Config) -> list[Missing]:

@@ -12,7 +12,8 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from flows.config import Config
-from flows.config_check import Missing, missing_endpoints
+from flows.config_check import missing_endpoints, missing_files
+from flows.config_paths import anchored
 from flows.config_section import KeyPath, key_paths, section_at
 from schemas.errors import BadInputError
 
@@ -35,15 +36,10 @@ def load_config(path: Path | None = None) -> Config:
         path = DEFAULT_FILE
     text = _read(path)
     config = _parse(path, text)
-    missing = [
-        Missing(("queries", "apps"), f"there is no app file {app}")
-        for app in config.queries.apps
-        if not (path.parent / app).is_file()
-    ]
-    missing += missing_endpoints(config)
+    missing = missing_files(config, path.parent) + missing_endpoints(config)
     if missing:
         raise BadInputError("\n".join(_mistake(path, text, each.keys, each.message) for each in missing))
-    return _anchored(config, path.parent)
+    return anchored(config, path.parent)
 
 
 def _read(path: Path) -> str:
@@ -66,12 +62,6 @@ def _parse(path: Path, text: str) -> Config:
         return Config.model_validate_json(json.dumps(data, default=str), strict=True)
     except ValidationError as error:
         raise BadInputError("\n".join(_mistakes(path, text, error.errors()))) from None
-
-
-def _anchored(config: Config, folder: Path) -> Config:
-    run = config.run.model_copy(update={"root": folder / config.run.root})
-    queries = config.queries.model_copy(update={"apps": tuple(folder / app for app in config.queries.apps)})
-    return config.model_copy(update={"run": run, "queries": queries})
 
 
 def _syntax_mistake(path: Path, message: str) -> str:

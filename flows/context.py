@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from importlib.metadata import version
 
 from flows.config import Config
+from flows.environments import environment_of
+from pipelines.environments import EnvironmentSpec
 from pipelines.fan_out import BeamSettings
 from pipelines.queries import queries_of
-from pipelines.resources import EnvironmentSpec
 from schemas.query import Query
 from schemas.record import Origin
 from warehouse.layout import StageRun, Warehouse
@@ -46,7 +47,7 @@ class RoundContext:
     @property
     def environment(self) -> EnvironmentSpec:
         """Which environment episodes happen in."""
-        return EnvironmentSpec(self.config.run.environment, self.config.queries.apps)
+        return environment_of(self.config)
 
     @property
     def queries(self) -> Mapping[str, Query]:

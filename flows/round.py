@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from typing import Any
 
 from prefect import flow, task
@@ -77,7 +78,7 @@ def do_stage(stage: Stage, context: RoundContext) -> StageReport:
     done = report_of(_home(stage, context), stage.name)
     if done is not None:
         return done
-    with _watched(stage, context):
+    with watched(_home(stage, context), stage.name):
         return stage.work(context)
 
 
@@ -140,15 +141,12 @@ def _home(stage: Stage, context: RoundContext) -> RoundContext:
 
 
 @contextmanager
-def _watched(stage: Stage, context: RoundContext) -> Iterator[None]:
-    """Show episodes as they finish: they are counted in the staging, wherever the workers are."""
-    with progress().stage(context.round, stage.name, None) as advance, _polling(_counter(stage, context), advance):
+def watched(context: RoundContext, stage: str) -> Iterator[None]:
+    """Show episodes of a stage as they finish: they are counted in the staging, wherever the workers are."""
+    at = context.at(stage)
+    counter = partial(episodes_done, context.warehouse, at)
+    with progress().stage(context.round, stage, None) as advance, _polling(counter, advance):
         yield
-
-
-def _counter(stage: Stage, context: RoundContext) -> Callable[[], int]:
-    at = _home(stage, context).at(stage.name)
-    return lambda: episodes_done(context.warehouse, at)
 
 
 @contextmanager

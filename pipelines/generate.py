@@ -7,8 +7,8 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import NamedTuple
 
+from pipelines.environments import world_of
 from pipelines.models import ModelSpec
-from pipelines.resources import world_of
 from schemas.failure import Failure
 from schemas.model_call import ModelCall
 from schemas.query import Query

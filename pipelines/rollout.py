@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pipelines.environments import EnvironmentSpec
 from pipelines.fan_out import BeamSettings, ShardOutput, StageOutput, fan_out, split_evenly
 from pipelines.painting import ScreenKeeper, painters
-from pipelines.resources import AgentSpec, EnvironmentSpec
+from pipelines.resources import AgentSpec
 from schemas.episode import Episode
 from schemas.failure import Failure
 from schemas.model_call import ModelCall

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 
 from flows.context import RoundContext
-from flows.models import models_of
 from flows.once import Outcome, StageReport, once
 from flows.policy import is_served
-from pipelines.generate import NewQueries, queries_from_dags
+from flows.stages.sources import new_queries
 from schemas.errors import TrajmillError
 from schemas.failure import Failure
 from schemas.query import Split
 from schemas.record import Row
 from schemas.tables import rows_to_arrow
 from stages.models.embedded.storage import save_network, untrained_network
-from stages.queries.generate import GenerationSettings
 from warehouse.layout import StageRun
 from warehouse.shards import write_shard
 
@@ -28,7 +25,7 @@ def generate(context: RoundContext) -> StageReport:
     first = context.in_round(1)
 
     def work(at: StageRun, key: str) -> Outcome:
-        made = _from_miniwob(first) if first.config.run.environment == "miniwob" else _from_dags(first)
+        made = new_queries(first)
         if not any(query.split is Split.TRAIN for query in made.queries):
             raise TrajmillError(f"no query to learn on could be made{_first(made.failures)}")
         rows: dict[str, Sequence[Row]] = {
@@ -45,37 +42,6 @@ def generate(context: RoundContext) -> StageReport:
         return Outcome(made_of, len(made.queries), files, {"first_policy": _first_policy(first, at)})
 
     return once(first, GENERATE, work)
-
-
-def _from_dags(context: RoundContext) -> NewQueries:
-    settings, writer = context.config.queries, context.config.models.writer
-    wanted = GenerationSettings(
-        train=settings.train,
-        heldout_slots=settings.heldout_slots,
-        heldout_phrasings=settings.heldout_phrasings,
-        heldout_apps=settings.heldout_apps,
-        heldout_app_names=settings.heldout_app_names,
-    )
-    return queries_from_dags(
-        settings.apps,
-        wanted,
-        context.config.run.seed,
-        context.origin,
-        next(iter(models_of(context.config, [writer])), None),
-        context.config.endpoints[writer].max_in_flight if writer in context.config.endpoints else 1,
-    )
-
-
-def _from_miniwob(context: RoundContext) -> NewQueries:
-    from stages.environments.miniwob.pages import refuse_unknown_pages
-
-    settings = context.config.miniwob
-    refuse_unknown_pages(settings.tasks, "miniwob.tasks")
-    from stages.environments.miniwob.suite import SuiteSize, import_queries
-
-    size = SuiteSize(settings.train_seeds, settings.heldout_seeds)
-    made = asyncio.run(import_queries(settings.tasks, size, context.config.run.seed, context.origin))
-    return NewQueries(tuple(made.queries), tuple(made.failures))
 
 
 def _first(failures: Sequence[Failure]) -> str:

@@ -63,7 +63,7 @@ def test_an_unknown_page_is_named_with_the_nearest_one(tmp_path: Path) -> None:
 
 
 def test_a_run_without_a_query_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("flows.stages.generate._from_dags", lambda context: NewQueries(()))
+    monkeypatch.setattr("flows.stages.generate.new_queries", lambda context: NewQueries(()))
     with pytest.raises(TrajmillError, match=r"\Ano query to learn on could be made[^\n]+\Z"):
         generate(start(small_config(tmp_path)))
 

@@ -1,0 +1,24 @@
+"""The environment of a configuration, as pipelines take it."""
+
+from __future__ import annotations
+
+from flows.config import Config
+from pipelines.environments import AndroidSpec, DesktopSpec, EnvironmentSpec, MiniWobSpec, SimulatedSpec
+
+
+def environment_of(config: Config) -> EnvironmentSpec:
+    """Where the configuration has episodes happen."""
+    match config.run.environment:
+        case "simulated":
+            return SimulatedSpec(config.queries.apps)
+        case "miniwob":
+            return MiniWobSpec()
+        case "android":
+            from stages.environments.android.settings import AndroidSettings
+
+            settings = AndroidSettings.model_validate(config.android.model_dump(exclude={"tasks"}))
+            return AndroidSpec(settings.model_dump_json())
+        case "desktop":
+            from stages.environments.desktop.suite import packaged_tasks
+
+            return DesktopSpec(config.desktop.servers, config.desktop.tasks or packaged_tasks())

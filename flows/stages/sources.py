@@ -1,0 +1,74 @@
+"""Where the queries of a run come from: each environment has its own source."""
+
+from __future__ import annotations
+
+import asyncio
+
+from flows.context import RoundContext
+from flows.models import models_of
+from pipelines.generate import NewQueries, queries_from_dags
+from schemas.errors import BadInputError
+from stages.queries.generate import GenerationSettings
+
+
+def new_queries(context: RoundContext) -> NewQueries:
+    """The queries of all splits.
+
+    Raises:
+        BadInputError: a file of tasks, an app or a page is wrong or missing.
+    """
+    match context.config.run.environment:
+        case "simulated":
+            return _from_dags(context)
+        case "miniwob":
+            return _from_miniwob(context)
+        case "android":
+            return _from_task_file(context)
+        case "desktop":
+            return _from_osworld_tasks(context)
+
+
+def _from_dags(context: RoundContext) -> NewQueries:
+    settings, writer = context.config.queries, context.config.models.writer
+    wanted = GenerationSettings(
+        train=settings.train,
+        heldout_slots=settings.heldout_slots,
+        heldout_phrasings=settings.heldout_phrasings,
+        heldout_apps=settings.heldout_apps,
+        heldout_app_names=settings.heldout_app_names,
+    )
+    return queries_from_dags(
+        settings.apps,
+        wanted,
+        context.config.run.seed,
+        context.origin,
+        next(iter(models_of(context.config, [writer])), None),
+        context.config.endpoints[writer].max_in_flight if writer in context.config.endpoints else 1,
+    )
+
+
+def _from_miniwob(context: RoundContext) -> NewQueries:
+    from stages.environments.miniwob.pages import refuse_unknown_pages
+
+    settings = context.config.miniwob
+    refuse_unknown_pages(settings.tasks, "miniwob.tasks")
+    from stages.environments.miniwob.suite import SuiteSize, import_queries
+
+    size = SuiteSize(settings.train_seeds, settings.heldout_seeds)
+    made = asyncio.run(import_queries(settings.tasks, size, context.config.run.seed, context.origin))
+    return NewQueries(tuple(made.queries), tuple(made.failures))
+
+
+def _from_task_file(context: RoundContext) -> NewQueries:
+    from stages.environments.android.task_file import read_task_file
+
+    if context.config.android.tasks is None:
+        raise BadInputError("android.tasks is missing: name a file of tasks for your devices")
+    return NewQueries(tuple(read_task_file(context.config.android.tasks, context.origin)))
+
+
+def _from_osworld_tasks(context: RoundContext) -> NewQueries:
+    from stages.environments.desktop.suite import import_tasks, packaged_tasks
+
+    settings = context.config.desktop
+    return NewQueries(tuple(import_tasks(settings.tasks or packaged_tasks(), settings.held_out, context.origin)))

@@ -1,0 +1,35 @@
+"""Try an environment: walk the annotated paths of queries in it, or explore where there are none."""
+
+from __future__ import annotations
+
+from flows.context import RoundContext
+from flows.once import Outcome, StageReport, finished, once
+from flows.policy import policy_of
+from flows.stages.generate import GENERATE
+from flows.stages.rollout import attempt_all
+from pipelines.resources import AgentSpec
+from schemas.query import Query
+from schemas.trajectory import Purpose
+from stages.rollout.plan import plan_once
+from warehouse.layout import StageRun
+
+WALK = "walk"
+
+
+def walk_queries(context: RoundContext, queries: int) -> StageReport:
+    """One attempt at each of the first queries, in order of id, those with an annotated path first."""
+
+    def work(at: StageRun, key: str) -> Outcome:
+        known = sorted(context.queries.values(), key=lambda query: (not query.path, query.query_id))
+        chosen = known[:queries]
+        attempts = plan_once(chosen, Purpose.REFERENCE, context.config.run.seed, context.round)
+        return attempt_all(context, at, key, attempts, _walker(context, chosen))
+
+    return once(context, WALK, work)
+
+
+def _walker(context: RoundContext, queries: list[Query]) -> AgentSpec:
+    if all(query.path for query in queries):
+        return AgentSpec("reference")
+    untrained = policy_of(context, str(finished(context.in_round(1), GENERATE).result["first_policy"]))
+    return AgentSpec("explorer", untrained.folder)

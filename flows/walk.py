@@ -1,0 +1,69 @@
+"""Tries the environment of a configuration, in a run of its own beside the one that learns."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from rich.table import Table
+
+from flows.config import Config
+from flows.context import RoundContext
+from flows.report.page import write_report
+from flows.round import watched
+from flows.stages.generate import GENERATE, generate
+from flows.stages.walk import WALK, walk_queries
+from schemas.query import Query
+from schemas.trajectory import Trajectory
+from warehouse.atomic import disk_full_as_error
+from warehouse.layout import create_warehouse
+from warehouse.lock import sole_worker
+from warehouse.read import read_rows
+from warehouse.views import refresh_views
+
+
+class Walked(NamedTuple):
+    """What came of trying."""
+
+    table: Table
+    """A line for each query."""
+    report_path: Path
+
+
+def walk(config: Config, queries: int) -> Walked:
+    """Try some queries and write a report with pictures of what was done.
+
+    Raises:
+        TrajmillError: no query can be made, or another process is at it.
+    """
+    name = f"{config.run.name}-walk-{queries}"[-40:].lstrip("-_")
+    trial = config.model_copy(update={"run": config.run.model_copy(update={"name": name, "rounds": 1})})
+    warehouse = create_warehouse(trial.run.root)
+    context = RoundContext(trial, warehouse, 1)
+    with sole_worker(warehouse, trial.run_id), disk_full_as_error(warehouse.root):
+        with watched(context, GENERATE):
+            generate(context)
+        with watched(context, WALK):
+            walk_queries(context, queries)
+        refresh_views(warehouse)
+        report = write_report(warehouse, trial.run_id)
+    return Walked(_table(context), report)
+
+
+def _table(context: RoundContext) -> Table:
+    tried = read_rows(context.warehouse, Trajectory, run_id=context.run_id)
+    passed = sum(trajectory.reward == 1.0 for trajectory in tried)
+    table = Table("task", "instruction", "steps", "seconds", "outcome", title=f"{passed} of {len(tried)} done")
+    for trajectory in tried:
+        query = context.queries[trajectory.query_id]
+        seconds = f"{trajectory.wall_ms / 1000:.1f}"
+        table.add_row(query.task, query.instruction, str(trajectory.steps), seconds, _outcome(trajectory, query))
+    return table
+
+
+def _outcome(trajectory: Trajectory, query: Query) -> str:
+    if trajectory.failure_class is not None and trajectory.failure_message:
+        return f"{trajectory.failure_class} failure: {trajectory.failure_message}"
+    if trajectory.reward is None:
+        return "no programmatic check" if query.goal == "{}" else f"not checked ({trajectory.stop_reason})"
+    return f"reward {trajectory.reward:g}"
