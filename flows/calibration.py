@@ -68,10 +68,8 @@ def calibrate(config: Config, names: Sequence[str], labels: Path | None = None) 
 def _calibrate(context: RoundContext, judge: NamedJudge, labels: Path | None) -> Calibrated:
     evaluated = stored_evidence(context, judge) if labels is None else judge_labelled_set(context, judge, labels)
     if not evaluated.evidence:
-        raise TrajmillError(
-            f"judge {judge.name} could judge none of {evaluated.trajectories} trajectories; "
-            'why: trajmill sql "SELECT * FROM failures_by_class"'
-        )
+        none = f"judge {judge.name} could judge none of {evaluated.trajectories} trajectories"
+        raise TrajmillError(f"{none}; {evaluated.unjudged_because}")
     number = 1 + max((row.number for row in read_rows(context.warehouse, Calibration)), default=0)
     name = None if labels is None else labels.resolve().name
     rows = tuple(

@@ -52,6 +52,7 @@ def _apart(calibrated: Calibrated) -> Iterator[tuple[int, str]]:
         (found.unjudged, "could not be judged (see failures)"),
         (found.void, "void"),
         (found.unlabelled, "without a label"),
+        (found.absent, "of the set are not there"),
     ):
         if count:
             yield count, what

@@ -36,7 +36,11 @@ class Evaluated(NamedTuple):
     void: int
     """Trajectories that did not finish: no evidence about an agent, and not judged."""
     unlabelled: int
-    """Trajectories without a label."""
+    """Trajectories without a label, or with an unsure one."""
+    absent: int = 0
+    """Labelled trajectories of a set that were not downloaded."""
+    unjudged_because: str = 'why: trajmill sql "SELECT * FROM failures_by_class"'
+    """Says, or how to ask, why trajectories could not be judged."""
     others: Mapping[str, Sequence[Row]] = {}
     """Further rows to commit, by table."""
 

@@ -1,0 +1,142 @@
+"""Judges a labelled set of others, whose trajectories stand in files and in no warehouse."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pipelines.critics import JudgeSpec
+from schemas.episode import Episode
+from schemas.errors import FailureClass
+from schemas.failure import Failure
+from schemas.model_call import ModelCall
+from schemas.record import Origin
+from stages.critics.ingredients import Ballot, Evidence, Spent
+from stages.critics.judge import judge_each
+from stages.critics.labelled.annotations import Label
+from stages.critics.labelled.screens import FolderScreens, UnreadableError
+from stages.critics.labelled.trajectories import LabelledEpisode, find_trajectory, read_trajectory
+
+READER = "labelled-set-1"
+
+
+@dataclass
+class LabelledVerdicts:
+    """What came of judging a labelled set."""
+
+    evidence: list[Evidence] = field(default_factory=list)
+    versions: set[str] = field(default_factory=set)
+    """Of the judge, as they stand on its judgements."""
+    failures: list[Failure] = field(default_factory=list)
+    """One for each trajectory that could not be read or judged."""
+    calls: list[ModelCall] = field(default_factory=list)
+    unread: int = 0
+    """Labelled trajectories that could not be read."""
+    absent: int = 0
+    """Labelled trajectories whose file is not there: the whole set is large, and a part of it will do."""
+    void: int = 0
+    """Trajectories that the set itself says are not valid."""
+    unsure: int = 0
+    """Trajectories whose annotator was unsure."""
+
+
+def judge_labelled(
+    folder: Path, labels: Sequence[Label], spec: JudgeSpec, origin: Origin, stage: str, concurrency: int
+) -> LabelledVerdicts:
+    """Judge the labelled trajectories that are there, `concurrency` at a time; files are read as they are needed.
+
+    Args:
+        folder: the set, see `stages.critics.labelled.trajectories`.
+        labels: its labels.
+        spec: the judge.
+        origin: the common columns of failures and model calls.
+        stage: what failures stand under.
+        concurrency: trajectories under judgement at once.
+    """
+    return asyncio.run(_Judging(folder, origin, stage).run(labels, spec, concurrency))
+
+
+class _Judging:
+    """One pass over a set."""
+
+    def __init__(self, folder: Path, origin: Origin, stage: str) -> None:
+        self._folder, self._origin, self._stage = folder, origin, stage
+        self._screens = FolderScreens()
+        self._under_way: dict[str, LabelledEpisode] = {}
+        self._made = LabelledVerdicts()
+
+    async def run(self, labels: Sequence[Label], spec: JudgeSpec, concurrency: int) -> LabelledVerdicts:
+        """Judge all there is."""
+        calls: dict[str | None, list[ModelCall]] = defaultdict(list)
+
+        def account(call: ModelCall) -> None:
+            self._made.calls.append(call)
+            calls[call.trajectory_id].append(call)
+
+        async with spec.open(self._origin, account) as judge:
+            episodes = (each.episode for each in self._read(labels))
+            async for one in judge_each(episodes, judge, self._screens, self._origin, concurrency):
+                name = one.episode.trajectory.trajectory_id
+                known = self._under_way.pop(name)
+                self._screens.drop(known.screens)
+                spent = [_spent_on(call) for call in calls.pop(name, ())]
+                if one.failure is not None:
+                    self._made.failures.append(one.failure.model_copy(update={"stage": self._stage}))
+                elif one.episode.judgement is not None:
+                    self._judged(known.label, one.episode, spent)
+        return self._made
+
+    def _judged(self, label: Label, episode: Episode, spent: Sequence[Spent]) -> None:
+        votes = episode.trajectory_verdicts
+        assert label.passed is not None and episode.judgement is not None
+        ballots = [Ballot(vote.channel, vote.vote, vote.correct, vote.made_by) for vote in votes]
+        self._made.evidence.append(Evidence(label.passed, ballots, spent))
+        self._made.versions.add(episode.judgement.made_by)
+
+    def _read(self, labels: Sequence[Label]) -> Iterator[LabelledEpisode]:
+        for label in labels:
+            if label.passed is None:
+                self._made.unsure += 1
+                continue
+            path = find_trajectory(self._folder, label)
+            if path is None:
+                self._made.absent += 1
+                continue
+            try:
+                read = read_trajectory(path, self._folder, label, self._screens, self._origin)
+            except UnreadableError as error:
+                self._made.unread += 1
+                self._made.failures.append(self._unreadable(label, error))
+                continue
+            if read.episode.trajectory.status != "finished":
+                self._made.void += 1
+                self._screens.drop(read.screens)
+                continue
+            self._under_way[read.episode.trajectory.trajectory_id] = read
+            yield read
+
+    def _unreadable(self, label: Label, error: UnreadableError) -> Failure:
+        return Failure(
+            stage=self._stage,
+            input_id=label.name,
+            failure_class=FailureClass.TASK,
+            message=str(error),
+            attempts=1,
+            **self._origin.common(made_by=READER),
+        )
+
+
+def _spent_on(call: ModelCall) -> Spent:
+    """What a call took."""
+    return Spent(
+        call.role,
+        call.payload_hash,
+        call.draw,
+        call.image_scale,
+        call.input_tokens + call.output_tokens,
+        call.latency_ms,
+        bool(call.cached),
+    )

@@ -1,0 +1,1 @@
+"""Labelled sets of others as episodes that a judge can judge: AgentRewardBench's public layout."""

@@ -1,0 +1,120 @@
+"""Actions as BrowserGym writes them, e.g. `click('147')`: read as literals, never run."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from schemas.actions import (
+    Action,
+    Answer,
+    Click,
+    Drag,
+    MoveMouse,
+    OpenApp,
+    PressKeys,
+    Scroll,
+    SystemButton,
+    Terminate,
+    TypeText,
+    Wait,
+)
+from schemas.geometry import Box, Point
+
+Boxes = Mapping[str, Box]
+"""Where each element is drawn, by its BrowserGym id."""
+
+_NOTCH: Final = 100
+"""Pixels of a turn of the wheel by one click."""
+_LONGEST: Final = 20_000
+"""Characters of an action that is read."""
+
+
+def read_browser_action(text: str, boxes: Boxes) -> Action | None:
+    """The action that a call stands for; None if it is no call, an unknown one, or on an element that is nowhere.
+
+    Pages are opened by their address, as apps are by their name; where text is put is known by the step before.
+    """
+    try:
+        tree = ast.parse(text.strip()[:_LONGEST], mode="eval").body
+        if not isinstance(tree, ast.Call) or not isinstance(tree.func, ast.Name):
+            return None
+        arguments = [ast.literal_eval(argument) for argument in tree.args]
+        named = {each.arg: ast.literal_eval(each.value) for each in tree.keywords if each.arg is not None}
+        return _READERS[tree.func.id](boxes, *arguments, **named)
+    except (SyntaxError, ValueError, TypeError, KeyError, MemoryError, RecursionError, OverflowError):
+        return None
+
+
+def _at(boxes: Boxes, bid: str) -> Point:
+    return boxes[bid].center
+
+
+def _click(boxes: Boxes, bid: str, button: str = "left", modifiers: Any = ()) -> Action:
+    return Click.model_validate({**_at(boxes, bid)._asdict(), "button": button})
+
+
+def _double_click(boxes: Boxes, bid: str, button: str = "left", modifiers: Any = ()) -> Action:
+    return Click.model_validate({**_at(boxes, bid)._asdict(), "button": button, "count": 2})
+
+
+def _fill(boxes: Boxes, bid: str, value: str, enable_autocomplete_menu: bool = False) -> Action:
+    return TypeText(text=value, clear=True)
+
+
+def _select(boxes: Boxes, bid: str, options: str | list[str]) -> Action:
+    return TypeText(text=options if isinstance(options, str) else ", ".join(options), clear=True)
+
+
+def _press(boxes: Boxes, bid: str, key_comb: str) -> Action:
+    return _keys(boxes, key_comb)
+
+
+def _keys(boxes: Boxes, key: str) -> Action:
+    return PressKeys(keys=tuple(key.split("+")))
+
+
+def _scroll(boxes: Boxes, delta_x: float, delta_y: float) -> Action:
+    return Scroll(clicks=round(-delta_y / _NOTCH))
+
+
+def _drag(boxes: Boxes, from_bid: str, to_bid: str) -> Action:
+    start, end = _at(boxes, from_bid), _at(boxes, to_bid)
+    return Drag(x=start.x, y=start.y, x2=end.x, y2=end.y)
+
+
+def _mouse(boxes: Boxes, x: float, y: float, button: str = "left") -> Action:
+    return Click.model_validate({"x": round(x), "y": round(y), "button": button})
+
+
+def _focus_tab(boxes: Boxes, index: int) -> Action:
+    return PressKeys(keys=("ctrl", str(index + 1)))
+
+
+_READERS: Final[Mapping[str, Callable[..., Action]]] = {
+    "click": _click,
+    "dblclick": _double_click,
+    "focus": lambda boxes, bid: _click(boxes, bid),
+    "hover": lambda boxes, bid: MoveMouse.model_validate(_at(boxes, bid)._asdict()),
+    "fill": _fill,
+    "clear": lambda boxes, bid: TypeText(text="", clear=True),
+    "select_option": _select,
+    "press": _press,
+    "keyboard_press": _keys,
+    "keyboard_type": lambda boxes, text: TypeText(text=text),
+    "keyboard_insert_text": lambda boxes, text: TypeText(text=text),
+    "scroll": _scroll,
+    "drag_and_drop": _drag,
+    "mouse_click": _mouse,
+    "mouse_move": lambda boxes, x, y: MoveMouse(x=round(x), y=round(y)),
+    "goto": lambda boxes, url: OpenApp(app=url),
+    "go_back": lambda boxes: SystemButton(button="Back"),
+    "go_forward": lambda boxes: PressKeys(keys=("alt", "right")),
+    "new_tab": lambda boxes: PressKeys(keys=("ctrl", "t")),
+    "tab_close": lambda boxes: PressKeys(keys=("ctrl", "w")),
+    "tab_focus": _focus_tab,
+    "noop": lambda boxes, wait_ms=1000: Wait(seconds=wait_ms / 1000),
+    "send_msg_to_user": lambda boxes, text: Answer(text=text),
+    "report_infeasible": lambda boxes, reason="": Terminate(status="failure"),
+}

@@ -1,0 +1,67 @@
+"""Screenshots of a labelled set as screens, read from its files when they are asked for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from PIL import Image
+
+from schemas.geometry import Size
+from schemas.observation import UIElement
+from schemas.record import content_id
+
+
+class UnreadableError(Exception):
+    """A trajectory of the set cannot be read; its text is one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Screen:
+    path: Path
+    size: Size
+    elements: tuple[UIElement, ...]
+
+
+class FolderScreens:
+    """A `ScreenReader` over image files; holds the trees of the trajectories under way and no pixels."""
+
+    def __init__(self) -> None:
+        self._screens: dict[str, _Screen] = {}
+        self._users: Counter[str] = Counter()
+
+    def add(self, path: Path, elements: tuple[UIElement, ...]) -> str:
+        """Take in a screenshot with its tree and return its id, the hash of both.
+
+        Raises:
+            UnreadableError: it is missing, or no picture.
+        """
+        try:
+            with Image.open(path) as image:
+                size = Size(*image.size)
+            screen_id = content_id("screen", path.read_bytes().hex(), elements)
+        except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+            raise UnreadableError(f"screenshot {path.name} cannot be read: {type(error).__name__}") from None
+        self._screens[screen_id] = _Screen(path, size, elements)
+        self._users[screen_id] += 1
+        return screen_id
+
+    def drop(self, screen_ids: Iterable[str]) -> None:
+        """Forget screens, each added once for each time that it is dropped; those of others stay."""
+        self._users.subtract(screen_ids)
+        for screen_id in [name for name, users in self._users.items() if users <= 0]:
+            del self._users[screen_id], self._screens[screen_id]
+
+    def image(self, screen_id: str) -> bytes:
+        """The encoded image. Raises KeyError for an unknown id."""
+        return self._screens[screen_id].path.read_bytes()
+
+    def elements(self, screen_id: str) -> tuple[UIElement, ...]:
+        """The accessibility tree. Raises KeyError for an unknown id."""
+        return self._screens[screen_id].elements
+
+    def size(self, screen_id: str) -> Size:
+        """Width and height in pixels. Raises KeyError for an unknown id."""
+        return self._screens[screen_id].size
