@@ -162,3 +162,8 @@ def test_a_run_with_other_rows_is_another_run(change: dict[str, object]) -> None
 def test_the_documentation_lists_every_key_as_it_is() -> None:
     assert DOCUMENT.read_text(encoding="utf-8").endswith(configuration_tables())
     assert len(key_paths(Config)) == configuration_tables().count("\n| `")
+
+
+@pytest.mark.parametrize("file", sorted((DOCUMENT.parent / "examples").glob("*.toml")), ids=lambda file: file.stem)
+def test_the_examples_can_be_read(file: Path) -> None:
+    assert load_config(file).run.root.resolve() == DOCUMENT.parents[1] / "trajmill-data"
