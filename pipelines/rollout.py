@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +36,7 @@ class RolledOut(Record):
     steps: tuple[Step, ...]
     calls: tuple[ModelCall, ...]
     failure: Failure | None
+    earlier_failure: Failure | None = None
 
 
 @dataclass(frozen=True)
@@ -83,13 +84,14 @@ class RollOut:
             "trajectories": [row.trajectory for row in rows],
             "steps": [step for row in rows for step in row.steps],
             "model_calls": [call for row in rows for call in row.calls],
-            "failures": [row.failure for row in rows if row.failure],
+            "failures": [failure for row in rows for failure in (row.earlier_failure, row.failure) if failure],
         }
         return ShardOutput(
             {
                 table: write_shard(self.warehouse, table, self.at, shard, rows_to_arrow(table, records))
                 for table, records in tables.items()
-            }
+            },
+            Counter(row.failure.failure_class.value for row in rows if row.failure),
         )
 
 
@@ -114,7 +116,13 @@ def roll_out(work: RollOut, attempts: Sequence[Attempt], key: str, shards: int, 
 
 def _to_line(rollout: Rollout) -> bytes:
     episode: Episode = rollout.episode
-    row = RolledOut(trajectory=episode.trajectory, steps=episode.steps, calls=episode.calls, failure=rollout.failure)
+    row = RolledOut(
+        trajectory=episode.trajectory,
+        steps=episode.steps,
+        calls=episode.calls,
+        failure=rollout.failure,
+        earlier_failure=rollout.earlier_failure,
+    )
     return row.model_dump_json().encode()
 
 

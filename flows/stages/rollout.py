@@ -67,4 +67,4 @@ def attempt_all(
         concurrency=settings.concurrency,
     )
     made = roll_out(work, attempts, key, settings.workers, context.beam)
-    return Outcome(len(attempts), len(attempts) - made.rows("failures"), made.files)
+    return Outcome(len(attempts), len(attempts) - sum(made.dropped.values()), made.files)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from pathlib import Path
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from schemas.actions import Action
 from schemas.observation import Observation
@@ -46,6 +47,33 @@ class Environment(Protocol):
 
     async def close(self) -> None:
         """Free everything; closing twice is fine."""
+        ...
+
+
+@runtime_checkable
+class HealthChecked(Protocol):
+    """An environment that can tell, before it is lent out again, whether it is fit; any other is taken to be."""
+
+    async def healthy(self) -> bool:
+        """Whether a reset has a chance; cheap, and false rather than an error."""
+        ...
+
+
+class Belongings(NamedTuple):
+    """What is left of an environment where its `close` hangs, or its worker is killed."""
+
+    process_ids: tuple[int, ...] = ()
+    """Processes that it has started, each to be ended with all that descends from it."""
+    folders: tuple[Path, ...] = ()
+    """Temporary folders."""
+
+
+@runtime_checkable
+class Owner(Protocol):
+    """An environment, or a factory for what its environments share, that has started processes."""
+
+    def belongings(self) -> Belongings:
+        """What belongs to it at present."""
         ...
 
 

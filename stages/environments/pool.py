@@ -1,58 +1,142 @@
-"""A pool of environments: leases one to each episode, recycles, replaces what failed, closes everything."""
+"""A pool of environments: leases one to each episode, recycles, replaces what failed, leaves nothing behind."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+import shutil
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
-from schemas.errors import EnvironmentFailure
-from stages.environments.base import Environment, EnvironmentFactory
+from schemas.errors import EnvironmentFailure, FailureClass, TrajmillError
+from stages.environments.base import Belongings, Environment, EnvironmentFactory, HealthChecked, Owner
+from stages.environments.leased import EnvironmentLimits, LeasedEnvironment, words_of
+from stages.environments.reaper import Reaper, end_processes
+
+
+@dataclass(eq=False, slots=True)
+class _Instance:
+    environment: Environment
+    leases: int = 0
+    ending: asyncio.Task[None] | None = None
 
 
 class EnvironmentPool:
-    """At most `limit` environments of one kind, started when first needed.
+    """At most `instances` environments of one kind, started when first needed.
 
-    An environment whose lease ended with an error is closed and never leased again; one that has served
-    `recycle_after` leases is replaced.
+    An instance counts until it has been closed, or its closing has been given up and what belongs to it killed. One
+    in which a call failed, hung or was broken off is never lent again; nor is one that says that it is not healthy,
+    or that has served its number of leases.
     """
 
-    def __init__(self, factory: EnvironmentFactory, limit: int, recycle_after: int = 1000) -> None:
+    def __init__(self, factory: EnvironmentFactory, instances: int, limits: EnvironmentLimits | None = None) -> None:
         self._factory = factory
-        self._recycle_after = recycle_after
-        self._places = asyncio.Semaphore(limit)
-        self._idle: list[tuple[Environment, int]] = []
-        self._leased: set[Environment] = set()
+        self._limits = limits or EnvironmentLimits()
+        self._places = asyncio.Semaphore(instances)
+        self._idle: list[_Instance] = []
+        self._all: set[_Instance] = set()
+        self._reaper = Reaper()
 
     @asynccontextmanager
-    async def lease(self) -> AsyncIterator[Environment]:
+    async def lease(self) -> AsyncIterator[LeasedEnvironment]:
         """An environment for one episode.
 
+        One that is kept longer than `lease_seconds` is taken back: every call of it fails from then on.
+
         Raises:
-            schemas.errors.EnvironmentFailure: of class `setup` when none can be started.
+            schemas.errors.EnvironmentFailure: of class `setup` when none can be started in time.
         """
-        async with self._places:
-            environment, served = self._idle.pop() if self._idle else (await self._factory(), 0)
-            self._leased.add(environment)
-            try:
-                yield environment
-            except BaseException:
-                await self._discard(environment)
-                raise
-            if served + 1 >= self._recycle_after:
-                await self._discard(environment)
-            else:
-                self._leased.discard(environment)
-                self._idle.append((environment, served + 1))
+        instance = await self._fit_instance()
+        lease = LeasedEnvironment(instance.environment, self._limits)
+        instance.leases += 1
+
+        def take_back() -> None:
+            lease.end()
+            self._retire(instance)
+
+        expiry = asyncio.get_running_loop().call_later(self._limits.lease_seconds, take_back)
+        try:
+            yield lease
+        finally:
+            expiry.cancel()
+            lease.end()
+            if not lease.fit or instance.leases >= self._limits.recycle_after:
+                self._retire(instance)
+            elif instance.ending is None:
+                self._idle.append(instance)
+                self._places.release()
 
     async def close(self) -> None:
-        """Close every environment and what they share; closing twice is fine."""
-        for environment in [*self._leased, *(idle for idle, _ in self._idle)]:
-            await self._discard(environment)
+        """Close every environment and what they share, and end what is left of them; closing twice is fine."""
+        for _ in self._idle:
+            await self._places.acquire()
         self._idle.clear()
-        await self._factory.close()
+        await asyncio.gather(*map(self._retire, self._all))
+        shared = _belongings(self._factory)
+        await _end_in_time(self._factory.close(), self._limits.close_seconds, shared)
+        await asyncio.to_thread(self._reaper.close)
 
-    async def _discard(self, environment: Environment) -> None:
-        self._leased.discard(environment)
-        with suppress(EnvironmentFailure):
-            await environment.close()
+    async def _fit_instance(self) -> _Instance:
+        """An instance that was idle and is healthy, or a new one; takes a place."""
+        while True:
+            await self._places.acquire()
+            if not self._idle:
+                return await self._start()
+            instance = self._idle.pop()
+            if await self._is_healthy(instance.environment):
+                return instance
+            self._retire(instance)
+
+    async def _start(self) -> _Instance:
+        try:
+            async with asyncio.timeout(self._limits.start_seconds):
+                instance = _Instance(await self._factory())
+        except BaseException as error:
+            self._places.release()
+            if isinstance(error, TrajmillError) or not isinstance(error, Exception):
+                raise
+            words = words_of(error, "the start of an environment", self._limits.start_seconds)
+            raise EnvironmentFailure(words, FailureClass.SETUP) from error
+        finally:
+            self._reaper.watch(*_belongings(self._factory))
+        self._reaper.watch(*_belongings(instance.environment))
+        self._all.add(instance)
+        return instance
+
+    async def _is_healthy(self, environment: Environment) -> bool:
+        if not isinstance(environment, HealthChecked):
+            return True
+        try:
+            async with asyncio.timeout(self._limits.step_seconds):
+                return await environment.healthy()
+        except Exception:
+            return False
+
+    def _retire(self, instance: _Instance) -> asyncio.Task[None]:
+        """Close an instance, however long that takes; its place is free only then."""
+        if instance.ending is None:
+            instance.ending = asyncio.create_task(self._end(instance))
+        return instance.ending
+
+    async def _end(self, instance: _Instance) -> None:
+        environment = instance.environment
+        try:
+            await _end_in_time(environment.close(), self._limits.close_seconds, _belongings(environment))
+        finally:
+            self._all.discard(instance)
+            self._places.release()
+
+
+async def _end_in_time(closing: Coroutine[None, None, None], seconds: float, belongings: Belongings) -> None:
+    """Close something; where that fails or hangs, end its processes and remove its folders without it."""
+    try:
+        async with asyncio.timeout(seconds):
+            await closing
+    except Exception:
+        await asyncio.to_thread(end_processes, belongings.process_ids)
+        for folder in belongings.folders:
+            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+
+
+def _belongings(owner: Environment | EnvironmentFactory) -> Belongings:
+    return owner.belongings() if isinstance(owner, Owner) else Belongings()

@@ -13,6 +13,7 @@ from schemas.observation import Observation
 from schemas.query import Query
 from schemas.trajectory import Purpose, Trajectory
 from stages.agents.base import Agent
+from stages.environments.leased import EnvironmentLimits
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,9 @@ class Limits:
     tokens: int = 1_000_000
     """Input and output tokens of all its model calls."""
     environment_tries: int = 3
-    """Fresh environments to try before an environment failure is final."""
+    """Environments to try, each on a fresh instance but the first, before an environment failure is final."""
+    environment: EnvironmentLimits = field(default_factory=EnvironmentLimits)
+    """Bounds of its single calls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,9 @@ class Rollout:
     screens: dict[str, Observation] = field(default_factory=dict)
     """By screen id."""
     failure: Failure | None = None
+    """Why it is void, with the number of tries; None if it is not."""
+    earlier_failure: Failure | None = None
+    """What ended the tries before the one that stands, with their number; None where that is the first."""
 
 
 class AgentMaker(Protocol):

@@ -7,21 +7,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from schemas.errors import EnvironmentFailure, FailureClass
+from schemas.failure import Failure
 from schemas.record import Origin
-from schemas.trajectory import StopReason
 from stages.environments.base import EnvironmentFactory
 from stages.environments.pool import EnvironmentPool
 from stages.rollout.base import AgentMaker, Attempt, Limits, Recorder, Rollout
 from stages.rollout.episode import run_episode, void_rollout
 
 _RETRIED = (FailureClass.ENVIRONMENT, FailureClass.SETUP)
-
-
-class _UnfitEnvironment(Exception):
-    """Carries a rollout out of a lease whose environment must not be used again."""
-
-    def __init__(self, rollout: Rollout) -> None:
-        self.rollout = rollout
 
 
 async def run_attempts(
@@ -36,10 +29,10 @@ async def run_attempts(
     """Roll out all attempts, `concurrency` at a time.
 
     `record` gets each finished attempt, void ones included, exactly once, in order of finishing. An environment
-    failure is retried on a fresh instance, `limits.environment_tries` times in all. What `record` raises ends all
-    attempts and is raised.
+    failure is retried on a fresh instance, up to `limits.environment_tries` tries in all. What `record` raises ends
+    all attempts and is raised.
     """
-    pool = EnvironmentPool(factory, concurrency)
+    pool = EnvironmentPool(factory, concurrency, limits.environment)
     queue = iter(attempts)
     try:
         async with asyncio.TaskGroup() as group:
@@ -67,24 +60,25 @@ async def _work_off(
 async def _with_retries(
     attempt: Attempt, make_agent: AgentMaker, pool: EnvironmentPool, limits: Limits, origin: Origin
 ) -> Rollout:
-    agent = make_agent(attempt.query)
+    failed: Failure | None = None
     for tried in range(1, limits.environment_tries + 1):
-        try:
-            async with pool.lease() as environment:
-                return _checked(await run_episode(attempt, agent, environment, limits, origin))
-        except _UnfitEnvironment as unfit:
-            rollout = unfit.rollout
-            if rollout.failure is None:
-                return rollout
-        except EnvironmentFailure as error:
-            rollout = void_rollout(attempt, agent, origin, error)
-        if rollout.failure is not None:
-            rollout = replace(rollout, failure=rollout.failure.model_copy(update={"attempts": tried}))
-    return rollout
+        rollout = await _try(attempt, make_agent, pool, limits, origin)
+        if rollout.failure is None or rollout.failure.failure_class not in _RETRIED:
+            return replace(rollout, earlier_failure=failed and _overcome(failed))
+        failed = rollout.failure.model_copy(update={"attempts": tried})
+    return replace(rollout, failure=failed)
 
 
-def _checked(rollout: Rollout) -> Rollout:
-    trajectory = rollout.episode.trajectory
-    if trajectory.failure_class in _RETRIED or trajectory.stop_reason is StopReason.TIME_LIMIT:
-        raise _UnfitEnvironment(rollout)
-    return rollout
+async def _try(
+    attempt: Attempt, make_agent: AgentMaker, pool: EnvironmentPool, limits: Limits, origin: Origin
+) -> Rollout:
+    agent = make_agent(attempt.query)
+    try:
+        async with pool.lease() as environment:
+            return await run_episode(attempt, agent, environment, limits, origin)
+    except EnvironmentFailure as error:
+        return void_rollout(attempt, agent, origin, error)
+
+
+def _overcome(failed: Failure) -> Failure:
+    return failed.model_copy(update={"message": f"{failed.message} (a fresh environment finished the attempt)"})

@@ -1,0 +1,112 @@
+"""An environment as its lessee sees it: every call ends in time, and none gets through once the lease is over."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple, TypeVar
+
+from schemas.actions import Action
+from schemas.errors import EnvironmentFailure, FailureClass, StageError, TrajmillError
+from schemas.observation import Observation
+from schemas.query import Platform, Query
+from stages.environments.base import Environment
+
+T = TypeVar("T")
+
+
+class EnvironmentLimits(NamedTuple):
+    """Bounds on the use of one instance; what takes longer is taken to hang, and the instance is replaced."""
+
+    start_seconds: float = 300.0
+    reset_seconds: float = 180.0
+    step_seconds: float = 30.0
+    score_seconds: float = 60.0
+    close_seconds: float = 20.0
+    lease_seconds: float = 3600.0
+    """Time until an instance that was not given back is taken back."""
+    recycle_after: int = 1000
+    """Leases that one instance serves."""
+
+
+class LeasedEnvironment:
+    """Passes calls on within their time limits; whatever goes wrong in them is an `EnvironmentFailure`."""
+
+    def __init__(self, environment: Environment, limits: EnvironmentLimits) -> None:
+        self.fit = True
+        """Whether the instance may be lent out again."""
+        self._environment = environment
+        self._limits = limits
+        self._over = False
+        self._under_way: asyncio.Timeout | None = None
+
+    @property
+    def platform(self) -> Platform:
+        """Which action space it understands."""
+        return self._environment.platform
+
+    @property
+    def name(self) -> str:
+        """Kind of environment."""
+        return self._environment.name
+
+    async def reset(self, query: Query, seed: int) -> Observation:
+        """Reset; a hang is of class `setup`."""
+        limit = self._limits.reset_seconds
+        return await self._call(lambda: self._environment.reset(query, seed), limit, "reset", FailureClass.SETUP)
+
+    async def step(self, action: Action) -> Observation:
+        """Do one action."""
+        return await self._call(lambda: self._environment.step(action), self._limits.step_seconds, "step")
+
+    async def score(self) -> float | None:
+        """The programmatic check."""
+        return await self._call(self._environment.score, self._limits.score_seconds, "score")
+
+    async def close(self) -> None:
+        """End the lease; the pool closes the instance."""
+        self.fit = False
+        self.end()
+
+    def end(self) -> None:
+        """End the lease: the call that is under way fails, and so does every later one."""
+        self._over = True
+        if self._under_way is not None:
+            self._under_way.reschedule(0.0)
+
+    async def _call(
+        self,
+        work: Callable[[], Awaitable[T]],
+        seconds: float,
+        call: str,
+        blame: FailureClass = FailureClass.ENVIRONMENT,
+    ) -> T:
+        if self._over:
+            raise EnvironmentFailure(f"{self.name}: a {call} after the end of the lease")
+        # Unfit until the call has ended well: it may be broken off at any time.
+        fit, self.fit = self.fit, False
+        try:
+            async with asyncio.timeout(seconds) as self._under_way:
+                result = await work()
+        except TrajmillError as error:
+            # A task whose check is wrong says nothing about the instance.
+            self.fit = fit and isinstance(error, StageError) and error.failure_class is FailureClass.TASK
+            raise
+        except Exception as error:
+            raise EnvironmentFailure(f"{self.name}: {self._words(call, seconds, error)}", blame) from error
+        finally:
+            self._under_way = None
+        self.fit = fit
+        return result
+
+    def _words(self, call: str, seconds: float, error: Exception) -> str:
+        if self._over:
+            return f"a {call} was under way at the end of the lease"
+        return words_of(error, f"a {call}", seconds)
+
+
+def words_of(error: Exception, call: str, seconds: float) -> str:
+    """One line on a call that has raised, or run into its time limit."""
+    if isinstance(error, TimeoutError) and not str(error):
+        return f"{call} did not end within {seconds:g} s"
+    return f"{call} raised {type(error).__name__}: {' '.join(str(error).split())}"

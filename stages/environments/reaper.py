@@ -1,0 +1,151 @@
+"""Ends processes and removes folders once their owner has ended, however it ended: `kill -9` included.
+
+The reaper is one small process per worker that reads a pipe from it. The owner names what is to go; the pipe closes
+when the owner lets go of it or dies. What is left of the named processes then gets a moment to leave by itself, since
+some clean up after themselves once their owner is gone, and is killed with all that descends from it. Linux only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path
+
+SECONDS_TO_LEAVE = 3.0
+"""Time between the end of the owner and the end of what it has left."""
+_SECONDS_TO_DIE = 10.0
+_POLL_SECONDS = 0.02
+
+
+class Reaper:
+    """Watches over processes and folders for as long as the process that makes it lives."""
+
+    def __init__(self) -> None:
+        """Start nothing: the reaper's process comes with the first thing to watch."""
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def watch(self, process_ids: Iterable[int], folders: Iterable[Path]) -> None:
+        """Also end these processes, and remove these folders, after the owner's end; naming one twice is fine."""
+        names = [f"process {number}\0" for number in process_ids] + [f"folder {folder}\0" for folder in folders]
+        if not names:
+            return
+        if self._process is None or self._process.poll() is not None:
+            # By its file, so that it starts wherever the owner got its modules from; in a session of its own, so that
+            # what ends the owner's process group does not end the reaper first.
+            command = [sys.executable, "-I", "-S", __file__]
+            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.write("".join(names).encode("utf-8", "surrogateescape"))
+            self._process.stdin.flush()
+
+    def close(self) -> None:
+        """End what is left of all that was named, and wait for it."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.communicate()
+
+
+def end_processes(process_ids: Collection[int]) -> None:
+    """Kill processes with all that descends from them, and wait some seconds until they are gone."""
+    family: dict[int, int] = {}
+    with contextlib.ExitStack() as handles:
+        # Stopped before any is killed, so that none starts another, or loses one from its family, meanwhile.
+        while new := _with_descendants([*process_ids, *family]) - family.keys():
+            for number in new:
+                family[number] = _open(number)
+                if family[number] >= 0:
+                    handles.callback(os.close, family[number])
+                    _signal(family[number], signal.SIGSTOP)
+        for handle in family.values():
+            _signal(handle, signal.SIGKILL)
+        _await_end(family.values(), _SECONDS_TO_DIE)
+
+
+def main() -> None:
+    """Read names until the owner has ended; then end what is left."""
+    # What interrupts the owner is no reason to leave before it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    handles: dict[int, int] = {}
+    folders: list[Path] = []
+    for name in _names():
+        kind, _, what = name.partition(" ")
+        if kind == "folder":
+            folders.append(Path(what))
+        elif int(what) not in handles or not _lives(handles[int(what)]):
+            handles[int(what)] = _open(int(what))
+    _await_end(handles.values(), SECONDS_TO_LEAVE)
+    end_processes([number for number, handle in handles.items() if _lives(handle)])
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _names() -> Iterator[str]:
+    unread = b""
+    while piece := os.read(0, 65536):
+        *whole, unread = (unread + piece).split(b"\0")
+        yield from (name.decode("utf-8", "surrogateescape") for name in whole)
+
+
+def _open(process: int) -> int:
+    """A handle of a process, which its number is not: that may become another's; -1 where there is none."""
+    try:
+        return os.pidfd_open(process)
+    except ProcessLookupError:
+        return -1
+
+
+def _signal(handle: int, number: signal.Signals) -> None:
+    # Also for a handle of nothing, or of a process that another user owns.
+    with contextlib.suppress(OSError):
+        signal.pidfd_send_signal(handle, number)
+
+
+def _await_end(handles: Collection[int], seconds: float) -> None:
+    until = time.monotonic() + seconds
+    while any(map(_lives, handles)) and time.monotonic() < until:
+        time.sleep(_POLL_SECONDS)
+
+
+def _lives(handle: int) -> bool:
+    """Whether a process still runs; one that only waits for its parent to notice its end does not."""
+    return handle >= 0 and not select.select([handle], [], [], 0)[0]
+
+
+def _with_descendants(process_ids: Iterable[int]) -> set[int]:
+    """Those of the processes that there are, and all that descends from them."""
+    parents = _parents()
+    children: dict[int, list[int]] = {}
+    for number, parent in parents.items():
+        children.setdefault(parent, []).append(number)
+    found: set[int] = set()
+    waiting = [number for number in process_ids if number in parents]
+    while waiting:
+        number = waiting.pop()
+        found.add(number)
+        waiting.extend(children.get(number, []))
+    return found
+
+
+def _parents() -> dict[int, int]:
+    """The parent of every process of the machine that has not ended."""
+    found = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError, IndexError):
+                state, parent = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()[:2]
+                if state not in "ZX":
+                    found[int(entry.name)] = int(parent)
+    return found
+
+
+if __name__ == "__main__":
+    main()
