@@ -25,6 +25,7 @@ from schemas.storable import storable
 from schemas.trajectory import StopReason, Trajectory
 from stages.agents.base import Agent, AgentCall, Decision, EpisodeView
 from stages.environments.base import Environment
+from stages.environments.screen_goal import checked_on_screen
 from stages.models.accounts import model_call_row
 from stages.rollout.base import Attempt, Limits, Rollout
 from stages.rollout.storable import storable_decision
@@ -72,6 +73,7 @@ async def run_episode(
     reward: float | None = None
     try:
         async with asyncio.timeout(limits.seconds):
+            environment = checked_on_screen(environment, attempt.query)
             stop = await _act_until_done(attempt, agent, environment, limits, transcript)
             reward = await transcript.timed(environment.score())
     except TimeoutError:

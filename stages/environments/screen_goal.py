@@ -1,0 +1,102 @@
+"""Goals on what is to be seen at the end, which any environment with an accessibility tree can be checked for."""
+
+from __future__ import annotations
+
+import json
+
+from pydantic import ValidationError
+
+from schemas.actions import Action
+from schemas.errors import EnvironmentFailure, FailureClass
+from schemas.observation import Observation
+from schemas.query import Platform, Query
+from schemas.record import Record
+from stages.environments.base import Environment
+
+KEY = "showing"
+"""Of a goal's JSON; what stands beside it is the environment's own goal, and both must be met."""
+
+
+class Showing(Record):
+    """An element that must be on the screen."""
+
+    role: str
+    text: str
+    """The whole of its text."""
+    state: str = ""
+    """A state that it must have; empty where any will do."""
+    value: str | None = None
+    """The whole of its value; any if null."""
+
+
+class _Goal(Record):
+    showing: tuple[Showing, ...]
+
+
+def is_shown(observation: Observation, wanted: Showing) -> bool:
+    """Whether an element is in the tree of an observation."""
+    return any(
+        element.role == wanted.role
+        and element.text == wanted.text
+        and (not wanted.state or wanted.state in element.states)
+        and wanted.value in (None, element.value)
+        for element in observation.elements or ()
+    )
+
+
+def checked_on_screen(environment: Environment, query: Query) -> Environment:
+    """The environment for an episode of a query: itself, or one that also looks at the screen in the end.
+
+    Raises:
+        EnvironmentFailure: of class `task`: what the goal says of the screen cannot be read.
+    """
+    if KEY not in query.goal:
+        return environment
+    goal = json.loads(query.goal)
+    if not isinstance(goal, dict) or KEY not in goal:
+        return environment
+    try:
+        showing = _Goal.model_validate({KEY: goal.pop(KEY)}).showing
+    except ValidationError as error:
+        raise EnvironmentFailure(f"{query.task}: goal: {error.errors()[0]['msg']}", FailureClass.TASK) from error
+    return _CheckedOnScreen(environment, showing, json.dumps(goal))
+
+
+class _CheckedOnScreen:
+    """Remembers what was seen last and asks the environment only for its own part of the goal."""
+
+    def __init__(self, environment: Environment, showing: tuple[Showing, ...], own_goal: str) -> None:
+        self._environment, self._showing, self._own_goal = environment, showing, own_goal
+        self._seen: Observation | None = None
+
+    @property
+    def platform(self) -> Platform:
+        """Of the environment."""
+        return self._environment.platform
+
+    @property
+    def name(self) -> str:
+        """Of the environment."""
+        return self._environment.name
+
+    async def reset(self, query: Query, seed: int) -> Observation:
+        """Bring the environment into the start state; it is not told what must show."""
+        self._seen = await self._environment.reset(query.model_copy(update={"goal": self._own_goal}), seed)
+        return self._seen
+
+    async def step(self, action: Action) -> Observation:
+        """Do one action."""
+        self._seen = await self._environment.step(action)
+        return self._seen
+
+    async def score(self) -> float | None:
+        """0 unless all that must show does, else the environment's own check, 1 where it has none."""
+        seen = self._seen
+        if seen is None or not all(is_shown(seen, wanted) for wanted in self._showing):
+            return 0.0
+        own = await self._environment.score()
+        return 1.0 if own is None else own
+
+    async def close(self) -> None:
+        """Close the environment."""
+        await self._environment.close()

@@ -1,0 +1,92 @@
+"""The whole of it for one program: walk, classify, write, walk the queries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from schemas.failure import Failure
+from schemas.observation import Observation
+from schemas.pathway import Pathway
+from schemas.query import Query
+from schemas.record import Origin
+from stages.environments.base import EnvironmentFactory
+from stages.models.base import ChatModel
+from stages.queries.pathways.base import STAGE, Program, WalkBounds, WalkTally
+from stages.queries.pathways.denied import packaged_deny_list
+from stages.queries.pathways.queries import PathwaySplits, pathway_queries
+from stages.queries.pathways.search import deep_search
+from stages.queries.pathways.selection import needs_by_model, needs_by_tree, selection_prompt
+from stages.queries.pathways.wording import PathwayGrammar
+from stages.queries.real_walk import walk_all
+
+
+class Collected(NamedTuple):
+    """Everything that the walks over some programs have given."""
+
+    pathways: tuple[Pathway, ...]
+    queries: tuple[Query, ...]
+    """Empty before `make_queries`."""
+    failures: tuple[Failure, ...]
+    screens: dict[str, Observation]
+    """By screen id, the screens that the pathways name."""
+    tallies: dict[str, WalkTally]
+    """By program, what its walk took."""
+
+
+async def collect_pathways(
+    factory: EnvironmentFactory,
+    programs: Sequence[Program],
+    bounds: WalkBounds,
+    origin: Origin,
+    second_opinion: ChatModel | None = None,
+) -> Collected:
+    """Walk programs one after the other, and classify what needs a selection.
+
+    Args:
+        factory: makes their environments; it is left open.
+        programs: to walk.
+        bounds: of the walk over each program.
+        origin: common columns of the rows.
+        second_opinion: is asked where the tree has not shown that a selection is needed.
+    """
+    pathways: list[Pathway] = []
+    failures: list[Failure] = []
+    screens: dict[str, Observation] = {}
+    tallies: dict[str, WalkTally] = {}
+    for program in programs:
+        walked = await deep_search(factory, program, bounds, packaged_deny_list(), origin)
+        told = await needs_by_tree(factory, program, walked.pathways, bounds, origin)
+        failures += [*walked.failures, *told.failures]
+        if second_opinion is not None:
+            told = await needs_by_model(second_opinion, selection_prompt(), program, told.pathways, origin)
+            failures += told.failures
+        pathways += told.pathways
+        screens |= walked.screens
+        tallies[program.name] = walked.tally
+    return Collected(tuple(pathways), (), tuple(failures), screens, tallies)
+
+
+async def make_queries(
+    factory: EnvironmentFactory,
+    collected: Collected,
+    programs: Sequence[Program],
+    splits: PathwaySplits,
+    seed: int,
+    origin: Origin,
+) -> Collected:
+    """Add the queries of what was collected; each has been walked in the environment, and meets its goal.
+
+    Args:
+        factory: makes the environment that the queries are walked in; it is left open.
+        collected: by `collect_pathways`.
+        programs: that were walked.
+        splits: what is held out.
+        seed: decides between phrasings.
+        origin: common columns of the rows.
+    """
+    denied = packaged_deny_list()
+    made = await pathway_queries(collected.pathways, programs, splits, denied, PathwayGrammar(), seed, origin)
+    checked = await walk_all(factory, made.queries, STAGE, origin)
+    failures = (*collected.failures, *made.failures, *checked.failures)
+    return collected._replace(queries=checked.queries, failures=failures)

@@ -1,0 +1,60 @@
+"""Programs to walk, from a YAML file; those of the local desktop are package data."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from schemas.errors import BadInputError
+from schemas.query import Platform
+from schemas.record import Record
+from stages.queries.pathways.base import Program
+
+
+class _Entry(Record):
+    """A program as a file says it: as `Program`, with the start state not yet as text."""
+
+    name: str
+    title: str
+    platform: Platform = Platform.DESKTOP
+    start_state: dict[str, Any]
+    opening: tuple[dict[str, str], ...] = ()
+    selecting: tuple[dict[str, str], ...] = ()
+    selection: str = ""
+    presses_commands: bool = False
+
+
+def packaged_programs() -> Path:
+    """The file of the programs that the local desktop has."""
+    return Path(__file__).with_name("programs.yaml")
+
+
+def read_programs(file: Path, names: tuple[str, ...] = ()) -> tuple[Program, ...]:
+    """The programs of a file, or those of the names given.
+
+    Raises:
+        BadInputError: the file is no list of programs, or has none of a name; one line that says where.
+    """
+    try:
+        said = yaml.safe_load(file.read_text())
+        programs = tuple(_program(entry) for entry in said)
+    except (OSError, yaml.YAMLError, TypeError) as error:
+        raise BadInputError(f"{file}: no list of programs: {' '.join(str(error).split())}") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise BadInputError(f"{file}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+    known = {program.name: program for program in programs}
+    for name in names:
+        if name not in known:
+            raise BadInputError(f"{file}: there is no program {name!r}; there are {', '.join(known)}")
+    return tuple(known[name] for name in names) if names else programs
+
+
+def _program(said: Any) -> Program:
+    entry = _Entry.model_validate(said)
+    start_state = json.dumps(entry.start_state, sort_keys=True)
+    return Program.model_validate(entry.model_dump() | {"start_state": start_state})

@@ -1,0 +1,206 @@
+"""Queries from pathways (`source = pathway`): what a pathway leads to is asked for, and looked for on the screen."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from pydantic import Field
+
+from schemas.errors import FailureClass, ModelFailure
+from schemas.failure import Failure
+from schemas.pathway import EndKind, Evidence, Pathway
+from schemas.query import PathStep, Query, Slot, Source, Split
+from schemas.record import Origin, Record, content_id
+from stages.curate.leakage import leaks_in_queries
+from stages.environments.screen_goal import KEY
+from stages.queries.base import Written
+from stages.queries.difficulty import difficulty, step_limit
+from stages.queries.ledger import Entry, Ledger
+from stages.queries.pathways.base import STAGE, Program
+from stages.queries.pathways.denied import DenyList
+from stages.queries.pathways.wording import PathwayBrief, PathwayWriter
+
+_FEWEST_STEPS = 15
+"""Real programs may make an agent wait."""
+_LONGEST_NAME = 40
+_SMALLEST_SHARED = 4
+"""Pathways of one kind in one program from which some are held out."""
+
+
+class PathwaySplits(Record):
+    """What is held out of the pathways, decided by their ids."""
+
+    heldout_slots: float = Field(0.15, ge=0, le=0.4)
+    """Share of the ends of each kind in each program that training never sees."""
+    heldout_phrasings: float = Field(0.15, ge=0, le=0.4)
+    """A further share, which is also asked for in words that training never sees."""
+    heldout_programs: tuple[str, ...] = ()
+    """Programs that training never sees."""
+
+
+class Made(NamedTuple):
+    """Queries that are still to be walked."""
+
+    queries: tuple[Query, ...]
+    """Training queries first."""
+    failures: tuple[Failure, ...]
+
+
+async def pathway_queries(
+    pathways: Sequence[Pathway],
+    programs: Sequence[Program],
+    splits: PathwaySplits,
+    denied: DenyList,
+    writer: PathwayWriter,
+    seed: int,
+    origin: Origin,
+) -> Made:
+    """One query for each end that pathways lead to, by the shortest of its pathways.
+
+    Left out are ends that cannot be reached in the start state, whose names are no words, or which the deny list
+    names: nobody shall be led to them. What held-out queries share with training is a failure instead of a query.
+
+    Args:
+        pathways: of any of the programs.
+        programs: that they were found in.
+        splits: what is held out.
+        denied: what never to press.
+        writer: of the instructions.
+        seed: decides between phrasings.
+        origin: common columns of the rows.
+    """
+    by_name = {program.name: program for program in programs}
+    failures: list[Failure] = []
+    queries: list[Query] = []
+    ledger = Ledger()
+    shared = _share_out([each for each in pathways if _is_askable(each, denied)], splits)
+    for split in Split:
+        for pathway in shared[split]:
+            program = by_name[pathway.program]
+            brief = PathwayBrief(pathway, program, split is Split.HELDOUT_PHRASINGS, _seed(seed, pathway))
+            try:
+                query = _query(brief, await writer.write(brief), split, writer.version, origin)
+            except ModelFailure as error:
+                failures.append(_failure(pathway.pathway_id, str(error), error.failure_class, origin, writer.version))
+                continue
+            entry = ledger.look_up(query)
+            if entry is Entry.NEW:
+                ledger.enter(query)
+                queries.append(query)
+            elif entry is not Entry.REPEATED:
+                message = f"{query.task}: {entry.value}: {query.instruction}"
+                failures.append(_failure(query.query_id, message, FailureClass.TASK, origin, writer.version))
+    leaks = {leak.heldout: leak.detail for leak in leaks_in_queries(queries, splits.heldout_programs)}
+    failures += [_failure(leaked, why, FailureClass.TASK, origin, writer.version) for leaked, why in leaks.items()]
+    return Made(tuple(query for query in queries if query.query_id not in leaks), tuple(failures))
+
+
+def _is_askable(pathway: Pathway, denied: DenyList) -> bool:
+    names = [step.name for step in pathway.steps]
+    sayable = all(any(map(str.isalpha, name)) and len(name) <= _LONGEST_NAME and "/" not in name for name in names)
+    reachable = pathway.enabled or pathway.needs_selection is True
+    # An entry at the top level is to be seen from the start.
+    nested = pathway.end_kind is not EndKind.MENU_ITEM or len(names) > 1
+    return sayable and reachable and nested and not any(map(denied.denies, names))
+
+
+def _share_out(pathways: Sequence[Pathway], splits: PathwaySplits) -> dict[Split, list[Pathway]]:
+    """Give each end to one split; of several pathways to one end, the shortest is taken."""
+    ends: dict[tuple[str, ...], Pathway] = {}
+    for pathway in sorted(pathways, key=lambda each: len(each.steps)):
+        ends.setdefault(_end(pathway), pathway)
+    groups: dict[tuple[str, str], list[Pathway]] = defaultdict(list)
+    shared: dict[Split, list[Pathway]] = {split: [] for split in Split}
+    for pathway in ends.values():
+        if pathway.program in splits.heldout_programs:
+            shared[Split.HELDOUT_APPS].append(pathway)
+        else:
+            groups[pathway.program, pathway.end_kind].append(pathway)
+    for group in groups.values():
+        by_chance = sorted(group, key=lambda each: content_id("split", each.pathway_id))
+        away = len(group) if len(group) >= _SMALLEST_SHARED else 0
+        slots, words = round(splits.heldout_slots * away), round(splits.heldout_phrasings * away)
+        shared[Split.HELDOUT_SLOTS] += by_chance[:slots]
+        shared[Split.HELDOUT_PHRASINGS] += by_chance[slots : slots + words]
+        shared[Split.TRAIN] += by_chance[slots + words :]
+    return shared
+
+
+def _end(pathway: Pathway) -> tuple[str, ...]:
+    shows = [f"{each.role}:{each.text}" for each in pathway.shows]
+    return pathway.program, pathway.start_state, pathway.end_kind, pathway.end_name, *shows
+
+
+def _query(brief: PathwayBrief, written: Written, split: Split, made_by: str, origin: Origin) -> Query:
+    pathway, program = brief.pathway, brief.program
+    path = _path(brief)
+    slots = _slots(brief, written)
+    pages = tuple(dict.fromkeys(step.page for step in path))
+    return Query(
+        query_id=Query.make_id(program.platform, brief.task, slots, program.start_state, written.text),
+        platform=program.platform,
+        apps=(program.name,),
+        source=Source.PATHWAY,
+        task=brief.task,
+        raw_instruction=written.raw,
+        instruction=written.text,
+        phrasing=written.phrasing,
+        pages=pages,
+        page_descriptions=tuple(f"What shows in {program.title} after {page.partition('.')[2]}." for page in pages),
+        slots=slots,
+        path=path,
+        start_state=program.start_state,
+        goal=json.dumps({KEY: [_wanted(pathway, shown) for shown in pathway.shows]}),
+        difficulty=difficulty(path, 1),
+        max_steps=max(_FEWEST_STEPS, step_limit(path)),
+        split=split,
+        validation="",
+        **origin.common(made_by=made_by),
+    )
+
+
+def _path(brief: PathwayBrief) -> tuple[PathStep, ...]:
+    program, pathway = brief.program, brief.pathway
+    opening = (*program.opening, *(program.selecting if pathway.needs_selection else ()))
+    # An entry of a menu is to be shown, not chosen.
+    pressed = pathway.steps[:-1] if pathway.end_kind is EndKind.MENU_ITEM else pathway.steps
+    places = ["start", *(step.name for step in pressed)]
+    pages = [f"{program.name}.{'/'.join(places[: end + 1])}" for end in range(len(places))]
+    taps = [
+        PathStep(page=page, operation="tap", target=step.target) for page, step in zip(pages, pressed, strict=False)
+    ]
+    return (*opening, *taps, PathStep(page=pages[-1], operation="finish", target=""))
+
+
+def _slots(brief: PathwayBrief, written: Written) -> tuple[Slot, ...]:
+    values = {"target": brief.name, "menu": brief.menu}
+    if brief.pathway.needs_selection:
+        values["selection"] = brief.program.selection
+    said = written.said
+    return tuple(
+        Slot(name=name, value=value, said=said.get(name, ""), page=brief.program.name) for name, value in values.items()
+    )
+
+
+def _wanted(pathway: Pathway, shown: Evidence) -> dict[str, str]:
+    # What needs a selection shows without one too, but cannot be pressed.
+    usable = pathway.needs_selection and pathway.end_kind is EndKind.MENU_ITEM
+    return shown.model_dump() | ({"state": "clickable"} if usable else {})
+
+
+def _seed(seed: int, pathway: Pathway) -> int:
+    return int(content_id("pathway words", seed, pathway.pathway_id), 16)
+
+
+def _failure(input_id: str, message: str, failure_class: FailureClass, origin: Origin, made_by: str) -> Failure:
+    return Failure(
+        stage=STAGE,
+        input_id=input_id,
+        failure_class=failure_class,
+        message=message,
+        attempts=1,
+        **origin.common(made_by=made_by),
+    )

@@ -1,0 +1,154 @@
+"""Which pathways need an object selected first: by trying both ways, or by asking a model (paper 6.2, computers)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from schemas.errors import EnvironmentFailure, FailureClass, ModelFailure
+from schemas.failure import Failure
+from schemas.pathway import Pathway, PathwayStep
+from schemas.record import Origin, Record, content_id
+from stages.critics.action_words import untrusted
+from stages.environments.base import EnvironmentFactory
+from stages.models.base import ChatMessage, ChatModel, ChatRequest
+from stages.models.prompts import Prompt, packaged_prompt
+from stages.models.structured import ask
+from stages.queries.pathways.base import STAGE, Program, WalkBounds
+from stages.queries.pathways.navigator import Navigator, OutOfBounds
+from stages.queries.pathways.start import start_query
+
+TREE = "tree"
+ROLE = "writer"
+FIELDS = frozenset({"program", "way", "kind"})
+_PACKAGE = "stages.queries"
+_MAX_TOKENS = 300
+
+
+class Classified(NamedTuple):
+    """Pathways of which it is known, as far as somebody has looked, whether they need a selection."""
+
+    pathways: tuple[Pathway, ...]
+    failures: tuple[Failure, ...]
+
+
+class SelectionAnswer(Record):
+    """What a model says of one pathway."""
+
+    why: str
+    needs_selection: bool
+
+
+async def needs_by_tree(
+    factory: EnvironmentFactory, program: Program, pathways: Sequence[Pathway], bounds: WalkBounds, origin: Origin
+) -> Classified:
+    """Look at the ends that were disabled once more, with something selected: those that are enabled now need it.
+
+    What could be pressed without a selection does not need one, as far as a tree can tell. What is disabled both ways
+    lacks something else.
+
+    Args:
+        factory: makes the environment; it is left open.
+        program: that the pathways were found in. One where nothing can be selected leaves them as they are.
+        pathways: of one walk.
+        bounds: of this second, shorter walk.
+        origin: common columns of the failures.
+    """
+    if not program.selecting:
+        return Classified(tuple(pathways), ())
+    opening = (*program.opening, *program.selecting)
+    navigator = Navigator(factory, start_query(program, origin), opening, bounds)
+    disabled = [each for each in pathways if not each.enabled]
+    enabled: set[str] = set()
+    looked: set[str] = {each.pathway_id for each in pathways if each.enabled}
+    failures: list[Failure] = []
+    try:
+        for way, ends in _by_parent(disabled).items():
+            try:
+                look = await navigator.go_to(way)
+            except EnvironmentFailure as error:
+                failures.append(_failure(ends[0], str(error), error.failure_class, origin, TREE))
+                await navigator.give_up()
+                continue
+            usable = {key.target for key, element in look.elements.items() if element.clickable}
+            looked |= {each.pathway_id for each in ends}
+            enabled |= {each.pathway_id for each in ends if each.steps[-1].target in usable}
+    except OutOfBounds:
+        message = "the walk with a selection ended early: its steps or seconds were used up"
+        failures += [_failure(each, message, FailureClass.LIMIT, origin, TREE) for each in disabled[:1]]
+    finally:
+        await navigator.give_up()
+    told = [
+        each.model_copy(update={"needs_selection": each.pathway_id in enabled, "selection_by": TREE})
+        if each.pathway_id in looked
+        else each
+        for each in pathways
+    ]
+    return Classified(tuple(told), tuple(failures))
+
+
+def selection_prompt() -> Prompt:
+    """The prompt that comes with the package."""
+    return packaged_prompt(_PACKAGE, "writer_selection-1", FIELDS)
+
+
+async def needs_by_model(
+    model: ChatModel, prompt: Prompt, program: Program, pathways: Sequence[Pathway], origin: Origin
+) -> Classified:
+    """A second opinion on what the tree has not shown to need a selection.
+
+    What a tree has shown (disabled without, enabled with) stands. A pathway of which the model gives no answer stays
+    as it is, with a failure.
+
+    Args:
+        model: who is asked, one question for each pathway.
+        prompt: with the fields of `FIELDS`.
+        program: that the pathways were found in.
+        pathways: to be judged.
+        origin: common columns of the failures.
+    """
+    told: list[Pathway] = []
+    failures: list[Failure] = []
+    for pathway in pathways:
+        if pathway.needs_selection:
+            told.append(pathway)
+            continue
+        try:
+            answer = await ask(model, _request(prompt, program, pathway), SelectionAnswer)
+        except ModelFailure as error:
+            failures.append(_failure(pathway, str(error), error.failure_class, origin, prompt.version))
+            told.append(pathway)
+            continue
+        update = {"needs_selection": answer.needs_selection, "selection_by": model.version}
+        told.append(pathway.model_copy(update=update))
+    return Classified(tuple(told), tuple(failures))
+
+
+def _by_parent(pathways: Sequence[Pathway]) -> dict[tuple[PathwayStep, ...], list[Pathway]]:
+    grouped: dict[tuple[PathwayStep, ...], list[Pathway]] = {}
+    ways: dict[tuple[str, ...], tuple[PathwayStep, ...]] = {}
+    for pathway in pathways:
+        way = pathway.steps[:-1]
+        # The same menu may have been seen on two screens.
+        way = ways.setdefault(tuple(step.target for step in way), way)
+        grouped.setdefault(way, []).append(pathway)
+    return grouped
+
+
+def _request(prompt: Prompt, program: Program, pathway: Pathway) -> ChatRequest:
+    way = untrusted(" > ".join(step.name for step in pathway.steps))
+    system, user = prompt.fill(program=program.title, way=way, kind=pathway.end_kind.replace("_", " "))
+    seed = int(content_id("selection", pathway.pathway_id), 16) % 2**31
+    messages = (ChatMessage("system", (system,)), ChatMessage("user", (user,)))
+    return ChatRequest(role=ROLE, messages=messages, seed=seed, max_tokens=_MAX_TOKENS)
+
+
+def _failure(pathway: Pathway, message: str, failure_class: FailureClass, origin: Origin, made_by: str) -> Failure:
+    return Failure(
+        stage=STAGE,
+        input_id=pathway.pathway_id,
+        failure_class=failure_class,
+        message=message,
+        attempts=1,
+        **origin.common(made_by=made_by),
+    )

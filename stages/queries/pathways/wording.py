@@ -1,0 +1,107 @@
+"""Words for queries from pathways: one template by what the pathway leads to, one clause where it needs a selection."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from random import Random
+from typing import NamedTuple, Protocol
+
+import yaml
+
+from schemas.pathway import EndKind, Pathway
+from schemas.record import Record
+from stages.queries.base import Variant, Written
+from stages.queries.pathways.base import Program
+from stages.queries.pathways.elements import plain_name
+from stages.queries.template import parse_template, tidy
+
+_SELECTED = "selected"
+
+
+class PathwayBrief(NamedTuple):
+    """What one query is to be written from."""
+
+    pathway: Pathway
+    program: Program
+    heldout: bool
+    """Whether it must be phrased as training never sees it."""
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """What the pathway leads to."""
+        return plain_name(self.pathway.end_name)
+
+    @property
+    def menu(self) -> str:
+        """The menu or window that holds its end; the program where none does."""
+        return plain_name(self.pathway.steps[-2].name) if len(self.pathway.steps) > 1 else self.program.title
+
+    @property
+    def task(self) -> str:
+        """As it stands on the query."""
+        return f"{self.program.name}.{self.pathway.end_kind}"
+
+
+class PathwayWriter(Protocol):
+    """Writes instructions for pathways: a grammar, or a language model."""
+
+    @property
+    def version(self) -> str:
+        """Stands on every query that it writes."""
+        ...
+
+    async def write(self, brief: PathwayBrief) -> Written:
+        """Steps 3 and 4 of the paper; equal briefs give equal queries where the writer can.
+
+        Raises:
+            schemas.errors.ModelFailure: the model behind it did not answer.
+        """
+        ...
+
+
+class _Phrasings(Record):
+    phrasings: tuple[str, ...]
+    heldout: tuple[str, ...]
+
+    def draw(self, heldout: bool, rng: Random) -> Variant:
+        texts = self.heldout if heldout else self.phrasings
+        number = rng.randrange(len(texts))
+        return Variant(texts[number], number, heldout)
+
+
+class PathwayGrammar:
+    """The embedded writer: templates of `phrasings.yaml`."""
+
+    version = "pathway-grammar-1"
+
+    def __init__(self) -> None:
+        """Read the templates."""
+        said = yaml.safe_load(files(__package__).joinpath("phrasings.yaml").read_text())
+        self._by_end = {name: _Phrasings.model_validate(texts) for name, texts in said.items()}
+
+    async def write(self, brief: PathwayBrief) -> Written:
+        """Draw a template and fill it in; a selection that is needed is asked for before."""
+        rng = Random(brief.seed)
+        words = {"name": brief.name, "menu": brief.menu, "program": brief.program.title}
+        template = self._by_end[brief.pathway.end_kind].draw(brief.heldout, rng)
+        text = parse_template(template.text, brief.task).expand(words, rng).strip()
+        phrasing = f"{brief.task}/{template.id}"
+        said = {"target": brief.name}
+        if "menu" in parse_template(template.text, brief.task).names():
+            said["menu"] = brief.menu
+        if brief.pathway.needs_selection:
+            clause = self._by_end[_SELECTED].draw(brief.heldout, rng)
+            wish = {"selection": brief.program.selection, "wish": text}
+            text = parse_template(clause.text, brief.task).expand(wish, rng)
+            phrasing = f"{phrasing} {_SELECTED}/{clause.id}"
+            said["selection"] = brief.program.selection
+        return Written(explicit(brief), tidy(text), phrasing, said)
+
+
+def explicit(brief: PathwayBrief) -> str:
+    """Step 3: every press by name, e.g. `In the text editor, press File, press Save As.`."""
+    steps = brief.pathway.steps if brief.pathway.end_kind is not EndKind.MENU_ITEM else brief.pathway.steps[:-1]
+    selected = [f"select {brief.program.selection}"] if brief.pathway.needs_selection else []
+    presses = [*selected, *(f"press {plain_name(step.name)}" for step in steps)]
+    return tidy(f"in {brief.program.title}, {', '.join(presses)}")
