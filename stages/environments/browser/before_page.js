@@ -1,6 +1,9 @@
-// Runs before a page's own scripts: remembers which elements listen for presses, and draws the list of a <select>
-// into the page, since the browser's own list cannot be pressed by pixel.
+// Runs before a page's own scripts: remembers which elements listen for presses, hides the blinking caret, and draws
+// the list of a <select> into the page, since the browser's own list cannot be pressed by pixel.
 (() => {
+  const calm = new CSSStyleSheet();
+  calm.replaceSync("* { caret-color: transparent !important; scroll-behavior: auto !important; }");
+  document.adoptedStyleSheets = [...document.adoptedStyleSheets, calm];
   const listening = new WeakSet();
   Object.defineProperty(window, "__listensForPresses", { value: listening });
   const listen = EventTarget.prototype.addEventListener;

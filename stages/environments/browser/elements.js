@@ -1,5 +1,5 @@
-// Reads the visible elements of a page as an accessibility tree, in reading order.
-// Returns rows of [role, text, left, top, right, bottom, states, value, id] in CSS pixels.
+// Reads the visible elements of one frame as an accessibility tree, in reading order; frames within are read apart.
+// Returns rows of [role, text, left, top, right, bottom, states, value, id] in CSS pixels of the frame.
 () => {
   const width = window.innerWidth, height = window.innerHeight;
   const listening = window.__listensForPresses || new WeakSet();
@@ -41,8 +41,31 @@
     return ownText(node) || squeeze(node.getAttribute("alt") || node.getAttribute("title")) || appearance(node);
   };
   const pressable = (node, style) =>
-    ["A", "BUTTON", "INPUT", "TEXTAREA", "SELECT", "OPTION"].includes(node.tagName) || node.onclick !== null ||
+    ["A", "BUTTON", "INPUT", "TEXTAREA", "SELECT", "OPTION", "SUMMARY"].includes(node.tagName) || node.onclick !== null ||
     listening.has(node) || style.cursor === "pointer" || node.getAttribute("role") === "option";
+  // An element counts as covered where a press on it would reach something that is neither in it nor around it.
+  const reachable = (node, style, left, top, right, bottom) => {
+    if (style.pointerEvents === "none") return true;
+    const root = node.getRootNode();
+    const reached = (across, down) => {
+      const hit = root.elementFromPoint(left + (right - left) * across, top + (bottom - top) * down);
+      return !hit || node.contains(hit) || hit.contains(node) || (hit.closest("label") || {}).control === node;
+    };
+    return [[0.5, 0.5], [0.1, 0.1], [0.9, 0.1], [0.1, 0.9], [0.9, 0.9]].some((at) => reached(...at));
+  };
+  const scrolls = (node, style) => {
+    const states = [], isPage = node === document.scrollingElement;
+    const room = node.scrollHeight - node.clientHeight;
+    if (room <= 2 || (isPage ? style.overflowY === "hidden" : !["auto", "scroll"].includes(style.overflowY))) return states;
+    if (node.scrollTop < room - 2) states.push("scrollable_down");
+    if (node.scrollTop > 2) states.push("scrollable_up");
+    return states;
+  };
+  const childrenOf = (node) => {
+    if (node.shadowRoot) return node.shadowRoot.children;
+    const assigned = node.tagName === "SLOT" ? node.assignedElements() : [];
+    return assigned.length ? assigned : node.children;
+  };
   const rows = [];
   const visit = (node, covered) => {
     const style = getComputedStyle(node);
@@ -56,8 +79,11 @@
       const isInput = ["INPUT", "TEXTAREA", "SELECT"].includes(node.tagName);
       const ownsPresses = can && (isInput || listening.has(node) || node.onclick !== null || !covered);
       const drawn = node.namespaceURI === "http://www.w3.org/2000/svg" && node.tagName !== "svg" && node.tagName !== "g";
+      const scrollable = scrolls(node, style);
+      if (scrollable.length && role !== "text_field") rows.push(["list", "", left, top, right, bottom, scrollable, "", node.id || ""]);
       if ((ownsPresses && (isInput || node.children.length === 0 || text)) || (!covered && (ownText(node) || drawn))) {
-        const states = [];
+        if (!reachable(node, style, left, top, right, bottom)) return;
+        const states = role === "text_field" ? scrollable : [];
         if (can || drawn) states.push("clickable");
         if (node.checked) states.push("checked");
         if (node.selected || node.getAttribute("aria-selected") === "true") states.push("selected");
@@ -71,8 +97,11 @@
       }
     }
     if (node.tagName === "SELECT") return;
-    for (const child of node.children) visit(child, inside);
+    for (const child of childrenOf(node)) visit(child, inside);
   };
+  if (!document.body) return rows;
+  const page = document.scrollingElement, pageScrolls = page ? scrolls(page, getComputedStyle(page)) : [];
+  if (pageScrolls.length) rows.push(["list", "", 0, 0, width, height, pageScrolls, "", ""]);
   visit(document.body, false);
   return rows;
 }

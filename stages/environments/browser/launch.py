@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
+from contextlib import suppress
 from typing import NamedTuple
 
 from playwright.async_api import Browser, BrowserContext, Error, Playwright, async_playwright
@@ -20,9 +22,16 @@ _FLAGS = (
     "--disable-component-update",
     "--disable-sync",
     "--hide-scrollbars",
+    # The same glyphs everywhere: no hinting by the system's settings, no colour fringes.
     "--force-color-profile=srgb",
+    "--font-render-hinting=none",
+    "--disable-lcd-text",
+    # What would go around the proxy of a context.
+    "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
+    "--disable-blink-features=WebTransport",
 )
 _ONLY_LOOPBACK = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost"
+_SECONDS_TO_START, _SECONDS_TO_END = 60.0, 10.0
 
 
 class Viewport(NamedTuple):
@@ -31,44 +40,86 @@ class Viewport(NamedTuple):
     size: Size
     scale: int
 
+    @property
+    def pixels(self) -> Size:
+        """Size of a screenshot."""
+        return Size(self.size.width * self.scale, self.size.height * self.scale)
+
 
 class BrowserProcess:
-    """A headless Chromium that starts when first needed and again after a crash; it reaches loopback only."""
+    """A headless Chromium that starts when first needed and again after a crash.
+
+    Its own resolver knows loopback only: what a context is to reach beyond that goes through the proxy it is given.
+    Nothing of it outlives this process, which holds both ends of its pipes.
+    """
 
     def __init__(self) -> None:
         self._playwright: Playwright | None = None
         self._browser: Browser | None = None
+        self._starting = asyncio.Lock()
 
-    async def new_context(self, viewport: Viewport) -> BrowserContext:
+    async def new_context(self, viewport: Viewport, mobile: bool = False, proxy: str | None = None) -> BrowserContext:
         """A context with its own cookies and storage.
+
+        Args:
+            viewport: of its pages.
+            mobile: whether its pages see a phone: touch instead of a mouse, the viewport that they ask for.
+            proxy: address that all of its requests go through, loopback included; straight if None.
 
         Raises:
             schemas.errors.EnvironmentFailure: of class `setup` when the browser is missing or does not start.
         """
         try:
-            if self._browser is None or not self._browser.is_connected():
-                self._browser = await self._launch()
-            return await self._browser.new_context(
-                viewport={"width": viewport.size.width, "height": viewport.size.height},
-                device_scale_factor=viewport.scale,
-                reduced_motion="reduce",
-            )
+            async with asyncio.timeout(_SECONDS_TO_START):
+                browser = await self._running()
+                try:
+                    return await _context(browser, viewport, mobile, proxy)
+                except Error:
+                    # Its driver may have died, which nobody is told of.
+                    browser = await self._running(instead_of=browser)
+                    return await _context(browser, viewport, mobile, proxy)
         except Error as error:
             raise EnvironmentFailure(f"the browser did not start: {error.message}", FailureClass.SETUP) from error
+        except TimeoutError as error:
+            raise EnvironmentFailure("the browser does not start in time", FailureClass.SETUP) from error
 
     async def close(self) -> None:
         """Stop the browser; closing twice is fine."""
         browser, self._browser = self._browser, None
         playwright, self._playwright = self._playwright, None
-        if browser is not None and browser.is_connected():
-            await browser.close()
+        with suppress(Error, TimeoutError):
+            async with asyncio.timeout(_SECONDS_TO_END):
+                if browser is not None and browser.is_connected():
+                    await browser.close()
         if playwright is not None:
-            await playwright.stop()
+            # Ends the driver, and with it what is left of the browser.
+            with suppress(Error):
+                await playwright.stop()
+
+    async def _running(self, instead_of: Browser | None = None) -> Browser:
+        async with self._starting:
+            if self._browser is None or self._browser is instead_of or not self._browser.is_connected():
+                await self.close()
+                self._browser = await self._launch()
+            return self._browser
 
     async def _launch(self) -> Browser:
         executable = shutil.which(EXECUTABLE)
         if executable is None:
             raise EnvironmentFailure(f"{EXECUTABLE} is not installed; run `make system-deps`", FailureClass.SETUP)
-        if self._playwright is None:
-            self._playwright = await async_playwright().start()
+        self._playwright = await async_playwright().start()
         return await self._playwright.chromium.launch(executable_path=executable, args=[*_FLAGS, _ONLY_LOOPBACK])
+
+
+async def _context(browser: Browser, viewport: Viewport, mobile: bool, proxy: str | None) -> BrowserContext:
+    return await browser.new_context(
+        viewport={"width": viewport.size.width, "height": viewport.size.height},
+        device_scale_factor=viewport.scale,
+        is_mobile=mobile,
+        has_touch=mobile,
+        proxy={"server": proxy} if proxy else None,
+        reduced_motion="reduce",
+        locale="en-US",
+        timezone_id="UTC",
+        service_workers="block",
+    )

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import base64
 import hashlib
+import re
+from contextlib import suppress
 from importlib.resources import files
 from typing import Any
 
-from playwright.async_api import Page
+from playwright.async_api import CDPSession, Error, Frame, Page
 
 from schemas.actions import (
     Action,
@@ -28,8 +32,22 @@ from stages.environments.browser.launch import Viewport
 BEFORE_PAGE = files(__package__).joinpath("before_page.js").read_text()
 """To be added to a context as an init script."""
 _ELEMENTS = files(__package__).joinpath("elements.js").read_text()
+_SETTLED = files(__package__).joinpath("settled.js").read_text()
+# Where the page of an iframe begins within the box of its element, and how large it is.
+_INSIDE = """
+(holder) => {
+  const style = getComputedStyle(holder);
+  const left = parseFloat(style.paddingLeft), top = parseFloat(style.paddingTop);
+  const width = holder.clientWidth - left - parseFloat(style.paddingRight);
+  const height = holder.clientHeight - top - parseFloat(style.paddingBottom);
+  return [holder.clientLeft + left, holder.clientTop + top, width, height];
+}
+"""
+_SECONDS_PER_FRAME = 2.0
 _WHEEL_PIXELS = 100
 _LONGEST_WAIT_MS = 5000
+_MOST_CLICKS = 3
+_FUNCTION_KEY = re.compile(r"f([1-9]|1[0-2])")
 _KEYS = {
     "ctrl": "Control",
     "control": "Control",
@@ -56,21 +74,106 @@ _KEYS = {
 }
 
 
-async def observe(page: Page, viewport: Viewport, app: str) -> Observation:
-    """Look at a page once its animations have settled into a frame."""
-    rows = await page.evaluate(_ELEMENTS)
-    pixels = await page.screenshot(type="png", animations="disabled", caret="hide")
-    heading = UIElement("heading", app, Box(0, 0, viewport.size.width * viewport.scale, 1), ("title",))
-    elements = (heading, *(_element(row, viewport.scale) for row in rows))
+async def observe(page: Page, viewport: Viewport, app: str, session: CDPSession | None = None) -> Observation:
+    """Look at a page: its pixels, and the elements of all its frames.
+
+    Args:
+        page: to look at; a dialog of its own must not be open.
+        viewport: of the page.
+        app: name of what is shown, as the title of the observation.
+        session: of `open_session`, which takes the screenshot sooner than Playwright's own way.
+
+    Raises:
+        playwright.async_api.Error: the page is gone, or has gone to another address meanwhile.
+    """
+    elements = (title(app, viewport), *await _elements(page, viewport))
+    if session is None:
+        pixels = await page.screenshot(type="png", animations="disabled", caret="hide")
+    else:
+        pixels = base64.b64decode((await session.send("Page.captureScreenshot", {"format": "png"}))["data"])
+    return observation(pixels, viewport.pixels, elements, app)
+
+
+async def open_session(page: Page, viewport: Viewport, mobile: bool = False) -> CDPSession:
+    """A session of its own with a page, for screenshots and touch.
+
+    A second session knows nothing of the page's emulated screen, so that it must be told.
+
+    Raises:
+        playwright.async_api.Error: the page is gone.
+    """
+    session = await page.context.new_cdp_session(page)
+    width, height = viewport.size
+    screen = {"width": width, "height": height, "deviceScaleFactor": viewport.scale, "mobile": mobile}
+    await session.send("Emulation.setDeviceMetricsOverride", screen)
+    return session
+
+
+async def settled(page: Page) -> bool:
+    """Whether all of a page has loaded; brings its animations to their end.
+
+    Raises:
+        playwright.async_api.Error: the page is gone, or has gone to another address meanwhile.
+    """
+    return bool(await page.evaluate(_SETTLED))
+
+
+def observation(pixels: bytes, size: Size, elements: tuple[UIElement, ...], app: str) -> Observation:
+    """What an agent is shown, named by its content.
+
+    Args:
+        pixels: a PNG.
+        size: of the picture.
+        elements: of the accessibility tree.
+        app: name of what is shown.
+    """
     digest = hashlib.blake2b(pixels, digest_size=12)
     digest.update(repr(elements).encode())
-    size = Size(viewport.size.width * viewport.scale, viewport.size.height * viewport.scale)
     return Observation(ScreenHandle(digest.hexdigest(), size, lambda: pixels), elements, app)
 
 
-def _element(row: list[Any], scale: int) -> UIElement:
+def title(app: str, viewport: Viewport) -> UIElement:
+    """The first element of every tree."""
+    return UIElement("heading", app, Box(0, 0, viewport.pixels.width, 1), ("title",))
+
+
+async def _elements(page: Page, viewport: Viewport) -> list[UIElement]:
+    whole = Box(0, 0, *viewport.size)
+    found = [_element(row, whole, viewport.scale) for row in await page.evaluate(_ELEMENTS)]
+    for frame in page.frames[1:]:
+        # A frame may go, or never load, while the page that holds it can be used all the same.
+        with suppress(Error, TimeoutError):
+            async with asyncio.timeout(_SECONDS_PER_FRAME):
+                found += await _within(frame, whole, viewport.scale)
+    return [element for element in found if element.bounds.area]
+
+
+async def _within(frame: Frame, whole: Box, scale: int) -> list[UIElement]:
+    """The elements of a frame where they are seen: its boxes are relative to itself."""
+    holder = await frame.frame_element()
+    outside = await holder.bounding_box()
+    if outside is None or not await holder.is_visible():
+        return []
+    left, top, width, height = await holder.evaluate(_INSIDE)
+    left, top = outside["x"] + left, outside["y"] + top
+    seen = Box(
+        max(whole.left, round(left)),
+        max(whole.top, round(top)),
+        min(whole.right, round(left + width)),
+        min(whole.bottom, round(top + height)),
+    )
+    return [_element(row, seen, scale, left, top) for row in await frame.evaluate(_ELEMENTS)]
+
+
+def _element(row: list[Any], seen: Box, scale: int, across: float = 0, down: float = 0) -> UIElement:
+    """The element of a row of a frame that begins at (across, down), cut to what is seen of it; empty if nothing is."""
     role, text, left, top, right, bottom, states, value, element_id = row
-    box = Box(round(left * scale), round(top * scale), round(right * scale), round(bottom * scale))
+    box = Box(
+        round(max(left + across, seen.left) * scale),
+        round(max(top + down, seen.top) * scale),
+        round(min(right + across, seen.right) * scale),
+        round(min(bottom + down, seen.bottom) * scale),
+    )
     return UIElement(role, text, box, tuple(states), value, element_id)
 
 
@@ -83,9 +186,9 @@ async def perform(page: Page, action: Action, scale: int) -> None:
     mouse = page.mouse
     match action:
         case Click(x=x, y=y, button=button, count=count):
-            await mouse.click(x / scale, y / scale, button=button, click_count=count)
+            await mouse.click(x / scale, y / scale, button=button, click_count=max(1, min(count, _MOST_CLICKS)))
         case LongPress(x=x, y=y, seconds=seconds):
-            await mouse.click(x / scale, y / scale, delay=min(seconds * 1000, _LONGEST_WAIT_MS))
+            await mouse.click(x / scale, y / scale, delay=_milliseconds(seconds))
         case MoveMouse(x=x, y=y):
             await mouse.move(x / scale, y / scale)
         case Drag(x=x, y=y, x2=x2, y2=y2):
@@ -109,7 +212,7 @@ async def perform(page: Page, action: Action, scale: int) -> None:
         case SystemButton(button="Enter"):
             await page.keyboard.press("Enter")
         case Wait(seconds=seconds):
-            await page.wait_for_timeout(min(seconds * 1000, _LONGEST_WAIT_MS))
+            await page.wait_for_timeout(_milliseconds(seconds))
         case _:
             pass
 
@@ -124,6 +227,19 @@ async def _type(page: Page, text: str, clear: bool, enter: bool) -> None:
 
 
 async def _press(page: Page, keys: tuple[str, ...]) -> None:
-    known = [_KEYS.get(key.lower(), key if len(key) == 1 else "") for key in keys]
+    known = [_key(key) for key in keys]
     if known and all(known):
         await page.keyboard.press("+".join(known))
+
+
+def _key(name: str) -> str:
+    """Playwright's name of a key, empty where there is none: what a model calls a key may be anything."""
+    if name.lower() in _KEYS:
+        return _KEYS[name.lower()]
+    if _FUNCTION_KEY.fullmatch(name.lower()):
+        return name.upper()
+    return name if len(name) == 1 and name.isascii() and name.isprintable() else ""
+
+
+def _milliseconds(seconds: float) -> float:
+    return max(0.0, min(seconds * 1000, _LONGEST_WAIT_MS))

@@ -1,0 +1,154 @@
+"""One episode in the browser: a context with its tabs, what is done in it and how it is looked at."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from time import monotonic
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from playwright.async_api import BrowserContext, Error, Page
+
+from schemas.actions import Action, Wait
+from schemas.errors import EnvironmentFailure
+from schemas.geometry import Size
+from schemas.observation import Observation
+from stages.environments.browser.clock import freeze_time, let_pass, seed_randomness
+from stages.environments.browser.goal import holds
+from stages.environments.browser.launch import Viewport
+from stages.environments.browser.page import BEFORE_PAGE, observe, perform, settled
+from stages.environments.browser.start import BrowserGoal, BrowserStart
+from stages.environments.browser.tabs import Tabs
+from stages.environments.browser.touch import perform_by_touch
+
+_SCREEN, _PHONE, _PHONE_SCALE = Size(1280, 720), Size(360, 640), 2
+_TICKS, _TICK_SECONDS = 3, 0.2
+_LONGEST_WAIT = 10.0
+_POLL_SECONDS = 0.02
+_LOOKS = 5
+
+
+class Patience(NamedTuple):
+    """How long pages may take, in seconds."""
+
+    load: float = 30.0
+    """Until the start page has loaded."""
+    turn: float = 30.0
+    """Until an action is done and what it led to can be seen."""
+    network: float = 3.0
+    """How long an action waits for the network before the page is looked at as it is."""
+
+
+def viewport_of(start: BrowserStart) -> Viewport:
+    """The viewport that a query asks for, or else the usual one."""
+    if start.mobile:
+        return Viewport(Size(*start.viewport) if start.viewport else _PHONE, _PHONE_SCALE)
+    return Viewport(Size(*start.viewport) if start.viewport else _SCREEN, 1)
+
+
+class BrowserEpisode:
+    """A context from the start URL of a query to its end.
+
+    All methods raise `playwright.async_api.Error` where the browser is gone, and EnvironmentFailure where a page has
+    crashed.
+    """
+
+    def __init__(
+        self, context: BrowserContext, start: BrowserStart, goal: BrowserGoal, patience: Patience, lively: bool
+    ) -> None:
+        self._context = context
+        self._start = start
+        self._goal = goal
+        self._patience = patience
+        self._lively = lively
+        self.viewport = viewport_of(start)
+        self.tabs = Tabs(context, self.viewport, start.mobile, start.files)
+        self.app = urlsplit(start.url).hostname or ""
+
+    @property
+    def has_check(self) -> bool:
+        """Whether its query says what must hold in the end."""
+        return bool(self._goal.all)
+
+    async def open(self, seed: int) -> Observation:
+        """Open the start URL; `Math.random` and the clock are the seed's, unless the episode is lively.
+
+        Raises:
+            EnvironmentFailure: the server answers with an error.
+        """
+        self._context.set_default_timeout(self._patience.turn * 1000)
+        await self._context.add_init_script(BEFORE_PAGE)
+        if not self._lively:
+            await freeze_time(self._context)
+            await seed_randomness(self._context, seed)
+        page = await self.tabs.front()
+        answer = await page.goto(self._start.url, wait_until="load", timeout=self._patience.load * 1000)
+        if answer is not None and answer.status >= 400:
+            raise EnvironmentFailure(f"the server answers {answer.status} {answer.status_text}")
+        return await self.look()
+
+    async def act(self, action: Action) -> Observation:
+        """Do an action in front, and look at what it has led to."""
+        page = await self.tabs.front()
+        try:
+            await self._perform(page, action)
+        except Error:
+            if not page.is_closed():  # a tab may close under the hand that presses in it
+                raise
+        return await self.look()
+
+    async def look(self) -> Observation:
+        """Let things settle, then look at the page in front."""
+        await self._settle()
+        for looks_left in reversed(range(_LOOKS)):
+            page = await self.tabs.front()
+            try:
+                return await observe(page, self.viewport, self.app, await self.tabs.session(page))
+            except Error:  # it may have gone to another address meanwhile
+                if not looks_left:
+                    raise
+                await asyncio.sleep(_POLL_SECONDS)
+        raise AssertionError("the last look returns or raises")
+
+    async def score(self) -> float:
+        """Whether the goal holds now: 1 or 0."""
+        page = await self.tabs.front()
+        return float(await holds(self._goal, self._start, page, self.tabs.downloads))
+
+    async def close(self) -> None:
+        """Close the context with all its pages and downloads."""
+        self.tabs.close()
+        await self._context.close()
+
+    async def _perform(self, page: Page, action: Action) -> None:
+        if isinstance(action, Wait):
+            await self._pass(max(0.0, min(action.seconds, _LONGEST_WAIT)))
+        elif self._start.mobile:
+            session = await self.tabs.session(page)
+            await perform_by_touch(page, session, action, self.viewport.scale, self._start.url)
+        else:
+            await perform(page, action, self.viewport.scale)
+
+    async def _pass(self, seconds: float) -> None:
+        if self._lively:
+            await asyncio.sleep(seconds)
+        else:
+            await let_pass(self._context, seconds)
+
+    async def _settle(self) -> None:
+        """Let a moment pass in ticks, the network heard out in between: the same time whatever the network does."""
+        deadline = monotonic() + self._patience.network
+        for _ in range(1 if self._lively else _TICKS):
+            await self._pass(_TICK_SECONDS)
+            while not await self._quiet():
+                if monotonic() > deadline:
+                    self.tabs.give_up()
+                    break
+                await asyncio.sleep(_POLL_SECONDS)
+
+    async def _quiet(self) -> bool:
+        page = await self.tabs.front()
+        with suppress(Error):  # on its way to another address
+            return await settled(page) and self.tabs.quiet
+        return False

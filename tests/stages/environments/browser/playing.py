@@ -1,0 +1,84 @@
+"""Plays an episode in the real browser, step by step."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from schemas.actions import Click
+from schemas.observation import Observation, UIElement
+from schemas.query import Platform, Query, Source, Split
+from stages.environments.browser.environment import BrowserEnvironment, BrowserFactory
+from stages.environments.browser.episode import Patience
+
+T = TypeVar("T")
+SHORT = Patience(load=5.0, turn=5.0, network=1.0)
+
+
+def a_query(url: str, goal: tuple[dict[str, str], ...] = (), **start: Any) -> Query:
+    """A query that starts at a URL."""
+    platform = Platform.PHONE if start.get("mobile") else Platform.WEB
+    start_state = json.dumps({"url": url, "viewport": [640, 480], **start})
+    return Query(
+        query_id=Query.make_id(platform, "task", (), start_state, "Do it."),
+        platform=platform,
+        apps=("site",),
+        source=Source.IMPORTED,
+        task="task",
+        raw_instruction="Do it.",
+        instruction="Do it.",
+        phrasing="test",
+        pages=(),
+        page_descriptions=(),
+        slots=(),
+        path=(),
+        start_state=start_state,
+        goal=json.dumps({"all": goal}),
+        difficulty=1,
+        max_steps=10,
+        split=Split.TRAIN,
+        validation="passed",
+        round=1,
+        run_id="run",
+        made_by="test",
+        code_version="test",
+    )
+
+
+def play(
+    work: Callable[[BrowserEnvironment], Awaitable[T]],
+    factory: Callable[[], BrowserFactory] = lambda: BrowserFactory(patience=SHORT),
+) -> T:
+    """What the work returns, done in an environment of its own."""
+
+    async def run() -> T:
+        made = factory()
+        try:
+            environment = await made()
+            try:
+                return await work(environment)
+            finally:
+                await environment.close()
+        finally:
+            await made.close()
+
+    return asyncio.run(run())
+
+
+def element(seen: Observation, role: str, text: str = "") -> UIElement:
+    """The first element of a role whose text holds `text`."""
+    assert seen.elements is not None
+    return next(e for e in seen.elements if e.role == role and text.lower() in e.text.lower())
+
+
+def texts(seen: Observation) -> list[str]:
+    """All that can be read."""
+    assert seen.elements is not None
+    return [e.text for e in seen.elements]
+
+
+def press(target: UIElement) -> Click:
+    """A press on the middle of an element."""
+    return Click(x=target.bounds.center.x, y=target.bounds.center.y)

@@ -1,0 +1,100 @@
+"""A small real web site on loopback, with all that can get in the way of an agent."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+_STYLE = "<style>body { font: 16px sans-serif } button, a, input, select { display: block; margin: 8px }</style>"
+PAGES = {
+    "/": """
+<h1>Shop</h1><button id="buy" onclick="total.textContent = ++count">Buy</button><p>Total <b id="total">0</b></p>
+<a href="/next">Next page</a><a href="/inner" target="_blank">New tab</a>
+<select id="size" onchange="chosen.textContent = value"><option>Small<option>Medium<option>Large</select>
+<p id="chosen"></p>
+<input id="name" placeholder="Name" oninput="localStorage.setItem('name', value)">
+<input id="agree" type="checkbox"><label for="agree">Agree</label>
+<script>var count = 0</script>""",
+    "/next": "<h1>Next</h1><p>Arrived</p>",
+    "/inner": """
+<button onclick="window.close()">Close me</button><button onclick="this.textContent = 'Pressed'">Inside</button>""",
+    "/frames": """
+<div style="position: absolute; left: 60px; top: 100px; padding: 5px; border: 7px solid">
+<iframe src="/inner" style="border: 11px solid; padding: 3px; width: 300px; height: 80px"></iframe></div>""",
+    "/dialogs": """
+<button onclick="alert('Careful <b>now</b>'); alert('And again'); said.textContent = 'alerted'">Alert</button>
+<button onclick="said.textContent = confirm('Delete it?') ? 'deleted' : 'kept'">Confirm</button>
+<button onclick="said.textContent = prompt('Your name?', 'Nobody')">Prompt</button><p id="said"></p>""",
+    "/alert-at-once": "<script>alert('Welcome')</script><h1>Inside</h1>",
+    "/files": """
+<input type="file" id="file" onchange="files[0].text().then(text => said.textContent = files[0].name + ': ' + text)">
+<p id="said"></p>
+<a href="data:text/plain,1%2C2" download="table.csv">Download</a>""",
+    "/moving": """
+<style>@keyframes slide { to { transform: translateX(200px) } } #box { width: 50px; height: 50px; background: red;
+animation: slide 2s infinite alternate }</style>
+<div id="box"></div><p id="now"></p><p id="chance"></p><p id="ticks">0</p><input autofocus>
+<script>now.textContent = new Date().toISOString(); chance.textContent = Math.random();
+setInterval(() => ticks.textContent = Number(ticks.textContent) + 1, 100)</script>""",
+    "/long": """
+<body style="margin: 0"><div style="height: 3000px; background: linear-gradient(red, blue)"><p>Top</p></div>
+<p>Bottom</p>
+<script>document.ontouchstart = () => document.title = "touched"</script>""",
+    "/modal": """
+<button>Under</button>
+<div role="dialog" style="position: fixed; inset: 0; background: rgba(0, 0, 0, .5)"><button>Over</button></div>""",
+    "/outside": """
+<a href="http://localhost:8999/">Elsewhere</a><p id="said"></p>
+<script>fetch("http://localhost:8999/x").catch(() => said.textContent = "refused")</script>""",
+    "/hangs": "<button onclick='while (true);'>Hang</button>",
+    "/touch": """
+<meta name="viewport" content="width=device-width">
+<button id="tap" ontouchend="this.textContent = 'touched'">Tap</button><p id="width"></p>
+<script>width.textContent = innerWidth + " " + devicePixelRatio + " " + navigator.maxTouchPoints</script>""",
+}
+
+
+class _Handler(BaseHTTPRequestHandler):
+    stopped: threading.Event
+
+    def do_GET(self) -> None:
+        if self.path == "/never":
+            self.stopped.wait()
+        elif self.path == "/away":
+            self.send_response(302)
+            self.send_header("Location", "http://localhost:8999/away")
+            self.end_headers()
+        elif self.path in PAGES:
+            self._send(200, _STYLE + PAGES[self.path])
+        else:
+            self._send(404, "<h1>Not found</h1>")
+
+    def _send(self, status: int, text: str) -> None:
+        body = ("<!doctype html><html lang=en>" + text).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "text/html; charset=utf-8")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@contextmanager
+def serving() -> Iterator[str]:
+    """The site's address while it is up."""
+    stopped = threading.Event()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"stopped": stopped}))
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        stopped.set()
+        server.shutdown()
+        server.server_close()
+        thread.join()

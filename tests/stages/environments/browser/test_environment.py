@@ -1,0 +1,257 @@
+"""Plays pages of a real site in the real browser."""
+
+from __future__ import annotations
+
+import io
+from functools import partial
+
+import pytest
+from PIL import Image
+
+from schemas.actions import Answer, Click, LongPress, PressKeys, Scroll, Swipe, SystemButton, TypeText, Wait
+from schemas.errors import EnvironmentFailure, FailureClass
+from schemas.observation import Observation
+from schemas.query import Platform
+from stages.environments.browser.environment import BrowserEnvironment, BrowserFactory
+from tests.stages.environments.browser.playing import SHORT, a_query, element, play, press, texts
+
+pytestmark = pytest.mark.browser
+PHONE = partial(BrowserFactory, Platform.PHONE, SHORT)
+
+
+def colour(seen: Observation, x: int, y: int) -> tuple[int, ...]:
+    pixel = Image.open(io.BytesIO(seen.screen.encode())).convert("RGB").getpixel((x, y))
+    assert isinstance(pixel, tuple)
+    return pixel
+
+
+def test_mouse_keyboard_select_and_storage_reach_the_page_and_the_goal_sees_it(site: str) -> None:
+    query = a_query(
+        f"{site}/",
+        (
+            {"check": "text", "selector": "#total", "equals": "2"},
+            {"check": "text", "selector": "#chosen", "equals": "Large"},
+            {"check": "value", "selector": "#name", "equals": "Zoë €"},
+            {"check": "value", "selector": "#agree", "equals": "true"},
+            {"check": "storage", "key": "name", "contains": "€"},
+            {"check": "url", "equals": f"{site}/"},
+        ),
+    )
+
+    async def work(environment: BrowserEnvironment) -> list[float | None]:
+        seen = await environment.reset(query, 1)
+        scores = [await environment.score()]
+        await environment.step(press(element(seen, "button", "Buy")))
+        await environment.step(press(element(seen, "button", "Buy")))
+        opened = await environment.step(press(element(seen, "combo_box")))
+        seen = await environment.step(press(element(opened, "list_item", "Large")))
+        await environment.step(press(element(seen, "text_field")))
+        await environment.step(TypeText(text="Zoë €"))
+        scores.append(await environment.score())
+        await environment.step(press(element(seen, "checkbox")))
+        scores.append(await environment.score())
+        assert (await environment.step(Answer(text="done"))).app == "127.0.0.1"
+        return scores
+
+    assert play(work) == [0.0, 0.0, 1.0]
+
+
+def test_keys_that_no_keyboard_has_change_nothing(site: str) -> None:
+    async def work(environment: BrowserEnvironment) -> tuple[str, str]:
+        seen = await environment.reset(a_query(f"{site}/"), 1)
+        await environment.step(press(element(seen, "text_field")))
+        before = await environment.step(TypeText(text="a"))
+        for keys in (("€",), ("no-such-key", "a"), ("f5x",), ()):
+            after = await environment.step(PressKeys(keys=keys))
+        return before.screen.screen_id, after.screen.screen_id
+
+    before, after = play(work)
+    assert before == after
+
+
+def test_boxes_within_an_iframe_are_where_they_are_drawn(site: str) -> None:
+    async def work(environment: BrowserEnvironment) -> list[str]:
+        seen = await environment.reset(a_query(f"{site}/frames"), 1)
+        return texts(await environment.step(press(element(seen, "button", "Inside"))))
+
+    assert "Pressed" in play(work)
+
+
+def test_what_a_dialog_of_the_page_covers_is_not_in_the_tree(site: str) -> None:
+    async def work(environment: BrowserEnvironment) -> list[str]:
+        return texts(await environment.reset(a_query(f"{site}/modal"), 1))
+
+    found = play(work)
+    assert "Over" in found
+    assert "Under" not in found
+
+
+def test_a_new_tab_comes_to_the_front_and_closing_it_goes_back(site: str) -> None:
+    async def work(environment: BrowserEnvironment) -> tuple[list[str], list[str]]:
+        seen = await environment.reset(a_query(f"{site}/"), 1)
+        opened = await environment.step(press(element(seen, "link", "New tab")))
+        closed = await environment.step(press(element(opened, "button", "Close me")))
+        return texts(opened), texts(closed)
+
+    opened, closed = play(work)
+    assert "Close me" in opened
+    assert "Buy" in closed
+
+
+def test_alerts_are_sheets_one_after_the_other_and_hold_nothing_up(site: str) -> None:
+    async def work(environment: BrowserEnvironment) -> list[list[str]]:
+        seen = await environment.reset(a_query(f"{site}/dialogs"), 1)
+        first = await environment.step(press(element(seen, "button", "Alert")))
+        beside = await environment.step(Click(x=1, y=1))
+        assert first.screen.screen_id == beside.screen.screen_id != seen.screen.screen_id
+        assert Image.open(io.BytesIO(first.screen.encode())).size == first.screen.size
+        second = await environment.step(press(element(first, "button", "OK")))
+        done = await environment.step(PressKeys(keys=("enter",)))
+        return [texts(first), texts(second), texts(done)]
+
+    first, second, done = play(work)
+    assert first == ["127.0.0.1", "", "Careful <b>now</b>", "OK"]
+    assert "And again" in second
+    assert "alerted" in done
+
+
+@pytest.mark.parametrize(("button", "said"), [("OK", "deleted"), ("Cancel", "kept")])
+def test_a_confirmation_gets_the_answer_that_was_pressed(site: str, button: str, said: str) -> None:
+    async def work(environment: BrowserEnvironment) -> list[str]:
+        seen = await environment.reset(a_query(f"{site}/dialogs"), 1)
+        asked = await environment.step(press(element(seen, "button", "Confirm")))
+        return texts(await environment.step(press(element(asked, "button", button))))
+
+    assert said in play(work)
+
+
+def test_a_prompt_takes_text_and_the_goal_check_dismisses_one_that_is_open(site: str) -> None:
+    query = a_query(f"{site}/dialogs", ({"check": "text", "selector": "#said", "equals": "Ann"},))
+
+    async def work(environment: BrowserEnvironment) -> tuple[str, float | None, float | None]:
+        seen = await environment.reset(query, 1)
+        asked = await environment.step(press(element(seen, "button", "Prompt")))
+        default = element(asked, "text_field").value
+        written = await environment.step(TypeText(text="Ann", clear=True))
+        await environment.step(press(element(written, "button", "OK")))
+        first = await environment.score()
+        await environment.step(press(element(seen, "button", "Prompt")))
+        return default, first, await environment.score()
+
+    assert play(work) == ("Nobody", 1.0, 0.0)
+
+
+def test_a_page_that_opens_with_an_alert_can_be_started_on(site: str) -> None:
+    async def work(environment: BrowserEnvironment) -> tuple[list[str], list[str]]:
+        asked = await environment.reset(a_query(f"{site}/alert-at-once"), 1)
+        return texts(asked), texts(await environment.step(press(element(asked, "button", "OK"))))
+
+    asked, inside = play(work)
+    assert "Welcome" in asked
+    assert "Inside" in inside
+
+
+def test_file_choosers_offer_the_files_of_the_query_and_downloads_can_be_checked(site: str) -> None:
+    goal = ({"check": "download", "name": "table.csv", "equals": "1,2"},)
+    query = a_query(f"{site}/files", goal, files={"a.txt": "alpha", "b.txt": "beta"})
+
+    async def work(environment: BrowserEnvironment) -> tuple[list[str], list[float | None]]:
+        seen = await environment.reset(query, 1)
+        asked = await environment.step(press(element(seen, "button")))
+        chosen = await environment.step(press(element(asked, "button", "b.txt")))
+        before = await environment.score()
+        await environment.step(press(element(chosen, "link", "Download")))
+        return texts(chosen), [before, await environment.score()]
+
+    chosen, scores = play(work)
+    assert "b.txt: beta" in chosen
+    assert scores == [0.0, 1.0]
+
+
+def test_a_file_chooser_without_files_is_as_if_cancelled(site: str) -> None:
+    async def work(environment: BrowserEnvironment) -> tuple[str, str]:
+        seen = await environment.reset(a_query(f"{site}/files"), 1)
+        after = await environment.step(press(element(seen, "button")))
+        return str(texts(seen)), str(texts(after))
+
+    seen, after = play(work)
+    assert seen == after
+
+
+def test_equal_seeds_give_equal_screens_on_a_page_that_never_rests(site: str) -> None:
+    async def work(environment: BrowserEnvironment) -> list[list[str]]:
+        walks = []
+        for seed in (3, 3, 4):
+            first = await environment.reset(a_query(f"{site}/moving"), seed)
+            later = await environment.step(Wait(seconds=1.0))
+            walks.append([first.screen.screen_id, later.screen.screen_id, *texts(first)])
+        return walks
+
+    one, same, other = play(work)
+    assert one == same != other
+    assert one[0] != one[1], "time passes with each action"
+
+
+def test_a_lively_page_has_the_real_time(site: str) -> None:
+    async def work(environment: BrowserEnvironment) -> str:
+        return next(t for t in texts(await environment.reset(a_query(f"{site}/moving"), 3)) if t.endswith("Z"))
+
+    assert play(work, lambda: BrowserFactory(patience=SHORT, lively=True)) > "2024"
+
+
+def test_the_wheel_scrolls_and_the_tree_says_where_more_is(site: str) -> None:
+    async def work(environment: BrowserEnvironment) -> list[tuple[str, ...]]:
+        seen = [await environment.reset(a_query(f"{site}/long"), 1)]
+        seen.append(await environment.step(Scroll(x=100, y=100, clicks=-5)))
+        seen.append(await environment.step(Scroll(x=100, y=100, clicks=-100)))
+        assert "Bottom" in texts(seen[-1])
+        return [element(one, "list").states for one in seen]
+
+    assert play(work) == [("scrollable_down",), ("scrollable_down", "scrollable_up"), ("scrollable_up",)]
+
+
+def test_a_phone_has_touch_and_its_screenshots_have_its_pixels(site: str) -> None:
+    query = a_query(f"{site}/touch", mobile=True, viewport=[300, 400])
+
+    async def work(environment: BrowserEnvironment) -> tuple[list[str], list[str], tuple[int, int]]:
+        first = await environment.reset(query, 1)
+        touched = await environment.step(press(element(first, "button", "Tap")))
+        home = await environment.step(SystemButton(button="Home"))
+        assert environment.platform is Platform.PHONE
+        size = Image.open(io.BytesIO(first.screen.encode())).size
+        assert (size, "touched" in texts(home)) == (first.screen.size, False)
+        return texts(first), texts(touched), size
+
+    first, touched, size = play(work, PHONE)
+    assert "300 2 1" in first
+    assert "touched" in touched
+    assert size == (600, 800)
+
+
+def test_a_finger_drags_the_page_and_a_long_press_harms_nothing(site: str) -> None:
+    async def work(environment: BrowserEnvironment) -> tuple[int, int]:
+        first = await environment.reset(a_query(f"{site}/long", mobile=True, viewport=[300, 400]), 1)
+        dragged = await environment.step(Swipe(x=300, y=700, x2=300, y2=100))
+        await environment.step(LongPress(x=300, y=300, seconds=0.1))
+        assert "scrollable_up" in element(dragged, "list").states
+        return colour(first, 300, 790)[2], colour(dragged, 300, 790)[2]
+
+    before, after = play(work, PHONE)
+    assert after > before, "the blue end of the page comes up"
+
+
+def test_only_the_origin_of_the_start_url_can_be_reached_also_by_a_redirect(site: str) -> None:
+    async def work(environment: BrowserEnvironment) -> tuple[list[str], tuple[str, ...], list[str]]:
+        seen = await environment.reset(a_query(f"{site}/outside"), 1)
+        away = await environment.step(press(element(seen, "link", "Elsewhere")))
+        refused = environment.refused
+        with pytest.raises(EnvironmentFailure) as failure:
+            await environment.reset(a_query(f"{site}/away"), 1)
+        assert failure.value.failure_class is FailureClass.SETUP
+        assert environment.refused == ("localhost:8999",), "what was refused before is forgotten"
+        return texts(seen), refused, texts(away)
+
+    seen, refused, away = play(work)
+    assert "refused" in seen
+    assert set(refused) == {"localhost:8999"}
+    assert any("allow-list" in text for text in away)

@@ -1,0 +1,158 @@
+"""What goes wrong in a browser ends the episode with the right class, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Error
+
+from schemas.actions import Click
+from schemas.errors import EnvironmentFailure, FailureClass
+from schemas.query import Query
+from stages.environments.browser.environment import BrowserEnvironment, BrowserFactory
+from stages.environments.browser.episode import Patience
+from tests.stages.environments.browser.playing import a_query, element, play, press, texts
+from tests.stages.environments.browser.processes import alive, descendants, named
+
+pytestmark = pytest.mark.browser
+IMPATIENT = Patience(load=2.0, turn=2.0, network=0.5)
+
+
+def failure_of(query: Query, crash: str = "") -> FailureClass:
+    """The class of the failure at the start of a query, at the press of its button, or after a crash."""
+
+    async def work(environment: BrowserEnvironment) -> FailureClass:
+        with pytest.raises(EnvironmentFailure) as failure:
+            seen = await environment.reset(query, 1)
+            if crash:
+                assert environment._episode is not None
+                page = await environment._episode.tabs.front()
+                with suppress(Error):
+                    await page.goto(crash, timeout=5000)
+            await environment.step(press(element(seen, "button")))
+        assert "\n" not in str(failure.value)
+        return failure.value.failure_class
+
+    return play(work, lambda: BrowserFactory(patience=IMPATIENT))
+
+
+@pytest.mark.parametrize("path", ["/never", "/no-such-page"])
+def test_a_start_page_that_never_loads_or_is_an_error_is_a_setup_failure(site: str, path: str) -> None:
+    assert failure_of(a_query(f"{site}{path}")) is FailureClass.SETUP
+
+
+def test_a_server_that_is_not_there_is_a_setup_failure() -> None:
+    assert failure_of(a_query("http://127.0.0.1:9/")) is FailureClass.SETUP
+
+
+def test_a_page_that_hangs_or_crashes_is_an_environment_failure(site: str) -> None:
+    assert failure_of(a_query(f"{site}/hangs")) is FailureClass.ENVIRONMENT
+    assert failure_of(a_query(f"{site}/"), crash="chrome://crash") is FailureClass.ENVIRONMENT
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        a_query("file:///etc/hosts"),
+        a_query("about:blank"),
+        a_query("http://127.0.0.1:9/", nonsense=1),
+        a_query("http://127.0.0.1:9/", ({"check": "text", "selector": "p"},)),
+        a_query("http://127.0.0.1:9/", ({"check": "colour", "selector": "p", "equals": "red"},)),
+    ],
+)
+def test_a_query_that_says_nonsense_is_a_failure_of_the_task(query: Query) -> None:
+    assert failure_of(query) is FailureClass.TASK
+
+
+def test_a_selector_that_is_none_is_a_failure_of_the_task_and_is_never_run(site: str) -> None:
+    selector = "p'); document.title = 'run'; ('"
+
+    async def work(environment: BrowserEnvironment) -> tuple[FailureClass, str]:
+        await environment.reset(a_query(f"{site}/", ({"check": "text", "selector": selector, "equals": "x"},)), 1)
+        with pytest.raises(EnvironmentFailure) as failure:
+            await environment.score()
+        assert environment._episode is not None
+        return failure.value.failure_class, await (await environment._episode.tabs.front()).title()
+
+    assert play(work) == (FailureClass.TASK, "")
+
+
+def test_a_killed_browser_or_driver_voids_the_episode_and_the_next_one_works(site: str) -> None:
+    async def run() -> list[FailureClass]:
+        factory = BrowserFactory(patience=IMPATIENT)
+        classes = []
+        try:
+            for victim in ("chromium-headless-shell", "playwright/driver/node"):
+                environment = await factory()
+                await environment.reset(a_query(f"{site}/"), 1)
+                for process in named(victim):
+                    os.kill(process, signal.SIGKILL)
+                with pytest.raises(EnvironmentFailure) as failure:
+                    await environment.step(Click(x=1, y=1))
+                classes.append(failure.value.failure_class)
+                await environment.close()
+            fresh = await factory()
+            assert "Buy" in texts(await fresh.reset(a_query(f"{site}/"), 1))
+            await fresh.close()
+        finally:
+            await factory.close()
+        return classes
+
+    before = descendants(os.getpid())
+    assert asyncio.run(run()) == [FailureClass.ENVIRONMENT] * 2
+    assert descendants(os.getpid()) <= before
+
+
+def test_several_leases_at_once_start_one_browser(site: str) -> None:
+    async def run() -> int:
+        factory = BrowserFactory()
+        try:
+            environments = [await factory() for _ in range(4)]
+            await asyncio.gather(*(one.reset(a_query(f"{site}/"), 1) for one in environments))
+            drivers = len(named("playwright/driver/node"))
+            for one in environments:
+                await one.close()
+            return drivers
+        finally:
+            await factory.close()
+
+    assert asyncio.run(run()) == 1
+
+
+_PARENT = """
+import asyncio, sys
+from tests.stages.environments.browser.playing import a_query
+from stages.environments.browser.environment import BrowserFactory
+
+async def main():
+    environment = await BrowserFactory()()
+    await environment.reset(a_query(sys.argv[1]), 1)
+    print("ready", flush=True)
+    await asyncio.sleep(60)
+
+asyncio.run(main())
+"""
+
+
+def test_nothing_outlives_a_parent_that_was_killed(site: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", _PARENT, f"{site}/"]
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as parent:
+        assert parent.stdout is not None
+        assert parent.stdout.readline() == b"ready\n"
+        left = descendants(parent.pid)
+        assert left
+        parent.kill()
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline and (left & alive() or [*tmp_path.iterdir()]):
+        time.sleep(0.05)
+    assert not left & alive()
+    assert not [*tmp_path.iterdir()]
