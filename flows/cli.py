@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from flows import cli_judges, cli_look, cli_loop
+from flows import cli_apps, cli_judges, cli_look, cli_loop
 from flows.interrupt import noticing_interrupts
 from schemas.errors import TrajmillError
 
@@ -32,6 +31,7 @@ app = typer.Typer(
 app.add_typer(cli_loop.app)
 app.add_typer(cli_judges.app)
 app.add_typer(cli_look.app)
+app.add_typer(cli_apps.apps, name="apps")
 
 
 @app.callback()
@@ -39,28 +39,6 @@ def options(
     traceback: Annotated[bool, typer.Option("--traceback", help="Show where in the code an error comes from.")] = False,
 ) -> None:
     """Options of all commands; `run` has already taken `--traceback` out, wherever it stood."""
-
-
-apps = typer.Typer(help="App files of the simulated phone and desktop.", no_args_is_help=True, rich_markup_mode=None)
-app.add_typer(apps, name="apps")
-
-
-@apps.callback()
-def apps_group() -> None:
-    """App files of the simulated phone and desktop."""
-
-
-@apps.command("check", epilog="Example: trajmill apps check my_app.yaml")
-def check_apps(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="YAML files, read with the built-in apps.")],
-) -> None:
-    """Find the mistakes of app files, each with its line."""
-    from stages.environments.simulated.check import check_files
-
-    mistakes = check_files(files)
-    if mistakes:
-        raise TrajmillError("\n".join(str(mistake) for mistake in mistakes))
-    print(f"{len(files)} file{'s' if len(files) != 1 else ''} without mistakes")
 
 
 @app.command("config", epilog="Example: trajmill config > trajmill.toml")

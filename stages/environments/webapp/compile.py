@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from string import Template
@@ -12,8 +12,11 @@ from typing import Any, NamedTuple
 from schemas.errors import BadInputError
 from schemas.query import Platform
 from stages.environments.simulated.app_spec import AppSpec
+from stages.environments.simulated.check import builtin_files
+from stages.environments.simulated.loader import AppFile, ErrandFile, read_spec
 from stages.environments.simulated.profile import PROFILES, DeviceProfile
-from stages.environments.simulated.world import World
+from stages.environments.simulated.source import Mistake, read_source
+from stages.environments.simulated.world import World, load_world
 
 INDEX = "index.html"
 _SCRIPTS = ("binding.js", "device.js", "rows.js", "screen.js", "patch.js", "main.js")
@@ -37,6 +40,23 @@ def compile_world(world: World, platform: Platform = Platform.PHONE) -> WebApp:
     return WebApp(texts)
 
 
+def compile_files(paths: Sequence[Path]) -> WebApp:
+    """The static web app of app and errand files and the built-in ones, on the platform of the first file.
+
+    Raises:
+        BadInputError: a file is wrong; its text has one line per mistake.
+    """
+    builtin = {path.resolve() for path in builtin_files()}
+    world = load_world([path for path in paths if path.resolve() not in builtin])
+    return compile_world(world, _platform_of(paths[0], world) if paths else Platform.PHONE)
+
+
+def media_type(name: str) -> str:
+    """The content type of one of a web app's files."""
+    kind = {"html": "html", "js": "javascript", "css": "css"}[name.rpartition(".")[2]]
+    return f"text/{kind}; charset=utf-8"
+
+
 def write_web_app(app: WebApp, folder: Path) -> Path:
     """Write the files of a web app into a folder, which is made; returns the path of the page to open.
 
@@ -54,6 +74,18 @@ def write_web_app(app: WebApp, folder: Path) -> Path:
     except OSError as error:
         raise BadInputError(f"{folder}: {error.strerror or error}; name a folder that can be written") from error
     return folder / INDEX
+
+
+def _platform_of(path: Path, world: World) -> Platform:
+    source = read_source(path)
+    found = [] if isinstance(source, Mistake) else read_spec(source)
+    match found:
+        case AppFile(spec=spec):
+            return spec.platform
+        case ErrandFile(spec=spec):
+            return world.apps[spec.apps[0]].platform
+        case _:
+            raise BadInputError(f"{path}: has changed while it was read; run the same command again")
 
 
 def _world_data(world: World, platform: Platform) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from stages.environments.simulated.metrics import metrics_of
 from stages.environments.simulated.pages import place_of
 from stages.environments.simulated.profile import profile_of
 from stages.environments.simulated.world import World
-from stages.environments.webapp.compile import INDEX, WebApp, compile_world
+from stages.environments.webapp.compile import INDEX, WebApp, compile_world, media_type
 from stages.environments.webapp.hands import Hands
 from stages.environments.webapp.reader import READER, Screenful, read_screenful
 from stages.environments.webapp.state import PageState, read_page_state
@@ -36,7 +36,6 @@ _SECONDS_PER_CALL = 20.0
 _STILL_FRAMES = 3
 _MOST_OPENINGS = 256
 """Times that an app is opened for which surprises are drawn."""
-_TYPES = {"html": "text/html; charset=utf-8", "js": "text/javascript; charset=utf-8", "css": "text/css; charset=utf-8"}
 _RESET = "(start) => window.trajmill.reset(start)"
 _STATE = "() => window.trajmill.state()"
 
@@ -200,7 +199,7 @@ async def _open(context: BrowserContext, files: Mapping[str, str]) -> Page:
     async def answer(route: Route) -> None:
         name = route.request.url.removeprefix(ORIGIN)
         if name in files:
-            await route.fulfill(body=files[name], content_type=_TYPES[name.rpartition(".")[2]])
+            await route.fulfill(body=files[name], content_type=media_type(name))
         else:
             await route.abort()
 

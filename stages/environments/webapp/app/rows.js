@@ -54,8 +54,7 @@ function widgetRows(device, running, page, widget, sponsored) {
     case "list":
       return listRows(device, running, page, widget, sponsored);
     case "choice":
-      return [words("label", widget.label), choiceRow(widget, id, values)].map((row, index) =>
-        index ? row : { ...row, attributes: named("text", "", widget.label) });
+      return [node("p", "label", named("text", "", widget.label), widget.label), choiceRow(device, widget, id, values)];
     case "switch":
     case "checkbox":
       return [toggleRow(widget, id, values)];
@@ -103,9 +102,9 @@ const listItem = (id, text, note, target) =>
   pushButton(note ? "item noted" : "item", named("list_item", id, text, { value: note }), target,
     words("name", text), ...(note ? [words("note", note)] : []));
 
-function choiceRow(widget, id, values) {
+function choiceRow(device, widget, id, values) {
   const longest = Math.max(...widget.options.map((option) => [...shown(option)].length));
-  const columns = longest > 18 ? "one" : longest > 9 ? "two" : "three";
+  const columns = [7, 14].map((room) => longest > room * (device.onPhone ? 1 : 3)).filter(Boolean).length;
   const options = widget.options.map((option) => {
     const checked = String(same(values.get(widget.variable), option));
     const more = { value: widget.label, aria: "radio", "aria-checked": checked };
@@ -113,7 +112,7 @@ function choiceRow(widget, id, values) {
     return pushButton("choice", attributes, { act: "choose", widget, value: option },
       words("ring", ""), words("name", shown(option)));
   });
-  return node("div", `options ${columns}`, { role: "radiogroup", "aria-label": widget.label }, ...options);
+  return node("div", `options ${["three", "two", "one"][columns]}`, { role: "radiogroup", "aria-label": widget.label }, ...options);
 }
 
 function toggleRow(widget, id, values) {

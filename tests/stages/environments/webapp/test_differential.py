@@ -31,7 +31,8 @@ def test_the_reference_path_of_each_task_is_the_same_in_both_worlds(browser: Bro
 @pytest.mark.parametrize("app", _APPS)
 def test_every_path_on_more_devices(browser: Browser, app: str) -> None:
     tasks = [task for task in browser.world.tasks() if task.name.startswith(f"{app}.")]
-    for number, (task, path) in enumerate((task, path) for task in tasks for path in list(paths_of(task)) * 2):
+    walks = [(task, path) for task in tasks for path in list(paths_of(task)) * 2]
+    for number, (task, path) in enumerate(walks):
         _walk(browser, task, path, 1000 + number)
 
 

@@ -129,7 +129,7 @@ def compare_trees(sim: Observation, web: Screenful, where: str) -> None:
 
 
 def _seen(elements: Iterable[UIElement]) -> list[Seen]:
-    """What two worlds of different fonts must agree on; lines break at other places, so that white space is left out."""
+    """What two worlds of different fonts must agree on: lines break at other places, so white space is left out."""
     return [
         (
             each.role,
@@ -141,6 +141,10 @@ def _seen(elements: Iterable[UIElement]) -> list[Seen]:
         for each in elements
         if each.role != "list"
     ]
+
+
+def _squeezed(text: str) -> str:
+    return "".join(text.split())
 
 
 class _Remembered(NamedTuple):
