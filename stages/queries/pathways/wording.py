@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from importlib.resources import files
 from random import Random
 from typing import NamedTuple, Protocol
 
-import yaml
-
 from schemas.pathway import EndKind, Pathway
-from schemas.record import Record
-from stages.queries.base import Variant, Written
+from stages.queries.base import Written
 from stages.queries.pathways.base import Program
 from stages.queries.pathways.elements import plain_name
+from stages.queries.phrasing_file import packaged_phrasings
 from stages.queries.template import parse_template, tidy
 
 _SELECTED = "selected"
@@ -60,16 +57,6 @@ class PathwayWriter(Protocol):
         ...
 
 
-class _Phrasings(Record):
-    phrasings: tuple[str, ...]
-    heldout: tuple[str, ...]
-
-    def draw(self, heldout: bool, rng: Random) -> Variant:
-        texts = self.heldout if heldout else self.phrasings
-        number = rng.randrange(len(texts))
-        return Variant(texts[number], number, heldout)
-
-
 class PathwayGrammar:
     """The embedded writer: templates of `phrasings.yaml`."""
 
@@ -77,8 +64,7 @@ class PathwayGrammar:
 
     def __init__(self) -> None:
         """Read the templates."""
-        said = yaml.safe_load(files(__package__).joinpath("phrasings.yaml").read_text())
-        self._by_end = {name: _Phrasings.model_validate(texts) for name, texts in said.items()}
+        self._by_end = packaged_phrasings("stages.queries.pathways")
 
     async def write(self, brief: PathwayBrief) -> Written:
         """Draw a template and fill it in; a selection that is needed is asked for before."""
@@ -86,6 +72,9 @@ class PathwayGrammar:
         words = {"name": brief.name, "menu": brief.menu, "program": brief.program.title}
         template = self._by_end[brief.pathway.end_kind].draw(brief.heldout, rng)
         text = parse_template(template.text, brief.task).expand(words, rng).strip()
+        if brief.program.opening and brief.program.title not in text:
+            # It is not on the screen from the start.
+            text = f"in {brief.program.title}, {text}"
         phrasing = f"{brief.task}/{template.id}"
         said = {"target": brief.name}
         if "menu" in parse_template(template.text, brief.task).names():

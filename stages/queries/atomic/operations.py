@@ -1,0 +1,173 @@
+"""The operations: what is created, what is asked for, how it is done and how it is checked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from importlib.resources import files
+from random import Random
+from typing import Any, NamedTuple
+
+import yaml
+
+from schemas.query import PathStep
+from schemas.record import Record
+from stages.environments.screen_goal import KEY
+
+_HOME = "/home/user"
+_DOCUMENT = f"{_HOME}/Documents/note.txt"
+_SHEET = f"{_HOME}/Documents/table.csv"
+_ROWS = 4
+_COLUMNS = "ABC"
+
+
+class Objects(Record):
+    """Names and texts to draw from."""
+
+    folders: tuple[str, ...]
+    files: tuple[str, ...]
+    lines: tuple[str, ...]
+    headings: tuple[str, ...]
+    goods: tuple[str, ...]
+
+
+class AtomicTask(NamedTuple):
+    """One operation on objects of its own."""
+
+    operation: str
+    app: str
+    slots: Mapping[str, str]
+    """What the instruction names."""
+    config: Sequence[Mapping[str, Any]]
+    """Steps of the start state."""
+    path: tuple[PathStep, ...]
+    goal: Mapping[str, Any]
+
+
+Operation = Callable[[Objects, Random], AtomicTask]
+
+
+def packaged_objects() -> Objects:
+    """The names and texts of `objects.yaml`."""
+    return Objects.model_validate(yaml.safe_load(files(__package__).joinpath("objects.yaml").read_text()))
+
+
+def double_click(objects: Objects, rng: Random) -> AtomicTask:
+    """Open one of three folders."""
+    folders = rng.sample(objects.folders, 3)
+    return AtomicTask(
+        "double_click",
+        "pcmanfm",
+        {"folder": folders[0]},
+        [*map(_folder, folders), _launch("pcmanfm", _HOME)],
+        (_do("double_tap", f"pcmanfm/icon:{folders[0]}"),),
+        {KEY: [{"role": "heading", "text": folders[0], "state": "title"}]},
+    )
+
+
+def right_click(objects: Objects, rng: Random) -> AtomicTask:
+    """Open the context menu of one of three files."""
+    names = rng.sample(objects.files, 3)
+    return AtomicTask(
+        "right_click",
+        "pcmanfm",
+        {"file": names[0]},
+        [*(_file(f"{_HOME}/{name}", "") for name in names), _launch("pcmanfm", _HOME)],
+        (_do("right_tap", f"pcmanfm/icon:{names[0]}"),),
+        {KEY: [{"role": "menu_item", "text": "Rename..."}, {"role": "icon", "text": names[0], "state": "selected"}]},
+    )
+
+
+def drag_move(objects: Objects, rng: Random) -> AtomicTask:
+    """Move a file into one of two folders."""
+    (name, other), folders = rng.sample(objects.files, 2), rng.sample(objects.folders, 2)
+    made = [_folder(folder) for folder in folders] + [_file(f"{_HOME}/{each}", each) for each in (name, other)]
+    return AtomicTask(
+        "drag_move",
+        "pcmanfm",
+        {"file": name, "folder": folders[0]},
+        [*made, _launch("pcmanfm", _HOME)],
+        (_do("drag", f"pcmanfm/icon:{name}", f"pcmanfm/icon:{folders[0]}"),),
+        _output_is(["ls", f"{_HOME}/{folders[0]}"], name),
+    )
+
+
+def input_text(objects: Objects, rng: Random) -> AtomicTask:
+    """Add a line to a document."""
+    before, added = rng.sample(objects.lines, 2)
+    return AtomicTask(
+        "input_text",
+        "mousepad",
+        {"text": added},
+        [_file(_DOCUMENT, f"{before}\n"), _launch("mousepad", _DOCUMENT)],
+        (_do("key", text="ctrl+end"), _do("type", text=added), _do("key", text="ctrl+s")),
+        _output_is(["cat", _DOCUMENT], f"{before}\n{added}"),
+    )
+
+
+def input_cell(objects: Objects, rng: Random) -> AtomicTask:
+    """Write into an empty cell below a table."""
+    cell, text = f"{rng.choice(_COLUMNS)}{rng.randint(_ROWS + 2, _ROWS + 6)}", rng.choice(objects.goods)
+    return AtomicTask(
+        "input_cell",
+        "libreoffice-calc",
+        {"text": text, "cell": cell},
+        _sheet(objects, rng),
+        (_do("tap", f"soffice/cell:{cell}"), _do("type", text=f"{text}\n")),
+        {KEY: [{"role": "cell", "text": cell, "value": text}]},
+    )
+
+
+def drag_select(objects: Objects, rng: Random) -> AtomicTask:
+    """Select two rows of a table by dragging and empty them."""
+    row = rng.randint(2, _ROWS - 1)
+    first, last = f"A{row}", f"{_COLUMNS[-1]}{row + 1}"
+    empty = [f"{column}{number}" for number in (row, row + 1) for column in _COLUMNS]
+    shown = [{"role": "cell", "text": cell, "value": ""} for cell in empty]
+    kept = [{"role": "cell", "text": "A1", "value": objects.headings[0]}]
+    return AtomicTask(
+        "drag_select",
+        "libreoffice-calc",
+        {"first": first, "last": last},
+        _sheet(objects, rng),
+        (_do("drag", f"soffice/cell:{first}", f"soffice/cell:{last}"), _do("key", text="delete")),
+        {KEY: [*shown, *kept]},
+    )
+
+
+def all_operations() -> tuple[Operation, ...]:
+    """Every operation that there is."""
+    return double_click, right_click, drag_move, input_text, input_cell, drag_select
+
+
+def _do(operation: str, target: str = "", text: str = "") -> PathStep:
+    return PathStep(page="", operation=operation, target=target, text=text)
+
+
+def _sheet(objects: Objects, rng: Random) -> list[Mapping[str, Any]]:
+    goods = rng.sample(objects.goods, _ROWS)
+    rows = [",".join(objects.headings), *(f"{name},{rng.randint(2, 90)},{rng.randint(1, 52)}" for name in goods)]
+    start = ("soffice", "--calc", "--nologo", "--norestore", "--infilter=CSV:44,34,76,1", _SHEET)
+    return [_file(_SHEET, "\n".join(rows) + "\n"), _launch(*start)]
+
+
+def _folder(name: str) -> Mapping[str, Any]:
+    return {"type": "execute", "parameters": {"command": ["mkdir", "-p", f"{_HOME}/{name}"]}}
+
+
+def _file(path: str, content: str) -> Mapping[str, Any]:
+    # The content is an argument of the shell's script, never a part of it.
+    command = ["sh", "-c", 'printf %s "$2" > "$1"', "sh", path, content]
+    return {"type": "execute", "parameters": {"command": command}}
+
+
+def _launch(*command: str) -> Mapping[str, Any]:
+    return {"type": "launch", "parameters": {"command": list(command)}}
+
+
+def _output_is(command: list[str], expected: str) -> Mapping[str, Any]:
+    result = {"type": "vm_command_line", "command": command}
+    return {
+        "func": "exact_match",
+        "result": result,
+        "expected": {"type": "rule", "rules": {"expected": expected}},
+    }
