@@ -1,0 +1,47 @@
+"""A small run whose first round was judged by the embedded critics, and judges behind a real server beside it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from flows.config import Config, EvaluateSection, OtherJudgeSection, QueriesSection
+from flows.config_models import EndpointSection
+from tests.flows.small_run import small_config
+
+_ANSWERS = {"analysis": "it moved", "summary": "moved on", "label": "GOOD", "reason": "looks done"}
+
+
+def config_with_judges(root: Path, url: str, **big: object) -> Config:
+    """The small run, with the judges `big` (two models, two resolutions) and `plain` (the embedded critics)."""
+    voting = {"votes": 2, "resolutions": (0.25, 0.5), "tries": 1, "text": ("tiny",), "multimodal": ("tiny", "other")}
+    return tiny_config(root).model_copy(
+        update={
+            "endpoints": {
+                name: EndpointSection(model=name, urls=(url,), attempts=1, max_pixels=50_000)
+                for name in ("tiny", "other")
+            },
+            "judges": {"big": OtherJudgeSection.model_validate(voting | big), "plain": OtherJudgeSection()},
+        }
+    )
+
+
+def tiny_config(root: Path) -> Config:
+    """A run whose rounds have twenty episodes or so."""
+    base = small_config(root)
+    return base.model_copy(
+        update={
+            "queries": QueriesSection(train=8, heldout_slots=2, heldout_phrasings=2, heldout_apps=0),
+            "rollout": base.rollout.model_copy(update={"episodes_per_round": 16}),
+            "evaluate": EvaluateSection(episodes=1, train_sample=1),
+        }
+    )
+
+
+def opinion(body: dict[str, Any]) -> str:
+    """A valid answer to any critic's question: `tiny` finds everything correct, `other` what has an even length."""
+    fields = body["response_format"]["json_schema"]["schema"]["properties"]
+    correct = body["model"] == "tiny" or len(json.dumps(body["messages"])) % 2 == 0
+    answers: dict[str, object] = _ANSWERS | {"correct": correct, "redundant_steps": [], "first_error_step": None}
+    return json.dumps({name: answers[name] for name in fields})
