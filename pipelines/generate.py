@@ -13,7 +13,6 @@ from schemas.failure import Failure
 from schemas.model_call import ModelCall
 from schemas.query import Query
 from schemas.record import Origin
-from stages.queries.base import QueryWriter
 from stages.queries.generate import Generated, GenerationSettings, generate_queries
 from stages.queries.grammar import GrammarWriter
 from stages.queries.model_writer import ModelWriter
@@ -38,6 +37,8 @@ def queries_from_dags(
 ) -> NewQueries:
     """Validated queries of all splits; a language model writes them, or without one the grammar.
 
+    The grammar stands in where the model's drafts are refused, so that no task goes missing.
+
     Raises:
         BadInputError: an app to hold out does not exist, a phrasing cannot be parsed, or the model cannot be connected.
     """
@@ -45,13 +46,14 @@ def queries_from_dags(
 
     async def make() -> Generated:
         async with AsyncExitStack() as stack:
-            pen: QueryWriter = GrammarWriter()
-            if writer is not None:
-                model = writer.open(origin, calls.append)
-                stack.push_async_callback(model.close)
-                pen = ModelWriter(model)
             world = world_of(app_files)
-            return await generate_queries(world, settings, seed, origin, pen, SimulatedValidator(world), in_flight)
+            grammar, validator = GrammarWriter(), SimulatedValidator(world)
+            if writer is None:
+                return await generate_queries(world, settings, seed, origin, grammar, validator)
+            model = writer.open(origin, calls.append)
+            stack.push_async_callback(model.close)
+            pen = ModelWriter(model)
+            return await generate_queries(world, settings, seed, origin, pen, validator, in_flight, grammar)
 
     made = asyncio.run(make())
     return NewQueries(made.queries, made.failures, tuple(calls))

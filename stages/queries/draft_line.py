@@ -34,6 +34,8 @@ class Drafted(NamedTuple):
     task: TaskGraph
     query: Query | StageError
     """Still to be looked up and walked; or why there is none."""
+    refused: StageError | None = None
+    """Why the writer made no query, where its stand-in did."""
 
 
 class DraftLine:

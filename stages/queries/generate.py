@@ -74,6 +74,7 @@ async def generate_queries(
     writer: QueryWriter,
     validator: QueryValidator,
     in_flight: int = 1,
+    stand_in: QueryWriter | None = None,
 ) -> Generated:
     """Make the queries of all splits; equal arguments, `in_flight` apart, give equal queries.
 
@@ -89,11 +90,13 @@ async def generate_queries(
         validator: walks each query before it is taken.
         in_flight: drafts in the making at once. A writer that waits for a server wants many; the few that are started
             and then not needed any more are given up.
+        stand_in: writes what the writer failed to, which still is a failure with its reason; without one there is no
+            such query.
 
     Raises:
         BadInputError: an app to hold out does not exist, or a phrasing cannot be parsed.
     """
-    run = _Generation(seed, origin, writer, validator, in_flight)
+    run = _Generation(seed, origin, writer, validator, in_flight, stand_in)
     sides = divide_tasks(world, settings.heldout_app_names)
     shares = run.share_out(sides.trained, settings)
     shares[Split.HELDOUT_APPS] = run.all_goals(sides.heldout, settings)
@@ -106,10 +109,16 @@ class _Generation:
     """One query set in the making."""
 
     def __init__(
-        self, seed: int, origin: Origin, writer: QueryWriter, validator: QueryValidator, in_flight: int
+        self,
+        seed: int,
+        origin: Origin,
+        writer: QueryWriter,
+        validator: QueryValidator,
+        in_flight: int,
+        stand_in: QueryWriter | None,
     ) -> None:
         self._seed, self._origin, self._writer, self._validator = seed, origin, writer, validator
-        self._in_flight = in_flight
+        self._in_flight, self._stand_in = in_flight, stand_in
         self._ledger = Ledger()
         self.queries: list[Query] = []
         self.failures: list[Failure] = []
@@ -173,19 +182,30 @@ class _Generation:
             return ()
 
     async def _draft(self, candidate: Candidate) -> Drafted:
+        try:
+            return Drafted(candidate.task, await self._written(candidate, self._writer))
+        except StageError as error:
+            if self._stand_in is None:
+                return Drafted(candidate.task, error)
+            refused = error
+        try:
+            return Drafted(candidate.task, await self._written(candidate, self._stand_in), refused)
+        except StageError as error:
+            return Drafted(candidate.task, error, refused)
+
+    async def _written(self, candidate: Candidate, writer: QueryWriter) -> Query:
         task, sample, split, heldout, turn = candidate
         seed = self._derive(task.name, split, sample.key, turn)
-        try:
-            return Drafted(task, await draft(task, sample, split, heldout, self._writer, self._origin, seed))
-        except StageError as error:
-            return Drafted(task, error)
+        return await draft(task, sample, split, heldout, writer, self._origin, seed)
 
     def _admit(self, drafted: Drafted) -> bool:
         """Take a draft as a query; False for one that says nothing new, or fails."""
-        task, query = drafted
+        task, query, refused = drafted
+        for error in (refused, query):
+            if isinstance(error, StageError):
+                attempts = error.attempts if isinstance(error, DraftRefused) else 1
+                self._fail(task.name, str(error), error.failure_class, attempts)
         if isinstance(query, StageError):
-            attempts = query.attempts if isinstance(query, DraftRefused) else 1
-            self._fail(task.name, str(query), query.failure_class, attempts)
             return False
         entry = self._ledger.look_up(query)
         if entry is Entry.REPEATED:

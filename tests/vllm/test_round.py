@@ -27,15 +27,16 @@ pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900)]
 
 
 def config(root: Path, server: TinyServer) -> Config:
-    """One small round with every role on the server but the writer's: nonsense asks for nothing, so no round begins."""
+    """One small round with every role on the server."""
     small = small_config(root, rounds=1)
     return small.model_copy(
         update={
-            "queries": small.queries.model_copy(update={"train": 4, "heldout_slots": 2, "heldout_phrasings": 0}),
+            "queries": small.queries.model_copy(update={"train": 3, "heldout_slots": 1, "heldout_phrasings": 0}),
             "rollout": small.rollout.model_copy(update={"episodes_per_round": 4}),
             "evaluate": small.evaluate.model_copy(update={"episodes": 2, "train_sample": 0}),
             "models": ModelsSection(
                 policy="tiny",
+                writer="tiny",
                 describer="tiny",
                 critic=CriticRoles(step="tiny", text=("tiny",), multimodal=("tiny",)),
             ),
@@ -54,7 +55,7 @@ def test_a_round_that_is_played_and_judged_by_a_server(server: TinyServer, tmp_p
     warehouse = open_warehouse(whole.run.root)
     assert report_of(RoundContext(whole, warehouse, 1), PROMOTE) is not None
     calls = read_rows(warehouse, ModelCall)
-    assert {"policy", "critic.step"} <= {call.role for call in calls}
+    assert {"policy", "writer", "critic.step"} <= {call.role for call in calls}
     assert all(call.error or call.input_tokens > 0 for call in calls)
     attempted = {row.trajectory_id for row in read_rows(warehouse, Trajectory)}
     judged = {row.trajectory_id for row in read_rows(warehouse, Judgement)}
@@ -62,4 +63,4 @@ def test_a_round_that_is_played_and_judged_by_a_server(server: TinyServer, tmp_p
     unjudged = {row.input_id for row in failures if row.stage == "judge"}
     assert attempted
     assert judged.isdisjoint(unjudged)
-    assert {row.failure_class for row in failures} <= {FailureClass.MODEL, FailureClass.JUDGE, FailureClass.PARSE}
+    assert {row.failure_class for row in failures} <= {FailureClass.MODEL, FailureClass.JUDGE, FailureClass.PARSE, FailureClass.TASK}

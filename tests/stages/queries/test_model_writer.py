@@ -15,6 +15,7 @@ from stages.environments.simulated.world import TaskGraph, World
 from stages.models.base import ChatRequest, Completion
 from stages.queries.base import Brief, DraftRefused, Written
 from stages.queries.generate import Generated, GenerationSettings, generate_queries
+from stages.queries.grammar import GrammarWriter
 from stages.queries.metadata import extract
 from stages.queries.model_writer import TRIES, ModelWriter
 from stages.queries.phrasing import heldout_parts
@@ -187,3 +188,16 @@ def test_one_task_that_fails_does_not_end_the_others(world: World, origin: Origi
     made = _generate(world, origin, answer, GenerationSettings(train=100, heldout_slots=0, heldout_phrasings=0))
     assert len(made.queries) == 100
     assert {failure.message for failure in made.failures} == {"busy"}
+
+
+def test_the_grammar_stands_in_for_a_writer_of_nonsense(world: World, origin: Origin) -> None:
+    model = ScriptedModel(saying("Do the usual."))
+    settings = GenerationSettings(train=20, heldout_slots=4, heldout_phrasings=4)
+    making = generate_queries(
+        world, settings, 0, origin, ModelWriter(model), SimulatedValidator(world), 4, stand_in=GrammarWriter()
+    )
+    made = asyncio.run(making)
+    assert len(made.queries) == 28
+    assert {query.made_by for query in made.queries} == {GrammarWriter().version}
+    assert sum("3 drafts were refused" in failure.message for failure in made.failures) >= 28
+    assert leaks_in_queries(made.queries, ()) == ()
