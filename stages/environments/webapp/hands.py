@@ -12,6 +12,8 @@ from stages.environments.browser.page import perform
 from stages.environments.browser.touch import perform_by_touch
 
 _OPEN = "(name) => window.trajmill.open(name)"
+_SHORTEST_SWIPE = 40
+"""Pixels that a finger must move to scroll, as in the simulated world."""
 _BACK = PressKeys(keys=("alt", "left"))
 
 
@@ -48,6 +50,9 @@ class Hands(NamedTuple):
             case Click(button="left") if phone:
                 # A phone has no double press.
                 await self._touch(action.model_copy(update={"count": 1}))
+            case Swipe(x=x, y=y, x2=x2, y2=y2) if phone and max(abs(x2 - x), abs(y2 - y)) < _SHORTEST_SWIPE:
+                # The browser would take it for a press.
+                return
             case Swipe() | LongPress() if phone:
                 await self._touch(action)
             case Scroll():

@@ -4,6 +4,7 @@
 const WORLD = JSON.parse(document.getElementById("world").textContent);
 const ROOT = document.getElementById("device");
 const SHORTEST_SWIPE = 20;
+const LONG_PRESS_MS = 500;
 
 let device = null;
 
@@ -75,10 +76,12 @@ function hideKeyboard() {
 
 let touched = null;
 function touch(event) {
-  const finger = event.changedTouches[0];
-  if (event.type === "touchstart") touched = finger;
+  const { clientX, clientY } = event.changedTouches[0];
+  if (event.type === "touchstart") touched = { clientX, clientY, since: event.timeStamp };
   else if (touched !== null) {
-    const right = Math.abs(finger.clientX - touched.clientX), down = Math.abs(finger.clientY - touched.clientY);
+    const right = Math.abs(clientX - touched.clientX), down = Math.abs(clientY - touched.clientY);
+    // A finger that stays is no press.
+    if (event.timeStamp - touched.since >= LONG_PRESS_MS && event.cancelable) event.preventDefault();
     touched = null;
     if (down >= Math.max(right, SHORTEST_SWIPE)) hideKeyboard();
   }
@@ -89,7 +92,7 @@ document.addEventListener("dblclick", press);
 document.addEventListener("keydown", key);
 document.addEventListener("wheel", hideKeyboard, { passive: true });
 document.addEventListener("touchstart", touch, { passive: true });
-document.addEventListener("touchend", touch, { passive: true });
+document.addEventListener("touchend", touch, { passive: false });
 document.addEventListener("contextmenu", (event) => event.preventDefault());
 // Focus follows the device's state alone.
 document.addEventListener("mousedown", (event) => event.preventDefault());

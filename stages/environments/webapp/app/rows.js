@@ -71,11 +71,11 @@ function widgetRows(device, running, page, widget, sponsored) {
 const textRow = ({ kind }, id, text) =>
   node(kind === "heading" ? "h2" : "p", kind, named(kind, id, text), text);
 
-function buttonRow(widget, id, values, role = "button", look = widget.style) {
+function buttonRow(widget, id, values, role = "button", look = `push ${widget.style}`) {
   const enabled = widget.needs.every((name) => !["", 0].some((none) => same(values.get(name), none)));
   const text = bindText(widget.text, values);
   const attributes = named(role, id, text, { type: "button", aria: role === "menu_item" ? "menuitem" : "" });
-  return pressed(node("button", `push ${look}`, attributes, text), { act: "press", widget }, !enabled);
+  return pressed(node("button", look, attributes, text), { act: "press", widget }, !enabled);
 }
 
 function listRows(device, running, page, widget, sponsored) {
@@ -104,7 +104,8 @@ const listItem = (id, text, note, target) =>
 
 function choiceRow(device, widget, id, values) {
   const longest = Math.max(...widget.options.map((option) => [...shown(option)].length));
-  const columns = [7, 14].map((room) => longest > room * (device.onPhone ? 1 : 3)).filter(Boolean).length;
+  const room = device.onPhone ? 7 : 21;
+  const columns = longest > 2 * room ? "one" : longest > room || widget.options.length === 4 ? "two" : "three";
   const options = widget.options.map((option) => {
     const checked = String(same(values.get(widget.variable), option));
     const more = { value: widget.label, aria: "radio", "aria-checked": checked };
@@ -112,7 +113,7 @@ function choiceRow(device, widget, id, values) {
     return pushButton("choice", attributes, { act: "choose", widget, value: option },
       words("ring", ""), words("name", shown(option)));
   });
-  return node("div", `options ${["three", "two", "one"][columns]}`, { role: "radiogroup", "aria-label": widget.label }, ...options);
+  return node("div", `options ${columns}`, { role: "radiogroup", "aria-label": widget.label }, ...options);
 }
 
 function toggleRow(widget, id, values) {

@@ -1,0 +1,102 @@
+"""What is compiled, written and served, without a browser."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from schemas.errors import BadInputError
+from schemas.query import Platform
+from stages.environments.simulated.check import builtin_files
+from stages.environments.simulated.profile import DeviceProfile
+from stages.environments.webapp.compile import INDEX, WebApp, compile_files, compile_world, write_web_app
+from stages.environments.webapp.serve import web_app_server
+from tests.stages.environments.simulated.worlds import PAPER, SHELF, garden, world_of
+
+HOSTILE = garden().replace("name: Garden", 'name: "</script><script>hacked=1</script><!--"', 1)
+
+
+def data_of(app: WebApp) -> Any:
+    blocks = re.findall(r'<script type="application/json" id="world">(.*?)</script>', app.files[INDEX], re.DOTALL)
+    assert len(blocks) == 1
+    return json.loads(blocks[0])
+
+
+def test_the_page_carries_the_apps_and_every_device_profile() -> None:
+    world = world_of(SHELF, PAPER)
+    data = data_of(compile_world(world, Platform.DESKTOP))
+    assert data["platform"] == "desktop"
+    assert list(data["apps"]) == ["shelf", "paper"]
+    assert "tasks" not in data["apps"]["shelf"]
+    books = world.apps["shelf"].lists["books"]
+    for number, profile in enumerate(data["profiles"]):
+        arranged = DeviceProfile(number).fixed_lists(world.apps["shelf"])["books"]
+        assert [books[index] for index in profile["lists"]["shelf"]["books"]] == list(arranged)
+        assert profile["launcher"] == {"phone": ["shelf"], "desktop": ["paper"]}
+
+
+def test_no_text_of_an_app_can_end_the_block_it_stands_in() -> None:
+    app = compile_world(world_of(HOSTILE))
+    assert data_of(app)["apps"]["garden"]["name"] == "</script><script>hacked=1</script><!--"
+    assert app.files[INDEX].count("</script>") == compile_world(world_of(garden())).files[INDEX].count("</script>")
+
+
+def test_equal_worlds_compile_to_equal_files() -> None:
+    assert compile_world(world_of(SHELF)) == compile_world(world_of(SHELF))
+
+
+def test_the_first_file_says_which_platform_opens(tmp_path: Path) -> None:
+    mine = tmp_path / "paper.yaml"
+    mine.write_text(PAPER)
+    assert data_of(compile_files([mine]))["platform"] == "desktop"
+    assert "bites" in data_of(compile_files([mine]))["apps"]
+    errand = next(path for path in builtin_files() if path.parent.name == "errands")
+    assert data_of(compile_files([errand, mine]))["platform"] == "phone"
+
+
+def test_a_wrong_file_is_told_by_line(tmp_path: Path) -> None:
+    mine = tmp_path / "paper.yaml"
+    mine.write_text(PAPER.replace("kind: choice", "kind: chioce"))
+    with pytest.raises(BadInputError, match=r"paper\.yaml:\d+: unknown kind `chioce`"):
+        compile_files([mine])
+
+
+def test_a_folder_with_other_files_is_left_alone(tmp_path: Path) -> None:
+    app = compile_world(world_of(SHELF))
+    page = write_web_app(app, tmp_path / "new" / "site")
+    assert write_web_app(app, page.parent) == page
+    assert {path.name: path.read_text() for path in page.parent.iterdir()} == app.files
+    (page.parent / "thesis.txt").write_text("years of work")
+    with pytest.raises(BadInputError, match="thesis"):
+        write_web_app(app, page.parent)
+
+
+@contextmanager
+def served(app: WebApp) -> Iterator[int]:
+    with web_app_server(app, 0) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server.server_port
+        server.shutdown()
+        thread.join()
+
+
+def test_the_server_knows_the_files_of_the_app_and_no_others() -> None:
+    app = compile_world(world_of(SHELF))
+    with served(app) as port:
+        for name in ("", "index.html?x=1", "style.css"):
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/{name}") as answer:
+                assert answer.read().decode() == app.files[name.partition("?")[0] or INDEX]
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/%2e%2e/etc/passwd")
+        with pytest.raises(BadInputError, match=f"--port {port}: "):
+            web_app_server(app, port)

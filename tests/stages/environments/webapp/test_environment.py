@@ -1,0 +1,175 @@
+"""The compiled app as an environment in the real browser."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import pytest
+from PIL import Image
+
+from schemas.actions import Action, Click, Drag, LongPress, OpenApp, Swipe, SystemButton, Terminate, TypeText
+from schemas.errors import EnvironmentFailure, FailureClass
+from schemas.observation import Observation, UIElement
+from schemas.query import Platform
+from stages.environments.simulated.walker import Position, Walker
+from stages.environments.simulated.world import World
+from stages.environments.webapp.environment import WebAppEnvironment, WebAppFactory
+from tests.stages.environments.simulated.worlds import SHELF, garden, paths_of, query_of, task_query, world_of
+from tests.stages.environments.webapp.test_compile import HOSTILE
+from tests.stages.environments.webapp.twins import Twins
+
+pytestmark = pytest.mark.browser
+T = TypeVar("T")
+
+EVIL = (
+    HOSTILE.replace("Cactus", "<img src=x onerror=hacked=1>")
+    .replace("Balcony", "<script>hacked=1</script>")
+    .replace("Cups", "<b>Cups</b>")
+    .replace("hint: Memo", 'hint: "\\"><svg onload=hacked=1>"')
+    .replace("title: Watered", 'title: "<iframe srcdoc=x>"')
+)
+
+
+def play(world: World, platform: Platform, work: Callable[[WebAppEnvironment], Awaitable[T]]) -> T:
+    async def run() -> T:
+        factory = WebAppFactory(world, platform, popup=0.0)
+        try:
+            return await work(await factory())
+        finally:
+            await factory.close()
+            await factory.close()
+
+    return asyncio.run(run())
+
+
+def element(seen: Observation, element_id: str) -> UIElement:
+    return next(each for each in seen.elements or () if each.element_id == element_id)
+
+
+def press(target: UIElement) -> Click:
+    x, y = target.bounds.center
+    return Click(x=x, y=y)
+
+
+def test_a_walk_by_pixels_reaches_the_goal_and_a_wrong_one_does_not() -> None:
+    world = world_of(garden())
+    task = world.task("garden.water")
+    query = task_query(task, next(paths_of(task)), {"plant": "Basil", "amount": 3, "feed": True})
+
+    async def work(env: WebAppEnvironment) -> tuple[list[float | None], list[Observation]]:
+        walker, position, looks = Walker(query.path, query.platform), Position(), [await env.reset(query, 3)]
+        scores = [await env.score()]
+        while True:
+            action, position = walker.next_action(looks[-1], position)
+            if isinstance(action, Terminate):
+                break
+            looks.append(await env.step(action))
+        scores.append(await env.score())
+        await env.step(press(element(looks[-1], "garden.watered/done")))
+        await env.step(press(element(await env.reset(query, 3), "launcher/garden")))
+        return [*scores, await env.score()], looks
+
+    scores, looks = play(world, Platform.PHONE, work)
+    assert scores == [0.0, 1.0, 0.0]
+    assert {Image.open(io.BytesIO(look.screen.encode())).size for look in looks} == {(720, 1280)}
+    assert looks[-1].app == "garden"
+
+
+def test_equal_seeds_show_equal_screens() -> None:
+    query = query_of(Platform.PHONE)
+
+    async def work(env: WebAppEnvironment) -> list[str]:
+        ids = []
+        for seed in (1, 9, 2):
+            seen = await env.reset(query, seed)
+            seen = await env.step(press(element(seen, "launcher/shelf")))
+            seen = await env.step(press(element(seen, "shelf.home/query")))
+            seen = await env.step(TypeText(text="Book 1"))
+            ids.append(seen.screen.screen_id)
+        return ids
+
+    one, same, other = play(world_of(SHELF), Platform.PHONE, work)
+    assert one == same != other
+
+
+def test_text_on_the_screen_is_never_markup() -> None:
+    world = world_of(EVIL)
+    query = query_of(Platform.PHONE, task="evil")
+
+    async def work(env: WebAppEnvironment) -> tuple[object, list[str]]:
+        twins = Twins(world, env, query, 0)
+        env._popup = 0.0
+        twins.sim._faults = twins.sim._faults._replace(popup=0.0)
+        twins.sim_seen = twins.sim.reset_now(query, 0)
+        await twins.start()
+        for element_id in ("launcher/garden", "garden.home/plants/<img src=x onerror=hacked=1>", "garden.plant/memo"):
+            await twins.press(element_id)
+        await twins.do(TypeText(text="</p><script>hacked=1</script>$plant {name}"))
+        await twins.press("garden.plant/water")
+        texts = [each.text for each in twins.web_seen.everything]
+        count = "[typeof hacked, document.querySelectorAll('img, iframe, svg, b, #device script').length]"
+        return await env._hands.page.evaluate(count), texts
+
+    found, texts = play(world, Platform.PHONE, work)
+    assert found == ["undefined", 0]
+    assert "<iframe srcdoc=x>" in texts
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        LongPress(x=360, y=300, seconds=0.6),
+        Click(x=360, y=300, button="right"),
+        Drag(x=360, y=300, x2=360, y2=200),
+        Swipe(x=360, y=300, x2=360, y2=290),
+        Click(x=719, y=1279),
+        OpenApp(app="no such app"),
+        SystemButton(button="Menu"),
+        TypeText(text="nobody listens"),
+    ],
+    ids=lambda action: action.kind,
+)
+def test_what_means_nothing_changes_nothing(action: Action) -> None:
+    async def work(env: WebAppEnvironment) -> tuple[str, str]:
+        await env.reset(query_of(Platform.PHONE), 0)
+        before = await env.step(OpenApp(app="garden"))
+        return before.screen.screen_id, (await env.step(action)).screen.screen_id
+
+    before, after = play(world_of(garden()), Platform.PHONE, work)
+    assert before == after
+
+
+def test_a_page_that_is_gone_is_an_environment_failure() -> None:
+    async def work(env: WebAppEnvironment) -> FailureClass:
+        await env.reset(query_of(Platform.PHONE), 0)
+        await env._hands.page.context.close()
+        with pytest.raises(EnvironmentFailure) as failure:
+            await env.step(Click(x=10, y=10))
+        return failure.value.failure_class
+
+    assert play(world_of(garden()), Platform.PHONE, work) is FailureClass.ENVIRONMENT
+
+
+def test_a_query_that_does_not_fit_is_a_setup_failure() -> None:
+    async def work(env: WebAppEnvironment) -> list[FailureClass]:
+        classes = []
+        for query in (query_of(Platform.DESKTOP), query_of(Platform.PHONE, goal='{"garden.nothing": 1}')):
+            with pytest.raises(EnvironmentFailure) as failure:
+                await env.reset(query, 0)
+            classes.append(failure.value.failure_class)
+        return classes
+
+    assert play(world_of(garden()), Platform.PHONE, work) == [FailureClass.SETUP] * 2
+
+
+def test_the_page_reaches_nothing_but_its_own_files() -> None:
+    async def work(env: WebAppEnvironment) -> object:
+        await env.reset(query_of(Platform.PHONE), 0)
+        asked = "(url) => fetch(url).then(() => 'reached', () => 'refused')"
+        addresses = ("http://127.0.0.1:1/", "http://apps.invalid/secret.html", "file:///etc/hostname")
+        return [await env._hands.page.evaluate(asked, address) for address in addresses]
+
+    assert play(world_of(garden()), Platform.PHONE, work) == ["refused"] * 3
