@@ -28,8 +28,8 @@ class Look(NamedTuple):
     """Of the window or page in front."""
     elements: dict[Key, UIElement]
     state: str
-    """The tree's hash: of the title and what can be pressed, with what is disabled or checked; places, values, focus
-    and highlighting play no part, so that a state is known again when one comes back to it."""
+    """The tree's hash: of the title and what can be pressed, with what is disabled or checked, and the tab in front;
+    places, values, focus and highlighting play no part, so that a state is known again when one comes back to it."""
 
     @property
     def alive(self) -> bool:
@@ -43,11 +43,15 @@ def look_at(observation: Observation) -> Look:
     elements = {key: element for key, element in found.items() if "title" not in element.states}
     title = next((element.text for element in observation.elements or () if "title" in element.states), "")
     pressable = [
-        (*key, "disabled" in element.states, "checked" in element.states)
+        (*key, "disabled" in element.states, "checked" in element.states, _in_front(element))
         for key, element in elements.items()
         if element.clickable or "disabled" in element.states
     ]
     return Look(observation, title, elements, content_id("state", title, sorted(pressable)))
+
+
+def _in_front(element: UIElement) -> bool:
+    return element.role == "tab" and "selected" in element.states
 
 
 def promises_dialog(text: str) -> bool:

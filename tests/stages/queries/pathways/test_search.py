@@ -1,0 +1,111 @@
+"""The walk over a program: what it finds, what it never touches, what it survives."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from schemas.errors import FailureClass
+from schemas.geometry import Box
+from schemas.pathway import EndKind, Pathway
+from schemas.record import Origin
+from stages.queries.pathways.base import WalkBounds, Walked
+from stages.queries.pathways.denied import deny_list, packaged_deny_list
+from stages.queries.pathways.search import deep_search
+from tests.stages.queries.pathways.toy import PROGRAM, ToyFactory
+
+BOUNDS = WalkBounds(seconds=20, seconds_per_step=0.2)
+
+
+def walk(origin: Origin, bounds: WalkBounds = BOUNDS, factory: ToyFactory | None = None) -> Walked:
+    return asyncio.run(deep_search(factory or ToyFactory(), PROGRAM, bounds, packaged_deny_list(), origin))
+
+
+def names(pathway: Pathway) -> str:
+    return " > ".join(step.name for step in pathway.steps)
+
+
+def test_menus_dialogs_and_tabs_are_found_with_the_boxes_on_the_way(origin: Origin) -> None:
+    walked = walk(origin)
+    found = {names(pathway): pathway for pathway in walked.pathways}
+    assert found["File"].end_kind is EndKind.MENU
+    assert found["Edit > Convert > To Red"].end_kind is EndKind.MENU_ITEM
+    assert not found["Edit > Convert > To Red"].enabled
+    dialog = found["File > Open..."]
+    assert (dialog.end_kind, dialog.end_name, dialog.pressed) == (EndKind.DIALOG, "Open", True)
+    assert [step.bounds for step in dialog.steps] == [Box(0, 20, 90, 40), Box(0, 50, 200, 75)]
+    tab = found["File > Open... > Sizes"]
+    assert (tab.end_kind, tab.shows[0].state) == (EndKind.TAB, "selected")
+    assert {step.screen_id for pathway in walked.pathways for step in pathway.steps} <= walked.screens.keys()
+
+
+def test_denied_entries_are_recorded_but_never_pressed(origin: Origin) -> None:
+    factory = ToyFactory()
+    found = {names(pathway): pathway for pathway in walk(origin, factory=factory).pathways}
+    assert not found["File > Quit..."].pressed
+    assert {"Quit...", "Print..."}.isdisjoint(factory.log)
+
+
+def test_what_crashes_hangs_or_ends_the_program_is_noted_and_the_walk_goes_on(origin: Origin) -> None:
+    factory = ToyFactory()
+    walked = walk(origin, factory=factory)
+    told = {failure.message.partition(":")[0] for failure in walked.failures}
+    assert told == {"File > Crash...", "File > Hang...", "File > Vanish..."}
+    assert "Edit > Convert > To Blue" in map(names, walked.pathways)
+    # A crash or a hang costs the instance, a program that ended only a reset.
+    assert factory.log.count("start") == 3 and factory.log.count("close") == 3
+
+
+def test_a_walk_in_which_too_much_breaks_ends_with_what_it_has(origin: Origin) -> None:
+    walked = walk(origin, BOUNDS.model_copy(update={"failures": 0}))
+    assert [failure.message[:21] for failure in walked.failures][-1] == "the walk ended early:"
+    assert "File" in map(names, walked.pathways) and "Edit" not in map(names, walked.pathways)
+
+
+def test_a_walk_without_steps_left_says_so_and_keeps_what_it_has(origin: Origin) -> None:
+    walked = walk(origin, BOUNDS.model_copy(update={"steps": 2}))
+    assert walked.tally.steps == 2
+    assert walked.failures[-1].failure_class is FailureClass.LIMIT
+    assert walked.pathways
+
+
+def test_depth_and_breadth_bound_the_walk(origin: Origin) -> None:
+    shallow = walk(origin, BOUNDS.model_copy(update={"depth": 1}))
+    assert max(len(pathway.steps) for pathway in shallow.pathways) == 2
+    narrow = walk(origin, BOUNDS.model_copy(update={"breadth": 1}))
+    assert {pathway.steps[0].name for pathway in narrow.pathways} == {"File"}
+
+
+def test_the_same_walk_finds_the_same_pathways(origin: Origin) -> None:
+    first, second = walk(origin), walk(origin)
+    assert [pathway.pathway_id for pathway in first.pathways] == [pathway.pathway_id for pathway in second.pathways]
+
+
+def test_escape_comes_back_without_a_reset(origin: Origin) -> None:
+    factory = ToyFactory()
+    walk(origin, factory=factory)
+    # One to begin with, and one after each of the three branches that broke.
+    assert factory.log.count("reset") == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "denied"),
+    [
+        ("Quit", True),
+        ("_Quit", True),
+        ("Log Out...", True),
+        ("Log  out", True),
+        ("Delete line", True),
+        ("Footprints", False),
+        ("Printing office", False),
+        ("Closest match", False),
+        ("Preferences...", False),
+    ],
+)
+def test_denied_words_are_whole_words(text: str, denied: bool) -> None:
+    assert packaged_deny_list().denies(text) is denied
+
+
+def test_an_empty_deny_list_denies_nothing() -> None:
+    assert not deny_list(["# nothing", ""]).denies("Quit")
