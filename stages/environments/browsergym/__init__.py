@@ -1,0 +1,1 @@
+"""BrowserGym tasks as environments, each in a process of its own."""

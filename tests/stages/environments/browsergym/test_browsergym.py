@@ -1,0 +1,219 @@
+"""Plays BrowserGym's MiniWoB tasks in the real browser, each environment in a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+from PIL import Image
+
+from schemas.actions import Click, Terminate, TypeText
+from schemas.errors import EnvironmentFailure, FailureClass
+from schemas.observation import Observation, UIElement
+from schemas.query import Query, Split
+from schemas.record import Origin
+from schemas.trajectory import Purpose
+from stages.agents.base import Decision, EpisodeView
+from stages.environments.browsergym.environment import BrowserGymEnvironment
+from stages.environments.browsergym.factory import BrowserGymFactory
+from stages.environments.browsergym.suite import import_tasks
+from stages.environments.leased import EnvironmentLimits
+from stages.environments.miniwob.suite import SuiteSize
+from stages.environments.reaper import end_processes
+from stages.rollout.base import Attempt, Limits, Rollout
+from stages.rollout.worker import run_attempts
+from tests.stages.environments.test_reaper import runs, until_gone
+
+pytest.importorskip("browsergym.core", reason="needs pip install 'trajmill[browsergym]'")
+pytestmark = pytest.mark.browser
+ORIGIN = Origin(round=1, run_id="run", code_version="test")
+T = TypeVar("T")
+
+
+@pytest.fixture(scope="module")
+def queries() -> dict[str, Query]:
+    tasks = ("miniwob.enter-text", "miniwob.click-button", "miniwob.no-such-task")
+    made = asyncio.run(import_tasks(tasks, SuiteSize(1, 1), 7, ORIGIN))
+    assert [failure.failure_class for failure in made.failures] == [FailureClass.SETUP]
+    assert [query.split for query in made.queries] == [Split.TRAIN, Split.HELDOUT_SLOTS] * 2
+    assert len({query.query_id for query in made.queries}) == 4
+    return {query.task: query for query in made.queries if query.split is Split.TRAIN}
+
+
+def play(work: Callable[[BrowserGymEnvironment], Awaitable[T]]) -> T:
+    async def run() -> T:
+        environment = await BrowserGymFactory()()
+        try:
+            return await work(environment)
+        finally:
+            await environment.close()
+            belongings = environment.belongings()
+            await asyncio.to_thread(until_gone, list(belongings.process_ids), *belongings.folders)
+
+    return asyncio.run(run())
+
+
+def element(observation: Observation, role: str, text: str = "") -> UIElement:
+    assert observation.elements is not None
+    return next(each for each in observation.elements if each.role == role and text.lower() in each.text.lower())
+
+
+def press(target: UIElement) -> Click:
+    return Click(x=target.bounds.center.x, y=target.bounds.center.y)
+
+
+def test_typing_and_pressing_by_coordinates_solves_a_task(queries: dict[str, Query]) -> None:
+    query = queries["miniwob.enter-text"]
+    wanted = query.instruction.split('"')[1]
+
+    async def solve(environment: BrowserGymEnvironment) -> tuple[float | None, float | None, UIElement, Observation]:
+        first = await environment.reset(query, 0)
+        before = await environment.score()
+        await environment.step(press(element(first, "text_field")))
+        typed = await environment.step(TypeText(text=wanted))
+        await environment.step(press(element(typed, "button", "Submit")))
+        return before, await environment.score(), element(typed, "text_field"), first
+
+    before, after, field, first = play(solve)
+    assert (before, after) == (0.0, 1.0)
+    assert field.value == wanted and "focused" in field.states
+    assert first.elements is not None and first.elements[0].states == ("title",)
+    picture = Image.open(io.BytesIO(first.screen.encode()))
+    assert picture.size == first.screen.size and len(set(picture.convert("RGB").getdata())) > 2
+
+
+def test_text_of_a_model_is_typed_and_never_run(queries: dict[str, Query], tmp_path: Path) -> None:
+    text = f"\"); open('{tmp_path / 'ran'}', 'w') #"
+
+    async def write(environment: BrowserGymEnvironment) -> str:
+        first = await environment.reset(queries["miniwob.enter-text"], 0)
+        await environment.step(press(element(first, "text_field")))
+        return element(await environment.step(TypeText(text=text)), "text_field").value
+
+    assert play(write) == text
+    assert not (tmp_path / "ran").exists()
+
+
+class Presser:
+    """Presses the wanted button; before its first action it may do something to the environment's processes."""
+
+    name, model_version = "presser", "none"
+
+    def __init__(self, query: Query, blow: Callable[[], None] = lambda: None) -> None:
+        self._wanted = query.instruction.split('"')[1]
+        self._blow = blow
+
+    async def act(self, episode: EpisodeView) -> Decision:
+        if not episode.history:
+            self._blow()
+            return Decision("", press(element(episode.observation, "button", self._wanted)), "", "", "")
+        return Decision("", Terminate(status="success"), "", "", "")
+
+
+class Remembering(BrowserGymFactory):
+    """Knows what it has made."""
+
+    def __init__(self) -> None:
+        self.made: list[BrowserGymEnvironment] = []
+
+    async def __call__(self) -> BrowserGymEnvironment:
+        self.made.append(await super().__call__())
+        return self.made[-1]
+
+
+@pytest.mark.parametrize(
+    ("victim", "blow"),
+    [("browser", signal.SIGKILL), ("player", signal.SIGKILL), ("player", signal.SIGSTOP)],
+)
+def test_a_blow_costs_a_try_and_an_instance(queries: dict[str, Query], victim: str, blow: signal.Signals) -> None:
+    factory, blows = Remembering(), [1]
+    done: list[Rollout] = []
+
+    def strike() -> None:
+        if blows:
+            blows.pop()
+            (player,) = factory.made[0].belongings().process_ids
+            for process in browsers_of(player) if victim == "browser" else [player]:
+                os.kill(process, blow)
+
+    async def record(rollout: Rollout) -> None:
+        done.append(rollout)
+
+    attempt = Attempt(queries["miniwob.click-button"], Purpose.TRAIN, 0, 0)
+    limits = Limits(environment=EnvironmentLimits(step_seconds=30.0 if blow is signal.SIGKILL else 6.0))
+    make_agent = lambda query: Presser(query, strike)  # noqa: E731
+    asyncio.run(run_attempts([attempt], make_agent, factory, limits, ORIGIN, record, 1))
+    (rollout,) = done
+    assert rollout.episode.trajectory.reward == 1.0 and rollout.earlier_failure is not None
+    assert rollout.earlier_failure.failure_class is FailureClass.ENVIRONMENT
+    for environment in factory.made:
+        belongings = environment.belongings()
+        until_gone(list(belongings.process_ids), *belongings.folders)
+
+
+def browsers_of(player: int) -> list[int]:
+    """The browser processes that descend from a player."""
+    return [process for process in family(player) if "chrom" in Path(f"/proc/{process}/comm").read_text()]
+
+
+def family(process: int) -> list[int]:
+    children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    return [process, *(each for child in children for each in family(int(child)))]
+
+
+def test_a_killed_worker_leaves_no_player_and_no_browser(queries: dict[str, Query]) -> None:
+    code = f"""
+import asyncio
+from schemas.query import Query
+from stages.environments.browsergym.factory import BrowserGymFactory
+from stages.environments.pool import EnvironmentPool
+
+async def main():
+    query = Query.model_validate_json({queries["miniwob.click-button"].model_dump_json()!r})
+    async with EnvironmentPool(BrowserGymFactory(), 1).lease() as environment:
+        await environment.reset(query, 0)
+        owned = environment._environment.belongings()
+        print(owned.process_ids[0], owned.folders[0], flush=True)
+        await asyncio.sleep(600)
+
+asyncio.run(main())
+"""
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as worker:
+        assert worker.stdout is not None
+        player, folder = worker.stdout.readline().split()
+        left = family(int(player))
+        assert len(left) >= 3 and all(map(runs, left))
+        # It cannot leave by itself.
+        os.kill(int(player), signal.SIGSTOP)
+        worker.kill()
+    until_gone(left, Path(folder))
+
+
+def test_a_start_state_of_something_else_is_a_setup_failure(queries: dict[str, Query]) -> None:
+    async def start(environment: BrowserGymEnvironment) -> EnvironmentFailure:
+        query = queries["miniwob.enter-text"].model_copy(update={"start_state": "{}"})
+        with pytest.raises(EnvironmentFailure) as failure:
+            await environment.reset(query, 0)
+        return failure.value
+
+    failure = play(start)
+    assert failure.failure_class is FailureClass.SETUP and "\n" not in str(failure)
+
+
+def test_a_process_that_is_gone_is_not_healthy(queries: dict[str, Query]) -> None:
+    async def end(environment: BrowserGymEnvironment) -> tuple[bool, bool]:
+        before = await environment.healthy()
+        await asyncio.to_thread(end_processes, environment.belongings().process_ids)
+        with pytest.raises(EnvironmentFailure, match="is gone"):
+            await environment.score()
+        return before, await environment.healthy()
+
+    assert play(end) == (True, False)

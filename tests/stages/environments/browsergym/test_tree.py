@@ -1,0 +1,78 @@
+"""Reading BrowserGym's trees needs no BrowserGym."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+from schemas.geometry import Box, Size
+from stages.environments.browsergym.tree import PageTree, read_elements
+
+SCREEN = Size(100, 80)
+
+
+def node(number: int, role: str, name: str = "", element: str = "", parent: int = 0, **more: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {"nodeId": str(number), "parentId": str(parent), "role": {"value": role}} | more
+    return found | {"name": {"value": name}} | ({"browsergym_id": element} if element else {})
+
+
+def place(left: float, top: float, width: float, height: float, **more: Any) -> dict[str, Any]:
+    return {"bbox": [left, top, width, height], "visibility": 1.0, "clickable": False} | more
+
+
+TREE = PageTree(
+    [
+        node(1, "RootWebArea", "Page"),
+        node(2, "button", "Low", "a", 1, properties=[{"name": "disabled", "value": {"value": True}}]),
+        node(3, "textbox", "Name", "b", 1, value={"value": "Ann"}),
+        node(4, "generic", "", "c", 1),
+        node(5, "StaticText", "Some\n text", parent=4),
+        node(6, "checkbox", "Tick", "d", 1, properties=[{"name": "checked", "value": {"value": "true"}}]),
+        node(7, "button", "Hidden", "e", 1),
+        node(8, "button", "Nowhere", "f", 1),
+        node(9, "StaticText", "Low", parent=2),
+        node(10, "StaticText", "astray", parent=77),
+    ],
+    {
+        "a": place(10, 60, 20.4, 10),
+        "b": place(10, 20, 500, 10),
+        "c": place(-5, 40, 30, 10, clickable=True),
+        "d": place(50, 40, 10, 10),
+        "e": place(0, 0, 10, 10, visibility=0.2),
+        "f": place(0, 0, 10, 10, bbox=None),
+    },
+    focused="b",
+)
+
+
+def test_visible_elements_stand_in_reading_order_with_boxes_inside_the_screen() -> None:
+    title, *found = read_elements(TREE, "Shop", SCREEN)
+    assert (title.role, title.text, title.states) == ("heading", "Shop", ("title",))
+    assert [(each.role, each.text, each.bounds) for each in found] == [
+        ("text_field", "Name", Box(10, 20, 100, 30)),
+        ("text", "Some text", Box(0, 40, 25, 50)),
+        ("checkbox", "Tick", Box(50, 40, 60, 50)),
+        ("button", "Low", Box(10, 60, 30, 70)),
+    ]
+
+
+def test_states_and_values_are_those_of_the_tree() -> None:
+    _, field, text, box, button = read_elements(TREE, "Shop", SCREEN)
+    assert (field.value, field.states) == ("Ann", ("clickable", "focused", "editable"))
+    assert (text.states, text.element_id) == (("clickable",), "c")
+    assert box.states == ("clickable", "checked") and button.states == ("clickable", "disabled")
+
+
+def test_without_browsergym_one_line_says_what_to_install() -> None:
+    code = """
+import asyncio, sys
+sys.modules["browsergym"] = None
+from stages.environments.browsergym.factory import BrowserGymFactory
+try:
+    asyncio.run(BrowserGymFactory()())
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert printed == "EnvironmentFailure browsergym-core is not installed; run `pip install 'trajmill[browsergym]'`\n"
