@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from schemas.actions import Terminate
@@ -29,31 +29,34 @@ class Checked(NamedTuple):
     """The others, with the reason."""
 
 
-async def walk_all(factory: EnvironmentFactory, queries: Sequence[Query], stage: str, origin: Origin) -> Checked:
-    """Walk queries one after the other in one environment, which is replaced where it fails.
+class _Outcome(NamedTuple):
+    reason: str | None
+    """Why not, None if it passed."""
+    blame: FailureClass
+
+
+async def walk_all(
+    factory: EnvironmentFactory, queries: Sequence[Query], stage: str, origin: Origin, instances: int = 1
+) -> Checked:
+    """Walk queries in a few environments, each of which is replaced where it fails.
 
     Args:
-        factory: makes the environment; it is left open.
-        queries: to be tried.
+        factory: makes the environments; it is left open.
+        queries: to be tried; what passes keeps their order.
         stage: stands on the failures.
         origin: common columns of the failures.
+        instances: environments at once.
     """
-    passed: list[Query] = []
-    failures: list[Failure] = []
-    async with _one_at_a_time(factory) as current:
-        for query in queries:
-            reason, blame = await _tried(current, query)
-            if reason is None:
-                passed.append(query.model_copy(update={"validation": PASSED}))
-                continue
-            common = origin.common(made_by=query.made_by)
-            message = f"{query.task}: {reason}: {query.instruction}"
-            failures.append(
-                Failure(
-                    stage=stage, input_id=query.query_id, failure_class=blame, message=message, attempts=1, **common
-                )
-            )
-    return Checked(tuple(passed), tuple(failures))
+    outcomes: dict[str, _Outcome] = {}
+    waiting = iter(queries)
+    async with asyncio.TaskGroup() as group:
+        for _ in range(min(instances, len(queries))):
+            group.create_task(_work_off(factory, waiting, outcomes))
+    told = [(query, outcomes[query.query_id]) for query in queries]
+    return Checked(
+        tuple(query.model_copy(update={"validation": PASSED}) for query, outcome in told if outcome.reason is None),
+        tuple(_failure(query, outcome, stage, origin) for query, outcome in told if outcome.reason is not None),
+    )
 
 
 async def walk(environment: Environment, query: Query) -> str | None:
@@ -78,36 +81,34 @@ async def walk(environment: Environment, query: Query) -> str | None:
     return f"the reference path is not done after {query.max_steps} steps"
 
 
-@dataclass
-class _Current:
-    factory: EnvironmentFactory
+async def _work_off(factory: EnvironmentFactory, waiting: Iterator[Query], outcomes: dict[str, _Outcome]) -> None:
     environment: Environment | None = None
-
-    async def get(self) -> Environment:
-        if self.environment is None:
-            self.environment = await self.factory()
-        return self.environment
-
-    async def drop(self) -> None:
-        environment, self.environment = self.environment, None
-        if environment is not None:
-            # One that has failed may fail again while it is closed.
-            with suppress(EnvironmentFailure):
-                await environment.close()
-
-
-@asynccontextmanager
-async def _one_at_a_time(factory: EnvironmentFactory) -> AsyncIterator[_Current]:
-    current = _Current(factory)
     try:
-        yield current
+        for query in waiting:
+            try:
+                environment = environment or await factory()
+                outcomes[query.query_id] = _Outcome(await walk(environment, query), FailureClass.TASK)
+            except EnvironmentFailure as error:
+                outcomes[query.query_id] = _Outcome(str(error), error.failure_class)
+                broken, environment = environment, None
+                await _close(broken)
     finally:
-        await current.drop()
+        await _close(environment)
 
 
-async def _tried(current: _Current, query: Query) -> tuple[str | None, FailureClass]:
-    try:
-        return await walk(await current.get(), query), FailureClass.TASK
-    except EnvironmentFailure as error:
-        await current.drop()
-        return str(error), error.failure_class
+async def _close(environment: Environment | None) -> None:
+    if environment is not None:
+        # One that has failed may fail again while it is closed.
+        with suppress(EnvironmentFailure):
+            await environment.close()
+
+
+def _failure(query: Query, outcome: _Outcome, stage: str, origin: Origin) -> Failure:
+    return Failure(
+        stage=stage,
+        input_id=query.query_id,
+        failure_class=outcome.blame,
+        message=f"{query.task}: {outcome.reason}: {query.instruction}",
+        attempts=1,
+        **origin.common(made_by=query.made_by),
+    )

@@ -14,7 +14,7 @@ from stages.environments.base import EnvironmentFactory
 from stages.models.base import ChatModel
 from stages.queries.pathways.base import STAGE, Program, WalkBounds, WalkTally
 from stages.queries.pathways.denied import packaged_deny_list
-from stages.queries.pathways.queries import PathwaySplits, pathway_queries
+from stages.queries.pathways.queries import PathwaySettings, pathway_queries
 from stages.queries.pathways.search import deep_search
 from stages.queries.pathways.selection import needs_by_model, needs_by_tree, selection_prompt
 from stages.queries.pathways.wording import PathwayGrammar
@@ -71,22 +71,24 @@ async def make_queries(
     factory: EnvironmentFactory,
     collected: Collected,
     programs: Sequence[Program],
-    splits: PathwaySplits,
+    settings: PathwaySettings,
     seed: int,
     origin: Origin,
+    instances: int = 1,
 ) -> Collected:
     """Add the queries of what was collected; each has been walked in the environment, and meets its goal.
 
     Args:
-        factory: makes the environment that the queries are walked in; it is left open.
+        factory: makes the environments that the queries are walked in; it is left open.
         collected: by `collect_pathways`.
         programs: that were walked.
-        splits: what is held out.
+        settings: how many queries, and what is held out.
         seed: decides between phrasings.
         origin: common columns of the rows.
+        instances: environments to walk the queries in at once.
     """
     denied = packaged_deny_list()
-    made = await pathway_queries(collected.pathways, programs, splits, denied, PathwayGrammar(), seed, origin)
-    checked = await walk_all(factory, made.queries, STAGE, origin)
+    made = await pathway_queries(collected.pathways, programs, settings, denied, PathwayGrammar(), seed, origin)
+    checked = await walk_all(factory, made.queries, STAGE, origin, instances)
     failures = (*collected.failures, *made.failures, *checked.failures)
     return collected._replace(queries=checked.queries, failures=failures)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from pydantic import Field
+from pydantic import Field, PositiveInt
 
 from schemas.errors import FailureClass, ModelFailure
 from schemas.failure import Failure
@@ -26,12 +26,16 @@ from stages.queries.pathways.wording import PathwayBrief, PathwayWriter
 _FEWEST_STEPS = 15
 """Real programs may make an agent wait."""
 _LONGEST_NAME = 40
+_FIRST = (EndKind.DIALOG, EndKind.TAB, EndKind.PAGE, EndKind.MENU, EndKind.MENU_ITEM)
 _SMALLEST_SHARED = 4
 """Pathways of one kind in one program from which some are held out."""
 
 
-class PathwaySplits(Record):
-    """What is held out of the pathways, decided by their ids."""
+class PathwaySettings(Record):
+    """How many queries to make of pathways, and what is held out; decided by their ids."""
+
+    most: PositiveInt = 60
+    """Queries of one program. Dialogs, tabs and pages come first, then menus, then the entries of menus."""
 
     heldout_slots: float = Field(0.15, ge=0, le=0.4)
     """Share of the ends of each kind in each program that training never sees."""
@@ -52,7 +56,7 @@ class Made(NamedTuple):
 async def pathway_queries(
     pathways: Sequence[Pathway],
     programs: Sequence[Program],
-    splits: PathwaySplits,
+    settings: PathwaySettings,
     denied: DenyList,
     writer: PathwayWriter,
     seed: int,
@@ -66,7 +70,7 @@ async def pathway_queries(
     Args:
         pathways: of any of the programs.
         programs: that they were found in.
-        splits: what is held out.
+        settings: how many, and what is held out.
         denied: what never to press.
         writer: of the instructions.
         seed: decides between phrasings.
@@ -76,7 +80,7 @@ async def pathway_queries(
     failures: list[Failure] = []
     queries: list[Query] = []
     ledger = Ledger()
-    shared = _share_out([each for each in pathways if _is_askable(each, denied)], splits)
+    shared = _share_out([each for each in pathways if _is_askable(each, denied)], settings)
     for split in Split:
         for pathway in shared[split]:
             program = by_name[pathway.program]
@@ -93,7 +97,7 @@ async def pathway_queries(
             elif entry is not Entry.REPEATED:
                 message = f"{query.task}: {entry.value}: {query.instruction}"
                 failures.append(_failure(query.query_id, message, FailureClass.TASK, origin, writer.version))
-    leaks = {leak.heldout: leak.detail for leak in leaks_in_queries(queries, splits.heldout_programs)}
+    leaks = {leak.heldout: leak.detail for leak in leaks_in_queries(queries, settings.heldout_programs)}
     failures += [_failure(leaked, why, FailureClass.TASK, origin, writer.version) for leaked, why in leaks.items()]
     return Made(tuple(query for query in queries if query.query_id not in leaks), tuple(failures))
 
@@ -107,26 +111,37 @@ def _is_askable(pathway: Pathway, denied: DenyList) -> bool:
     return sayable and reachable and nested and not any(map(denied.denies, names))
 
 
-def _share_out(pathways: Sequence[Pathway], splits: PathwaySplits) -> dict[Split, list[Pathway]]:
-    """Give each end to one split; of several pathways to one end, the shortest is taken."""
-    ends: dict[tuple[str, ...], Pathway] = {}
-    for pathway in sorted(pathways, key=lambda each: len(each.steps)):
-        ends.setdefault(_end(pathway), pathway)
-    groups: dict[tuple[str, str], list[Pathway]] = defaultdict(list)
+def _share_out(pathways: Sequence[Pathway], settings: PathwaySettings) -> dict[Split, list[Pathway]]:
+    """Give each end to one split."""
     shared: dict[Split, list[Pathway]] = {split: [] for split in Split}
-    for pathway in ends.values():
-        if pathway.program in splits.heldout_programs:
+    groups: dict[tuple[str, str], list[Pathway]] = defaultdict(list)
+    for pathway in _chosen(pathways, settings.most):
+        if pathway.program in settings.heldout_programs:
             shared[Split.HELDOUT_APPS].append(pathway)
         else:
             groups[pathway.program, pathway.end_kind].append(pathway)
     for group in groups.values():
         by_chance = sorted(group, key=lambda each: content_id("split", each.pathway_id))
         away = len(group) if len(group) >= _SMALLEST_SHARED else 0
-        slots, words = round(splits.heldout_slots * away), round(splits.heldout_phrasings * away)
+        slots, words = round(settings.heldout_slots * away), round(settings.heldout_phrasings * away)
         shared[Split.HELDOUT_SLOTS] += by_chance[:slots]
         shared[Split.HELDOUT_PHRASINGS] += by_chance[slots : slots + words]
         shared[Split.TRAIN] += by_chance[slots + words :]
     return shared
+
+
+def _chosen(pathways: Sequence[Pathway], most: int) -> list[Pathway]:
+    """Of several pathways to one end the shortest, and of each program as many ends as are wanted."""
+    ends: dict[tuple[str, ...], Pathway] = {}
+    for pathway in sorted(pathways, key=lambda each: len(each.steps)):
+        ends.setdefault(_end(pathway), pathway)
+    taken: Counter[str] = Counter()
+    chosen: list[Pathway] = []
+    for pathway in sorted(ends.values(), key=lambda each: (_FIRST.index(each.end_kind), each.pathway_id)):
+        taken[pathway.program] += 1
+        if taken[pathway.program] <= most:
+            chosen.append(pathway)
+    return chosen
 
 
 def _end(pathway: Pathway) -> tuple[str, ...]:
