@@ -1,0 +1,83 @@
+"""Goals on what is to be seen, beside an environment's own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from schemas.actions import Click, Wait
+from schemas.errors import EnvironmentFailure, FailureClass
+from schemas.observation import Observation
+from schemas.query import Query
+from schemas.record import Origin
+from stages.environments.screen_goal import checked_on_screen
+from stages.queries.pathways.start import start_query
+from tests.stages.queries.pathways.toy import PROGRAM, Toy
+
+ORIGIN = Origin(round=1, run_id="run", code_version="code")
+EDIT_MENU = Click(x=110, y=30)
+
+
+class _ScoredToy(Toy):
+    """A toy with a check of its own: that it was reset for a goal which says so."""
+
+    goal = ""
+
+    async def reset(self, query: Query, seed: int) -> Observation:
+        self.goal = query.goal
+        return await super().reset(query, seed)
+
+    async def score(self) -> float | None:
+        return {"{}": None, '{"own": 1}': 1.0, '{"own": 0}': 0.0}[self.goal]
+
+
+def query(goal: object) -> Query:
+    return start_query(PROGRAM, ORIGIN).model_copy(update={"goal": json.dumps(goal)})
+
+
+def score(goal: object) -> list[float | None]:
+    """Before and after the Edit menu is opened."""
+
+    async def run() -> list[float | None]:
+        environment = checked_on_screen(_ScoredToy([]), query(goal))
+        await environment.reset(query(goal), 0)
+        await environment.step(Wait())
+        before = await environment.score()
+        await environment.step(EDIT_MENU)
+        return [before, await environment.score()]
+
+    return asyncio.run(run())
+
+
+COPY = {"role": "menu_item", "text": "Copy"}
+
+
+@pytest.mark.parametrize(
+    ("goal", "scores"),
+    [
+        ({"showing": [COPY]}, [0.0, 1.0]),
+        ({"showing": [COPY | {"state": "disabled"}]}, [0.0, 1.0]),
+        ({"showing": [COPY | {"state": "clickable"}]}, [0.0, 0.0]),
+        ({"showing": [COPY | {"value": "held"}]}, [0.0, 0.0]),
+        ({"showing": [COPY, {"role": "menu_item", "text": "Nothing"}]}, [0.0, 0.0]),
+        ({"showing": [COPY], "own": 0}, [0.0, 0.0]),
+        ({"showing": [COPY], "own": 1}, [0.0, 1.0]),
+        ({"own": 1}, [1.0, 1.0]),
+        ({}, [None, None]),
+    ],
+)
+def test_what_must_show_and_the_own_goal_must_both_be_met(goal: object, scores: list[float | None]) -> None:
+    assert score(goal) == scores
+
+
+def test_an_environment_without_such_a_goal_is_left_as_it_is() -> None:
+    toy = Toy([])
+    assert checked_on_screen(toy, query({"own": 1})) is toy
+
+
+def test_a_goal_that_cannot_be_read_is_a_fault_of_the_task() -> None:
+    with pytest.raises(EnvironmentFailure) as caught:
+        checked_on_screen(Toy([]), query({"showing": [{"text": "no role"}]}))
+    assert caught.value.failure_class is FailureClass.TASK

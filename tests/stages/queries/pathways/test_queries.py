@@ -1,0 +1,134 @@
+"""Queries from pathways: words, splits, goals, and that they are really walked."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+
+import pytest
+
+from schemas.pathway import EndKind, Pathway
+from schemas.query import PathStep, Platform, Query, Source, Split
+from schemas.record import Origin
+from schemas.trajectory import Purpose
+from stages.agents.reference import ReferenceAgent
+from stages.curate.leakage import leaks_in_queries
+from stages.environments.simulated.environment import FaultRates, SimulatedFactory
+from stages.environments.simulated.world import World
+from stages.queries.pathways.base import Program, WalkBounds
+from stages.queries.pathways.collect import Collected, collect_pathways, make_queries
+from stages.queries.pathways.denied import packaged_deny_list
+from stages.queries.pathways.queries import Made, PathwaySettings, pathway_queries
+from stages.queries.pathways.wording import PathwayGrammar
+from stages.queries.real_walk import walk_all
+from stages.rollout.base import Attempt, Limits, Rollout
+from stages.rollout.worker import run_attempts
+from tests.stages.queries.pathways.toy import PROGRAM, ToyFactory
+
+BOUNDS = WalkBounds(seconds=20, seconds_per_step=0.2)
+HALF = PathwaySettings(heldout_slots=0.25, heldout_phrasings=0.25)
+
+
+@pytest.fixture(scope="module")
+def toy_origin() -> Origin:
+    return Origin(round=1, run_id="run", code_version="code")
+
+
+@pytest.fixture(scope="module")
+def toy(toy_origin: Origin) -> Collected:
+    return asyncio.run(collect_pathways(ToyFactory(), [PROGRAM], BOUNDS, toy_origin))
+
+
+def made_of(toy: Collected, origin: Origin, settings: PathwaySettings = HALF) -> Made:
+    denied, writer = packaged_deny_list(), PathwayGrammar()
+    return asyncio.run(pathway_queries(toy.pathways, [PROGRAM], settings, denied, writer, 3, origin))
+
+
+def ends(queries: Sequence[Query]) -> set[str]:
+    return {query.slots[0].value for query in queries}
+
+
+def pathway(toy: Collected, *names: str) -> Pathway:
+    return next(each for each in toy.pathways if tuple(step.name for step in each.steps) == names)
+
+
+def test_every_query_is_walked_and_meets_its_goal(toy: Collected, toy_origin: Origin) -> None:
+    collected = asyncio.run(make_queries(ToyFactory(), toy, [PROGRAM], HALF, 3, toy_origin, instances=2))
+    assert {query.validation for query in collected.queries} == {"passed"}
+    assert {"Open", "Sizes", "Convert", "To Red", "Copy"} <= ends(collected.queries)
+    assert {query.source for query in collected.queries} == {Source.PATHWAY}
+    assert len(collected.failures) == len(toy.failures)
+
+
+def test_what_is_denied_or_cannot_be_reached_is_not_asked_for(toy: Collected, toy_origin: Origin) -> None:
+    assert {"Quit", "Print", "Paste"}.isdisjoint(ends(made_of(toy, toy_origin).queries))
+
+
+def test_splits_share_neither_goals_nor_words(toy: Collected, toy_origin: Origin) -> None:
+    queries = made_of(toy, toy_origin).queries
+    assert {query.split for query in queries} == {Split.TRAIN, Split.HELDOUT_SLOTS, Split.HELDOUT_PHRASINGS}
+    assert leaks_in_queries(queries, ()) == ()
+    marked = [query.phrasing.split("/")[1].startswith("h") for query in queries]
+    assert marked == [query.split is Split.HELDOUT_PHRASINGS for query in queries]
+
+
+def test_a_held_out_program_is_not_trained_on(toy: Collected, toy_origin: Origin) -> None:
+    settings = PathwaySettings(heldout_programs=("toy",))
+    assert {query.split for query in made_of(toy, toy_origin, settings).queries} == {Split.HELDOUT_APPS}
+
+
+def test_dialogs_and_tabs_come_before_entries_where_queries_are_few(toy: Collected, toy_origin: Origin) -> None:
+    queries = made_of(toy, toy_origin, PathwaySettings(most=2)).queries
+    assert {query.task.partition(".")[2] for query in queries} == {EndKind.DIALOG, EndKind.TAB}
+
+
+def test_a_selection_that_is_needed_is_asked_for_and_made(toy: Collected, toy_origin: Origin) -> None:
+    (query,) = [each for each in made_of(toy, toy_origin).queries if each.slots[0].value == "To Red"]
+    assert PROGRAM.selection in query.instruction
+    assert query.path[0] == PROGRAM.selecting[0]
+    without = query.model_copy(update={"path": query.path[1:]})
+    (failure,) = asyncio.run(walk_all(ToyFactory(), [without], "pathways", toy_origin)).failures
+    assert "does not meet the goal check" in failure.message
+
+
+def test_a_path_that_is_lost_and_a_goal_that_is_met_at_once_are_refused(toy: Collected, toy_origin: Origin) -> None:
+    query = next(each for each in made_of(toy, toy_origin).queries if each.slots[0].value == "Open")
+    nowhere = PathStep(page="toy.start", operation="tap", target="toy/menu:Nothing")
+    lost = query.model_copy(update={"query_id": "lost", "path": (nowhere,), "max_steps": 40})
+    shown = {"showing": [{"role": "menu", "text": "File"}]}
+    met = query.model_copy(update={"query_id": "met", "goal": json.dumps(shown)})
+    told = [failure.message for failure in asyncio.run(walk_all(ToyFactory(), [lost, met], "s", toy_origin)).failures]
+    assert ["lost" in told[0], "before anything was done" in told[1]] == [True, True]
+
+
+def test_pathways_of_the_simulated_desktop_become_queries_that_the_reference_agent_solves(
+    world: World, origin: Origin
+) -> None:
+    steps = [PathStep(page="files.start", operation="double_tap", target="launcher/files")]
+    program = Program(
+        name="files",
+        title="the file manager",
+        platform=Platform.DESKTOP,
+        start_state="{}",
+        opening=tuple(steps),
+        presses_commands=True,
+    )
+    factory = SimulatedFactory(world, Platform.DESKTOP, FaultRates(popup=0.0))
+    collected = asyncio.run(collect_pathways(factory, [program], BOUNDS, origin))
+    kinds = {each.end_kind for each in collected.pathways}
+    assert {EndKind.MENU, EndKind.DIALOG, EndKind.PAGE} <= kinds
+    made = asyncio.run(make_queries(factory, collected, [program], PathwaySettings(), 1, origin))
+    rewards = roll_out(made.queries, factory, origin)
+    assert len(rewards) >= 5 and set(rewards) == {1.0}
+
+
+def roll_out(queries: Sequence[Query], factory: SimulatedFactory, origin: Origin) -> list[float | None]:
+    rewards: list[float | None] = []
+
+    async def record(rollout: Rollout) -> None:
+        rewards.append(rollout.episode.trajectory.reward)
+
+    attempts = [Attempt(query, Purpose.REFERENCE, 0, 0) for query in queries]
+    asyncio.run(run_attempts(attempts, ReferenceAgent, factory, Limits(), origin, record, 2))
+    return rewards
