@@ -48,7 +48,7 @@ def read_page_state(data: object) -> PageState:
         EnvironmentFailure: it is no state.
     """
     try:
-        return PageState.model_validate(data, strict=False)
+        return PageState.model_validate(data)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]["msg"]
         raise EnvironmentFailure(f"the web app has lost its state: {first}") from error

@@ -93,7 +93,8 @@ def _blind(rng: random.Random, platform: Platform) -> Action:
     """An action that means something wherever one is."""
     names = [app.name for app in everything().apps_on(platform)]
     keys: list[Action] = [
-        PressKeys(keys=keys) for keys in [("enter",), ("escape",), ("backspace",), ("alt", "left"), ("x",), ("tab",)]
+        PressKeys(keys=keys)
+        for keys in [("enter",), ("escape",), ("backspace",), ("alt", "left"), ("shift",), ("tab",)]
     ]
     typed = TypeText(
         text=rng.choice(["Ann", "Über 9 Äpfel", "a" * 250, "<b>no</b> & $name {x}", "two\nlines", "雨 ☂"]),
