@@ -14,8 +14,10 @@ from flows.cli import run
 from flows.config import Config
 from flows.config_text import config_as_toml
 from flows.context import RoundContext
+from flows.landing import accepted_since_training
 from flows.rejudge import rejudge
 from flows.round import do_stage
+from flows.show import find_trajectory
 from flows.stages.catalogue import STAGES
 from flows.stages.derive import DERIVE_RL
 from pipelines.history import read_history
@@ -114,6 +116,9 @@ def test_a_round_after_it_is_what_it_would_have_been_without(root: Path, tmp_pat
             assert own(one, record) == own(other, record), table
     run_id = config.run_id
     assert read_history(one, run_id, [1, 2]) == read_history(other, run_id, [1, 2])
+    assert accepted_since_training(config) == accepted_since_training(tiny_config(plain))
+    name = finished(root)[0]
+    assert find_trajectory(one, name) == find_trajectory(other, name)
 
 
 def test_what_was_killed_is_gone_on_with(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
