@@ -33,8 +33,8 @@ class Look(NamedTuple):
 
     @property
     def alive(self) -> bool:
-        """Whether there is anything to press: a program that has ended leaves nothing."""
-        return any(element.clickable for element in self.elements.values())
+        """Whether there is anything to read or press: a program that has ended leaves nothing."""
+        return any(key.text for key in self.elements)
 
 
 def look_at(observation: Observation) -> Look:

@@ -139,7 +139,7 @@ class _Walk:
 
     def _require_program(self, look: Look) -> None:
         if not look.alive:
-            raise ProgramEnded("the program has ended, or shows nothing that can be pressed")
+            raise ProgramEnded("the program has ended, or shows nothing")
         if self._app and not look.observation.app:
             raise ProgramEnded("the program is no longer in front")
 

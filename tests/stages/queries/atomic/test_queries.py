@@ -1,0 +1,59 @@
+"""Atomic operations: what is made, and that nothing of it leaks into training."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+from schemas.query import Query, Source, Split
+from schemas.record import Origin
+from stages.curate.leakage import leaks_in_queries
+from stages.environments.desktop.task import parse_evaluator, parse_task
+from stages.environments.screen_goal import KEY
+from stages.queries.atomic.operations import all_operations
+from stages.queries.atomic.queries import AtomicCounts, atomic_queries
+
+APPS = ("mousepad", "pcmanfm", "libreoffice-calc")
+
+
+def made(origin: Origin, seed: int = 1) -> tuple[Query, ...]:
+    return atomic_queries(AtomicCounts(train=5, heldout_slots=2, heldout_phrasings=2), APPS, seed, origin)
+
+
+def test_every_operation_has_queries_in_every_split_and_none_leaks(origin: Origin) -> None:
+    queries = made(origin)
+    operations = {operation.__name__ for operation in all_operations()}
+    for split in (Split.TRAIN, Split.HELDOUT_SLOTS, Split.HELDOUT_PHRASINGS):
+        tasks = [query.task.partition(".")[2] for query in queries if query.split is split]
+        assert set(tasks) == operations
+    assert {query.source for query in queries} == {Source.ATOMIC}
+    assert leaks_in_queries(queries, ()) == ()
+
+
+def test_start_states_and_goals_are_what_a_desktop_understands(origin: Origin) -> None:
+    for query in made(origin):
+        parse_task({"id": query.task, "instruction": "", **json.loads(query.start_state)}, query.task)
+        goal = json.loads(query.goal)
+        if goal.pop(KEY, None) is None:
+            parse_evaluator(goal, query.task)
+
+
+def test_instructions_say_every_slot_and_equal_seeds_give_equal_queries(origin: Origin) -> None:
+    for query in made(origin):
+        assert all(slot.said in query.instruction for slot in query.slots)
+    assert made(origin) == made(origin) != made(origin, seed=2)
+
+
+def test_programs_that_are_not_there_are_not_used(origin: Origin) -> None:
+    queries = atomic_queries(AtomicCounts(), ("mousepad",), 1, origin)
+    assert {query.apps for query in queries} == {("mousepad",)}
+
+
+def test_a_file_gets_its_content_whatever_that_says(origin: Origin, tmp_path: Path) -> None:
+    query = next(query for query in made(origin) if query.task == "mousepad.input_text")
+    command = json.loads(query.start_state)["config"][0]["parameters"]["command"]
+    nasty = "%s $(touch hit) `touch hit` '\"; \\n\n"
+    subprocess.run([*command[:-2], str(tmp_path / "a file"), nasty], check=True, cwd=tmp_path)
+    assert (tmp_path / "a file").read_text() == nasty
+    assert [path.name for path in tmp_path.iterdir()] == ["a file"]

@@ -1,0 +1,137 @@
+"""Pathways of real programs: a page in the real Chromium, programs on a real X server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+
+import pytest
+
+from schemas.pathway import EndKind, Pathway
+from schemas.query import Platform
+from schemas.record import Origin
+from stages.environments.base import EnvironmentFactory
+from stages.queries.atomic.queries import AtomicCounts, atomic_queries
+from stages.queries.pathways.base import Program, WalkBounds
+from stages.queries.pathways.collect import Collected, collect_pathways, make_queries
+from stages.queries.pathways.programs import packaged_programs, read_programs
+from stages.queries.pathways.queries import PathwaySettings
+from stages.queries.real_walk import walk_all
+from tests.stages.queries.pathways.office_page import serving
+
+BOUNDS = WalkBounds(depth=3, seconds=240)
+
+
+def collect(
+    factory: EnvironmentFactory, program: Program, origin: Origin, bounds: WalkBounds, queries: int
+) -> Collected:
+    async def run() -> Collected:
+        try:
+            collected = await collect_pathways(factory, [program], bounds, origin)
+            return await make_queries(factory, collected, [program], PathwaySettings(most=queries), 1, origin)
+        finally:
+            await factory.close()
+
+    return asyncio.run(run())
+
+
+def by_names(collected: Collected) -> dict[str, Pathway]:
+    return {" > ".join(step.name for step in pathway.steps): pathway for pathway in collected.pathways}
+
+
+@pytest.mark.browser
+def test_menus_tabs_and_pages_of_a_web_page_are_walked_and_asked_for(origin: Origin) -> None:
+    from stages.environments.browser.environment import BrowserFactory
+
+    asked: list[str] = []
+    with serving(asked) as url:
+        program = Program(
+            name="office",
+            title="the office",
+            platform=Platform.WEB,
+            start_state=json.dumps({"url": url}),
+            presses_commands=True,
+        )
+        collected = collect(BrowserFactory(), program, origin, BOUNDS, 20)
+    found = by_names(collected)
+    assert found["File"].end_kind is EndKind.MENU
+    assert found["File > Settings"].end_kind is EndKind.PAGE
+    assert found["File > Settings"].end_name == "Settings of the office"
+    assert found["File > Settings > Privacy"].end_kind is EndKind.TAB
+    assert found["Edit > Undo"].end_kind is EndKind.MENU_ITEM
+    assert found["Help pages"].end_name == "How the office works"
+    assert {"/erased", "/sent"}.isdisjoint(asked)
+    assert not collected.failures
+    assert {"Privacy", "File", "Undo"} <= {query.slots[0].value for query in collected.queries}
+
+
+@pytest.mark.desktop
+def test_a_calculator_on_a_real_desktop_is_walked_and_leaves_no_process(origin: Origin) -> None:
+    from stages.environments.desktop.factory import LocalDesktops
+    from stages.environments.desktop.local.processes import descendants
+    from stages.environments.desktop.suite import packaged_tasks
+
+    before = descendants(os.getpid())
+    (program,) = read_programs(packaged_programs(), ("galculator",))
+    bounds = BOUNDS.model_copy(update={"depth": 2})
+    collected = collect(LocalDesktops(packaged_tasks()), program, origin, bounds, 3)
+    found = by_names(collected)
+    assert found["File > Quit"].end_kind is EndKind.MENU_ITEM and not found["File > Quit"].pressed
+    assert len(found) >= 20
+    for pathway in collected.pathways:
+        for step in pathway.steps:
+            size = collected.screens[step.screen_id].screen.size
+            assert 0 <= step.bounds.left < step.bounds.right <= size.width
+            assert 0 <= step.bounds.top < step.bounds.bottom <= size.height
+    assert len(collected.queries) == 3
+    assert descendants(os.getpid()) <= before
+
+
+@pytest.mark.desktop
+def test_what_needs_a_selection_in_a_real_file_manager(origin: Origin) -> None:
+    from stages.environments.desktop.factory import LocalDesktops
+    from stages.environments.desktop.suite import packaged_tasks
+
+    (program,) = read_programs(packaged_programs(), ("pcmanfm",))
+    narrow = BOUNDS.model_copy(update={"breadth": 2, "depth": 1})
+    needs = {
+        n: p.needs_selection
+        for n, p in by_names(collect_only(LocalDesktops(packaged_tasks()), program, origin, narrow)).items()
+    }
+    assert needs["Edit > Rename..."] is True and needs["Edit > Cut"] is True
+    assert needs["File"] is False
+
+
+def collect_only(factory: EnvironmentFactory, program: Program, origin: Origin, bounds: WalkBounds) -> Collected:
+    async def run() -> Collected:
+        try:
+            return await collect_pathways(factory, [program], bounds, origin)
+        finally:
+            await factory.close()
+
+    return asyncio.run(run())
+
+
+@pytest.mark.desktop
+def test_atomic_operations_are_walked_on_real_objects(origin: Origin) -> None:
+    from stages.environments.desktop.factory import LocalDesktops
+    from stages.environments.desktop.suite import packaged_tasks
+
+    counts = AtomicCounts(train=1, heldout_slots=0, heldout_phrasings=0)
+    queries = atomic_queries(counts, ("pcmanfm", "mousepad"), 2, origin)
+    assert {query.task.partition(".")[2] for query in queries} == {
+        "double_click",
+        "right_click",
+        "drag_move",
+        "input_text",
+    }
+
+    async def run() -> list[str]:
+        factory = LocalDesktops(packaged_tasks())
+        try:
+            return [failure.message for failure in (await walk_all(factory, queries, "atomic", origin)).failures]
+        finally:
+            await factory.close()
+
+    assert asyncio.run(run()) == []
