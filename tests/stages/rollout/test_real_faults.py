@@ -1,0 +1,103 @@
+"""Real programs killed in the middle of an episode: the attempt is made again, the round ends, nothing is left."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from schemas.actions import Terminate, TypeText
+from schemas.errors import FailureClass
+from schemas.query import Query
+from schemas.trajectory import Purpose
+from stages.agents.base import Decision, EpisodeView
+from stages.environments.base import EnvironmentFactory
+from stages.rollout.base import Attempt, Limits, Rollout
+from stages.rollout.worker import run_attempts
+from tests.stages.environments.browser.processes import descendants
+from tests.stages.environments.test_reaper import until_gone
+from tests.stages.rollout.toy import ORIGIN
+
+
+class Saboteur:
+    """Types, and says that it is done; in its first episode it ends the environment's program before that."""
+
+    name, model_version = "saboteur", "none"
+
+    def __init__(self, program: str, blows: list[int]) -> None:
+        self._program = program
+        self._blows = blows
+
+    async def act(self, episode: EpisodeView) -> Decision:
+        if episode.history:
+            return Decision("", Terminate(status="success"), "", "", "")
+        if self._blows:
+            self._blows.pop()
+            kill_own(self._program)
+        return Decision("", TypeText(text="x"), "", "", "")
+
+
+def kill_own(program: str) -> None:
+    killed = []
+    for process in descendants(os.getpid()):
+        with suppress(OSError):
+            if program in Path(f"/proc/{process}/comm").read_text():
+                os.kill(process, signal.SIGKILL)
+                killed.append(process)
+    assert killed
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left() -> Iterator[None]:
+    before = descendants(os.getpid())
+    yield
+    until_gone(list(descendants(os.getpid()) - before))
+
+
+def round_of(queries: Sequence[Query], factory: EnvironmentFactory, program: str) -> list[Rollout]:
+    done: list[Rollout] = []
+    blows = [1]
+
+    async def record(rollout: Rollout) -> None:
+        done.append(rollout)
+
+    plan = [Attempt(query, Purpose.TRAIN, number, number) for number, query in enumerate(queries)]
+
+    def make_agent(query: Query) -> Saboteur:
+        return Saboteur(program, blows)
+
+    asyncio.run(run_attempts(plan, make_agent, factory, Limits(), ORIGIN, record, concurrency=1))
+    return done
+
+
+def assert_overcome(done: list[Rollout]) -> None:
+    assert len(done) == 2 and not [rollout.failure for rollout in done if rollout.failure]
+    hit, spared = done
+    assert hit.earlier_failure is not None and spared.earlier_failure is None
+    assert (hit.earlier_failure.failure_class, hit.earlier_failure.attempts) == (FailureClass.ENVIRONMENT, 1)
+    assert all(rollout.episode.trajectory.answer == "success" for rollout in done)
+
+
+@pytest.mark.browser
+def test_a_browser_that_is_killed_costs_one_try() -> None:
+    from stages.environments.browser.environment import BrowserFactory
+    from tests.stages.environments.browser.playing import a_query
+    from tests.stages.environments.browser.site import serving
+
+    with serving() as site:
+        assert_overcome(round_of([a_query(f"{site}/")] * 2, BrowserFactory(), "chrom"))
+
+
+@pytest.mark.desktop
+@pytest.mark.parametrize("program", ["Xvfb", "mousepad"])
+def test_a_display_or_program_that_is_killed_costs_one_try(tmp_path: Path, program: str) -> None:
+    from stages.environments.desktop.factory import LocalDesktops
+    from tests.stages.environments.desktop.queries import query_of
+
+    query = query_of(tmp_path, config=[{"type": "launch", "parameters": {"command": ["mousepad"]}}])
+    assert_overcome(round_of([query] * 2, LocalDesktops(tmp_path), program))
