@@ -6,6 +6,7 @@ import asyncio
 import base64
 import random
 from collections.abc import Awaitable, Mapping
+from contextlib import suppress
 from typing import NamedTuple, TypeVar
 
 from playwright.async_api import BrowserContext, Error, Page, Route
@@ -26,7 +27,7 @@ from stages.environments.simulated.world import World
 from stages.environments.webapp.compile import INDEX, WebApp, compile_world, media_type
 from stages.environments.webapp.hands import Hands
 from stages.environments.webapp.reader import READER, Screenful, read_screenful
-from stages.environments.webapp.state import PageState, read_page_state
+from stages.environments.webapp.state import DeviceState, read_device_state
 
 T = TypeVar("T")
 
@@ -110,7 +111,7 @@ class WebAppEnvironment:
         episode = self._running()
         if episode.goal is None:
             return None
-        state = await self.page_state()
+        state = await self.device_state()
         return float(is_reached(self._world, episode.start, episode.goal, state.stores()))
 
     async def close(self) -> None:
@@ -121,13 +122,13 @@ class WebAppEnvironment:
         except (Error, TimeoutError) as error:
             raise EnvironmentFailure(f"the browser is gone: {error}") from error
 
-    async def page_state(self) -> PageState:
+    async def device_state(self) -> DeviceState:
         """All that the device remembers: what goals are checked against, and tests.
 
         Raises:
             EnvironmentFailure: the browser is gone or hangs.
         """
-        return read_page_state(await self._within_time(self._hands.page.evaluate(_STATE)))
+        return read_device_state(await self._within_time(self._hands.page.evaluate(_STATE)))
 
     async def _pictured(self, shown: Screenful) -> Observation:
         taken = await self._within_time(self._hands.session.send("Page.captureScreenshot", {"format": "png"}))
@@ -178,6 +179,8 @@ class WebAppFactory:
                 page = await _open(context, self._app.files)
                 session = await open_session(page, viewport, mobile)
         except (Error, TimeoutError) as error:
+            with suppress(Error):
+                await context.close()
             raise EnvironmentFailure(f"the web app does not load: {error}", FailureClass.SETUP) from error
         hands = Hands(page, session, self._platform, viewport.scale)
         return WebAppEnvironment(self._world, self._platform, hands, self._popup)

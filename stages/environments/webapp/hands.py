@@ -10,6 +10,7 @@ from schemas.actions import Action, Click, Drag, LongPress, OpenApp, PressKeys, 
 from schemas.query import Platform
 from stages.environments.browser.page import perform
 from stages.environments.browser.touch import perform_by_touch
+from stages.environments.simulated.metrics import metrics_of
 
 _OPEN = "(name) => window.trajmill.open(name)"
 _SHORTEST_SWIPE = 40
@@ -56,7 +57,7 @@ class Hands(NamedTuple):
             case Swipe() | LongPress() if phone:
                 await self._touch(action)
             case Scroll():
-                await perform(self.page, _in_the_middle(action, self.page), self.scale)
+                await perform(self.page, self._placed(action), self.scale)
             case Click() | Drag() | LongPress() if not phone:
                 await perform(self.page, action, self.scale)
             case _:
@@ -85,10 +86,9 @@ class Hands(NamedTuple):
             case _:
                 await perform(self.page, PressKeys(keys=keys), self.scale)
 
-
-def _in_the_middle(action: Scroll, page: Page) -> Scroll:
-    """A turn of the wheel that names no place happens in the middle of the screen: the mouse may be anywhere."""
-    size = page.viewport_size
-    if size is None or (action.x is not None and action.y is not None):
-        return action
-    return action.model_copy(update={"x": size["width"] // 2, "y": size["height"] // 2})
+    def _placed(self, action: Scroll) -> Scroll:
+        """A turn of the wheel that names no place happens in the middle of the screen: the mouse may be anywhere."""
+        if action.x is not None and action.y is not None:
+            return action
+        width, height = metrics_of(self.platform, 1.0).size
+        return action.model_copy(update={"x": width // 2, "y": height // 2})

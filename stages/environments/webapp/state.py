@@ -28,7 +28,7 @@ class AppMemory(Record):
         return Store(dict(self.values), {name: make_records(items) for name, items in self.lists})
 
 
-class PageState(Record):
+class DeviceState(Record):
     """All that the device on a page remembers."""
 
     foreground: str
@@ -41,14 +41,14 @@ class PageState(Record):
         return {name: memory.store() for name, memory in self.apps}
 
 
-def read_page_state(data: object) -> PageState:
+def read_device_state(data: object) -> DeviceState:
     """The state of a page from its plain data.
 
     Raises:
         EnvironmentFailure: it is no state.
     """
     try:
-        return PageState.model_validate(data)
+        return DeviceState.model_validate(data)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]["msg"]
         raise EnvironmentFailure(f"the web app has lost its state: {first}") from error

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import io
+import pickle
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 import pytest
 from PIL import Image
 
-from schemas.actions import Action, Click, Drag, LongPress, OpenApp, Swipe, SystemButton, Terminate, TypeText
+from schemas.actions import Action, Click, Drag, LongPress, OpenApp, Scroll, Swipe, SystemButton, Terminate, TypeText
 from schemas.errors import EnvironmentFailure, FailureClass
 from schemas.observation import Observation, UIElement
 from schemas.query import Platform
@@ -140,6 +141,34 @@ def test_what_means_nothing_changes_nothing(action: Action) -> None:
 
     before, after = play(world_of(garden()), Platform.PHONE, work)
     assert before == after
+
+
+def test_the_wheel_turns_without_a_place_and_takes_the_keyboard_away() -> None:
+    async def work(env: WebAppEnvironment) -> list[str]:
+        seen = await env.reset(query_of(Platform.PHONE), 0)
+        for element_id in ("launcher/shelf", "shelf.home/query"):
+            seen = await env.step(press(element(seen, element_id)))
+        seen = await env.step(Scroll(clicks=-3))
+        return [each.element_id for each in seen.elements or ()]
+
+    shown = play(world_of(SHELF), Platform.PHONE, work)
+    assert "keyboard" not in shown and "shelf.home/query" not in shown
+    assert "shelf.home/books/Book 10" in shown
+
+
+def test_environments_are_closed_twice_and_factories_travel() -> None:
+    factory = WebAppFactory(world_of(SHELF), Platform.PHONE)
+
+    async def run() -> str:
+        travelled = pickle.loads(pickle.dumps(factory))
+        env: WebAppEnvironment = await travelled()
+        seen = await env.reset(query_of(Platform.PHONE), 0)
+        await env.close()
+        await env.close()
+        await travelled.close()
+        return (seen.elements or ())[-1].text
+
+    assert asyncio.run(run()) == "Shelf"
 
 
 def test_a_page_that_is_gone_is_an_environment_failure() -> None:

@@ -71,7 +71,7 @@ class Twins:
         await self.compare(f"{action}")
 
     async def compare(self, after: str) -> None:
-        state = await self.web.page_state()
+        state = await self.web.device_state()
         there = {
             "foreground": state.foreground,
             "focus": state.focus,
