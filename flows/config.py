@@ -41,7 +41,7 @@ class RunSection(Section):
 
 
 class QueriesSection(Section):
-    """How many queries are generated in the first round, for each split."""
+    """How many queries are generated in the first round, for each split, and how many tasks are proposed after that."""
 
     train: PositiveInt = 1000
     """Queries to learn on."""
@@ -55,6 +55,15 @@ class QueriesSection(Section):
     """Ids of the apps kept from training."""
     apps: tuple[Path, ...] = ()
     """App files of your own (YAML, see apps.md), beside the built-in ones."""
+    example_tasks: Path | None = None
+    """A few tasks that people wrote, to propose new ones from: one JSON object in each line, e.g.
+    `{"instruction": "Order me a pizza", "platform": "phone", "apps": ["bites"]}`, and `start_state` where it is not the
+    environment's default."""
+    curriculum: NonNegativeInt = 0
+    """Training tasks that the model of `models.writer` proposes in each round, before the rollouts, from the example
+    tasks and the success so far."""
+    screenshot: NonNegativeInt = 0
+    """Training tasks that it proposes in each round from the screens that the example tasks start with; it must see."""
 
 
 class RolloutSection(Section):
@@ -262,7 +271,7 @@ class Config(Section):
             mode="json",
             exclude={
                 "run": {"rounds", "root"},
-                "queries": {"apps"},
+                "queries": {"apps", "example_tasks"},
                 "rollout": {"workers", "concurrency"},
                 "judge": {"concurrency"},
                 "endpoints": {name: EndpointSection.TRANSPORT if name in roles else True for name in self.endpoints},
@@ -273,7 +282,8 @@ class Config(Section):
                 "serve": True,
             },
         )
-        files = [path.name for path in (*self.queries.apps, self.android.tasks, self.desktop.tasks) if path]
+        given = (*self.queries.apps, self.queries.example_tasks, self.android.tasks, self.desktop.tasks)
+        files = [path.name for path in given if path]
         return f"{self.run.name}-{content_id(decisive, files)[:8]}"
 
     def with_rounds(self, rounds: int) -> Config:

@@ -25,6 +25,9 @@ def missing_files(config: Config, folder: Path) -> list[Missing]:
         for app in config.queries.apps
         if not (folder / app).is_file()
     ]
+    examples = config.queries.example_tasks
+    if examples is not None and not (folder / examples).is_file():
+        found.append(Missing(("queries", "example_tasks"), f"there is no file of example tasks {examples}"))
     if config.android.tasks is not None and not (folder / config.android.tasks).is_file():
         found.append(Missing(("android", "tasks"), f"there is no task file {config.android.tasks}"))
     if config.desktop.tasks is not None and not (folder / config.desktop.tasks).is_dir():
@@ -51,6 +54,26 @@ def missing_endpoints(config: Config) -> list[Missing]:
     if OWN_JUDGE in config.judges:
         message = f'judges.{OWN_JUDGE}: "{OWN_JUDGE}" is taken by the judge of the run; choose another name'
         found.append(Missing(("judges", OWN_JUDGE), message))
+    return found
+
+
+def missing_for_proposals(config: Config) -> list[Missing]:
+    """What tasks cannot be proposed, or attempts at them not be judged, without."""
+    found = []
+    for key in (name for name in ("curriculum", "screenshot") if getattr(config.queries, name)):
+        reasons = []
+        if config.queries.example_tasks is None:
+            reasons.append("it needs queries.example_tasks, a file of tasks that people wrote")
+        if config.models.writer == EMBEDDED:
+            reasons.append("tasks are proposed by a model; map models.writer to an [endpoints.NAME]")
+        if config.run.environment == "miniwob":
+            reasons.append("a page of MiniWoB++ checks no other task than its own; set it to 0")
+        for channel in config.judge.channels:
+            if channel == "programmatic":
+                reasons.append("no check knows a proposed task; leave programmatic out of judge.channels")
+            elif set(getattr(config.models.critic, channel)) == {EMBEDDED}:
+                reasons.append(f"only a model can judge a proposed task; map models.critic.{channel} to one")
+        found += [Missing(("queries", key), f"queries.{key}: {reason}") for reason in reasons]
     return found
 
 

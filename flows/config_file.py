@@ -12,10 +12,11 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from flows.config import Config
-from flows.config_check import missing_endpoints, missing_files
+from flows.config_check import missing_endpoints, missing_files, missing_for_proposals
 from flows.config_paths import anchored
 from flows.config_section import KeyPath, key_paths, section_at
 from schemas.errors import BadInputError
+from stages.queries.human_tasks import read_human_tasks
 
 DEFAULT_FILE = Path("trajmill.toml")
 """Read from the working folder when no file is named."""
@@ -36,10 +37,13 @@ def load_config(path: Path | None = None) -> Config:
         path = DEFAULT_FILE
     text = _read(path)
     config = _parse(path, text)
-    missing = missing_files(config, path.parent) + missing_endpoints(config)
+    missing = missing_files(config, path.parent) + missing_endpoints(config) + missing_for_proposals(config)
     if missing:
         raise BadInputError("\n".join(_mistake(path, text, each.keys, each.message) for each in missing))
-    return anchored(config, path.parent)
+    config = anchored(config, path.parent)
+    if config.queries.example_tasks is not None:
+        read_human_tasks(config.queries.example_tasks)
+    return config
 
 
 def _read(path: Path) -> str:

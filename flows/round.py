@@ -23,7 +23,7 @@ from flows.once import StageReport, report_of
 from flows.policy import BASELINE, PROMOTE
 from flows.progress import progress
 from flows.report.round_table import round_markdown, round_table
-from flows.stages.catalogue import NEEDED, STAGES, Stage
+from flows.stages.catalogue import NEEDED, STAGES, Stage, stages_of
 from flows.stages.generate import GENERATE
 from flows.stages.judge import JUDGE, REJUDGE
 from pipelines.history import read_history
@@ -60,7 +60,7 @@ def stage_task(stage: Stage, context: RoundContext) -> StageReport:
 @flow(name="round", flow_run_name="round {context.round}", validate_parameters=False)
 def round_flow(context: RoundContext) -> RoundSummary:
     """All stages of one round; returns its figures."""
-    for stage in STAGES:
+    for stage in stages_of(context.config):
         stage_task(stage, context)
         if stage.name in (JUDGE, REJUDGE):
             announce_landed(context.warehouse.root, accepted(context), context.config.serve.retrain_after_accepted)
@@ -104,7 +104,7 @@ def _run_command(name: str, context: RoundContext) -> StageReport:
                 f"round {context.round} of run {context.run_id}: stage {needed.name!r} is not finished; "
                 f"run `trajmill {needed.command}` first"
             )
-    reports = [do_stage(stage, context) for stage in STAGES if stage.command == name]
+    reports = [do_stage(stage, context) for stage in stages_of(context.config) if stage.command == name]
     refresh_views(context.warehouse)
     return reports[-1]
 

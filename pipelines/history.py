@@ -40,6 +40,14 @@ class History(NamedTuple):
                 outcomes[attempt.query_id].append(attempt.correct)
         return {query_id: success_average(results) for query_id, results in outcomes.items()}
 
+    def shares(self) -> dict[str, float]:
+        """Share of the unguided attempts at each query that were correct; what was tried last comes last."""
+        outcomes: dict[str, list[bool]] = {}
+        for attempt in self.attempts:
+            if not attempt.guided:
+                outcomes[attempt.query_id] = [*outcomes.pop(attempt.query_id, []), attempt.correct]
+        return {query_id: sum(results) / len(results) for query_id, results in outcomes.items()}
+
     def failures(self) -> dict[str, int]:
         """Number of failed unguided attempts at each query."""
         counts: dict[str, int] = defaultdict(int)

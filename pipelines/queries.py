@@ -1,4 +1,4 @@
-"""The queries of a run, read once per process: workers look them up by id instead of being sent them."""
+"""The queries of a run, read once per process and commit: workers look them up by id instead of being sent them."""
 
 from __future__ import annotations
 
@@ -6,12 +6,21 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from schemas.query import Query
+from warehouse.delta_log import newest_log_entry
 from warehouse.layout import Warehouse
 from warehouse.read import read_rows
 
 
-@lru_cache(maxsize=4)
 def queries_of(warehouse: Warehouse, run_id: str) -> Mapping[str, Query]:
-    """The queries of a run by id, in order of id; to be asked once they are committed, for they never change."""
+    """The committed queries of a run by id, in order of id.
+
+    They are read again once more are committed: a round may have new ones proposed. Whoever looks up many does better
+    to keep the mapping than to ask for it each time.
+    """
+    return _as_of(warehouse, run_id, newest_log_entry(warehouse, "queries"))
+
+
+@lru_cache(maxsize=4)
+def _as_of(warehouse: Warehouse, run_id: str, log_entry: str) -> Mapping[str, Query]:
     rows = read_rows(warehouse, Query, run_id=run_id)
     return {query.query_id: query for query in sorted(rows, key=lambda query: query.query_id)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from flows.config import Config
 from flows.context import RoundContext
 from flows.once import StageReport, finished
 from flows.policy import BASELINE, PROMOTE
@@ -16,6 +17,7 @@ from flows.stages.generate import GENERATE, generate
 from flows.stages.guide import GUIDE, GUIDED, REFERENCE, guide, reference, rollout_guided
 from flows.stages.judge import JUDGE, REJUDGE, judge, judge_guided
 from flows.stages.promote import promote
+from flows.stages.propose import PROPOSE, asks_for_tasks, propose
 from flows.stages.rollout import ROLLOUT, rollout
 from flows.stages.train import TRAIN, train
 
@@ -36,6 +38,7 @@ def _baseline(context: RoundContext) -> StageReport:
 STAGES = (
     Stage(GENERATE, "generate", generate),
     Stage(BASELINE, "generate", _baseline),
+    Stage(PROPOSE, "rollout", propose),
     Stage(ROLLOUT, "rollout", rollout),
     Stage(JUDGE, "judge", judge),
     Stage(REFERENCE, "guide", reference),
@@ -63,3 +66,8 @@ NEEDED: dict[str, tuple[str, ...]] = {
     "evaluate": (TRAIN,),
 }
 """For each command, the stages that must be finished before it."""
+
+
+def stages_of(config: Config) -> tuple[Stage, ...]:
+    """The stages of a round that a configuration asks for, in their order."""
+    return tuple(stage for stage in STAGES if stage.name != PROPOSE or asks_for_tasks(config))

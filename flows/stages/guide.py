@@ -100,11 +100,8 @@ def rollout_guided(context: RoundContext) -> StageReport:
     def work(at: StageRun, key: str) -> Outcome:
         sources = finished(context, GUIDE).result["sources"]
         by_source = {row.source_trajectory: row for row in _guidance(context, context.rounds_so_far)}
-        guided = [
-            (context.queries[query_id], by_source[source])
-            for query_id, source in sources.items()
-            if source in by_source
-        ]
+        queries = context.queries
+        guided = [(queries[query_id], by_source[source]) for query_id, source in sources.items() if source in by_source]
         budget = context.config.rollout.episodes_per_round - unguided_episodes(context)
         attempts = plan_guided(guided, budget, context.config.run.seed, context.round, _PER_QUERY)
         agent = acting(
@@ -121,7 +118,7 @@ def reference_paths_used(context: RoundContext) -> int:
 
 
 def _needs(context: RoundContext) -> Needs:
-    """Hard queries: enough failed attempts, and a low success average of late."""
+    """Hard queries: enough failed attempts, a low success average of late, and something to write hints from."""
     settings = context.config.guidance
     if not settings.enabled:
         return Needs((), {})
@@ -129,13 +126,15 @@ def _needs(context: RoundContext) -> Needs:
     history = read_history(context.warehouse, context.run_id, context.rounds_so_far)
     averages = history.averages([query.query_id for query in queries])
     failures = history.failures()
+    solved = history.shortest_success()
     hard = [
         query
         for query in queries
-        if failures.get(query.query_id, 0) >= settings.after_failures and averages[query.query_id] < _HARD
+        if failures.get(query.query_id, 0) >= settings.after_failures
+        and averages[query.query_id] < _HARD
+        and (query.path or query.query_id in solved)
     ]
     budget = context.config.rollout.episodes_per_round - unguided_episodes(context)
-    solved = history.shortest_success()
     ranked = sorted(hard, key=lambda query: (query.query_id in solved, averages[query.query_id], query.query_id))
     return Needs(tuple(ranked[: budget // _PER_QUERY]), solved)
 

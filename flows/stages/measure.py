@@ -15,6 +15,7 @@ from schemas.policy_version import SplitSuccess
 from schemas.query import HELDOUT_SPLITS, Query, Split
 from schemas.trajectory import Purpose
 from stages.metrics.success import MeasuredEpisode, success_by_split
+from stages.queries.grounds import PROPOSED
 from stages.rollout.plan import plan_once
 from warehouse.layout import StageRun
 
@@ -45,7 +46,8 @@ def measured_queries(context: RoundContext) -> list[Query]:
 
 
 def _of_split(context: RoundContext, split: Split) -> Sequence[Query]:
-    return [query for query in context.queries.values() if query.split is split]
+    """All of a split but those that were proposed on the way: no check tells their success."""
+    return [query for query in context.queries.values() if query.split is split and query.source not in PROPOSED]
 
 
 def _success(context: RoundContext, outcome: Outcome) -> tuple[SplitSuccess, ...]:
@@ -54,8 +56,7 @@ def _success(context: RoundContext, outcome: Outcome) -> tuple[SplitSuccess, ...
     files = outcome.files.get("trajectories", ())
     tables = [pq.read_table(folder / file.path, columns=["query_id", "reward"]) for file in files if file.rows]
     rows = [row for table in tables for row in zip(*(column.to_pylist() for column in table.columns), strict=True)]
+    queries = context.queries
     return success_by_split(
-        MeasuredEpisode(context.queries[query_id].split, reward >= _PASSED)
-        for query_id, reward in rows
-        if reward is not None
+        MeasuredEpisode(queries[query_id].split, reward >= _PASSED) for query_id, reward in rows if reward is not None
     )

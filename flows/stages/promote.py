@@ -15,6 +15,7 @@ from flows.stages.export import EXPORT
 from flows.stages.generate import GENERATE
 from flows.stages.guide import GUIDE, GUIDED, REFERENCE, reference_paths_used
 from flows.stages.judge import JUDGE, REJUDGE
+from flows.stages.propose import PROPOSE
 from flows.stages.rollout import ROLLOUT
 from flows.stages.train import TRAIN, sft_recipe
 from schemas.policy_version import PolicyVersion, SplitSuccess
@@ -26,6 +27,7 @@ from warehouse.shards import write_shard
 
 STAGES = (
     GENERATE,
+    PROPOSE,
     ROLLOUT,
     JUDGE,
     REFERENCE,

@@ -12,6 +12,9 @@ from schemas.query import Platform, Source
 from schemas.record import content_id
 from stages.queries.human_tasks import HumanTask
 
+PROPOSED = frozenset({Source.CURRICULUM, Source.SCREENSHOT})
+"""Sources of the queries that a model proposed: no programmatic check says whether one was done."""
+
 
 class Practice(NamedTuple):
     """How the agent does so far at one task."""

@@ -138,7 +138,7 @@ class _Proposing:
             return False
         self._known.add(text)
         version = self._proposer.version(self._ground)
-        self._queries.append(_query(self._ground, text, task.difficulty, version, self._origin))
+        self._queries.append(query_on(self._ground, text, task.difficulty, version, self._origin))
         return True
 
     def _repetition(self, text: str) -> str:
@@ -188,7 +188,16 @@ def _no_task(proposed: str, text: str) -> str:
     return f'"{placeholder[0]}" is a placeholder' if placeholder else ""
 
 
-def _query(ground: Ground, text: str, difficulty: int, version: str, origin: Origin) -> Query:
+def query_on(ground: Ground, text: str, difficulty: int, version: str, origin: Origin) -> Query:
+    """A training query that begins as the ground does.
+
+    Args:
+        ground: where it is to be done.
+        text: its instruction.
+        difficulty: 1 to 3.
+        version: what made it.
+        origin: common columns.
+    """
     # A name of its own: without slots, the task is what tells its goal from others.
     task = f"{ground.source}.{content_id(ground.platform, ground.apps, ground.start_state, text.casefold())[:12]}"
     return Query(

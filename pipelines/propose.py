@@ -1,0 +1,151 @@
+"""Has new training tasks proposed: brings environments to where they begin, asks the writer, refuses what leaks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from pipelines.environments import EnvironmentSpec
+from pipelines.fan_out import BeamSettings, ShardOutput, StageOutput, fan_out
+from pipelines.models import ModelSpec
+from pipelines.painting import ScreenKeeper, painters
+from pipelines.queries import queries_of
+from schemas.model_call import ModelCall
+from schemas.observation import Observation
+from schemas.query import Query
+from schemas.record import Origin, Row, content_id
+from schemas.tables import rows_to_arrow
+from schemas.trajectory import Purpose
+from stages.curate.proposed import without_leaks
+from stages.queries.grounds import Ground
+from stages.queries.proposals import Proposed, propose_tasks
+from stages.queries.proposer import TaskProposer
+from stages.queries.start_screens import start_screens
+from stages.rollout.base import Limits
+from stages.rollout.plan import episode_seed
+from warehouse.layout import StageRun, Warehouse
+from warehouse.screen_journal import ScreenJournal
+from warehouse.screens import WarehouseScreens, write_screens
+from warehouse.shards import write_shard
+
+
+class Wanted(NamedTuple):
+    """How many tasks a round is to have proposed."""
+
+    curriculum: int
+    """From the tasks of people and the success so far."""
+    screenshot: int
+    """From the screens that these tasks start with."""
+
+
+@dataclass(frozen=True)
+class ProposeTasks:
+    """The work of one round; its one shard gets the grounds whose tasks people wrote."""
+
+    warehouse: Warehouse
+    at: StageRun
+    origin: Origin
+    environment: EnvironmentSpec
+    writer: ModelSpec
+    wanted: Wanted
+    run_seed: int
+    heldout_apps: tuple[str, ...]
+    limits: Limits
+    environments: int
+    """Environments under way at once."""
+    in_flight: int
+    """Grounds that the writer is asked about at once."""
+
+    def __call__(self, shard: int, grounds: Sequence[Ground]) -> ShardOutput:
+        """Write the proposed queries, the calls that they took, and a failure for all that was refused.
+
+        Raises:
+            BadInputError: the model cannot be connected.
+        """
+        existing = tuple(queries_of(self.warehouse, self.at.run_id).values())
+        calls: list[ModelCall] = []
+        screens = ScreenJournal(_screens_path(self.warehouse, self.at))
+        try:
+            made = asyncio.run(self._propose(grounds, existing, screens, calls.append))
+        finally:
+            screens.close()
+        made = without_leaks(made, existing, self.heldout_apps, self.origin)
+        rows: dict[str, Sequence[Row]] = {"queries": made.queries, "failures": made.failures, "model_calls": calls}
+        return ShardOutput(
+            {
+                table: write_shard(self.warehouse, table, self.at, shard, rows_to_arrow(table, records))
+                for table, records in rows.items()
+                if records
+            }
+        )
+
+    async def _propose(
+        self,
+        grounds: Sequence[Ground],
+        existing: Sequence[Query],
+        screens: ScreenJournal,
+        sink: Callable[[ModelCall], None],
+    ) -> Proposed:
+        curriculum = in_turn(grounds, self.wanted.curriculum, self.at.round)
+        screenshot = in_turn(grounds, self.wanted.screenshot, self.at.round)
+        started = await start_screens(
+            list(dict.fromkeys((*curriculum, *screenshot))),
+            self.environment.factory,
+            self._seed,
+            self.limits,
+            self.origin,
+            self.environments,
+        )
+        seen = [ground for ground in screenshot if ground.id in started.screens]
+        await self._keep([started.screens[ground.id] for ground in seen], screens)
+        model = self.writer.open(self.origin, sink)
+
+        async def ask(among: Sequence[Ground], known: Sequence[Query], wanted: int) -> Proposed:
+            seed = int(content_id("propose", self.run_seed, self.at.round)[:8], 16)
+            return await propose_tasks(
+                TaskProposer(model), among, known, wanted, seed, self.origin, self.heldout_apps, self.in_flight
+            )
+
+        try:
+            able = [ground for ground in curriculum if ground.id in started.screens]
+            taught = await ask(able, existing, self.wanted.curriculum)
+            shown = [ground._replace(screen=started.screens[ground.id]) for ground in seen]
+            looked = await ask(shown, (*existing, *taught.queries), self.wanted.screenshot)
+        finally:
+            await model.close()
+        failures = (*started.failures, *taught.failures, *looked.failures)
+        return Proposed((*taught.queries, *looked.queries), failures)
+
+    def _seed(self, ground: Ground) -> int:
+        return episode_seed(self.run_seed, self.at.round, ground.id, Purpose.TRAIN, 0)
+
+    async def _keep(self, seen: Sequence[Observation], screens: ScreenJournal) -> None:
+        executor = painters() if self.environment.draws_screens else None
+        await ScreenKeeper(screens, WarehouseScreens(self.warehouse), executor).keep(seen)
+
+
+def have_tasks_proposed(work: ProposeTasks, grounds: Sequence[Ground], key: str, beam: BeamSettings) -> StageOutput:
+    """Do the work of a round, once however often it is asked for, and return what was made."""
+    made = fan_out(work.warehouse, work.at, key, [grounds], work, beam)
+    journal = ScreenJournal(_screens_path(work.warehouse, work.at))
+    try:
+        committed = WarehouseScreens(work.warehouse)
+        screens = write_screens(
+            work.warehouse, work.at, [journal], committed, work.origin, made_by=work.environment.kind
+        )
+    finally:
+        journal.close()
+    return StageOutput({**made.files, "screens": [screens]}, made.dropped)
+
+
+def in_turn(grounds: Sequence[Ground], wanted: int, round_number: int) -> Sequence[Ground]:
+    """The grounds that are to have a task in a round, at most as many as tasks: over the rounds all have their turn."""
+    first = (round_number - 1) * wanted % len(grounds) if grounds else 0
+    return [*grounds[first:], *grounds[:first]][:wanted]
+
+
+def _screens_path(warehouse: Warehouse, at: StageRun) -> Path:
+    return at.staging(warehouse) / "proposed.screens"

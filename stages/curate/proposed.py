@@ -1,0 +1,66 @@
+"""Keeps proposed tasks apart from what is held out: a release with a leak in it would be refused as a whole."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Sequence
+
+from schemas.errors import FailureClass
+from schemas.failure import Failure
+from schemas.query import Query, Source, Split
+from schemas.record import Origin
+from stages.curate.leakage import TrainingText, leaks_in_queries, leaks_in_texts
+from stages.queries.proposals import STAGE, Proposed
+
+
+def without_leaks(made: Proposed, existing: Sequence[Query], heldout_apps: Collection[str], origin: Origin) -> Proposed:
+    """The proposals that training may see; the others are failures.
+
+    Args:
+        made: tasks of the training split, and what was refused before.
+        existing: all queries of the run, of every split.
+        heldout_apps: apps that training never sees.
+        origin: common columns of failures.
+    """
+    reasons = dict(_leaks(made.queries, existing, heldout_apps))
+    kept = tuple(query for query in made.queries if query.query_id not in reasons)
+    refused = tuple(
+        _failure(query, reasons[query.query_id], origin) for query in made.queries if query.query_id in reasons
+    )
+    return Proposed(kept, (*made.failures, *refused))
+
+
+def _leaks(
+    proposed: Sequence[Query], existing: Sequence[Query], heldout_apps: Collection[str]
+) -> Iterator[tuple[str, str]]:
+    """Id of each proposal that leaks, and how."""
+    queries = [*existing, *proposed]
+    texts = [TrainingText(query.query_id, query.query_id, query.instruction) for query in proposed]
+    for leak in (*leaks_in_queries(queries, heldout_apps), *leaks_in_texts(queries, texts)):
+        yield leak.found_in, leak.detail
+    heldout = _heldout_starts(existing)
+    for query in proposed:
+        if _state(query) in heldout:
+            yield query.query_id, "it begins like a held-out task"
+
+
+def _heldout_starts(queries: Sequence[Query]) -> frozenset[str]:
+    """Start states that only held-out queries have; of imported tasks the start state is what is held out."""
+    imported = [query for query in queries if query.source is Source.IMPORTED]
+    trained = {_state(query) for query in imported if query.split is Split.TRAIN}
+    return frozenset(_state(query) for query in imported if query.split is not Split.TRAIN) - trained - {"{}"}
+
+
+def _state(query: Query) -> str:
+    return json.dumps(json.loads(query.start_state), sort_keys=True)
+
+
+def _failure(query: Query, reason: str, origin: Origin) -> Failure:
+    return Failure(
+        stage=STAGE,
+        input_id=query.query_id,
+        failure_class=FailureClass.TASK,
+        message=f"{query.source}: training must not see it: {reason}",
+        attempts=1,
+        **origin.common(made_by=query.made_by),
+    )
