@@ -11,6 +11,7 @@ from schemas.example import Example
 from schemas.failure import Failure
 from schemas.guidance import Guidance
 from schemas.model_call import ModelCall
+from schemas.pathway import Pathway
 from schemas.policy_version import PolicyVersion
 from schemas.query import Query
 from schemas.record import Row
@@ -37,6 +38,7 @@ TABLES: dict[str, type[Row]] = {
     "rounds": RoundSummary,
     "failures": Failure,
     "calibrations": Calibration,
+    "pathways": Pathway,
 }
 
 

@@ -40,6 +40,7 @@ READY_MADE = (
     "failures_by_class",
     "steps_per_success",
     "model_versions",
+    "pathways_by_program",
 )
 """Views in `warehouse/sql/`, each after the views that it reads."""
 

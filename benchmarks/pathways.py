@@ -1,0 +1,83 @@
+"""Pathways per program and per second of the deep-search chain, in real programs and in the simulated desktop.
+
+Run: `python -m benchmarks.pathways [PROGRAM ...]` with programs of `stages/queries/pathways/programs.yaml`, or
+`simulated`; without any, the simulated desktop, galculator, pcmanfm and mousepad. Real programs need `make system-deps`
+and the extra `desktop`. A walk ends after `_SECONDS`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections import Counter
+
+from schemas.pathway import EndKind
+from schemas.query import PathStep, Platform
+from schemas.record import Origin
+from stages.environments.base import EnvironmentFactory
+from stages.environments.simulated.environment import FaultRates, SimulatedFactory
+from stages.environments.simulated.world import load_world
+from stages.queries.pathways.base import Program, WalkBounds, Walked
+from stages.queries.pathways.denied import packaged_deny_list
+from stages.queries.pathways.programs import packaged_programs, read_programs
+from stages.queries.pathways.search import deep_search
+
+_DEFAULT = ("simulated", "galculator", "pcmanfm", "mousepad")
+_SECONDS = 240.0
+_ORIGIN = Origin(round=0, run_id="benchmark", code_version="benchmark")
+_KINDS = (EndKind.MENU, EndKind.MENU_ITEM, EndKind.DIALOG, EndKind.TAB, EndKind.PAGE)
+
+
+async def main(names: tuple[str, ...]) -> None:
+    """Print the table, a row for each walk."""
+    kinds = " ".join(f"{kind:>9}" for kind in _KINDS)
+    print(f"{'program':20} {'pathways':>8} {'per s':>7} {'s':>6} {'steps':>6} {'resets':>6} {'failed':>6} {kinds}")
+    if "simulated" in names:
+        world = load_world()
+        factory = SimulatedFactory(world, Platform.DESKTOP, FaultRates(popup=0.0))
+        await _measure(factory, [_simulated(app.app, app.name) for app in world.apps_on(Platform.DESKTOP)])
+    real = tuple(name for name in names if name != "simulated")
+    if real:
+        await _measure(_desktops(), read_programs(packaged_programs(), real))
+
+
+async def _measure(factory: EnvironmentFactory, programs: list[Program] | tuple[Program, ...]) -> None:
+    try:
+        for program in programs:
+            bounds = WalkBounds(seconds=_SECONDS)
+            _print(program.name, await deep_search(factory, program, bounds, packaged_deny_list(), _ORIGIN))
+    finally:
+        await factory.close()
+
+
+def _print(name: str, walked: Walked) -> None:
+    found, tally = len(walked.pathways), walked.tally
+    kinds = Counter(pathway.end_kind for pathway in walked.pathways)
+    print(
+        f"{name:20} {found:8} {found / tally.seconds:7.1f} {tally.seconds:6.1f} {tally.steps:6} {tally.resets:6}",
+        f"{len(walked.failures):6} {' '.join(f'{kinds[kind]:9}' for kind in _KINDS)}",
+        flush=True,
+    )
+
+
+def _simulated(app: str, title: str) -> Program:
+    opening = PathStep(page=f"{app}.start", operation="double_tap", target=f"launcher/{app}")
+    return Program(
+        name=f"simulated {app}",
+        title=title,
+        platform=Platform.DESKTOP,
+        start_state="{}",
+        opening=(opening,),
+        presses_commands=True,
+    )
+
+
+def _desktops() -> EnvironmentFactory:
+    from stages.environments.desktop.factory import LocalDesktops
+    from stages.environments.desktop.suite import packaged_tasks
+
+    return LocalDesktops(packaged_tasks())
+
+
+if __name__ == "__main__":
+    asyncio.run(main(tuple(sys.argv[1:]) or _DEFAULT))
