@@ -195,23 +195,10 @@ class EvaluateSection(Section):
 class MiniwobSection(Section):
     """What is used of MiniWoB++ when `run.environment` is `miniwob`."""
 
-    tasks: Annotated[tuple[str, ...], Field(min_length=1)] = (
-        "click-button",
-        "click-checkboxes",
-        "click-collapsible",
-        "click-dialog",
-        "click-dialog-2",
-        "click-link",
-        "click-option",
-        "click-tab",
-        "click-test",
-        "click-test-2",
-        "enter-password",
-        "enter-text",
-        "focus-text",
-        "login-user",
-    )
-    """Names of the pages."""
+    suite: Literal["all", "basic", "debug"] = "basic"
+    """Which pages: all that work, 24 that the embedded policy can learn, or three to try things out."""
+    tasks: tuple[str, ...] = ()
+    """Names of pages of your own choice, in place of the suite."""
     train_seeds: PositiveInt = 8
     """Instances of each page to learn on."""
     heldout_seeds: PositiveInt = 4

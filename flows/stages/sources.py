@@ -49,13 +49,15 @@ def _from_dags(context: RoundContext) -> NewQueries:
 
 def _from_miniwob(context: RoundContext) -> NewQueries:
     from stages.environments.miniwob.pages import refuse_unknown_pages
+    from stages.environments.miniwob.suites import suite_pages
 
     settings = context.config.miniwob
-    refuse_unknown_pages(settings.tasks, "miniwob.tasks")
+    pages = settings.tasks or suite_pages(settings.suite)
+    refuse_unknown_pages(pages, "miniwob.tasks")
     from stages.environments.miniwob.suite import SuiteSize, import_queries
 
     size = SuiteSize(settings.train_seeds, settings.heldout_seeds)
-    made = asyncio.run(import_queries(settings.tasks, size, context.config.run.seed, context.origin))
+    made = asyncio.run(import_queries(pages, size, context.config.run.seed, context.origin))
     return NewQueries(tuple(made.queries), tuple(made.failures))
 
 

@@ -1,27 +1,33 @@
 """Time in a page: stands still but for what each action lets pass, so that equal actions give equal screens.
 
-Dates, timers and animation frames are Playwright's fake ones. Nothing is waited for in real time but the network.
+Nothing is waited for in real time but the network. Playwright's own clock is not used: it keeps a log of all that has
+passed in a context and plays it again in every page that is opened later, so that an episode would depend on those
+before it.
 """
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
 from importlib.resources import files
 
-from playwright.async_api import BrowserContext
+from playwright.async_api import BrowserContext, Error
 
-_EPOCH = 1_700_000_000.0
-"""What a page takes for the time of its start: seconds since 1970."""
+_EPOCH_MS = 1_700_000_000_000
+"""What every page takes for the time of its start: milliseconds since 1970."""
+_FROZEN = files(__package__).joinpath("frozen.js").read_text()
 _SEEDED = files(__package__).joinpath("seeded.js").read_text()
+_LET_PASS = "(duration) => window.__letPass && window.__letPass(duration)"
+_SECONDS_PER_FRAME = 2.0
 
 
 async def freeze_time(context: BrowserContext) -> None:
-    """Stop the clock of a context without pages.
+    """Stop the clock of every page to come.
 
     Raises:
         playwright.async_api.Error: the browser is gone.
     """
-    await context.clock.install(time=_EPOCH)
-    await context.clock.pause_at(_EPOCH + 1)
+    await context.add_init_script(f"({_FROZEN})({_EPOCH_MS:d})")
 
 
 async def seed_randomness(context: BrowserContext, seed: int) -> None:
@@ -34,9 +40,16 @@ async def seed_randomness(context: BrowserContext, seed: int) -> None:
 
 
 async def let_pass(context: BrowserContext, seconds: float) -> None:
-    """Let time pass in all pages of a context whose clock is frozen: timers and animation frames fire in order.
+    """Let time pass in all pages whose clock is frozen: what is due fires in order.
 
-    Raises:
-        playwright.async_api.Error: a page is gone.
+    A page that goes to another address meanwhile, or is gone, is passed over.
     """
-    await context.clock.run_for(round(seconds * 1000))
+    duration = round(seconds * 1000)
+    for page in context.pages:
+        with suppress(Error):
+            await page.evaluate(_LET_PASS, duration)
+        for frame in page.frames[1:]:
+            # A frame that never loads has nothing that could be asked.
+            with suppress(Error, TimeoutError):
+                async with asyncio.timeout(_SECONDS_PER_FRAME):
+                    await frame.evaluate(_LET_PASS, duration)

@@ -12,7 +12,7 @@
     squeeze([...node.childNodes].filter((child) => child.nodeType === 3).map((child) => child.data).join(" "));
   const roleOf = (node) => {
     const named = node.getAttribute("role");
-    if (named && named !== "presentation" && named !== "none") return { option: "list_item", textbox: "text_field", menuitem: "menu_item" }[named] || named;
+    if (named && named !== "presentation" && named !== "none") return { option: "list_item", textbox: "text_field", spinbutton: "text_field", menuitem: "menu_item" }[named] || named;
     if (node.tagName === "INPUT") return inputRoles[node.type] || "text_field";
     if (node.namespaceURI === "http://www.w3.org/2000/svg") return node.tagName === "text" ? "text" : "image";
     return tagRoles[node.tagName] || "text";

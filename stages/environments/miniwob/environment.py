@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
-from playwright.async_api import BrowserContext, Error, Page
+from playwright.async_api import BrowserContext, CDPSession, Error, Page
 
-from schemas.actions import Action
+from schemas.actions import Action, Wait
 from schemas.errors import EnvironmentFailure, FailureClass
 from schemas.geometry import Size
 from schemas.observation import Observation
 from schemas.query import Platform, Query
+from stages.environments.browser.clock import freeze_time, let_pass, seed_randomness
 from stages.environments.browser.launch import BrowserProcess, Viewport
-from stages.environments.browser.page import BEFORE_PAGE, observe, perform
+from stages.environments.browser.page import BEFORE_PAGE, observe, open_session, perform
+from stages.environments.miniwob.fields import page_fields
 from stages.environments.miniwob.pages import pages_folder
 
 T = TypeVar("T")
@@ -23,7 +25,10 @@ T = TypeVar("T")
 VIEWPORT = Viewport(Size(160, 210), 3)
 """The task area of every page, enlarged so that a vision model can read it."""
 _SECONDS_PER_CALL = 20.0
-# The page's own reward display would widen the page and show the outcome to the agent.
+_SECONDS_TO_SETTLE = 0.5
+_LONGEST_WAIT = 10.0
+# The page's own reward display would widen the page and show the outcome to the agent. Its limit of ten seconds is for
+# agents that see nothing but time pass; here only an action lets it pass.
 _START = """
 (seed) => {
   Math.seedrandom(String(seed));
@@ -32,9 +37,19 @@ _START = """
   core.startEpisodeReal();
   window.scrollTo(0, 0);
   const goal = core.getUtterance();
-  return typeof goal === "string" ? goal : goal.utterance;
+  return typeof goal === "string" ? { utterance: goal, fields: null } : goal;
 }
 """
+_IS_DONE = "Boolean(window.WOB_DONE_GLOBAL)"
+_RAW_REWARD = "window.WOB_RAW_REWARD_GLOBAL"
+
+
+class Task(NamedTuple):
+    """What a page asks for at a seed."""
+
+    instruction: str
+    fields: tuple[tuple[str, str], ...]
+    """What the instruction names, by name; empty where the wheel knows no fields of the page."""
 
 
 class MiniWobEnvironment:
@@ -43,41 +58,65 @@ class MiniWobEnvironment:
     platform = Platform.WEB
     name = "miniwob"
 
-    def __init__(self, context: BrowserContext, page: Page) -> None:
+    def __init__(self, context: BrowserContext, page: Page, session: CDPSession) -> None:
         self._context = context
         self._page = page
+        self._session = session
         self._task = ""
 
     async def reset(self, query: Query, seed: int) -> Observation:
         """Open the query's page at the query's own seed; `seed` plays no part in what is shown."""
         start = json.loads(query.start_state)
         await self.start(start["page"], start["seed"])
-        return await self._within_time(observe(self._page, VIEWPORT, self._task))
+        return await self.look()
 
-    async def start(self, page: str, seed: int) -> str:
-        """Start an episode and return the instruction that the page shows."""
+    async def start(self, page: str, seed: int) -> Task:
+        """Start an episode and return what the page asks for.
+
+        Raises:
+            EnvironmentFailure: of class `setup` when there is no such page or it does not start.
+        """
         path = pages_folder() / f"{page}.html"
         if path.parent != pages_folder() or not path.is_file():
             raise EnvironmentFailure(f"MiniWoB++ has no page {page!r}", FailureClass.SETUP)
         self._task = page
         try:
-            if self._page.url != path.as_uri():
+            async with asyncio.timeout(_SECONDS_PER_CALL):
+                # A page that is only started anew keeps what the last episode has done to it.
                 await self._page.goto(path.as_uri())
-                await self._page.wait_for_function("window.core && core.cover_div")
-            instruction = await self._page.evaluate(_START, seed)
+                await self._page.mouse.move(0, 0)
+                asked = await self._page.evaluate(_START, seed)
+                await let_pass(self._context, _SECONDS_TO_SETTLE)
+        except TimeoutError as error:
+            raise EnvironmentFailure(f"MiniWoB++ page {page} does not start", FailureClass.SETUP) from error
         except Error as error:
             raise EnvironmentFailure(f"MiniWoB++ page {page}: {error.message}", FailureClass.SETUP) from error
-        return " ".join(str(instruction).split())
+        return Task(" ".join(str(asked["utterance"]).split()), page_fields(page, asked["utterance"], asked["fields"]))
+
+    async def look(self) -> Observation:
+        """What the page shows now."""
+        return await self._within_time(observe(self._page, VIEWPORT, self._task, self._session))
 
     async def step(self, action: Action) -> Observation:
-        """Do one action; after the page has ended the episode it changes nothing."""
-        if not await self._done():
-            await self._within_time(perform(self._page, action, VIEWPORT.scale))
-        return await self._within_time(observe(self._page, VIEWPORT, self._task))
+        """Do one action and let half a second pass; after the page has ended the episode it changes nothing."""
+        if not await self.decided():
+            await self._within_time(self._perform(action))
+        return await self.look()
+
+    async def _perform(self, action: Action) -> None:
+        if isinstance(action, Wait):
+            await let_pass(self._context, max(0.0, min(action.seconds, _LONGEST_WAIT)))
+        else:
+            await perform(self._page, action, VIEWPORT.scale)
+        await let_pass(self._context, _SECONDS_TO_SETTLE)
 
     async def score(self) -> float | None:
         """The page's own raw reward, 1 for solved and 0 for anything less; 0 while it is undecided."""
-        return 1.0 if await self._evaluate("window.WOB_RAW_REWARD_GLOBAL") == 1 else 0.0
+        return 1.0 if await self._within_time(self._page.evaluate(_RAW_REWARD)) == 1 else 0.0
+
+    async def decided(self) -> bool:
+        """Whether the page has ended the episode."""
+        return bool(await self._within_time(self._page.evaluate(_IS_DONE)))
 
     async def close(self) -> None:
         """Close the context."""
@@ -85,12 +124,6 @@ class MiniWobEnvironment:
             await self._context.close()
         except Error as error:
             raise EnvironmentFailure(f"the browser is gone: {error.message}") from error
-
-    async def _done(self) -> bool:
-        return bool(await self._evaluate("window.WOB_DONE_GLOBAL"))
-
-    async def _evaluate(self, expression: str) -> object:
-        return await self._within_time(self._page.evaluate(expression))
 
     async def _within_time(self, work: Awaitable[T]) -> T:
         try:
@@ -111,8 +144,14 @@ class MiniWobFactory:
     async def __call__(self) -> MiniWobEnvironment:
         """A fresh context with the scripts that reading and pressing need."""
         context = await self._browser.new_context(VIEWPORT)
-        await context.add_init_script(BEFORE_PAGE)
-        return MiniWobEnvironment(context, await context.new_page())
+        try:
+            await context.add_init_script(BEFORE_PAGE)
+            await freeze_time(context)
+            await seed_randomness(context, 0)
+            page = await context.new_page()
+            return MiniWobEnvironment(context, page, await open_session(page, VIEWPORT))
+        except Error as error:
+            raise EnvironmentFailure(f"the browser failed: {error.message}", FailureClass.SETUP) from error
 
     async def close(self) -> None:
         """Stop the browser."""

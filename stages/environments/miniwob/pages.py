@@ -22,6 +22,15 @@ def pages_folder() -> Path:
     return Path(spec.origin).parent / "html" / "miniwob"
 
 
+def page_names() -> list[str]:
+    """Names of all pages of the wheel, in order.
+
+    Raises:
+        EnvironmentFailure: of class `setup` when the wheel is not installed.
+    """
+    return sorted(page.stem for page in pages_folder().glob("*.html"))
+
+
 def refuse_unknown_pages(names: Sequence[str], key: str) -> None:
     """Check the names of pages before anything is started.
 
@@ -33,7 +42,7 @@ def refuse_unknown_pages(names: Sequence[str], key: str) -> None:
         BadInputError: one line for each page that there is not.
         EnvironmentFailure: of class `setup` when the wheel is not installed.
     """
-    known = sorted(page.stem for page in pages_folder().glob("*.html"))
+    known = page_names()
     mistakes = [
         f"{key}: there is no MiniWoB++ page {name!r}{_nearest(name, known)}" for name in names if name not in known
     ]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from schemas.errors import EnvironmentFailure
@@ -13,6 +14,7 @@ from schemas.record import Origin
 from stages.environments.miniwob.environment import MiniWobEnvironment, MiniWobFactory
 
 _MAX_STEPS = 10
+_AT_ONCE = 4
 
 
 class SuiteSize(NamedTuple):
@@ -34,35 +36,48 @@ async def import_queries(
     size: SuiteSize,
     run_seed: int,
     origin: Origin,
-    progress: Callable[[int], None] = lambda done: None,
 ) -> ImportedQueries:
     """Ask every page at every seed for its instruction.
 
-    Held-out seeds are in split `heldout_slots`: the page is known, what it asks for is new. `progress` gets the
-    number of queries after each one.
+    Held-out seeds are in split `heldout_slots`: the page is known, what it asks for is new.
     """
+    pages = tuple(dict.fromkeys(pages))
     factory = MiniWobFactory()
-    queries: list[Query] = []
-    failures: list[Failure] = []
-    try:
+    imported: dict[str, ImportedQueries] = {}
+    waiting = iter(pages)
+
+    async def work_off() -> None:
         environment = await factory()
-        for page in pages:
-            for number in range(size.train + size.held_out):
-                split = Split.TRAIN if number < size.train else Split.HELDOUT_SLOTS
-                try:
-                    queries.append(await _query(environment, page, run_seed * 100_000 + number, split, origin))
-                except EnvironmentFailure as error:
-                    failures.append(_failure(page, error, origin))
-                    break
-                progress(len(queries))
+        for page in waiting:
+            imported[page] = await _ask(environment, page, size, run_seed, origin)
+
+    try:
+        await asyncio.gather(*(work_off() for _ in range(min(_AT_ONCE, len(pages)))))
     finally:
         await factory.close()
-    return ImportedQueries(queries, failures)
+    return ImportedQueries(
+        [query for page in pages for query in imported[page].queries],
+        [failure for page in pages for failure in imported[page].failures],
+    )
+
+
+async def _ask(
+    environment: MiniWobEnvironment, page: str, size: SuiteSize, run_seed: int, origin: Origin
+) -> ImportedQueries:
+    asked = ImportedQueries([], [])
+    for number in range(size.train + size.held_out):
+        split = Split.TRAIN if number < size.train else Split.HELDOUT_SLOTS
+        try:
+            asked.queries.append(await _query(environment, page, run_seed * 100_000 + number, split, origin))
+        except EnvironmentFailure as error:
+            asked.failures.append(_failure(page, error, origin))
+            break
+    return asked
 
 
 async def _query(environment: MiniWobEnvironment, page: str, seed: int, split: Split, origin: Origin) -> Query:
-    instruction = await environment.start(page, seed)
-    start_state = json.dumps({"page": page, "seed": seed})
+    instruction, fields = await environment.start(page, seed)
+    start_state = json.dumps({"page": page, "seed": seed, "fields": fields})
     return Query(
         query_id=Query.make_id(Platform.WEB, page, (), start_state, instruction),
         platform=Platform.WEB,

@@ -1,0 +1,79 @@
+"""Suites: pages selected by a name, all of them pages that were found to work (`pages.json`)."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from typing import Literal
+
+from pydantic import TypeAdapter
+
+from schemas.record import Record
+
+SuiteName = Literal["all", "basic", "debug"]
+
+_BASIC = (
+    "button-delay",
+    "choose-list",
+    "click-button",
+    "click-button-sequence",
+    "click-checkboxes",
+    "click-checkboxes-transfer",
+    "click-collapsible",
+    "click-dialog",
+    "click-dialog-2",
+    "click-link",
+    "click-option",
+    "click-tab",
+    "click-tab-2-easy",
+    "click-test",
+    "click-test-2",
+    "click-test-transfer",
+    "click-widget",
+    "enter-password",
+    "enter-text",
+    "enter-text-dynamic",
+    "focus-text",
+    "focus-text-2",
+    "login-user",
+    "unicode-test",
+)
+_DEBUG = ("click-test", "enter-text", "click-dialog")
+
+
+class PageReport(Record):
+    """What the survey found out about one page."""
+
+    page: str
+    works: bool
+    """Whether it starts without an error and equal seeds show equal screens."""
+    reason: str = ""
+    """Why it does not work."""
+    varies: bool = False
+    """Whether another seed shows another screen."""
+    fields: bool = False
+    """Whether the wheel can read the fields of its instruction."""
+    pressable: int = 0
+    """Elements that can be pressed at its first seed; a page without any is played by keys or drags."""
+    decided: bool = False
+    """Whether a few blind presses end the episode; what needs more than that is not found this way."""
+
+
+def known_pages() -> tuple[PageReport, ...]:
+    """What the last survey found, by name of the page; `python -m stages.environments.miniwob.survey` makes it anew."""
+    text = files(__package__).joinpath("pages.json").read_text(encoding="utf-8")
+    return TypeAdapter(tuple[PageReport, ...]).validate_json(text)
+
+
+def suite_pages(suite: SuiteName) -> tuple[str, ...]:
+    """The pages of a suite.
+
+    `all` is every page that works; `basic` 24 pages of presses and short texts, which the embedded policy can learn;
+    `debug` three of those, for trying things out.
+    """
+    match suite:
+        case "all":
+            return tuple(report.page for report in known_pages() if report.works)
+        case "basic":
+            return _BASIC
+        case "debug":
+            return _DEBUG

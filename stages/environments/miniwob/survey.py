@@ -1,0 +1,86 @@
+"""Finds out which pages work: `python -m stages.environments.miniwob.survey` writes `pages.json` to standard output."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from playwright.async_api import Error
+
+from schemas.actions import Click, Drag
+from schemas.errors import EnvironmentFailure
+from schemas.observation import Observation
+from stages.environments.miniwob.environment import MiniWobEnvironment, MiniWobFactory, Task
+from stages.environments.miniwob.pages import page_names
+from stages.environments.miniwob.suites import PageReport
+
+_SEED, _OTHER_SEED = 1, 2
+_PRESSES = 4
+
+
+class _Look(NamedTuple):
+    task: Task
+    seen: Observation
+
+
+async def survey(pages: Sequence[str]) -> list[PageReport]:
+    """Try each page at two seeds, once in a browser context that has been played in and once in another.
+
+    Raises:
+        EnvironmentFailure: the browser is missing.
+    """
+    factory = MiniWobFactory()
+    try:
+        played_in, other = await factory(), await factory()
+        return [await _report(page, played_in, other) for page in pages]
+    finally:
+        await factory.close()
+
+
+async def _report(page: str, played_in: MiniWobEnvironment, other: MiniWobEnvironment) -> PageReport:
+    try:
+        first = await _start(played_in, page, _SEED)
+        decided = await _press_blindly(played_in, first.seen)
+        again, beside = await _start(played_in, page, _SEED), await _start(other, page, _SEED)
+        varied = await _start(other, page, _OTHER_SEED)
+    except (EnvironmentFailure, Error) as error:
+        return PageReport(page=page, works=False, reason=str(error).splitlines()[0])
+    equal = len({look.seen.screen.screen_id for look in (first, again, beside)}) == 1
+    return PageReport(
+        page=page,
+        works=equal and bool(first.task.instruction),
+        reason="" if equal else "equal seeds show different screens",
+        varies=varied.seen.screen.screen_id != first.seen.screen.screen_id,
+        fields=bool(first.task.fields),
+        pressable=sum(element.clickable for element in first.seen.elements or ()),
+        decided=decided,
+    )
+
+
+async def _start(environment: MiniWobEnvironment, page: str, seed: int) -> _Look:
+    return _Look(await environment.start(page, seed), await environment.look())
+
+
+async def _press_blindly(environment: MiniWobEnvironment, seen: Observation) -> bool:
+    """Press what comes first and what comes last, then drag something; whether that has ended the episode."""
+    pressable = [element for element in seen.elements or () if element.clickable]
+    for element in [*pressable[:_PRESSES], *pressable[-1:]]:
+        x, y = element.bounds.center
+        await environment.step(Click(x=x, y=y))
+    width, height = seen.screen.size
+    await environment.step(Drag(x=width // 2, y=height // 2, x2=width * 3 // 4, y2=height * 3 // 4))
+    return await environment.decided()
+
+
+def main() -> None:
+    """Survey all pages of the wheel."""
+    reports = asyncio.run(survey(page_names()))
+    lines = [json.dumps(report.model_dump()) for report in reports]
+    sys.stdout.write("[\n" + ",\n".join(lines) + "\n]\n")
+
+
+if __name__ == "__main__":
+    main()
