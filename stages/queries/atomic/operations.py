@@ -18,6 +18,7 @@ _DOCUMENT = f"{_HOME}/Documents/note.txt"
 _SHEET = f"{_HOME}/Documents/table.csv"
 _ROWS = 4
 _COLUMNS = "ABC"
+_EMPTY = [""] * len(_COLUMNS)
 
 
 class Objects(Record):
@@ -106,31 +107,34 @@ def input_text(objects: Objects, rng: Random) -> AtomicTask:
 
 def input_cell(objects: Objects, rng: Random) -> AtomicTask:
     """Write into an empty cell below a table."""
-    cell, text = f"{rng.choice(_COLUMNS)}{rng.randint(_ROWS + 2, _ROWS + 6)}", rng.choice(objects.goods)
+    table, text = _table(objects, rng), rng.choice(objects.goods)
+    row, column = rng.randint(_ROWS + 3, _ROWS + 6), rng.randrange(len(_COLUMNS))
+    cell = f"{_COLUMNS[column]}{row}"
+    written = ["" if other != column else text for other in range(len(_COLUMNS))]
+    gap = [_EMPTY] * (row - 1 - len(table))
     return AtomicTask(
         "input_cell",
         "libreoffice-calc",
         {"text": text, "cell": cell},
-        _sheet(objects, rng),
-        (_do("tap", f"soffice/cell:{cell}"), _do("type", text=f"{text}\n")),
-        {KEY: [{"role": "cell", "text": cell, "value": text}]},
+        _sheet(table),
+        (_do("tap", f"soffice/cell:{cell}"), _do("type", text=f"{text}\n"), _do("key", text="ctrl+s")),
+        _output_is(["cat", _SHEET], _csv([*table, *gap, written])),
     )
 
 
 def drag_select(objects: Objects, rng: Random) -> AtomicTask:
     """Select two rows of a table by dragging and empty them."""
-    row = rng.randint(2, _ROWS - 1)
+    table, row = _table(objects, rng), rng.randint(2, _ROWS - 1)
     first, last = f"A{row}", f"{_COLUMNS[-1]}{row + 1}"
-    empty = [f"{column}{number}" for number in (row, row + 1) for column in _COLUMNS]
-    shown = [{"role": "cell", "text": cell, "value": ""} for cell in empty]
-    kept = [{"role": "cell", "text": "A1", "value": objects.headings[0]}]
+    emptied = [*table[: row - 1], _EMPTY, _EMPTY, *table[row + 1 :]]
+    dragged = _do("drag", f"soffice/cell:{first}", f"soffice/cell:{last}")
     return AtomicTask(
         "drag_select",
         "libreoffice-calc",
         {"first": first, "last": last},
-        _sheet(objects, rng),
-        (_do("drag", f"soffice/cell:{first}", f"soffice/cell:{last}"), _do("key", text="delete")),
-        {KEY: [*shown, *kept]},
+        _sheet(table),
+        (dragged, _do("key", text="delete"), _do("key", text="ctrl+s")),
+        _output_is(["cat", _SHEET], _csv(emptied)),
     )
 
 
@@ -148,11 +152,18 @@ def _do(operation: str, target: str = "", text: str = "") -> PathStep:
     return PathStep(page="", operation=operation, target=target, text=text)
 
 
-def _sheet(objects: Objects, rng: Random) -> list[Mapping[str, Any]]:
+def _table(objects: Objects, rng: Random) -> list[Sequence[str]]:
     goods = rng.sample(objects.goods, _ROWS)
-    rows = [",".join(objects.headings), *(f"{name},{rng.randint(2, 90)},{rng.randint(1, 52)}" for name in goods)]
+    return [objects.headings, *([name, str(rng.randint(2, 90)), str(rng.randint(1, 52))] for name in goods)]
+
+
+def _csv(table: Sequence[Sequence[str]]) -> str:
+    return "\n".join(map(",".join, table))
+
+
+def _sheet(table: Sequence[Sequence[str]]) -> list[Mapping[str, Any]]:
     start = ("soffice", "--calc", "--nologo", "--norestore", "--infilter=CSV:44,34,76,1", _SHEET)
-    return [_file(_SHEET, "\n".join(rows) + "\n"), _launch(*start)]
+    return [_file(_SHEET, f"{_csv(table)}\n"), _launch(*start)]
 
 
 def _folder(name: str) -> Mapping[str, Any]:
