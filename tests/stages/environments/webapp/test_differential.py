@@ -75,6 +75,7 @@ def _values(task: TaskGraph, rng: random.Random) -> dict[str, Scalar]:
 def _wander(browser: Browser, platform: Platform, seed: int) -> None:
     rng = random.Random(seed)
     web = browser.on(platform)
+    names = [app.name for app in browser.world.apps_on(platform)]
 
     async def both() -> None:
         twins = Twins(browser.world, web, query_of(platform), seed)
@@ -84,14 +85,13 @@ def _wander(browser: Browser, platform: Platform, seed: int) -> None:
             if clickable and rng.random() < 0.75:
                 await twins.press(rng.choice(clickable))
             else:
-                await twins.do(_blind(rng, platform))
+                await twins.do(_blind(rng, platform, names))
 
     browser.loop.run_until_complete(both())
 
 
-def _blind(rng: random.Random, platform: Platform) -> Action:
+def _blind(rng: random.Random, platform: Platform, names: list[str]) -> Action:
     """An action that means something wherever one is."""
-    names = [app.name for app in everything().apps_on(platform)]
     keys: list[Action] = [
         PressKeys(keys=keys)
         for keys in [("enter",), ("escape",), ("backspace",), ("alt", "left"), ("shift",), ("tab",)]
