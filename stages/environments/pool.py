@@ -26,7 +26,8 @@ class EnvironmentPool:
 
     An instance counts until it has been closed, or its closing has been given up and what belongs to it killed. One
     in which a call failed, hung or was broken off is never lent again; nor is one that says that it is not healthy,
-    or that has served its number of leases.
+    or that has served its number of leases. Where another one cannot be started (all machines are in use, the memory
+    is full) the pool goes on with those that it has.
     """
 
     def __init__(self, factory: EnvironmentFactory, instances: int, limits: EnvironmentLimits | None = None) -> None:
@@ -35,6 +36,9 @@ class EnvironmentPool:
         self._places = asyncio.Semaphore(instances)
         self._idle: list[_Instance] = []
         self._all: set[_Instance] = set()
+        self._starting = 0
+        self._given_up = 0
+        """Places of instances that could not be started while there were others."""
         self._reaper = Reaper()
 
     @asynccontextmanager
@@ -81,26 +85,41 @@ class EnvironmentPool:
         while True:
             await self._places.acquire()
             if not self._idle:
-                return await self._start()
+                try:
+                    return await self._start()
+                except EnvironmentFailure:
+                    if not self._all and not self._starting:
+                        self._places.release()
+                        raise
+                    self._given_up += 1
+                    continue
+                except BaseException:
+                    self._places.release()
+                    raise
             instance = self._idle.pop()
             if await self._is_healthy(instance.environment):
                 return instance
             self._retire(instance)
 
     async def _start(self) -> _Instance:
+        self._starting += 1
         try:
             async with asyncio.timeout(self._limits.start_seconds):
                 instance = _Instance(await self._factory())
-        except BaseException as error:
-            self._places.release()
-            if isinstance(error, TrajmillError) or not isinstance(error, Exception):
-                raise
+        except TrajmillError:
+            raise
+        except Exception as error:
             words = words_of(error, "the start of an environment", self._limits.start_seconds)
             raise EnvironmentFailure(words, FailureClass.SETUP) from error
         finally:
+            self._starting -= 1
             self._reaper.watch(*_belongings(self._factory))
         self._reaper.watch(*_belongings(instance.environment))
         self._all.add(instance)
+        if self._given_up:
+            # Starting works, so another may be tried.
+            self._given_up -= 1
+            self._places.release()
         return instance
 
     async def _is_healthy(self, environment: Environment) -> bool:

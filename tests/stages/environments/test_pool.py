@@ -287,6 +287,58 @@ def test_a_start_that_hangs_or_breaks_is_a_setup_failure_and_frees_its_place() -
     assert "did not end within 0.1 s" in hung and "OSError: no free port" in broken
 
 
+@dataclass
+class Machines(Shop):
+    """Has so many machines; another environment cannot be started."""
+
+    machines: int = 2
+    refused: int = 0
+
+    async def __call__(self) -> Faulty:
+        if len(self.living) >= self.machines:
+            self.refused += 1
+            raise EnvironmentFailure("all machines are in use", FailureClass.SETUP)
+        return await super().__call__()
+
+
+def test_a_pool_with_fewer_machines_than_episodes_goes_on_with_those_that_it_has() -> None:
+    shop = Machines([Faulty(hanging="step"), Faulty(hanging="step")])
+    pool = EnvironmentPool(shop, 8, HASTE)
+
+    async def episode() -> float | None:
+        try:
+            async with pool.lease() as environment:
+                return await play(environment)
+        except EnvironmentFailure as failure:
+            assert failure.failure_class is FailureClass.ENVIRONMENT
+            return None
+
+    async def work() -> list[float | None]:
+        return list(await asyncio.gather(*(episode() for _ in range(30))))
+
+    scores = use(pool, work)
+    assert scores.count(1.0) == 28 and shop.most == 2 and len(shop.made) == 4
+    assert shop.refused < 30
+
+
+def test_a_pool_that_has_lost_its_last_machine_says_so_to_all_that_wait() -> None:
+    shop = Machines([Faulty(hanging="step")], machines=1)
+    pool = EnvironmentPool(shop, 4, HASTE)
+
+    async def episode() -> FailureClass:
+        with pytest.raises(EnvironmentFailure) as failure:
+            async with pool.lease() as environment:
+                shop.machines = 0
+                await play(environment)
+        return failure.value.failure_class
+
+    async def work() -> list[FailureClass]:
+        return list(await asyncio.gather(*(episode() for _ in range(6))))
+
+    classes = use(pool, work)
+    assert sorted(classes) == [FailureClass.ENVIRONMENT] + [FailureClass.SETUP] * 5
+
+
 def test_bad_input_is_told_to_the_user_instead_of_being_retried() -> None:
     pool = EnvironmentPool(Shop([Faulty(raised=BadInputError("no such file"))]), 1)
 
