@@ -158,7 +158,8 @@ def _table(objects: Objects, rng: Random) -> list[Sequence[str]]:
 
 
 def _csv(table: Sequence[Sequence[str]]) -> str:
-    return "\n".join(map(",".join, table))
+    """As LibreOffice saves it: words in quotes, numbers and what is empty without."""
+    return "\n".join(",".join(f'"{text}"' if text.isalpha() else text for text in row) for row in table)
 
 
 def _sheet(table: Sequence[Sequence[str]]) -> list[Mapping[str, Any]]:
