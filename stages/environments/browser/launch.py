@@ -26,6 +26,8 @@ _FLAGS = (
     "--force-color-profile=srgb",
     "--font-render-hinting=none",
     "--disable-lcd-text",
+    # Pictures are drawn when they are there, not some frames later.
+    "--disable-checker-imaging",
     # What would go around the proxy of a context.
     "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
     "--disable-blink-features=WebTransport",

@@ -8,17 +8,17 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from playwright.async_api import BrowserContext, CDPSession, Dialog, Download, Error, FileChooser, Page, Request
+from playwright.async_api import BrowserContext, CDPSession, Dialog, Download, Error, FileChooser, Page
 
 from schemas.errors import EnvironmentFailure
 from stages.environments.browser.launch import Viewport
 from stages.environments.browser.page import open_session
 from stages.environments.browser.sheet import Pressed, Question
+from stages.environments.browser.traffic import Traffic
 
 _MOST_TABS, _MOST_DOWNLOADS = 8, 16
 _LARGEST_DOWNLOAD = 20_000_000
 _LEAVE = "Leave site? Changes that you made may not be saved."
-_ENDLESS = ("websocket", "eventsource", "ping")
 
 
 class Asked(NamedTuple):
@@ -40,7 +40,7 @@ class Tabs:
         self._files = files
         self._pages: list[Page] = []
         self._sessions: dict[Page, CDPSession] = {}
-        self._loading: dict[Request, Page] = {}
+        self._traffic = Traffic()
         self._opening = 0
         self._saving: set[asyncio.Task[None]] = set()
         self._crashed = False
@@ -77,11 +77,11 @@ class Tabs:
     @property
     def quiet(self) -> bool:
         """Whether nothing is under way: no request, no window that opens, no file that is saved."""
-        return not self._loading and not self._saving and not self._opening
+        return self._traffic.quiet and not self._saving and not self._opening
 
     def give_up(self) -> None:
         """Count what is under way as lasting for ever, so that nobody waits for it again."""
-        self._loading.clear()
+        self._traffic.give_up()
         self._opening = 0
 
     def close(self) -> None:
@@ -104,24 +104,15 @@ class Tabs:
         page.on("dialog", self._dialog)
         page.on("filechooser", self._file_chooser)
         page.on("download", lambda download: self._keep(asyncio.ensure_future(self._save(download))))
-        page.on("request", lambda request: self._starts(page, request))
-        page.on("requestfinished", self._ends)
-        page.on("requestfailed", self._ends)
+        self._traffic.watch(page)
 
     def _closed(self, page: Page) -> None:
         self._pages.remove(page)
         self._sessions.pop(page, None)
-        self._loading = {request: by for request, by in self._loading.items() if by is not page}
+        self._traffic.forget(page)
 
     def _has_crashed(self, page: Page) -> None:
         self._crashed = True
-
-    def _starts(self, page: Page, request: Request) -> None:
-        if request.resource_type not in _ENDLESS:
-            self._loading[request] = page
-
-    def _ends(self, request: Request) -> None:
-        self._loading.pop(request, None)
 
     def _keep(self, task: asyncio.Task[None]) -> None:
         self._saving.add(task)

@@ -17,6 +17,7 @@ from schemas.query import Platform, Query
 from stages.environments.browser.clock import freeze_time, let_pass, seed_randomness
 from stages.environments.browser.launch import BrowserProcess, Viewport
 from stages.environments.browser.page import BEFORE_PAGE, observe, open_session, perform
+from stages.environments.browser.traffic import Traffic, heard_out
 from stages.environments.miniwob.fields import page_fields
 from stages.environments.miniwob.pages import pages_folder
 
@@ -26,6 +27,7 @@ VIEWPORT = Viewport(Size(160, 210), 3)
 """The task area of every page, enlarged so that a vision model can read it."""
 _SECONDS_PER_CALL = 20.0
 _SECONDS_TO_SETTLE = 0.5
+_SECONDS_TO_LOAD = 3.0
 _LONGEST_WAIT = 10.0
 # The page's own reward display would widen the page and show the outcome to the agent. Its limit of ten seconds is for
 # agents that see nothing but time pass; here only an action lets it pass.
@@ -62,6 +64,8 @@ class MiniWobEnvironment:
         self._context = context
         self._page = page
         self._session = session
+        self._traffic = Traffic()
+        self._traffic.watch(page)
         self._task = ""
 
     async def reset(self, query: Query, seed: int) -> Observation:
@@ -95,7 +99,11 @@ class MiniWobEnvironment:
 
     async def look(self) -> Observation:
         """What the page shows now."""
-        return await self._within_time(observe(self._page, VIEWPORT, self._task, self._session))
+        return await self._within_time(self._look())
+
+    async def _look(self) -> Observation:
+        await heard_out(self._page, self._traffic, _SECONDS_TO_LOAD)
+        return await observe(self._page, VIEWPORT, self._task, self._session)
 
     async def step(self, action: Action) -> Observation:
         """Do one action and let half a second pass; after the page has ended the episode it changes nothing."""
