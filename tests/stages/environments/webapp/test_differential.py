@@ -81,9 +81,15 @@ def _wander(browser: Browser, platform: Platform, seed: int) -> None:
         twins = Twins(browser.world, web, query_of(platform), seed)
         await twins.start()
         for _ in range(_STEPS):
-            clickable = [each.element_id for each in twins.sim_seen.elements or () if each.clickable]
-            if clickable and rng.random() < 0.75:
-                await twins.press(rng.choice(clickable))
+            shown = twins.sim_seen.elements or ()
+            # Inputs are few, and most of what can be done to them comes after one another.
+            inputs = [each for each in shown if "editable" in each.states]
+            focused = any("focused" in each.states for each in inputs)
+            if focused and rng.random() < 0.6:
+                await twins.do(_typing(rng))
+            elif rng.random() < 0.75:
+                choices = [each for each in (inputs if inputs and rng.random() < 0.4 else shown) if each.clickable]
+                await twins.press(rng.choice(choices).element_id)
             else:
                 await twins.do(_blind(rng, platform, names))
 
@@ -96,16 +102,18 @@ def _blind(rng: random.Random, platform: Platform, names: list[str]) -> Action:
         PressKeys(keys=keys)
         for keys in [("enter",), ("escape",), ("backspace",), ("alt", "left"), ("shift",), ("tab",)]
     ]
-    typed = TypeText(
-        text=rng.choice(["Ann", "Über 9 Äpfel", "a" * 250, "<b>no</b> & $name {x}", "two\nlines", "雨 ☂"]),
-        clear=rng.random() < 0.3,
-        enter=rng.random() < 0.3,
-    )
     if platform is Platform.PHONE:
         own: list[Action] = [SystemButton(button=rng.choice(["Back", "Home", "Enter", "Menu"])), _swipe(rng)]
     else:
         own = [Scroll(x=640, y=400, clicks=rng.choice([-5, 5]))]
-    return rng.choice([typed, typed, typed, rng.choice(keys), *own, OpenApp(app=rng.choice(names))])
+    return rng.choice([_typing(rng), rng.choice(keys), *own, OpenApp(app=rng.choice(names))])
+
+
+def _typing(rng: random.Random) -> Action:
+    texts = ["Ann", "Über 9 Äpfel", "a" * 210, "<b>no</b> & $name {x}", "two\nlines", "雨 ☂"]
+    typed = TypeText(text=rng.choice(texts), clear=rng.random() < 0.2, enter=rng.random() < 0.2)
+    choices: list[Action] = [typed, typed, typed, PressKeys(keys=("backspace",))]
+    return rng.choice(choices)
 
 
 def _swipe(rng: random.Random) -> Swipe:
