@@ -24,6 +24,7 @@ _SECONDS_TO_CLOSE = 20.0
 _PATIENCE_SECONDS = 0.3
 """What a menu may take to show after the press that opens it, in one wait; waited for twice."""
 _WAITS = 2
+_MOST_LOOKS = 40
 
 
 class OutOfBounds(Exception):
@@ -108,6 +109,8 @@ class Navigator:
             self._environment = await self._bounded(self._factory(), self._bounds.seconds_per_reset)
         self._resets += 1
         self._see(await self._bounded(self._environment.reset(self._query, 0), self._bounds.seconds_per_reset))
+        if not self._now().alive:
+            await self._until_shown()
         await self._open()
         self._memory[()] = self._now().state
         return self._now()
@@ -124,6 +127,16 @@ class Navigator:
             with suppress(EnvironmentFailure, TimeoutError):
                 async with asyncio.timeout(_SECONDS_TO_CLOSE):
                     await environment.close()
+
+    async def _until_shown(self) -> None:
+        """A large program may show its window some time before it tells what is in it, and that bit by bit."""
+        last = ""
+        for _ in range(_MOST_LOOKS):
+            if self._now().alive and self._now().state == last:
+                return
+            last = self._now().state
+            await self._do(Wait(seconds=_PATIENCE_SECONDS))
+        raise EnvironmentFailure(f"the program shows nothing after {_MOST_LOOKS} looks", FailureClass.SETUP)
 
     async def _open(self) -> None:
         path = (*self._opening, PathStep(page="", operation="finish", target=""))

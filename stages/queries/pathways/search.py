@@ -86,6 +86,8 @@ class _Walk:
         self._app = look.observation.app
         self._visited.add(look.state)
         await self._expand(_Node((), look, frozenset(), frozenset()))
+        if not self.found and not self.failures:
+            self.fail("its tree shows nothing that opens a menu, a dialog or a tab", FailureClass.ENVIRONMENT)
 
     def fail(self, message: str, failure_class: FailureClass) -> None:
         """Note a branch that was not walked."""

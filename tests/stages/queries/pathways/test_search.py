@@ -89,6 +89,20 @@ def test_escape_comes_back_without_a_reset(origin: Origin) -> None:
     assert factory.log.count("reset") == 4
 
 
+def test_a_program_that_shows_late_is_waited_for_and_one_that_never_does_is_a_failure(origin: Origin) -> None:
+    on_time = walk(origin)
+    late = walk(origin, factory=ToyFactory(looks_until_shown=3))
+    assert [each.pathway_id for each in late.pathways] == [each.pathway_id for each in on_time.pathways]
+    never = walk(origin, factory=ToyFactory(looks_until_shown=1000))
+    assert [failure.failure_class for failure in never.failures] == [FailureClass.SETUP] and not never.pathways
+
+
+def test_a_walk_that_finds_nothing_says_so(origin: Origin) -> None:
+    everything = deny_list(["file", "edit"])
+    walked = asyncio.run(deep_search(ToyFactory(), PROGRAM, BOUNDS, everything, origin))
+    assert not walked.pathways and "shows nothing that opens" in walked.failures[0].message
+
+
 @pytest.mark.parametrize(
     ("text", "denied"),
     [

@@ -43,12 +43,16 @@ class Toy:
     tab: str = TABS[0]
     selected: bool = False
     ended: bool = False
+    looks_until_shown: int = 0
+    """What the program shows after a reset comes so many looks late."""
+    late: int = 0
     platform: Platform = Platform.DESKTOP
     name: str = "toy"
 
     async def reset(self, query: Query, seed: int) -> Observation:
         self.log.append("reset")
         self.open, self.tab, self.selected, self.ended = [], TABS[0], False, False
+        self.late = self.looks_until_shown
         return self.look()
 
     async def step(self, action: Action) -> Observation:
@@ -84,7 +88,8 @@ class Toy:
         self.log.append("close")
 
     def look(self) -> Observation:
-        elements = tuple(self.elements())
+        elements = tuple(self.elements()) if self.late <= 0 else ()
+        self.late -= 1
         screen_id = content_id([tuple(e) for e in elements])
         return Observation(ScreenHandle(screen_id, SIZE, lambda: b""), elements, "" if self.ended else "toy")
 
@@ -114,10 +119,11 @@ class Toy:
 @dataclass
 class ToyFactory:
     log: list[str] = field(default_factory=list)
+    looks_until_shown: int = 0
 
     async def __call__(self) -> Toy:
         self.log.append("start")
-        return Toy(self.log)
+        return Toy(self.log, looks_until_shown=self.looks_until_shown)
 
     async def close(self) -> None:
         self.log.append("end")
