@@ -15,7 +15,7 @@ help: ## what can be made
 	touch $@
 
 .venv/installed-dev: .venv/installed
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,web,android,desktop]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,web,browsergym,android,desktop]'
 	touch $@
 
 .venv/installed-web: .venv/installed

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
-from flows.config_environments import AndroidSection, DesktopSection
+from flows.config_environments import AndroidSection, BrowserGymSection, BrowserSection, DesktopSection
 from flows.config_models import EndpointSection, ModelsSection
 from flows.config_section import Fraction, Section
 from schemas.record import content_id
@@ -22,6 +22,9 @@ OWN_JUDGE = "judge"
 
 Scale = Annotated[float, Field(gt=0.0, le=1.0)]
 Cron = Annotated[str, Field(pattern=r"^\S+( +\S+){4}$")]
+
+
+EnvironmentName = Literal["simulated", "miniwob", "webapp", "browser", "browsergym", "android", "desktop"]
 
 
 class RunSection(Section):
@@ -35,9 +38,9 @@ class RunSection(Section):
     """Rounds after which `evolve` is done."""
     root: Path = Path("trajmill-data")
     """Folder of the warehouse."""
-    environment: Literal["simulated", "miniwob", "android", "desktop"] = "simulated"
-    """Where episodes happen: the simulated phone and desktop, MiniWoB++ in a browser (extra `web`), Android devices
-    (extra `android`), or desktops with the OSWorld protocol."""
+    environment: EnvironmentName = "simulated"
+    """Where episodes happen: the simulated phone and desktop, MiniWoB++, the app files as a `webapp` or any web site
+    (`browser`) in Chromium (extra `web`), BrowserGym, Android devices, or desktops with the OSWorld protocol."""
 
 
 class QueriesSection(Section):
@@ -241,6 +244,8 @@ class Config(Section):
     judges: dict[Name, OtherJudgeSection] = {}
     """Judges beside the one that decides, by name."""
     miniwob: MiniwobSection = MiniwobSection()
+    browser: BrowserSection = BrowserSection()
+    browsergym: BrowserGymSection = BrowserGymSection()
     android: AndroidSection = AndroidSection()
     desktop: DesktopSection = DesktopSection()
     beam: BeamSection = BeamSection()
@@ -263,13 +268,20 @@ class Config(Section):
                 "judge": {"concurrency"},
                 "endpoints": {name: EndpointSection.TRANSPORT if name in roles else True for name in self.endpoints},
                 "judges": True,
+                "browser": {"tasks"},
                 "android": AndroidSection.TRANSPORT,
                 "desktop": DesktopSection.TRANSPORT,
                 "beam": True,
                 "serve": True,
             },
         )
-        given = (*self.queries.apps, self.queries.example_tasks, self.android.tasks, self.desktop.tasks)
+        given = (
+            *self.queries.apps,
+            self.queries.example_tasks,
+            self.browser.tasks,
+            self.android.tasks,
+            self.desktop.tasks,
+        )
         files = [path.name for path in given if path]
         return f"{self.run.name}-{content_id(decisive, files)[:8]}"
 

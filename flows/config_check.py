@@ -32,8 +32,11 @@ def missing_files(config: Config, folder: Path) -> list[Missing]:
         found.append(Missing(("android", "tasks"), f"there is no task file {config.android.tasks}"))
     if config.desktop.tasks is not None and not (folder / config.desktop.tasks).is_dir():
         found.append(Missing(("desktop", "tasks"), f"there is no folder of task files {config.desktop.tasks}"))
-    if config.run.environment == "android" and config.android.tasks is None:
-        found.append(Missing(("run", "environment"), "android.tasks is missing: the file of tasks for your devices"))
+    if config.browser.tasks is not None and not (folder / config.browser.tasks).is_file():
+        found.append(Missing(("browser", "tasks"), f"there is no task file {config.browser.tasks}"))
+    for name, tasks in (("android", config.android.tasks), ("browser", config.browser.tasks)):
+        if config.run.environment == name and tasks is None:
+            found.append(Missing(("run", "environment"), f"{name}.tasks is missing: the file of your tasks"))
     return found
 
 

@@ -10,6 +10,29 @@ from pydantic import PositiveFloat, PositiveInt
 from flows.config_section import Fraction, Section
 
 
+class BrowserSection(Section):
+    """Web sites of your own choice, when `run.environment` is `browser`."""
+
+    tasks: Path | None = None
+    """Tasks of your own: one JSON object in each line (see environments.md)."""
+
+
+class BrowserGymSection(Section):
+    """What is used of BrowserGym when `run.environment` is `browsergym` (extra `browsergym`)."""
+
+    tasks: tuple[str, ...] = (
+        "miniwob.click-button",
+        "miniwob.click-dialog",
+        "miniwob.click-link",
+        "miniwob.enter-text",
+    )
+    """Names of its tasks, without `browsergym/`."""
+    train_seeds: PositiveInt = 4
+    """Instances of each task to learn on."""
+    heldout_seeds: PositiveInt = 2
+    """Instances of each task that are only evaluated on."""
+
+
 class AndroidSection(Section):
     """Devices that adb knows, when `run.environment` is `android`."""
 

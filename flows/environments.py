@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from flows.config import Config
-from pipelines.environments import AndroidSpec, DesktopSpec, EnvironmentSpec, MiniWobSpec, SimulatedSpec
+from pipelines.environments import (
+    AndroidSpec,
+    BrowserGymSpec,
+    BrowserSpec,
+    DesktopSpec,
+    EnvironmentSpec,
+    MiniWobSpec,
+    SimulatedSpec,
+    WebAppSpec,
+)
 
 
 def environment_of(config: Config) -> EnvironmentSpec:
@@ -13,6 +22,12 @@ def environment_of(config: Config) -> EnvironmentSpec:
             return SimulatedSpec(config.queries.apps)
         case "miniwob":
             return MiniWobSpec()
+        case "webapp":
+            return WebAppSpec(config.queries.apps)
+        case "browser":
+            return BrowserSpec()
+        case "browsergym":
+            return BrowserGymSpec()
         case "android":
             from stages.environments.android.settings import AndroidSettings
 

@@ -61,6 +61,50 @@ class MiniWobSpec:
 
 
 @dataclass(frozen=True)
+class WebAppSpec:
+    """The simulated apps as a web app in headless Chromium."""
+
+    app_files: tuple[Path, ...] = ()
+    """The user's own app files."""
+    kind: str = "webapp"
+    draws_screens: bool = False
+
+    def factory(self, platform: Platform) -> EnvironmentFactory:
+        """A factory for browser contexts with the apps of a platform."""
+        from stages.environments.webapp.environment import WebAppFactory
+
+        return WebAppFactory(world_of(self.app_files), platform)
+
+
+@dataclass(frozen=True)
+class BrowserSpec:
+    """Web sites in headless Chromium."""
+
+    kind: str = "browser"
+    draws_screens: bool = False
+
+    def factory(self, platform: Platform) -> EnvironmentFactory:
+        """A factory for browser contexts."""
+        from stages.environments.browser.environment import BrowserFactory
+
+        return BrowserFactory(platform)
+
+
+@dataclass(frozen=True)
+class BrowserGymSpec:
+    """BrowserGym's tasks."""
+
+    kind: str = "browsergym"
+    draws_screens: bool = False
+
+    def factory(self, platform: Platform) -> EnvironmentFactory:
+        """A factory for BrowserGym's own environments."""
+        from stages.environments.browsergym.factory import BrowserGymFactory
+
+        return BrowserGymFactory()
+
+
+@dataclass(frozen=True)
 class AndroidSpec:
     """Android devices over adb."""
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from pathlib import Path
 
 from flows.context import RoundContext
 from flows.models import models_of
 from pipelines.generate import NewQueries, queries_from_dags
 from schemas.errors import BadInputError
+from schemas.query import Query
+from schemas.record import Origin
 from stages.queries.generate import GenerationSettings
 
 
@@ -18,12 +22,20 @@ def new_queries(context: RoundContext) -> NewQueries:
         BadInputError: a file of tasks, an app or a page is wrong or missing.
     """
     match context.config.run.environment:
-        case "simulated":
+        case "simulated" | "webapp":
             return _from_dags(context)
         case "miniwob":
             return _from_miniwob(context)
+        case "browsergym":
+            return _from_browsergym(context)
+        case "browser":
+            from stages.environments.browser.task_file import read_task_file
+
+            return _from_tasks("browser.tasks", context.config.browser.tasks, read_task_file, context)
         case "android":
-            return _from_task_file(context)
+            from stages.environments.android.task_file import read_task_file as read_phone_tasks
+
+            return _from_tasks("android.tasks", context.config.android.tasks, read_phone_tasks, context)
         case "desktop":
             return _from_osworld_tasks(context)
 
@@ -61,12 +73,22 @@ def _from_miniwob(context: RoundContext) -> NewQueries:
     return NewQueries(tuple(made.queries), tuple(made.failures))
 
 
-def _from_task_file(context: RoundContext) -> NewQueries:
-    from stages.environments.android.task_file import read_task_file
+def _from_browsergym(context: RoundContext) -> NewQueries:
+    from stages.environments.browsergym.suite import import_tasks
+    from stages.environments.miniwob.suite import SuiteSize
 
-    if context.config.android.tasks is None:
-        raise BadInputError("android.tasks is missing: name a file of tasks for your devices")
-    return NewQueries(tuple(read_task_file(context.config.android.tasks, context.origin)))
+    settings = context.config.browsergym
+    size = SuiteSize(settings.train_seeds, settings.heldout_seeds)
+    made = asyncio.run(import_tasks(settings.tasks, size, context.config.run.seed, context.origin))
+    return NewQueries(tuple(made.queries), tuple(made.failures))
+
+
+def _from_tasks(
+    key: str, file: Path | None, read: Callable[[Path, Origin], list[Query]], context: RoundContext
+) -> NewQueries:
+    if file is None:
+        raise BadInputError(f"{key} is missing: name a file with one JSON object in each line")
+    return NewQueries(tuple(read(file, context.origin)))
 
 
 def _from_osworld_tasks(context: RoundContext) -> NewQueries:

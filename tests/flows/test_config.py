@@ -59,7 +59,11 @@ def test_the_printed_configuration_reads_back_the_same(tmp_path: Path) -> None:
         ("[run]\nrounds = 0\n", "2: run.rounds should be greater than 0, not 0"),
         ("[run]\nrounds = 2.5\n", "2: run.rounds should be a valid integer, not 2.5"),
         ("[run]\nrounds = true\n", "2: run.rounds should be a valid integer, not true"),
-        ("[run]\nenvironment = 'phone'\n", "2: run.environment should be 'simulated', 'miniwob', 'android' or 'desktop', not \"phone\""),
+        (
+            "[run]\nenvironment = 'phone'\n",
+            "2: run.environment should be 'simulated', 'miniwob', 'webapp', 'browser', 'browsergym', 'android' or "
+            "'desktop', not \"phone\"",
+        ),
         ("[train]\nrecipe = 'sftt'\n", "2: train.recipe should be 'sft', not \"sftt\""),
         ("[train]\nlearning_rate = nan\n", "2: train.learning_rate should be a finite number, not NaN"),
         ("[queries]\napps = ['mine.yaml']\n", "2: there is no app file mine.yaml"),

@@ -63,4 +63,9 @@ def test_a_round_that_is_played_and_judged_by_a_server(server: TinyServer, tmp_p
     unjudged = {row.input_id for row in failures if row.stage == "judge"}
     assert attempted
     assert judged.isdisjoint(unjudged)
-    assert {row.failure_class for row in failures} <= {FailureClass.MODEL, FailureClass.JUDGE, FailureClass.PARSE, FailureClass.TASK}
+    assert {row.failure_class for row in failures} <= {
+        FailureClass.MODEL,
+        FailureClass.JUDGE,
+        FailureClass.PARSE,
+        FailureClass.TASK,
+    }

@@ -8,11 +8,12 @@ from typing import Any
 
 from schemas.actions import Click
 from schemas.observation import Observation, UIElement
-from schemas.query import Query
+from schemas.query import Platform, Query
 from stages.environments.android.environment import AndroidEnvironment
 from stages.environments.android.factory import AndroidFactory
 from stages.environments.android.settings import AndroidSettings
-from stages.environments.android.task_file import TaskLine, query_of
+from stages.environments.android.task_file import PhoneTask
+from stages.environments.task_file import query_of
 from tests.stages.environments.android.stand_in.phone import Phone
 from tests.stages.environments.android.stand_in.server import AdbServer
 from tests.stages.environments.android.stand_in.tasks import ORIGIN
@@ -38,7 +39,7 @@ async def environment_on(phone: Phone, server: AdbServer, **changes: Any) -> Asy
 def task(start_state: dict[str, Any] | None = None, goal: dict[str, Any] | None = None, *apps: str) -> Query:
     """A query without a reference path."""
     values = {"instruction": "Do it.", "apps": apps, "start_state": start_state or {}, "goal": goal or {}}
-    return query_of(TaskLine.model_validate(values), ORIGIN)
+    return query_of(PhoneTask.model_validate(values), Platform.PHONE, ORIGIN)
 
 
 def element(seen: Observation, name: str) -> UIElement:

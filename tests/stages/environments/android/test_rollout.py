@@ -5,12 +5,12 @@ import asyncio
 import pytest
 
 from schemas.errors import FailureClass
-from schemas.query import Query
+from schemas.query import Platform, Query
 from schemas.trajectory import Purpose, StopReason
 from stages.agents.reference import ReferenceAgent
 from stages.environments.android.factory import AndroidFactory
-from stages.environments.android.task_file import query_of
 from stages.environments.simulated.world import World
+from stages.environments.task_file import query_of
 from stages.rollout.base import Attempt, Limits, Rollout
 from stages.rollout.worker import run_attempts
 from tests.stages.environments.android.device import settings_for
@@ -26,7 +26,7 @@ def phones(world: World) -> list[Phone]:
 
 
 def attempts(world: World, queries: list[Query]) -> list[Attempt]:
-    tasks = [query_of(task_line(world, query, seed), ORIGIN) for seed, query in enumerate(queries)]
+    tasks = [query_of(task_line(world, query, seed), Platform.PHONE, ORIGIN) for seed, query in enumerate(queries)]
     return [Attempt(query=task, purpose=Purpose.REFERENCE, attempt=0, seed=0) for task in tasks]
 
 

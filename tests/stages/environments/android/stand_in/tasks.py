@@ -8,7 +8,7 @@ import json
 from schemas.query import Platform, Query, Split
 from schemas.record import Origin
 from stages.environments.android.goal import PhoneGoal, PhoneStart
-from stages.environments.android.task_file import TaskLine
+from stages.environments.android.task_file import PhoneTask
 from stages.environments.simulated.world import World
 from stages.queries.generate import GenerationSettings, generate_queries
 from stages.queries.grammar import GrammarWriter
@@ -26,11 +26,11 @@ def verified_queries(world: World, count: int, seed: int) -> list[Query]:
     return train[:count]
 
 
-def task_line(world: World, query: Query, seed: int) -> TaskLine:
+def task_line(world: World, query: Query, seed: int) -> PhoneTask:
     """The task for a device whose start file makes the query's start state at a seed."""
     names = {app.app: app.name for app in world.apps_on(Platform.PHONE)}
     start = json.dumps({"start_state": query.start_state, "goal": query.goal, "seed": seed})
-    return TaskLine(
+    return PhoneTask(
         instruction=query.instruction,
         apps=tuple(names[app] for app in query.apps),
         task=query.task,

@@ -1,0 +1,92 @@
+"""Queries from a file of the user's: one JSON object in each line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from pydantic import ValidationError
+
+from schemas.errors import BadInputError
+from schemas.query import PathStep, Platform, Query, Source, Split
+from schemas.record import Origin, Record
+
+_MAKER = "task_file"
+
+StartT = TypeVar("StartT", bound=Record)
+GoalT = TypeVar("GoalT", bound=Record)
+
+
+class TaskLine(Record, Generic[StartT, GoalT]):
+    """One line of the file; what a start state and a goal are, the environment says."""
+
+    instruction: str
+    """What the agent is given."""
+    start_state: StartT
+    goal: GoalT
+    apps: tuple[str, ...] = ()
+    """Apps or sites that it needs."""
+    task: str = ""
+    """Name of the kind of task, e.g. `settings.brightness`; the first app where there is none."""
+    path: tuple[PathStep, ...] = ()
+    """The reference path, for the agent `reference`."""
+    source: Source = Source.IMPORTED
+    """How the task was made; the path of a `dag` is walked by its pages, any other by element ids alone."""
+    max_steps: int = 20
+    difficulty: int = 1
+    split: Split = Split.TRAIN
+
+
+def read_task_lines(path: Path, line: type[TaskLine[StartT, GoalT]], platform: Platform, origin: Origin) -> list[Query]:
+    """The queries of a file, in its order; empty lines do not count.
+
+    Raises:
+        BadInputError: the file cannot be read, or a line is no task: one line for each mistake.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInputError(f"{path}: {error}; name a file with one JSON object in each line") from error
+    queries: list[Query] = []
+    mistakes: list[str] = []
+    for number, text in enumerate(lines, 1):
+        if text.strip():
+            try:
+                queries.append(query_of(line.model_validate_json(text), platform, origin))
+            except ValidationError as error:
+                first = error.errors(include_url=False, include_context=False)[0]
+                where = ".".join(map(str, first["loc"])) or "the line"
+                mistakes.append(f"{path}:{number}: {where}: {first['msg']}")
+    if mistakes:
+        raise BadInputError("\n".join(mistakes))
+    if not queries:
+        raise BadInputError(f"{path} has no tasks; write one JSON object in each line")
+    return queries
+
+
+def query_of(task: TaskLine[StartT, GoalT], platform: Platform, origin: Origin) -> Query:
+    """The query of one line."""
+    name = task.task or next(iter(task.apps), _MAKER)
+    start_state = task.start_state.model_dump_json(exclude_defaults=True)
+    pages = tuple(dict.fromkeys(step.page for step in task.path)) or task.apps
+    return Query(
+        query_id=Query.make_id(platform, name, (), start_state, task.instruction),
+        platform=platform,
+        apps=task.apps,
+        source=task.source,
+        task=name,
+        raw_instruction=task.instruction,
+        instruction=task.instruction,
+        phrasing="imported",
+        pages=pages,
+        page_descriptions=("",) * len(pages),
+        slots=(),
+        path=task.path,
+        start_state=start_state,
+        goal=task.goal.model_dump_json(exclude_defaults=True),
+        difficulty=task.difficulty,
+        max_steps=task.max_steps,
+        split=task.split,
+        validation="passed",
+        **origin.common(made_by=_MAKER),
+    )
