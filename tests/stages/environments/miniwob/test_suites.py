@@ -16,7 +16,8 @@ from stages.environments.miniwob.suite import SuiteSize, import_queries
 from stages.environments.miniwob.suites import known_pages, suite_pages
 from stages.environments.miniwob.survey import survey
 
-_SAMPLE = ("chase-circle", "click-button", "drag-box", "simon-says", "terminal", "use-autocomplete")
+_SAMPLE = sorted({*page_names()[::13], "chase-circle", "email-inbox-star-reply", "simon-says", "use-autocomplete"})
+"""Some of each kind, and those that were hard to hold still."""
 
 
 def test_every_page_of_the_wheel_is_in_the_survey_and_suites_hold_working_pages() -> None:
@@ -32,12 +33,6 @@ def test_every_page_of_the_wheel_is_in_the_survey_and_suites_hold_working_pages(
 @pytest.mark.browser
 def test_a_survey_of_some_pages_finds_what_the_file_says() -> None:
     assert asyncio.run(survey(_SAMPLE)) == [report for report in known_pages() if report.page in _SAMPLE]
-
-
-@pytest.mark.browser
-@pytest.mark.slow
-def test_a_survey_of_all_pages_finds_what_the_file_says() -> None:
-    assert asyncio.run(survey(page_names())) == list(known_pages())
 
 
 @pytest.mark.browser
