@@ -80,6 +80,12 @@ class RolloutSection(Section):
     """Sampling temperature of the policy; evaluation is greedy."""
     max_seconds: PositiveFloat = 60.0
     """Time limit of one episode."""
+    environment_tries: PositiveInt = 3
+    """How often an attempt is made, each time on a fresh environment, before a failing environment counts as such."""
+    step_seconds: PositiveFloat = 30.0
+    """An environment that takes longer for one action hangs, and is replaced."""
+    recycle_after: PositiveInt = 1000
+    """Episodes after which an environment is replaced."""
     workers: PositiveInt = 1
     """Worker processes."""
 

@@ -13,6 +13,7 @@ from pipelines.rollout import RollOut, roll_out
 from schemas.query import Query, Split
 from schemas.record import content_id
 from stages.curate.reweight import plan_attempts
+from stages.environments.leased import EnvironmentLimits
 from stages.rollout.base import Attempt, Limits
 from stages.rollout.plan import plan_rollouts
 from warehouse.layout import StageRun
@@ -63,7 +64,11 @@ def attempt_all(
         origin=context.origin,
         environment=context.environment,
         agent=agent,
-        limits=Limits(seconds=settings.max_seconds),
+        limits=Limits(
+            seconds=settings.max_seconds,
+            environment_tries=settings.environment_tries,
+            environment=EnvironmentLimits(step_seconds=settings.step_seconds, recycle_after=settings.recycle_after),
+        ),
         concurrency=settings.concurrency,
     )
     made = roll_out(work, attempts, key, settings.workers, context.beam)
