@@ -140,4 +140,12 @@ _PICKS = (
         ORDER BY t.round DESC, t.steps, t.trajectory_id LIMIT 1
         """,
     ),
+    (
+        "Tried",
+        """
+        SELECT t.trajectory_id, t.round FROM trajectories AS t WHERE t.run_id = $1
+        AND NOT EXISTS (SELECT 1 FROM trajectories AS other WHERE other.run_id = $1 AND other.purpose = 'train')
+        ORDER BY t.status = 'finished' AND coalesce(t.reward, 0) >= 1, abs(t.steps - 9), t.trajectory_id LIMIT 6
+        """,
+    ),
 )
