@@ -26,7 +26,9 @@ T = TypeVar("T")
 VIEWPORT = Viewport(Size(160, 210), 3)
 """The task area of every page, enlarged so that a vision model can read it."""
 _SECONDS_PER_CALL = 20.0
-_SECONDS_TO_SETTLE = 0.5
+# After the start, then after each action: with these, waits of 0.1 s show each light of simon-says, which go on every
+# 0.6 s for 0.25 s.
+_SECONDS_TO_START, _SECONDS_TO_SETTLE = 0.7, 0.5
 _SECONDS_TO_LOAD = 3.0
 _LONGEST_WAIT = 10.0
 # The page's own reward display would widen the page and show the outcome to the agent. Its limit of ten seconds is for
@@ -90,7 +92,7 @@ class MiniWobEnvironment:
                 await self._page.goto(path.as_uri())
                 await self._page.mouse.move(0, 0)
                 asked = await self._page.evaluate(_START, seed)
-                await let_pass(self._context, _SECONDS_TO_SETTLE)
+                await let_pass(self._context, _SECONDS_TO_START)
         except TimeoutError as error:
             raise EnvironmentFailure(f"MiniWoB++ page {page} does not start", FailureClass.SETUP) from error
         except Error as error:

@@ -12,7 +12,6 @@ from schemas.record import Record
 SuiteName = Literal["all", "basic", "debug"]
 
 _BASIC = (
-    "button-delay",
     "choose-list",
     "click-button",
     "click-button-sequence",
@@ -67,7 +66,7 @@ def known_pages() -> tuple[PageReport, ...]:
 def suite_pages(suite: SuiteName) -> tuple[str, ...]:
     """The pages of a suite.
 
-    `all` is every page that works; `basic` 24 pages of presses and short texts, which the embedded policy can learn;
+    `all` is every page that works; `basic` 23 pages that presses and short texts solve, which is all that the embedded policy can do;
     `debug` three of those, for trying things out.
     """
     match suite:

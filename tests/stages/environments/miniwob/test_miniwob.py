@@ -13,7 +13,7 @@ from typing import TypeVar
 import pytest
 from PIL import Image
 
-from schemas.actions import Click, TypeText
+from schemas.actions import Click, PressKeys, TypeText, Wait
 from schemas.errors import EnvironmentFailure, FailureClass
 from schemas.observation import Observation, UIElement
 from schemas.query import Query, Split
@@ -44,6 +44,11 @@ def play(work: Callable[[MiniWobEnvironment, MiniWobFactory], Awaitable[T]]) -> 
 def element(observation: Observation, role: str, text: str = "") -> UIElement:
     assert observation.elements is not None
     return next(e for e in observation.elements if e.role == role and text.lower() in e.text.lower())
+
+
+def pixel(seen: Observation, target: UIElement) -> object:
+    image = Image.open(io.BytesIO(seen.screen.encode())).convert("RGB")
+    return image.getpixel((target.bounds.left + 20, target.bounds.top + 20))
 
 
 def press(target: UIElement) -> Click:
@@ -102,6 +107,39 @@ def test_equal_seeds_show_equal_screens_and_pixels_match_the_handle() -> None:
     one, same, different = play(look)
     assert one.screen.screen_id == same.screen.screen_id != different.screen.screen_id
     assert Image.open(io.BytesIO(one.screen.encode())).size == (one.screen.size.width, one.screen.size.height)
+
+
+def test_lights_that_come_and_go_can_be_seen_by_waiting() -> None:
+    (query, *_) = queries("simon-says")
+
+    async def solve(environment: MiniWobEnvironment, _: MiniWobFactory) -> float | None:
+        seen = [await environment.reset(query, 0)]
+        seen += [await environment.step(Wait(seconds=0.1)) for _ in range(5)]
+        buttons = [one for one in seen[0].elements or () if one.role == "button"]
+        unlit = [pixel(seen[-1], button) for button in buttons]
+        for look in seen:
+            for button, colour in zip(buttons, unlit, strict=True):
+                if pixel(look, button) != colour:
+                    await environment.step(press(button))
+        return await environment.score()
+
+    assert play(solve) == 1.0
+
+
+def test_text_is_copied_from_one_field_into_another_by_keys() -> None:
+    (query, *_) = queries("copy-paste")
+
+    async def solve(environment: MiniWobEnvironment, _: MiniWobFactory) -> float | None:
+        seen = await environment.reset(query, 0)
+        await environment.step(press(element(seen, "text_field", "to-copy")))
+        await environment.step(PressKeys(keys=("ctrl", "a")))
+        await environment.step(PressKeys(keys=("ctrl", "c")))
+        await environment.step(press(element(seen, "text_field", "answer")))
+        await environment.step(PressKeys(keys=("ctrl", "v")))
+        await environment.step(press(element(seen, "button", "Submit")))
+        return await environment.score()
+
+    assert play(solve) == 1.0
 
 
 def test_a_killed_browser_is_an_environment_failure_and_the_next_one_works() -> None:
