@@ -66,8 +66,8 @@ def known_pages() -> tuple[PageReport, ...]:
 def suite_pages(suite: SuiteName) -> tuple[str, ...]:
     """The pages of a suite.
 
-    `all` is every page that works; `basic` 23 pages that presses and short texts solve, which is all that the embedded policy can do;
-    `debug` three of those, for trying things out.
+    `all` is every page that works; `basic` 23 pages that presses and short texts solve, which is all that the embedded
+    policy can do; `debug` three of those, for trying things out.
     """
     match suite:
         case "all":
