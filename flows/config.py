@@ -13,6 +13,7 @@ from pydantic_core import PydanticCustomError
 
 from flows.config_environments import AndroidSection, BrowserGymSection, BrowserSection, DesktopSection
 from flows.config_models import EndpointSection, ModelsSection
+from flows.config_pathways import PathwaysSection
 from flows.config_section import Fraction, Section
 from schemas.record import content_id
 
@@ -205,7 +206,7 @@ class MiniwobSection(Section):
     """What is used of MiniWoB++ when `run.environment` is `miniwob`."""
 
     suite: Literal["all", "basic", "debug"] = "basic"
-    """Which pages: all that work, 24 that the embedded policy can learn, or three to try things out."""
+    """Which pages: all that work, 23 of presses and short texts, or three to try things out."""
     tasks: tuple[str, ...] = ()
     """Names of pages of your own choice, in place of the suite."""
     train_seeds: PositiveInt = 8
@@ -254,6 +255,7 @@ class Config(Section):
     browsergym: BrowserGymSection = BrowserGymSection()
     android: AndroidSection = AndroidSection()
     desktop: DesktopSection = DesktopSection()
+    pathways: PathwaysSection = PathwaysSection()
     beam: BeamSection = BeamSection()
     serve: ServeSection = ServeSection()
 
@@ -264,7 +266,7 @@ class Config(Section):
         The number of rounds, the folders, the schedule, the runner, the workers, how a model is reached, endpoints
         without a role and other judges do not decide them, so a run can be prolonged, moved, sped up and judged anew.
         """
-        roles = self.models.endpoint_names
+        roles = self.models.endpoint_names | {self.pathways.second_opinion}
         decisive = self.model_dump(
             mode="json",
             exclude={
@@ -277,6 +279,7 @@ class Config(Section):
                 "browser": {"tasks"},
                 "android": AndroidSection.TRANSPORT,
                 "desktop": DesktopSection.TRANSPORT,
+                "pathways": {"file"},
                 "beam": True,
                 "serve": True,
             },
@@ -287,6 +290,7 @@ class Config(Section):
             self.browser.tasks,
             self.android.tasks,
             self.desktop.tasks,
+            self.pathways.file,
         )
         files = [path.name for path in given if path]
         return f"{self.run.name}-{content_id(decisive, files)[:8]}"

@@ -34,8 +34,11 @@ def missing_files(config: Config, folder: Path) -> list[Missing]:
         found.append(Missing(("desktop", "tasks"), f"there is no folder of task files {config.desktop.tasks}"))
     if config.browser.tasks is not None and not (folder / config.browser.tasks).is_file():
         found.append(Missing(("browser", "tasks"), f"there is no task file {config.browser.tasks}"))
+    programs = config.pathways.file
+    if programs is not None and not (folder / programs).is_file():
+        found.append(Missing(("pathways", "file"), f"there is no file of programs {programs}"))
     for name, tasks in (("android", config.android.tasks), ("browser", config.browser.tasks)):
-        if config.run.environment == name and tasks is None:
+        if config.run.environment == name and tasks is None and not config.pathways.queries and programs is None:
             found.append(Missing(("run", "environment"), f"{name}.tasks is missing: the file of your tasks"))
     return found
 
@@ -89,6 +92,7 @@ def mapped(config: Config) -> Iterator[tuple[KeyPath, str]]:
     for channel in ("text", "multimodal"):
         for name in getattr(models.critic, channel):
             yield ("models", "critic", channel), name
+    yield ("pathways", "second_opinion"), config.pathways.second_opinion or EMBEDDED
 
 
 def _named_by_judges(config: Config) -> Iterator[tuple[KeyPath, str]]:

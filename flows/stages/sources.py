@@ -8,6 +8,7 @@ from pathlib import Path
 
 from flows.context import RoundContext
 from flows.models import models_of
+from flows.stages.pathways import queries_by_pathways
 from pipelines.generate import NewQueries, queries_from_dags
 from schemas.errors import BadInputError
 from schemas.query import Query
@@ -16,11 +17,19 @@ from stages.queries.generate import GenerationSettings
 
 
 def new_queries(context: RoundContext) -> NewQueries:
-    """The queries of all splits.
+    """The queries of all splits; those by the pathways of programs, where they are asked for, come last.
 
     Raises:
-        BadInputError: a file of tasks, an app or a page is wrong or missing.
+        BadInputError: a file of tasks or programs, an app or a page is wrong or missing.
     """
+    own = _own_queries(context)
+    if not context.config.pathways.queries:
+        return own
+    more = queries_by_pathways(context)
+    return NewQueries((*own.queries, *more.queries), (*own.failures, *more.failures), own.model_calls)
+
+
+def _own_queries(context: RoundContext) -> NewQueries:
     match context.config.run.environment:
         case "simulated" | "webapp":
             return _from_dags(context)
@@ -86,6 +95,8 @@ def _from_browsergym(context: RoundContext) -> NewQueries:
 def _from_tasks(
     key: str, file: Path | None, read: Callable[[Path, Origin], list[Query]], context: RoundContext
 ) -> NewQueries:
+    if file is None and context.config.pathways.queries:
+        return NewQueries(())
     if file is None:
         raise BadInputError(f"{key} is missing: name a file with one JSON object in each line")
     return NewQueries(tuple(read(file, context.origin)))
