@@ -63,6 +63,31 @@ def walk(
     console.print(f"report    {walked.report_path}", soft_wrap=True, highlight=False)
 
 
+@app.command(epilog="Example: trajmill pathways mousepad pcmanfm --config docs/examples/desktop.toml")
+def pathways(
+    programs: Annotated[list[str] | None, typer.Argument(metavar="[PROGRAM]...", help="Programs to walk.")] = None,
+    config: ConfigFile = None,
+) -> None:
+    """Walk the menus, dialogs and tabs of programs, and make queries of what is found; done once, as stages are."""
+    from rich.console import Console
+
+    from flows.config_file import load_config
+    from flows.prefect_settings import set_quiet_defaults
+    from flows.progress import ConsoleWatcher, watched_by
+
+    settings = load_config(config)
+    set_quiet_defaults()
+    from flows.pathways import walk_for_pathways
+
+    console = Console()
+    with watched_by(ConsoleWatcher(console)):
+        found = walk_for_pathways(settings, tuple(programs or ()))
+    console.print(found.table)
+    made = ", ".join(f"{count} {split}" for split, count in found.queries.items())
+    lines = (f"queries   {made}", f"failures  {found.failures}", f"report    {found.report_path}")
+    console.print(*lines, sep="\n", soft_wrap=True, highlight=False)
+
+
 class StageCommand(NamedTuple):
     """A stage that can be run alone."""
 

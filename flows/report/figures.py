@@ -100,6 +100,19 @@ class FailureRow(NamedTuple):
     example: str
 
 
+class PathwayRow(NamedTuple):
+    """What was found in one program."""
+
+    program: str
+    pathways: int
+    dialogs: int
+    tabs: int
+    need_selection: int
+    seconds: float
+    """Up to the last pathway."""
+    per_second: float | None
+
+
 class Totals(NamedTuple):
     """What the run has made."""
 
@@ -129,6 +142,7 @@ class Figures:
     models: tuple[ModelRow, ...]
     seconds: tuple[Bar, ...]
     failures: tuple[FailureRow, ...]
+    pathways: tuple[PathwayRow, ...]
 
 
 def read_figures(warehouse: Warehouse, run_id: str) -> Figures:
@@ -150,7 +164,14 @@ def read_figures(warehouse: Warehouse, run_id: str) -> Figures:
             models=tuple(ModelRow(*row) for row in _rows(views, _MODELS, run_id)),
             seconds=_seconds(views, run_id),
             failures=tuple(FailureRow(*row) for row in _rows(views, _FAILURES, run_id)),
+            pathways=_pathways(views, run_id),
         )
+
+
+def read_pathways(warehouse: Warehouse, run_id: str) -> tuple[PathwayRow, ...]:
+    """What a run has found in each program."""
+    with connect(warehouse) as views:
+        return _pathways(views, run_id)
 
 
 def connect(warehouse: Warehouse) -> duckdb.DuckDBPyConnection:
@@ -172,6 +193,10 @@ FROM model_versions WHERE run_id = $1 ORDER BY round, model_version
 _FAILURES = """
 SELECT stage, failure_class, sum(failures)::BIGINT, min(example)
 FROM failures_by_class WHERE run_id = $1 GROUP BY ALL ORDER BY 3 DESC, 1, 2
+"""
+_PATHWAYS = """
+SELECT program, pathways, dialogs, tabs, need_selection, seconds, pathways_per_second
+FROM pathways_by_program WHERE run_id = $1 ORDER BY program
 """
 _SUCCESS = """
 WITH measured AS (
@@ -202,6 +227,10 @@ def _rows(views: duckdb.DuckDBPyConnection, query: str, run_id: str) -> list[tup
 
 def _totals(views: duckdb.DuckDBPyConnection, run_id: str) -> Totals:
     return Totals(*_rows(views, _TOTALS, run_id)[0])
+
+
+def _pathways(views: duckdb.DuckDBPyConnection, run_id: str) -> tuple[PathwayRow, ...]:
+    return tuple(PathwayRow(*row) for row in _rows(views, _PATHWAYS, run_id))
 
 
 def _success(views: duckdb.DuckDBPyConnection, run_id: str) -> tuple[Series, ...]:

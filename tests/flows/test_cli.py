@@ -26,7 +26,7 @@ from warehouse.read import read_rows
 
 COMMANDS = (
     *(stage.name for stage in STAGE_COMMANDS),
-    *("evolve", "walk", "judge", "calibrate", "serve", "sql", "report", "show", "apps", "config"),
+    *("evolve", "walk", "pathways", "judge", "calibrate", "serve", "sql", "report", "show", "apps", "config"),
 )
 
 HEAVY = {"torch", "apache_beam", "prefect", "duckdb", "pyarrow", "pydantic", "transformers", "networkx", "PIL"}

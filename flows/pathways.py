@@ -1,0 +1,90 @@
+"""Walks programs for their pathways and makes queries of them, in a run of its own beside the one that learns."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import NamedTuple
+
+from rich.table import Table
+
+from flows.config import Config
+from flows.context import RoundContext
+from flows.models_ready import models_ready
+from flows.report.figures import PathwayRow, read_pathways
+from flows.report.page import write_report
+from flows.round import watched
+from flows.stages.pathways import PATHWAY_QUERIES, PATHWAYS, pathway_queries, pathways, programs_of
+from schemas.failure import Failure
+from schemas.query import Split
+from stages.queries.pathways.queries import PathwaySettings
+from warehouse.atomic import disk_full_as_error
+from warehouse.layout import create_warehouse
+from warehouse.lock import sole_worker
+from warehouse.read import read_rows
+from warehouse.views import refresh_views
+
+
+class Found(NamedTuple):
+    """What came of walking."""
+
+    table: Table
+    """A line for each program."""
+    queries: dict[Split, int]
+    """How many were made."""
+    failures: int
+    """Branches that could not be walked, and queries that were refused."""
+    report_path: Path
+
+
+def walk_for_pathways(config: Config, programs: tuple[str, ...]) -> Found:
+    """Walk programs, by default those that the configuration names; what was walked is not walked again.
+
+    Raises:
+        TrajmillError: a program is unknown, nothing was found, or another process is at it.
+    """
+    trial = _trial(config, programs)
+    programs_of(trial)
+    warehouse = create_warehouse(trial.run.root)
+    context = RoundContext(trial, warehouse, 1)
+    asked = [trial.pathways.second_opinion] if trial.pathways.second_opinion else []
+    models = models_ready(trial, warehouse.run(trial.run_id), asked)
+    with sole_worker(warehouse, trial.run_id), disk_full_as_error(warehouse.root), models:
+        with watched(context, PATHWAYS):
+            pathways(context)
+        with watched(context, PATHWAY_QUERIES):
+            pathway_queries(context)
+        refresh_views(warehouse)
+        report = write_report(warehouse, trial.run_id)
+    splits = Counter(query.split for query in context.queries.values())
+    return Found(
+        _table(read_pathways(warehouse, trial.run_id)),
+        {split: splits[split] for split in Split},
+        len(read_rows(warehouse, Failure, run_id=trial.run_id)),
+        report,
+    )
+
+
+def _trial(config: Config, programs: tuple[str, ...]) -> Config:
+    name = f"{config.run.name}-pathways"[-40:].lstrip("-_")
+    settings = config.pathways
+    changes = {
+        "programs": programs or settings.programs,
+        "queries": settings.queries or PathwaySettings().most,
+    }
+    return config.model_copy(
+        update={
+            "run": config.run.model_copy(update={"name": name, "rounds": 1}),
+            "pathways": settings.model_copy(update=changes),
+        }
+    )
+
+
+def _table(rows: tuple[PathwayRow, ...]) -> Table:
+    headings = ("program", "pathways", "dialogs", "tabs", "need a selection", "seconds", "per second")
+    table = Table(*headings, title=f"{sum(row.pathways for row in rows)} pathways")
+    for row in rows:
+        speed = "–" if row.per_second is None else f"{row.per_second:.1f}"
+        counts = (row.pathways, row.dialogs, row.tabs, row.need_selection)
+        table.add_row(row.program, *map(str, counts), f"{row.seconds:.1f}", speed)
+    return table
