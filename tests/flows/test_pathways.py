@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,6 +23,7 @@ from schemas.failure import Failure
 from schemas.pathway import Pathway
 from schemas.query import Source, Split
 from stages.queries.pathways.base import Program
+from tests.stages.models.fault_server import running_server
 from warehouse.layout import create_warehouse, open_warehouse
 from warehouse.read import read_rows, read_table
 
@@ -123,6 +126,19 @@ def test_where_nothing_is_found_one_line_says_why_and_it_is_tried_again(folder: 
     assert read_rows(context.warehouse, Failure) == []
     Path("programs.yaml").write_text(PROGRAMS.replace("launcher/nothing", "launcher/files"))
     assert pathways(context).count.rows_out > 0
+
+
+def test_a_model_says_what_needs_a_selection_and_its_calls_are_kept(folder: Path) -> None:
+    def answer(body: dict[str, Any]) -> str:
+        return json.dumps({"why": "it works on a file", "needs_selection": True})
+
+    with running_server(writes=answer) as server:
+        endpoint = f"second_opinion = 'owl'\n[endpoints.owl]\nmodel = 'tiny'\nurls = ['{server.url}']\n"
+        context = context_of(f"{CONFIG}programs = ['files']\n{endpoint}")
+        pathways(context)
+    by = {pathway.selection_by for pathway in read_rows(context.warehouse, Pathway) if pathway.needs_selection}
+    assert len(by) == 1 and "tiny" in by.pop()
+    assert read_table(context.warehouse, "model_calls").num_rows == len(server.received)
 
 
 @pytest.mark.parametrize(
