@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from stages.environments.desktop.task import SetupStep, parse_evaluator
 from stages.environments.desktop.tree import read_elements
 
 _LONGEST_WAIT_SECONDS = 5.0
+_SECONDS_TO_SAVE, _POLL_SECONDS = 2.0, 0.25
 
 
 class DesktopEnvironment:
@@ -68,12 +70,21 @@ class DesktopEnvironment:
         return await self._look()
 
     async def score(self) -> float | None:
-        """The task's evaluator: 1 or 0, None where the task has none."""
+        """The task's evaluator: 1 or 0, None where the task has none.
+
+        A program may still be writing what it was told to save: a check that does not hold is made again for a while.
+        """
         goal = json.loads(self._goal)
         if not goal:
             return None
         try:
-            return await evaluate(self.desktop, parse_evaluator(goal, "goal"), self._files)
+            evaluator = parse_evaluator(goal, "goal")
+            until = time.monotonic() + _SECONDS_TO_SAVE
+            while True:
+                reward = await evaluate(self.desktop, evaluator, self._files)
+                if reward >= 1.0 or time.monotonic() > until:
+                    return reward
+                await asyncio.sleep(_POLL_SECONDS)
         except (BadInputError, KeyError, TypeError, ValueError) as error:
             raise EnvironmentFailure(f"the check cannot be made: {error}", FailureClass.TASK) from error
 

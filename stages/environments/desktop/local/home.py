@@ -63,9 +63,9 @@ _OFFICE = (
     + "</oor:items>"
 )
 _FILES = {
-    ".config/gtk-3.0/settings.ini": _GTK,
-    ".config/openbox/rc.xml": _OPENBOX,
-    ".config/libreoffice/4/user/registrymodifications.xcu": _OFFICE,
+    "gtk-3.0/settings.ini": _GTK,
+    "openbox/rc.xml": _OPENBOX,
+    "libreoffice/4/user/registrymodifications.xcu": _OFFICE,
 }
 CREATED = 1_767_225_600
 """When all files of a fresh home were changed, in seconds since 1970, so that programs show the same every time."""
@@ -77,6 +77,9 @@ class Home(NamedTuple):
 
     folder: Path
     """What programs see as HOME."""
+    config: Path
+    """Settings of programs; a path of its own for each session, since LibreOffice hands what it is asked to open to
+    whichever other one has the same path of settings."""
     runtime: Path
     """Sockets of its session; readable by its user alone."""
     screen: Path
@@ -85,18 +88,19 @@ class Home(NamedTuple):
 
 def make_home(user: Path, folder: Path) -> Home:
     """Lay out a fresh home at `user`, whose old content goes, and the rest under `folder`, alike."""
-    home = Home(user, folder / "run", folder / "screen")
+    home = Home(user, folder / "config", folder / "run", folder / "screen")
     for path in home:
         shutil.rmtree(path, ignore_errors=True)
         path.mkdir(parents=True)
     home.runtime.chmod(0o700)
+    (home.folder / ".config").symlink_to(home.config)
     for name in _FOLDERS:
         (home.folder / name).mkdir(parents=True, exist_ok=True)
     for name, text in _FILES.items():
-        path = home.folder / name
+        path = home.config / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    for path in home.folder.rglob("*"):
+    for path in (*home.folder.rglob("*"), *home.config.rglob("*")):
         os.utime(path, (CREATED, CREATED))
     return home
 
@@ -113,7 +117,7 @@ def variables(home: Home, display: str, session_bus: str, inherited: dict[str, s
     return {
         "PATH": inherited.get("PATH", "/usr/bin:/bin"),
         "HOME": str(home.folder),
-        "XDG_CONFIG_HOME": str(home.folder / ".config"),
+        "XDG_CONFIG_HOME": str(home.config),
         "XDG_CACHE_HOME": str(home.folder / ".cache"),
         "XDG_DATA_HOME": str(home.folder / ".local/share"),
         "XDG_RUNTIME_DIR": str(home.runtime),

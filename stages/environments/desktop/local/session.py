@@ -54,7 +54,7 @@ class Session:
         self.variables = variables(self.home, display, bus_address, dict(os.environ))
         self._spawn(["dbus-daemon", "--session", "--nofork", "--nopidfile", f"--address={bus_address}"])
         self._spawn([str(_BUS_LAUNCHER), "--launch-immediately", "--a11y=1"])
-        self._spawn(["openbox", "--config-file", str(self.home.folder / ".config/openbox/rc.xml")])
+        self._spawn(["openbox", "--config-file", str(self.home.config / "openbox/rc.xml")])
         self.frame = self._until("the X server", lambda: FrameBuffer(self.home.screen))
         self.windows = self._until("the X server", lambda: Windows(display))
         self.accessibility = self._until("the accessibility bus", lambda: _accessibility_bus(bus_address))
