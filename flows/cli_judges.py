@@ -11,6 +11,8 @@ from flows.cli_loop import ConfigFile, run_alone
 
 app = typer.Typer()
 
+_FILE_WIDTH = 160
+
 JudgeName = Annotated[
     str | None,
     typer.Option("--judge", metavar="NAME", help="With --again: a [judges.NAME]; the run's own judge if none."),
@@ -78,6 +80,8 @@ def calibrate(
     from flows.progress import ConsoleWatcher, watched_by
 
     console = Console()
+    # A table that is written to a file has no terminal to fit into.
+    console = console if console.is_terminal else Console(width=_FILE_WIDTH)
     with watched_by(ConsoleWatcher(console)):
         for calibrated in measure(load_config(config), names or (), labels):
             console.print(calibration_table(calibrated))

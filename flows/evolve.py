@@ -11,6 +11,7 @@ from prefect import flow
 
 from flows.config import Config
 from flows.context import RoundContext
+from flows.memory import use_few_heaps
 from flows.models_ready import models_ready
 from flows.once import report_of
 from flows.policy import PROMOTE
@@ -41,6 +42,7 @@ def evolve(config: Config) -> EvolveReport:
         TrajmillError: a stage failed for good, or another process is at work on the run; what was finished stays, and
             the next call goes on from there.
     """
+    use_few_heaps()
     warehouse = create_warehouse(config.run.root)
     with sole_worker(warehouse, config.run_id), disk_full_as_error(warehouse.root):
         owed = _owed(config, warehouse)
