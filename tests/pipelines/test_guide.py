@@ -110,7 +110,7 @@ def guided(stored: Stored, spec: GuideSpec, references: frozenset[str] = frozens
 
 
 def test_guidance_and_its_model_calls_are_committed(stored: Stored) -> None:
-    with running_server(models=("sees", "writes"), writes=writes, seconds=0.01) as server:
+    with running_server(models=("sees", "writes"), writes=writes, seconds=0.25) as server:
         made = guided(
             stored, GuideSpec(spec(server, "sees"), spec(server, "writes")), references=frozenset(stored.ids[:1])
         )
