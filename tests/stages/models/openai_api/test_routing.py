@@ -70,7 +70,7 @@ def test_a_retry_goes_to_another_server() -> None:
 
 
 def test_no_more_in_flight_than_allowed() -> None:
-    with running_server(seconds=0.01) as server:
+    with running_server(seconds=0.05) as server:
         answers = asked_all(settings(server.url, max_in_flight=5), [request() for _ in range(60)])
         assert all(isinstance(answer, Completion) for answer in answers)
         assert server.most_in_flight == 5
