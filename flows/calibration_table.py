@@ -28,7 +28,7 @@ def calibration_table(calibrated: Calibrated) -> RenderableType:
     labels = "programmatic rewards" if calibrated.labels is None else f"the labels of {calibrated.labels}"
     parts: list[RenderableType] = [
         Text(),
-        Text(f"Judge \"{calibrated.judge}\" against {labels}: {calibrated.rows[-1].rule}", style="bold"),
+        Text(f'Judge "{calibrated.judge}" against {labels}: {calibrated.rows[-1].rule}', style="bold"),
         Text(_counted(calibrated)),
         _figures(calibrated.rows),
     ]
