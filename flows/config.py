@@ -12,7 +12,7 @@ from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, Validati
 from pydantic_core import PydanticCustomError
 
 from flows.config_environments import AndroidSection, BrowserGymSection, BrowserSection, DesktopSection
-from flows.config_models import EndpointSection, ModelsSection
+from flows.config_models import EndpointSection, ModelsSection, PromptsSection
 from flows.config_pathways import PathwaysSection
 from flows.config_section import Fraction, Section
 from schemas.record import content_id
@@ -246,6 +246,7 @@ class Config(Section):
     train: TrainSection = TrainSection()
     evaluate: EvaluateSection = EvaluateSection()
     models: ModelsSection = ModelsSection()
+    prompts: PromptsSection = PromptsSection()
     endpoints: dict[Name, EndpointSection] = {}
     """The models that roles can be mapped to, by name."""
     judges: dict[Name, OtherJudgeSection] = {}
@@ -276,6 +277,7 @@ class Config(Section):
                 "judge": {"concurrency"},
                 "endpoints": {name: EndpointSection.TRANSPORT if name in roles else True for name in self.endpoints},
                 "judges": True,
+                "prompts": True,
                 "browser": {"tasks"},
                 "android": AndroidSection.TRANSPORT,
                 "desktop": DesktopSection.TRANSPORT,
@@ -291,6 +293,7 @@ class Config(Section):
             self.android.tasks,
             self.desktop.tasks,
             self.pathways.file,
+            *(getattr(self.prompts, role) for role in PromptsSection.model_fields),
         )
         files = [path.name for path in given if path]
         return f"{self.run.name}-{content_id(decisive, files)[:8]}"

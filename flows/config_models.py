@@ -89,6 +89,19 @@ class CriticRoles(Section):
     """Vote in the multimodal channel; several are an ensemble."""
 
 
+class PromptsSection(Section):
+    """Prompt files of your own for models that judge, in place of those that come with trajmill (see models.md)."""
+
+    critic_step: Path | None = None
+    """For `models.critic.step`."""
+    critic_text: Path | None = None
+    """For `models.critic.text`."""
+    critic_multimodal: Path | None = None
+    """For `models.critic.multimodal`."""
+    describer: Path | None = None
+    """For captions of screens without an accessibility tree, by `models.describer`."""
+
+
 class ModelsSection(Section):
     """The endpoint behind each role: `embedded`, or the NAME of an `[endpoints.NAME]`."""
 
