@@ -32,6 +32,8 @@ from stages.environments.browser.launch import Viewport
 BEFORE_PAGE = files(__package__).joinpath("before_page.js").read_text()
 """To be added to a context as an init script."""
 _ELEMENTS = files(__package__).joinpath("elements.js").read_text()
+_SCROLLED = "() => [...document.querySelectorAll('*')].reduce((sum, e) => sum + e.scrollTop + e.scrollLeft, 0)"
+_MOST_LOOKS, _LOOKS_AT_REST, _SECONDS_BETWEEN_LOOKS = 40, 4, 0.03
 _SETTLED = files(__package__).joinpath("settled.js").read_text()
 # Where the page of an iframe begins within the box of its element, and how large it is.
 _INSIDE = """
@@ -199,10 +201,12 @@ async def perform(page: Page, action: Action, scale: int) -> None:
         case Swipe(x=x, y=y, x2=x2, y2=y2):
             await mouse.move(x / scale, y / scale)
             await mouse.wheel((x - x2) / scale, (y - y2) / scale)
+            await _at_rest(page)
         case Scroll(x=x, y=y, clicks=clicks):
             if x is not None and y is not None:
                 await mouse.move(x / scale, y / scale)
             await mouse.wheel(0, -clicks * _WHEEL_PIXELS)
+            await _at_rest(page)
         case TypeText(text=text, clear=clear, enter=enter):
             await _type(page, text, clear, enter)
         case PressKeys(keys=keys):
@@ -215,6 +219,18 @@ async def perform(page: Page, action: Action, scale: int) -> None:
             await page.wait_for_timeout(_milliseconds(seconds))
         case _:
             pass
+
+
+async def _at_rest(page: Page) -> None:
+    """Wait until what the wheel has set going stands still: the browser scrolls after it has taken the event."""
+    before, still = None, 0
+    for _ in range(_MOST_LOOKS):
+        now = await page.evaluate(_SCROLLED)
+        still = still + 1 if now == before else 0
+        if still == _LOOKS_AT_REST:
+            return
+        before = now
+        await asyncio.sleep(_SECONDS_BETWEEN_LOOKS)
 
 
 async def _type(page: Page, text: str, clear: bool, enter: bool) -> None:
