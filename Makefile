@@ -37,9 +37,8 @@ lint: .venv/installed-dev
 types: .venv/installed-dev
 	$(BIN)/mypy
 
-# What failed while two workers kept the machine busy with real browsers and desktops has to pass alone.
 pytest: .venv/installed-dev
-	$(BIN)/pytest -n auto || $(BIN)/pytest --last-failed --last-failed-no-failures none
+	$(BIN)/pytest -n auto
 
 $(VLLM)/installed: tests/vllm/requirements.txt tests/vllm/torchvision_without_cuda.py
 	test -x $(VLLM)/bin/python || $(PYTHON) -m venv $(VLLM)
