@@ -13,6 +13,7 @@ from pipelines.generate import NewQueries, queries_from_dags
 from schemas.errors import BadInputError
 from schemas.query import Query
 from schemas.record import Origin
+from stages.environments.imported import SuiteSize
 from stages.queries.generate import GenerationSettings
 
 
@@ -75,7 +76,7 @@ def _from_miniwob(context: RoundContext) -> NewQueries:
     settings = context.config.miniwob
     pages = settings.tasks or suite_pages(settings.suite)
     refuse_unknown_pages(pages, "miniwob.tasks")
-    from stages.environments.miniwob.suite import SuiteSize, import_queries
+    from stages.environments.miniwob.suite import import_queries
 
     size = SuiteSize(settings.train_seeds, settings.heldout_seeds)
     made = asyncio.run(import_queries(pages, size, context.config.run.seed, context.origin))
@@ -84,7 +85,6 @@ def _from_miniwob(context: RoundContext) -> NewQueries:
 
 def _from_browsergym(context: RoundContext) -> NewQueries:
     from stages.environments.browsergym.suite import import_tasks
-    from stages.environments.miniwob.suite import SuiteSize
 
     settings = context.config.browsergym
     size = SuiteSize(settings.train_seeds, settings.heldout_seeds)

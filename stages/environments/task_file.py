@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from schemas.errors import BadInputError
 from schemas.query import PathStep, Platform, Query, Source, Split
 from schemas.record import Origin, Record
+from stages.environments.imported import ImportedTask
 
 _MAKER = "task_file"
 
@@ -66,27 +67,19 @@ def read_task_lines(path: Path, line: type[TaskLine[StartT, GoalT]], platform: P
 
 def query_of(task: TaskLine[StartT, GoalT], platform: Platform, origin: Origin) -> Query:
     """The query of one line."""
-    name = task.task or next(iter(task.apps), _MAKER)
-    start_state = task.start_state.model_dump_json(exclude_defaults=True)
-    pages = tuple(dict.fromkeys(step.page for step in task.path)) or task.apps
-    return Query(
-        query_id=Query.make_id(platform, name, (), start_state, task.instruction),
+    imported = ImportedTask(
         platform=platform,
-        apps=task.apps,
-        source=task.source,
-        task=name,
-        raw_instruction=task.instruction,
+        name=task.task or next(iter(task.apps), _MAKER),
         instruction=task.instruction,
+        start_state=task.start_state.model_dump_json(exclude_defaults=True),
+        apps=task.apps,
+        pages=tuple(dict.fromkeys(step.page for step in task.path)) or task.apps,
+        page_description="",
         phrasing="imported",
-        pages=pages,
-        page_descriptions=("",) * len(pages),
-        slots=(),
-        path=task.path,
-        start_state=start_state,
         goal=task.goal.model_dump_json(exclude_defaults=True),
+        path=task.path,
         difficulty=task.difficulty,
         max_steps=task.max_steps,
-        split=task.split,
-        validation="passed",
-        **origin.common(made_by=_MAKER),
+        source=task.source,
     )
+    return imported.query(task.split, origin, _MAKER)

@@ -32,12 +32,14 @@ from schemas.actions import (
 from schemas.errors import EnvironmentFailure, FailureClass
 from schemas.geometry import Box, Size
 from schemas.observation import Observation, ScreenHandle, UIElement
-from schemas.query import Platform, Query, Source, Split
+from schemas.query import Platform, Query, Split
 from schemas.record import Origin
 from stages.environments.android.roles import Surroundings, class_name, is_checkable, is_field, role_of
+from stages.environments.imported import ImportedTask
 
 T = TypeVar("T")
 
+_MAKER = "android_world"
 _STEPS_PER_COMPLEXITY = 10
 """AndroidWorld gives an agent ten steps for each unit of a task's complexity."""
 _LONGEST_WAIT = 10.0
@@ -211,29 +213,19 @@ def query_of(world: AndroidWorld, name: str, params: dict[str, Any], split: Spli
         KeyError: there is no such task.
     """
     task = world.tasks[name](params)
-    start_state = json.dumps({"task": name, "params": params}, sort_keys=True)
-    apps = tuple(task.app_names)
-    return Query(
-        query_id=Query.make_id(Platform.PHONE, name, (), start_state, task.goal),
+    imported = ImportedTask(
         platform=Platform.PHONE,
-        apps=apps,
-        source=Source.IMPORTED,
-        task=name,
-        raw_instruction=task.goal,
+        name=name,
         instruction=task.goal,
-        phrasing="android_world",
-        pages=apps,
-        page_descriptions=("",) * len(apps),
-        slots=(),
-        path=(),
-        start_state=start_state,
-        goal="{}",
+        start_state=json.dumps({"task": name, "params": params}, sort_keys=True),
+        apps=tuple(task.app_names),
+        pages=tuple(task.app_names),
+        page_description="",
+        phrasing=_MAKER,
         difficulty=min(3, max(1, round(task.complexity))),
         max_steps=max(1, round(task.complexity * _STEPS_PER_COMPLEXITY)),
-        split=split,
-        validation="passed",
-        **origin.common(made_by="android_world"),
     )
+    return imported.query(split, origin, _MAKER)
 
 
 def json_action(action: Action, seen: Observation) -> dict[str, Any] | None:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
-from schemas.errors import EnvironmentFailure
-from schemas.failure import Failure
-from schemas.query import Platform, Query, Source, Split
+from schemas.query import Platform
 from schemas.record import Origin
 from stages.environments.browsergym.environment import BrowserGymEnvironment, BrowserGymStart
 from stages.environments.browsergym.factory import BrowserGymFactory
-from stages.environments.miniwob.suite import ImportedQueries, SuiteSize
+from stages.environments.imported import ImportedQueries, ImportedTask, SuiteSize, ask_at_seeds, together
 
-_MAX_STEPS = 10
-_MADE_BY = "browsergym"
+_MAKER = "browsergym"
 
 
 async def import_tasks(tasks: Sequence[str], size: SuiteSize, run_seed: int, origin: Origin) -> ImportedQueries:
@@ -21,57 +19,29 @@ async def import_tasks(tasks: Sequence[str], size: SuiteSize, run_seed: int, ori
 
     Args:
         tasks: BrowserGym's names, e.g. `miniwob.click-test`.
-        size: How many seeds of each are trained on and held out (`heldout_slots`).
+        size: How many seeds of each.
         run_seed: Chooses the seeds.
         origin: Of the rows.
     """
-    made = ImportedQueries([], [])
+    asked: list[ImportedQueries] = []
     for task in tasks:
         environment = await BrowserGymFactory()()
         try:
-            for number in range(size.train + size.held_out):
-                split = Split.TRAIN if number < size.train else Split.HELDOUT_SLOTS
-                start = BrowserGymStart(task=task, seed=run_seed * 100_000 + number)
-                made.queries.append(await _query(environment, start, split, origin))
-        except EnvironmentFailure as error:
-            made.failures.append(_failure(task, error, origin))
+            asked.append(await ask_at_seeds(partial(_ask, environment, task), task, size, run_seed, origin, _MAKER))
         finally:
             await environment.close()
-    return made
+    return together(asked)
 
 
-async def _query(environment: BrowserGymEnvironment, start: BrowserGymStart, split: Split, origin: Origin) -> Query:
-    instruction = (await environment.start(start)).goal
-    start_state = start.model_dump_json()
-    return Query(
-        query_id=Query.make_id(Platform.WEB, start.task, (), start_state, instruction),
+async def _ask(environment: BrowserGymEnvironment, task: str, seed: int) -> ImportedTask:
+    start = BrowserGymStart(task=task, seed=seed)
+    return ImportedTask(
         platform=Platform.WEB,
-        apps=(start.task,),
-        source=Source.IMPORTED,
-        task=start.task,
-        raw_instruction=instruction,
-        instruction=instruction,
-        phrasing=_MADE_BY,
-        pages=(start.task,),
-        page_descriptions=("A BrowserGym task.",),
-        slots=(),
-        path=(),
-        start_state=start_state,
-        goal="{}",
-        difficulty=1,
-        max_steps=_MAX_STEPS,
-        split=split,
-        validation="passed",
-        **origin.common(made_by=_MADE_BY),
-    )
-
-
-def _failure(task: str, error: EnvironmentFailure, origin: Origin) -> Failure:
-    return Failure(
-        stage="generate",
-        input_id=task,
-        failure_class=error.failure_class,
-        message=str(error),
-        attempts=1,
-        **origin.common(made_by=_MADE_BY),
+        name=task,
+        instruction=(await environment.start(start)).goal,
+        start_state=start.model_dump_json(),
+        apps=(task,),
+        pages=(task,),
+        page_description="A BrowserGym task.",
+        phrasing=_MAKER,
     )

@@ -6,10 +6,12 @@ import json
 from pathlib import Path
 
 from schemas.errors import BadInputError
-from schemas.query import Platform, Query, Source, Split
+from schemas.query import Platform, Query, Split
 from schemas.record import Origin, content_id
 from stages.environments.desktop.task import DesktopTask, read_task
+from stages.environments.imported import ImportedTask
 
+_MAKER = "osworld"
 _FEWEST_STEPS = 15  # OSWorld's own limit
 _STEPS_PER_PATH_STEP = 3
 
@@ -43,26 +45,18 @@ def import_tasks(folder: Path, held_out: float, origin: Origin) -> list[Query]:
 
 
 def _query(task: DesktopTask, split: Split, origin: Origin) -> Query:
-    start_state = json.dumps({"config": [step.model_dump() for step in task.config]}, sort_keys=True)
-    pages = tuple(dict.fromkeys(step.page for step in task.path))
-    return Query(
-        query_id=Query.make_id(Platform.DESKTOP, task.id, (), start_state, task.instruction),
+    imported = ImportedTask(
         platform=Platform.DESKTOP,
-        apps=task.related_apps,
-        source=Source.IMPORTED,
-        task=task.id,
-        raw_instruction=task.instruction,
+        name=task.id,
         instruction=task.instruction,
-        phrasing="osworld",
-        pages=pages,
-        page_descriptions=tuple("A window of a desktop program." for _ in pages),
-        slots=(),
-        path=task.path,
-        start_state=start_state,
+        start_state=json.dumps({"config": [step.model_dump() for step in task.config]}, sort_keys=True),
+        apps=task.related_apps,
+        pages=tuple(dict.fromkeys(step.page for step in task.path)),
+        page_description="A window of a desktop program.",
+        phrasing=_MAKER,
         goal=json.dumps(task.evaluator or {}, sort_keys=True),
+        path=task.path,
         difficulty=task.difficulty,
         max_steps=max(_FEWEST_STEPS, _STEPS_PER_PATH_STEP * len(task.path)),
-        split=split,
-        validation="passed",
-        **origin.common(made_by="osworld"),
     )
+    return imported.query(split, origin, _MAKER)

@@ -25,8 +25,8 @@ from stages.agents.base import Decision, EpisodeView
 from stages.environments.browsergym.environment import BrowserGymEnvironment
 from stages.environments.browsergym.factory import BrowserGymFactory
 from stages.environments.browsergym.suite import import_tasks
+from stages.environments.imported import SuiteSize
 from stages.environments.leased import EnvironmentLimits
-from stages.environments.miniwob.suite import SuiteSize
 from stages.environments.reaper import end_processes
 from stages.rollout.base import Attempt, Limits, Rollout
 from stages.rollout.worker import run_attempts

@@ -18,8 +18,9 @@ from schemas.errors import EnvironmentFailure, FailureClass
 from schemas.observation import Observation, UIElement
 from schemas.query import Query, Split
 from schemas.record import Origin
+from stages.environments.imported import SuiteSize
 from stages.environments.miniwob.environment import MiniWobEnvironment, MiniWobFactory
-from stages.environments.miniwob.suite import SuiteSize, import_queries
+from stages.environments.miniwob.suite import import_queries
 
 pytestmark = pytest.mark.browser
 ORIGIN = Origin(round=1, run_id="run", code_version="test")

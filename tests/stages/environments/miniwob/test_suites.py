@@ -10,9 +10,10 @@ import pytest
 pytest.importorskip("miniwob")
 
 from schemas.record import Origin
+from stages.environments.imported import SuiteSize
 from stages.environments.miniwob.fields import page_fields
 from stages.environments.miniwob.pages import page_names
-from stages.environments.miniwob.suite import SuiteSize, import_queries
+from stages.environments.miniwob.suite import import_queries
 from stages.environments.miniwob.suites import known_pages, suite_pages
 from stages.environments.miniwob.survey import survey
 
