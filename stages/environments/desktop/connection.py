@@ -33,6 +33,8 @@ class DesktopServer(NamedTuple):
 class Patience(NamedTuple):
     """How long a desktop may take, in seconds."""
 
+    lease: float = 60.0
+    """Until a machine is free that another process uses."""
     ready: float = 300.0
     """Until a machine answers at all."""
     look: float = 30.0

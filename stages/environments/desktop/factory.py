@@ -7,22 +7,27 @@ import json
 import shutil
 import sys
 from asyncio.subprocess import PIPE, Process
+from collections.abc import Mapping
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
+
+import httpx
 
 from schemas.errors import EnvironmentFailure, FailureClass
 from schemas.geometry import Size
 from stages.environments.desktop.connection import DesktopConnection, DesktopServer, Patience
 from stages.environments.desktop.environment import DesktopEnvironment
+from stages.environments.machines import Machines, MachineState, machine_address
 
 SCREEN = Size(1280, 720)
 _WATCHDOG = "stages.environments.desktop.local.watchdog"
 _SECONDS_TO_START, _SECONDS_TO_END = 60.0, 15.0
+_ADVICE = "name more machines, or run fewer episodes at once"
 
 
 class RemoteDesktops:
-    """Lends out machines that speak the OSWorld server protocol, each to one environment at a time."""
+    """Lends out machines that speak the OSWorld server protocol, each to one environment of one process at a time."""
 
     def __init__(self, servers: tuple[str, ...], files: Path, patience: Patience = Patience()) -> None:
         """Know the machines; nothing is asked of them yet.
@@ -35,29 +40,29 @@ class RemoteDesktops:
         self._files = files
         self._patience = patience
         self._servers = servers
-        self._free = list(servers)
+        self._machines = Machines("desktop", patience.lease, _ADVICE)
 
     async def __call__(self) -> DesktopEnvironment:
-        """An environment on the machine that has been free longest, once that is ready."""
-        if not self._free:
-            message = f"all {len(self._servers)} desktops are in use; name more, or run fewer episodes at once"
-            raise EnvironmentFailure(message, FailureClass.SETUP)
-        url = self._free.pop(0)
+        """An environment on the free machine that has rested longest, once that is ready."""
+        lease = await self._machines.lease(self._look)
+        desktop = DesktopConnection(DesktopServer(lease.name), self._patience)
 
         async def give_back() -> None:
-            self._free.append(url)
+            lease.close()
 
-        desktop = DesktopConnection(DesktopServer(url), self._patience)
         try:
             await desktop.wait_until_ready()
         except BaseException:
             await desktop.close()
-            await give_back()
+            lease.close()
             raise
         return DesktopEnvironment(desktop, self._files, give_back)
 
     async def close(self) -> None:
         """Nothing is shared; the machines stay as they are."""
+
+    async def _look(self) -> Mapping[str, MachineState]:
+        return await asyncio.to_thread(lambda: {url: MachineState(_identity(url)) for url in self._servers})
 
 
 class LocalDesktops:
@@ -99,6 +104,16 @@ class LocalDesktops:
         """End every desktop that is still there."""
         while self._running:
             await self._running.pop().end()
+
+
+def _identity(url: str) -> str:
+    """The machine that an address names. Blocks."""
+    try:
+        parsed = httpx.URL(url)
+    except httpx.InvalidURL:
+        return url
+    port = parsed.port or (443 if parsed.scheme == "https" else 80)
+    return f"{machine_address(parsed.host, port)}{parsed.path.rstrip('/')}"
 
 
 class _LocalDesktop:

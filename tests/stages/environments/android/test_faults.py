@@ -118,13 +118,25 @@ def test_a_device_that_is_not_ready_is_passed_over(phones: list[Phone], server: 
 
 def test_a_device_that_comes_free_in_time_is_waited_for(phone: Phone, server: AdbServer) -> None:
     async def lease() -> None:
-        factory = AndroidFactory(settings_for(server, serials=(phone.serial,), lease_seconds=20.0))
-        first = await factory()
-        waiting = asyncio.create_task(factory())
+        settings = settings_for(server, serials=(phone.serial,), lease_seconds=20.0)
+        first = await AndroidFactory(settings)()
+        waiting = asyncio.create_task(AndroidFactory(settings)())
         await asyncio.sleep(0.05)
         assert not waiting.done()
         await first.close()
         await (await waiting).close()
+
+    asyncio.run(lease())
+
+
+def test_no_factory_waits_for_the_devices_that_it_holds_itself(phones: list[Phone], server: AdbServer) -> None:
+    async def lease() -> None:
+        factory = AndroidFactory(settings_for(server, lease_seconds=1_000_000.0))
+        held = [await factory() for _ in phones]
+        with pytest.raises(EnvironmentFailure, match="emulator-5554 is in use, emulator-5556 is in use"):
+            await factory()
+        for environment in held:
+            await environment.close()
 
     asyncio.run(lease())
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+import sys
+from asyncio.subprocess import PIPE
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,7 +21,7 @@ from tests.stages.environments.desktop.osworld_server import OsworldMachine, osw
 from tests.stages.environments.desktop.queries import query_of
 
 T = TypeVar("T")
-HASTE = Patience(ready=1.0, look=3.0, prepare=5.0)
+HASTE = Patience(lease=0.0, ready=1.0, look=3.0, prepare=5.0)
 
 
 def play(
@@ -142,17 +144,49 @@ def test_a_machine_that_never_is_ready_is_a_setup_failure_and_is_given_back(tmp_
 
 
 def test_more_episodes_than_machines_is_one_line(tmp_path: Path) -> None:
-    async def one_too_many(environment: DesktopEnvironment, machine: OsworldMachine) -> str:
-        factory = RemoteDesktops((machine.url,), tmp_path)
-        first = await factory()
-        with pytest.raises(EnvironmentFailure, match="all 1 desktops are in use"):
-            await factory()
-        await first.close()
-        again = await factory()
-        await again.close()
-        return "lent again"
+    async def one_too_many() -> str:
+        async with osworld_machine(tmp_path) as machine:
+            # Waiting for what one holds oneself would never end.
+            factory = RemoteDesktops((machine.url,), tmp_path, Patience(lease=1_000_000.0))
+            first = await factory()
+            with pytest.raises(EnvironmentFailure) as failure:
+                await factory()
+            await first.close()
+            await (await factory()).close()
+            assert failure.value.failure_class is FailureClass.SETUP
+            return str(failure.value).removeprefix(f"no desktop is free: {machine.url} ")
 
-    assert play(tmp_path, one_too_many) == "lent again"
+    assert asyncio.run(one_too_many()) == "is in use; name more machines, or run fewer episodes at once"
+
+
+OTHER = """
+import asyncio, sys, time
+from pathlib import Path
+from stages.environments.desktop.factory import RemoteDesktops
+environment = asyncio.run(RemoteDesktops((sys.argv[1],), Path())())
+print("leased", flush=True)
+time.sleep(600)
+"""
+
+
+def test_two_processes_never_share_a_machine_and_a_killed_one_frees_it(tmp_path: Path) -> None:
+    async def share() -> None:
+        async with osworld_machine(tmp_path) as machine:
+            # The same machine, written otherwise.
+            url = machine.url.replace("127.0.0.1", "localhost") + "/"
+            other = await asyncio.create_subprocess_exec(sys.executable, "-c", OTHER, url, stdout=PIPE)
+            assert other.stdout is not None
+            assert await other.stdout.readline() == b"leased\n"
+            with pytest.raises(EnvironmentFailure, match=r"no desktop is free: http.* is in use"):
+                await RemoteDesktops((machine.url,), tmp_path, HASTE)()
+            waiting = asyncio.create_task(RemoteDesktops((machine.url,), tmp_path)())
+            await asyncio.sleep(0.05)
+            assert not waiting.done()
+            other.kill()
+            await (await waiting).close()
+            await other.wait()
+
+    asyncio.run(share())
 
 
 @pytest.mark.parametrize(

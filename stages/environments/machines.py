@@ -1,0 +1,116 @@
+"""Machines that are the team's, not the run's: each is lent to one environment at a time, whichever process asks."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import hashlib
+import socket
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from time import monotonic
+from typing import NamedTuple
+
+from schemas.errors import EnvironmentFailure, FailureClass
+
+POLL_SECONDS = 0.2
+"""Between two looks at machines that are not ready."""
+
+
+class MachineState(NamedTuple):
+    """What is known of a machine before it is leased."""
+
+    identity: str
+    """The same in every process that means this machine."""
+    trouble: str = ""
+    """Why it cannot be used, e.g. `offline`; empty for one that can."""
+
+
+class MachineLease:
+    """The right to use a machine until it is closed, or the process ends."""
+
+    def __init__(self, name: str, held: socket.socket, on_close: Callable[[], object]) -> None:
+        self.name = name
+        self._held = held
+        self._on_close: Callable[[], object] | None = on_close
+
+    def close(self) -> None:
+        """Give the machine back; closing twice is fine."""
+        on_close, self._on_close = self._on_close, None
+        if on_close is not None:
+            self._held.close()
+            on_close()
+
+
+class Machines:
+    """Leases machines of one kind. Processes see each other's leases where they share a network namespace."""
+
+    def __init__(self, kind: str, seconds: float, advice: str) -> None:
+        """Lease nothing yet.
+
+        Args:
+            kind: what the machines are, e.g. `desktop`.
+            seconds: how long to wait at most for one that another process uses.
+            advice: what to do where none is free.
+        """
+        self._kind = kind
+        self._advice = advice
+        self._seconds = seconds
+        self._own: set[str] = set()
+        """Identities of those that are leased here."""
+        self._turns: dict[str, int] = {}
+        """How many leases there had been when a machine was leased last, by identity."""
+
+    async def lease(self, look: Callable[[], Awaitable[Mapping[str, MachineState]]]) -> MachineLease:
+        """A machine that nobody uses, the one that has rested longest: who comes back with a broken one gets another.
+
+        Where all are leased here there is nothing to wait for: a pool goes on with the machines that it has.
+
+        Args:
+            look: tells which machines there are, by name; asked again while waiting.
+
+        Raises:
+            EnvironmentFailure: of class `setup`: none is ready and free in time.
+        """
+        deadline = monotonic() + self._seconds
+        while True:
+            states = await look()
+            ready = {name: state.identity for name, state in states.items() if not state.trouble}
+            for name, identity in sorted(ready.items(), key=lambda each: self._turns.get(each[1], 0)):
+                held = _hold(f"{self._kind} {identity}")
+                if held is not None:
+                    self._own.add(identity)
+                    self._turns[identity] = max(self._turns.values(), default=0) + 1
+                    return MachineLease(name, held, partial(self._own.discard, identity))
+            if monotonic() > deadline or (ready and self._own.issuperset(ready.values())):
+                raise EnvironmentFailure(self._none_is_free(states), FailureClass.SETUP)
+            await asyncio.sleep(POLL_SECONDS)
+
+    def _none_is_free(self, states: Mapping[str, MachineState]) -> str:
+        words = [f"{name} is {state.trouble or 'in use'}" for name, state in states.items()]
+        return f"no {self._kind} is free: {', '.join(words) or 'none is connected'}; {self._advice}"
+
+
+def machine_address(host: str, port: int) -> str:
+    """`IP:PORT` of a host by any of its names; by the name itself where nobody knows it. Blocks."""
+    try:
+        return f"{min(socket.gethostbyname_ex(host)[2])}:{port}"
+    except OSError:
+        return f"{host}:{port}"
+
+
+def _hold(machine: str) -> socket.socket | None:
+    """What only one process can have for a machine, None where somebody has it.
+
+    An abstract socket address (Linux) needs no folder that everybody may write to, leaves no file, and is free again
+    once its process has ended in any way.
+    """
+    held = socket.socket(socket.AF_UNIX)
+    try:
+        held.bind(f"\0trajmill {hashlib.blake2b(machine.encode(), digest_size=16).hexdigest()}")
+    except OSError as error:
+        held.close()
+        if error.errno == errno.EADDRINUSE:
+            return None
+        raise
+    return held
