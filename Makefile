@@ -1,5 +1,5 @@
 # make run   the main job on the embedded default: several rounds, then a report
-# make test  ruff, mypy, pytest; with `make vllm-env`, also against a real vLLM server
+# make test  ruff, mypy, pytest
 PYTHON ?= python3
 BIN := .venv/bin
 VLLM := .venv-vllm
@@ -37,10 +37,8 @@ lint: .venv/installed-dev
 types: .venv/installed-dev
 	$(BIN)/mypy
 
-# One server, and memory, for one process: the tests of vLLM come after the others; without it they are skipped and say so.
 pytest: .venv/installed-dev
-	$(BIN)/pytest -n auto -m "not vllm"
-	$(BIN)/pytest -rs tests/vllm
+	$(BIN)/pytest -n auto
 
 $(VLLM)/installed: tests/vllm/requirements.txt tests/vllm/torchvision_without_cuda.py
 	test -x $(VLLM)/bin/python || $(PYTHON) -m venv $(VLLM)
@@ -49,13 +47,16 @@ $(VLLM)/installed: tests/vllm/requirements.txt tests/vllm/torchvision_without_cu
 	$(VLLM)/bin/python -c "import torchvision, vllm"
 	touch $@
 
-vllm-env: $(VLLM)/installed ## vLLM for CPUs in an environment of its own, which `make test` then tests too (2.6 GB)
+vllm-env: $(VLLM)/installed ## vLLM for CPUs in an environment of its own, for `make test-vllm` (2.6 GB)
 
 test-vllm: .venv/installed-dev $(VLLM)/installed ## the tests against a real vLLM server on this machine's CPU
-	$(BIN)/pytest tests/vllm
+	$(BIN)/pytest -m vllm
 
-bench: .venv/installed-dev ## measure the parts: prints tables, asserts nothing (the loop itself: python -m benchmarks.loop)
-	for name in simulator drawing commits export judge; do $(BIN)/python -m benchmarks.$$name || exit 1; done
+# Whole: the same without --quick, and `python -m benchmarks.loop`. Beside Selenium: `python -m benchmarks.browser`.
+BENCHMARKS := drawing commits export judge judge_savings rejudge model_client pool "pathways --quick" "environments --quick"
+
+bench: .venv/installed-dev ## measure the parts, at most 15 minutes each: prints tables, asserts nothing
+	for name in $(BENCHMARKS); do timeout 15m $(BIN)/python -m benchmarks.$$name || exit 1; done
 
 SYSTEM_PACKAGES := chromium-headless-shell fonts-dejavu-core fonts-noto-core adb xvfb openbox at-spi2-core libatk-adaptor dbus \
 	dbus-x11 mousepad galculator pcmanfm libreoffice-calc libreoffice-writer libreoffice-gtk3

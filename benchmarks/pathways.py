@@ -1,15 +1,16 @@
 """Pathways per program and per second of the deep-search chain, in real programs and in the simulated desktop.
 
-Run: `python -m benchmarks.pathways [PROGRAM ...]` with programs of `stages/queries/pathways/programs.yaml`, or
-`simulated`; without any, the simulated desktop, galculator, pcmanfm and mousepad. Real programs need `make system-deps`
-and the extra `desktop`. A walk ends after `_SECONDS`.
+Run: `python -m benchmarks.pathways [PROGRAM ...] [--quick]` with programs of `stages/queries/pathways/programs.yaml`,
+or `simulated`; without any, the simulated desktop, galculator, pcmanfm and mousepad. Real programs need
+`make system-deps` and the extra `desktop`. A walk ends after 240 seconds.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
-import sys
 from collections import Counter
+from collections.abc import Sequence
 
 from schemas.pathway import EndKind
 from schemas.query import PathStep, Platform
@@ -23,28 +24,37 @@ from stages.queries.pathways.programs import packaged_programs, read_programs
 from stages.queries.pathways.search import deep_search
 
 _DEFAULT = ("simulated", "galculator", "pcmanfm", "mousepad")
-_SECONDS = 240.0
+_SECONDS, _QUICK_SECONDS = 240.0, 24.0
 _ORIGIN = Origin(round=0, run_id="benchmark", code_version="benchmark")
 _KINDS = (EndKind.MENU, EndKind.MENU_ITEM, EndKind.DIALOG, EndKind.TAB, EndKind.PAGE)
 
 
-async def main(names: tuple[str, ...]) -> None:
-    """Print the table, a row for each walk."""
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("program", nargs="*", default=_DEFAULT)
+    parser.add_argument("--quick", action="store_true", help="a tenth of the time for each walk")
+    arguments = parser.parse_args()
+    bounds = WalkBounds(seconds=_QUICK_SECONDS if arguments.quick else _SECONDS)
+    asyncio.run(_print_walks(tuple(arguments.program), bounds))
+
+
+async def _print_walks(names: tuple[str, ...], bounds: WalkBounds) -> None:
+    """A row for each walk."""
     kinds = " ".join(f"{kind:>9}" for kind in _KINDS)
     print(f"{'program':20} {'pathways':>8} {'per s':>7} {'s':>6} {'steps':>6} {'resets':>6} {'failed':>6} {kinds}")
     if "simulated" in names:
         world = load_world()
         factory = SimulatedFactory(world, Platform.DESKTOP, FaultRates(popup=0.0))
-        await _measure(factory, [_simulated(app.app, app.name) for app in world.apps_on(Platform.DESKTOP)])
+        await _measure(factory, [_simulated(app.app, app.name) for app in world.apps_on(Platform.DESKTOP)], bounds)
     real = tuple(name for name in names if name != "simulated")
     if real:
-        await _measure(_desktops(), read_programs(packaged_programs(), real))
+        await _measure(_desktops(), read_programs(packaged_programs(), real), bounds)
 
 
-async def _measure(factory: EnvironmentFactory, programs: list[Program] | tuple[Program, ...]) -> None:
+async def _measure(factory: EnvironmentFactory, programs: Sequence[Program], bounds: WalkBounds) -> None:
     try:
         for program in programs:
-            bounds = WalkBounds(seconds=_SECONDS)
             _print(program.name, await deep_search(factory, program, bounds, packaged_deny_list(), _ORIGIN))
     finally:
         await factory.close()
@@ -80,4 +90,4 @@ def _desktops() -> EnvironmentFactory:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(tuple(sys.argv[1:]) or _DEFAULT))
+    main()
