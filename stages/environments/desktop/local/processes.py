@@ -6,14 +6,15 @@ import ctypes
 import os
 import signal
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
-_LOCKS = Path("/tmp")  # where every X server puts its lock and its socket
+_X_SERVER = "Xvfb"
 _POLL_SECONDS = 0.005
-_SECONDS_TO_END = 10.0
+_SECONDS_TO_LEAVE, _SECONDS_TO_END = 2.0, 10.0
 
 
 def die_with_parent() -> None:
@@ -27,20 +28,13 @@ def adopt_orphans() -> None:
 
 
 def end_descendants(process: int) -> None:
-    """Kill all that descends from a process, wait until it is gone, and remove what X servers among it left.
+    """Kill all that descends from a process, and wait until it is gone.
 
-    Children of the caller are reaped. What does not end within some seconds (stuck in the kernel) is left.
+    X servers are asked to leave first: one that is killed leaves its socket behind. Children of the caller are reaped.
+    What does not end within some seconds (stuck in the kernel) is left.
     """
-    killed: set[int] = set()
-    deadline = time.monotonic() + _SECONDS_TO_END
-    while (alive := descendants(process)) and time.monotonic() < deadline:
-        for one in alive:
-            with suppress(ProcessLookupError, PermissionError):
-                os.kill(one, signal.SIGKILL)
-        killed |= alive
-        _reap()
-        time.sleep(_POLL_SECONDS)
-    _remove_x_locks(killed)
+    _end_all(lambda: _x_servers(process), signal.SIGTERM, _SECONDS_TO_LEAVE)
+    _end_all(lambda: descendants(process), signal.SIGKILL, _SECONDS_TO_END)
 
 
 def descendants(process: int) -> set[int]:
@@ -60,19 +54,30 @@ def descendants(process: int) -> set[int]:
     return found
 
 
+def _end_all(living: Callable[[], set[int]], how: signal.Signals, seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while (alive := living()) and time.monotonic() < deadline:
+        for one in alive:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(one, how)
+        _reap()
+        time.sleep(_POLL_SECONDS)
+
+
+def _x_servers(process: int) -> set[int]:
+    return {one for one in descendants(process) if _name(one) == _X_SERVER}
+
+
+def _name(process: int) -> str:
+    with suppress(OSError):
+        return Path(f"/proc/{process}/comm").read_text(errors="replace").strip()
+    return ""
+
+
 def _reap() -> None:
     with suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
-
-
-def _remove_x_locks(killed: set[int]) -> None:
-    for lock in _LOCKS.glob(".X*-lock"):
-        with suppress(OSError, ValueError):
-            if int(lock.read_text()) in killed:
-                display = lock.name.removeprefix(".X").removesuffix("-lock")
-                (_LOCKS / ".X11-unix" / f"X{display}").unlink(missing_ok=True)
-                lock.unlink(missing_ok=True)
 
 
 def _prctl(option: int, value: int) -> None:

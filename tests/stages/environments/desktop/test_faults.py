@@ -7,10 +7,11 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import httpx
 import pytest
@@ -45,14 +46,18 @@ asyncio.run(main())
 
 
 @pytest.fixture(autouse=True)
-def nothing_is_left() -> Iterator[None]:
-    before, folders = descendants(os.getpid()), own_folders()
-    yield
-    eventually(lambda: descendants(os.getpid()) <= before and own_folders() <= folders)
+def nothing_is_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    before = descendants(os.getpid())
+    # Desktops of others on this machine come and go in the common one.
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o711)
+        monkeypatch.setenv("TMPDIR", folder)
+        yield
+        eventually(lambda: descendants(os.getpid()) <= before and not own_folders())
 
 
 def own_folders() -> set[Path]:
-    return set(Path("/tmp").glob("trajmill-desktop-*"))
+    return set(Path(os.environ["TMPDIR"]).glob("trajmill-desktop-*"))
 
 
 def eventually(holds: Callable[[], bool]) -> None:
@@ -155,6 +160,41 @@ def test_killing_the_parent_leaves_no_process_and_no_folder() -> None:
         parent.kill()
     eventually(lambda: not any(map(runs, family)))
     eventually(lambda: own_folders() <= before)
+
+
+def test_a_reset_and_a_close_leave_no_socket_of_the_x_server() -> None:
+    async def sockets(environment: DesktopEnvironment, _: LocalDesktops) -> list[SocketFile]:
+        first = await socket_of(environment)
+        await environment.desktop.reset()
+        second = await socket_of(environment)
+        assert not is_there(first)
+        return [first, second]
+
+    assert not any(map(is_there, play(sockets)))
+
+
+class SocketFile(NamedTuple):
+    path: Path
+    file: tuple[int, int]
+    """Another server may use the path once it is free, with a file of its own."""
+
+
+async def socket_of(environment: DesktopEnvironment) -> SocketFile:
+    display = (await environment.desktop.execute(["printenv", "DISPLAY"])).output.strip()
+    path = Path("/tmp/.X11-unix", f"X{display.removeprefix(':')}")
+    return SocketFile(path, file_at(path))
+
+
+def file_at(path: Path) -> tuple[int, int]:
+    found = path.stat()
+    return found.st_ino, found.st_ctime_ns
+
+
+def is_there(socket: SocketFile) -> bool:
+    try:
+        return file_at(socket.path) == socket.file
+    except FileNotFoundError:
+        return False
 
 
 def test_a_program_that_ends_as_it_should_is_no_failure(tmp_path: Path) -> None:
