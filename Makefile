@@ -1,5 +1,5 @@
 # make run   the main job on the embedded default: several rounds, then a report
-# make test  ruff, mypy, pytest
+# make test  ruff, mypy, pytest; with `make vllm-env`, also against a real vLLM server
 PYTHON ?= python3
 BIN := .venv/bin
 VLLM := .venv-vllm
@@ -37,8 +37,10 @@ lint: .venv/installed-dev
 types: .venv/installed-dev
 	$(BIN)/mypy
 
+# One server, and memory, for one process: the tests of vLLM come after the others; without it they are skipped and say so.
 pytest: .venv/installed-dev
-	$(BIN)/pytest -n auto
+	$(BIN)/pytest -n auto -m "not vllm"
+	$(BIN)/pytest -rs tests/vllm
 
 $(VLLM)/installed: tests/vllm/requirements.txt tests/vllm/torchvision_without_cuda.py
 	test -x $(VLLM)/bin/python || $(PYTHON) -m venv $(VLLM)
@@ -47,10 +49,10 @@ $(VLLM)/installed: tests/vllm/requirements.txt tests/vllm/torchvision_without_cu
 	$(VLLM)/bin/python -c "import torchvision, vllm"
 	touch $@
 
-vllm-env: $(VLLM)/installed ## vLLM for CPUs in an environment of its own, for `make test-vllm` (2.6 GB)
+vllm-env: $(VLLM)/installed ## vLLM for CPUs in an environment of its own, which `make test` then tests too (2.6 GB)
 
 test-vllm: .venv/installed-dev $(VLLM)/installed ## the tests against a real vLLM server on this machine's CPU
-	$(BIN)/pytest -m vllm
+	$(BIN)/pytest tests/vllm
 
 # Whole: the same without --quick, and `python -m benchmarks.loop`. Beside Selenium: `python -m benchmarks.browser`.
 BENCHMARKS := drawing commits export judge judge_savings rejudge model_client pool "pathways --quick" "environments --quick"

@@ -293,10 +293,10 @@ class Config(Section):
             self.android.tasks,
             self.desktop.tasks,
             self.pathways.file,
-            *(getattr(self.prompts, role) for role in PromptsSection.model_fields),
         )
         files = [path.name for path in given if path]
-        return f"{self.run.name}-{content_id(decisive, files)[:8]}"
+        prompts = {key: [path.name for path in paths] for key, paths in self.prompts.files.items()}
+        return f"{self.run.name}-{content_id(decisive, files, prompts)[:8]}"
 
     def with_rounds(self, rounds: int) -> Config:
         """The same run, up to another round."""

@@ -37,6 +37,12 @@ def missing_files(config: Config, folder: Path) -> list[Missing]:
     programs = config.pathways.file
     if programs is not None and not (folder / programs).is_file():
         found.append(Missing(("pathways", "file"), f"there is no file of programs {programs}"))
+    found += [
+        Missing(("prompts", key), f"there is no prompt file {path}")
+        for key, paths in config.prompts.files.items()
+        for path in paths
+        if not (folder / path).is_file()
+    ]
     for name, tasks in (("android", config.android.tasks), ("browser", config.browser.tasks)):
         if config.run.environment == name and tasks is None and not config.pathways.queries and programs is None:
             found.append(Missing(("run", "environment"), f"{name}.tasks is missing: the file of your tasks"))

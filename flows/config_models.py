@@ -90,7 +90,7 @@ class CriticRoles(Section):
 
 
 class PromptsSection(Section):
-    """Prompt files of your own for models that judge, in place of those that come with trajmill (see models.md)."""
+    """Prompt files of your own, in place of those that come with trajmill (see models.md)."""
 
     critic_step: Path | None = None
     """For `models.critic.step`."""
@@ -98,8 +98,30 @@ class PromptsSection(Section):
     """For `models.critic.text`."""
     critic_multimodal: Path | None = None
     """For `models.critic.multimodal`."""
-    describer: Path | None = None
+    describer_screen: Path | None = None
     """For captions of screens without an accessibility tree, by `models.describer`."""
+    describer_step: Path | None = None
+    """For what came of a step, which guidance is written from, by `models.describer`."""
+    writer_guidance: Path | None = None
+    """For guidance."""
+    writer_synthesise: Path | None = None
+    """For the explicit instruction that leads along a path."""
+    writer_refine: tuple[Path, ...] = ()
+    """For what a person would say instead, in training: a file for each manner, none of which may ask a question."""
+    writer_refine_heldout: tuple[Path, ...] = ()
+    """The same for the manners that training never sees: questions."""
+    writer_curriculum: Path | None = None
+    """For tasks proposed from the success so far."""
+    writer_screen: Path | None = None
+    """For tasks proposed from a start screen."""
+    writer_selection: Path | None = None
+    """For `pathways.second_opinion`."""
+
+    @property
+    def files(self) -> dict[str, tuple[Path, ...]]:
+        """The user's files by their keys."""
+        given = {key: getattr(self, key) for key in type(self).model_fields}
+        return {key: value if isinstance(value, tuple) else (value,) for key, value in given.items() if value}
 
 
 class ModelsSection(Section):

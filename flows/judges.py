@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from flows.config import OWN_JUDGE, Config, VotingSection
 from flows.config_models import CriticRoles
 from flows.models import models_of
-from pipelines.critics import CriticModels, CriticPrompts, JudgeSpec
+from flows.prompts import prompts_of
+from pipelines.critics import CriticModels, JudgeSpec
 from pipelines.judge import OtherJudge
 from schemas.errors import BadInputError
 from schemas.record import content_id
@@ -89,15 +90,9 @@ def _judge(config: Config, name: str, section: VotingSection, roles: CriticRoles
         resolutions=section.resolutions,
         ask=Ask(section.ask),
         models=models,
-        prompts=prompts_of(config),
+        prompts=prompts_of(config).critics,
     )
     return NamedJudge(name, spec, _asked(config, roles), section.concurrency, _settings(config, section, roles))
-
-
-def prompts_of(config: Config) -> CriticPrompts:
-    """The prompt files that the configuration names."""
-    files = config.prompts
-    return CriticPrompts(files.critic_step, files.critic_text, files.critic_multimodal, files.describer)
 
 
 def _settings(config: Config, section: VotingSection, roles: CriticRoles) -> str:
@@ -107,7 +102,7 @@ def _settings(config: Config, section: VotingSection, roles: CriticRoles) -> str
         "voting": section.model_dump(mode="json", include=set(VotingSection.model_fields) - {"concurrency", "ask"}),
         "roles": roles.model_dump(mode="json"),
         "describer": config.models.describer,
-        "prompts": [prompt.version for prompt in prompts_of(config).read()],
+        "prompts": [prompt.version for prompt in prompts_of(config).critics],
         "endpoints": {name: each.model_dump(mode="json", exclude=each.TRANSPORT) for name, each in used.items()},
         "seed": config.run.seed,
     }

@@ -11,10 +11,10 @@ from pathlib import Path
 from flows.config import Config
 from flows.config_check import mapped
 from flows.config_models import EMBEDDED, EndpointSection
-from flows.judges import prompts_of
 from flows.lora import Adapter, load_adapter
 from flows.model_server import ModelServer, served
 from flows.models import model_of
+from flows.prompts import prompts_of
 from pipelines.models import ModelSpec, ServedModel
 
 
@@ -32,7 +32,7 @@ def models_ready(config: Config, logs: Path, names: Iterable[str] | None = None)
             file misses something.
         TrajmillError: a server that trajmill starts does not come up.
     """
-    prompts_of(config).read()
+    prompts_of(config)
     needed = names if names is not None else (name for _, name in mapped(config))
     used = {name: config.endpoints[name] for name in needed if name != EMBEDDED}
     with served([_server(name, endpoint) for name, endpoint in used.items() if endpoint.serve], logs):

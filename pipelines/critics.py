@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,28 +13,22 @@ from schemas.model_call import ModelCall
 from schemas.record import Origin
 from schemas.verdict import Channel
 from stages.critics.base import StepCritic, TrajectoryCritic
-from stages.critics.captioned_text import TEXT_FIELDS, CaptionedTextChannel, text_prompt
-from stages.critics.captioner import (
-    CAPTION_FIELDS,
-    ModelCaptioner,
-    ScreenCaptioner,
-    TreeCaptioner,
-    caption_prompt,
-)
+from stages.critics.captioned_text import CaptionedTextChannel, text_prompt
+from stages.critics.captioner import ModelCaptioner, ScreenCaptioner, TreeCaptioner, caption_prompt
 from stages.critics.cascade import ChannelPlan
 from stages.critics.consensus import Ask, Judge
-from stages.critics.model_step_critic import STEP_FIELDS, ModelStepCritic, step_prompt
+from stages.critics.model_step_critic import ModelStepCritic, step_prompt
 from stages.critics.multimodal_channel import StateChannel
 from stages.critics.noisy import NoisyChannel
 from stages.critics.programmatic_channel import ProgrammaticChannel
 from stages.critics.question import Sampling
 from stages.critics.rule import FULL, ChannelRule, PassRule, Rule
-from stages.critics.screenshot_channel import MULTIMODAL_FIELDS, ScreenshotChannel, multimodal_prompt
+from stages.critics.screenshot_channel import ScreenshotChannel, multimodal_prompt
 from stages.critics.step_critic import StateStepCritic
 from stages.critics.text_channel import CaptionChannel
 from stages.critics.voting import Pass
 from stages.models.base import ChatModel
-from stages.models.prompts import Prompt, read_prompt
+from stages.models.prompts import Prompt
 
 Connect = Callable[[ModelSpec], ChatModel]
 
@@ -55,7 +49,7 @@ class CriticModels:
         return {Channel.TEXT: self.text, Channel.MULTIMODAL: self.multimodal}.get(channel, ())
 
 
-class ReadPrompts(NamedTuple):
+class CriticPrompts(NamedTuple):
     """The prompts of the critics."""
 
     step: Prompt
@@ -64,27 +58,18 @@ class ReadPrompts(NamedTuple):
     describer: Prompt
 
 
-@dataclass(frozen=True)
-class CriticPrompts:
-    """Prompt files in place of the packaged ones; None is the packaged one."""
+def critic_prompts(
+    step: Path | None = None,
+    text: Path | None = None,
+    multimodal: Path | None = None,
+    describer: Path | None = None,
+) -> CriticPrompts:
+    """The prompts of the user's own files, and where there is none, those that come with the critics.
 
-    step: Path | None = None
-    text: Path | None = None
-    multimodal: Path | None = None
-    describer: Path | None = None
-
-    def read(self) -> ReadPrompts:
-        """All prompts.
-
-        Raises:
-            BadInputError: a file cannot be read, or misses a section or a field.
-        """
-        return ReadPrompts(
-            read_prompt(self.step, STEP_FIELDS) if self.step else step_prompt(),
-            read_prompt(self.text, TEXT_FIELDS) if self.text else text_prompt(),
-            read_prompt(self.multimodal, MULTIMODAL_FIELDS) if self.multimodal else multimodal_prompt(),
-            read_prompt(self.describer, CAPTION_FIELDS) if self.describer else caption_prompt(),
-        )
+    Raises:
+        schemas.errors.BadInputError: a file cannot be read, or misses a section or a field.
+    """
+    return CriticPrompts(step_prompt(step), text_prompt(text), multimodal_prompt(multimodal), caption_prompt(describer))
 
 
 @dataclass(frozen=True)
@@ -106,7 +91,7 @@ class JudgeSpec:
     """Scales at which multimodal models see the screenshots, cheapest first."""
     ask: Ask = Ask.CHANNELS
     models: CriticModels = CriticModels()
-    prompts: CriticPrompts = CriticPrompts()
+    prompts: CriticPrompts = field(default_factory=critic_prompts)
 
     @property
     def rule(self) -> Rule:
@@ -167,24 +152,22 @@ class JudgeSpec:
     def _step_critic(self, connect: Connect) -> StepCritic:
         if self.models.step is None:
             return StateStepCritic()
-        prompt = self.prompts.read().step
-        return ModelStepCritic(connect(self.models.step), prompt, sampling=Sampling(seed=self.seed))
+        return ModelStepCritic(connect(self.models.step), self.prompts.step, sampling=Sampling(seed=self.seed))
 
     def _critics(self, channel: Channel, scale: float, several: bool, connect: Connect) -> Sequence[TrajectoryCritic]:
         # CODA draws its votes so (its 4.2); a single one is the most likely answer.
         sampling = Sampling(1.0, 0.6, self.seed) if several else Sampling(seed=self.seed)
         models = [connect(spec) for spec in self.models.of(channel)]
-        prompts = self.prompts.read()
         match channel:
             case Channel.TEXT if models:
                 captioner = self._captioner(connect)
                 return [
-                    CaptionedTextChannel(model, prompts.text, captioner=captioner, sampling=sampling)
+                    CaptionedTextChannel(model, self.prompts.text, captioner=captioner, sampling=sampling)
                     for model in models
                 ]
             case Channel.MULTIMODAL if models:
                 return [
-                    ScreenshotChannel(model, prompts.multimodal, image_scale=scale, sampling=sampling)
+                    ScreenshotChannel(model, self.prompts.multimodal, image_scale=scale, sampling=sampling)
                     for model in models
                 ]
             case Channel.TEXT:
@@ -197,8 +180,8 @@ class JudgeSpec:
     def _captioner(self, connect: Connect) -> ScreenCaptioner:
         if self.models.describer is None:
             return TreeCaptioner()
-        prompt = self.prompts.read().describer
-        return TreeCaptioner(ModelCaptioner(connect(self.models.describer), prompt, sampling=Sampling(seed=self.seed)))
+        model, sampling = connect(self.models.describer), Sampling(seed=self.seed)
+        return TreeCaptioner(ModelCaptioner(model, self.prompts.describer, sampling=sampling))
 
     def _disturbed(self, critic: TrajectoryCritic) -> TrajectoryCritic:
         if self.false_positive == 0.0 and self.false_negative == 0.0:

@@ -15,7 +15,7 @@ from schemas.query import Query
 from schemas.record import Origin
 from stages.queries.generate import Generated, GenerationSettings, generate_queries
 from stages.queries.grammar import GrammarWriter
-from stages.queries.model_writer import ModelWriter
+from stages.queries.model_writer import ModelWriter, WriterPrompts
 from stages.queries.validation import SimulatedValidator
 
 
@@ -27,13 +27,21 @@ class NewQueries(NamedTuple):
     model_calls: tuple[ModelCall, ...] = ()
 
 
+class ModelPen(NamedTuple):
+    """A language model that writes queries."""
+
+    model: ModelSpec
+    prompts: WriterPrompts
+    in_flight: int
+    """Queries that it is asked for at once."""
+
+
 def queries_from_dags(
     app_files: tuple[Path, ...],
     settings: GenerationSettings,
     seed: int,
     origin: Origin,
-    writer: ModelSpec | None = None,
-    in_flight: int = 1,
+    writer: ModelPen | None = None,
 ) -> NewQueries:
     """Validated queries of all splits; a language model writes them, or without one the grammar.
 
@@ -50,10 +58,10 @@ def queries_from_dags(
             grammar, validator = GrammarWriter(), SimulatedValidator(world)
             if writer is None:
                 return await generate_queries(world, settings, seed, origin, grammar, validator)
-            model = writer.open(origin, calls.append)
+            model = writer.model.open(origin, calls.append)
             stack.push_async_callback(model.close)
-            pen = ModelWriter(model)
-            return await generate_queries(world, settings, seed, origin, pen, validator, in_flight, grammar)
+            pen = ModelWriter(model, writer.prompts)
+            return await generate_queries(world, settings, seed, origin, pen, validator, writer.in_flight, grammar)
 
     made = asyncio.run(make())
     return NewQueries(made.queries, made.failures, tuple(calls))

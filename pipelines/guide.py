@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pipelines.episodes import read_episodes
 from pipelines.fan_out import ShardOutput
@@ -18,7 +18,7 @@ from schemas.record import Origin, Row
 from schemas.tables import rows_to_arrow
 from stages.guidance.base import OWN_SUCCESS, REFERENCE_PATH, GuidanceWriter, StepDescriber
 from stages.guidance.describe import TreeDescriber
-from stages.guidance.model_guide import ModelDescriber, ModelGuidanceWriter
+from stages.guidance.model_guide import GuidePrompts, ModelDescriber, ModelGuidanceWriter, guide_prompts
 from stages.guidance.synthesise import LineWriter
 from stages.guidance.write import Guide, guide_episodes
 from stages.models.base import ChatModel
@@ -35,6 +35,7 @@ class GuideSpec:
     """A vision-language model; None compares accessibility trees."""
     writer: ModelSpec | None = None
     """A language model; None writes one line per step."""
+    prompts: GuidePrompts = field(default_factory=guide_prompts)
 
     @asynccontextmanager
     async def open(self, origin: Origin, sink: Callable[[ModelCall], None]) -> AsyncIterator[Guide]:
@@ -52,8 +53,12 @@ class GuideSpec:
                     stack.push_async_callback(models[spec].close)
                 return models[spec]
 
-            describer: StepDescriber = ModelDescriber(connect(self.describer)) if self.describer else TreeDescriber()
-            writer: GuidanceWriter = ModelGuidanceWriter(connect(self.writer)) if self.writer else LineWriter()
+            describer: StepDescriber = TreeDescriber()
+            if self.describer is not None:
+                describer = ModelDescriber(connect(self.describer), self.prompts.describe)
+            writer: GuidanceWriter = LineWriter()
+            if self.writer is not None:
+                writer = ModelGuidanceWriter(connect(self.writer), self.prompts.synthesise)
             yield Guide(describer, writer)
 
 

@@ -18,9 +18,11 @@ from schemas.model_call import ModelCall
 from schemas.pathway import Pathway
 from schemas.record import Origin, Row
 from schemas.tables import rows_to_arrow
+from stages.models.prompts import Prompt
 from stages.queries.pathways.base import Program, WalkBounds
 from stages.queries.pathways.collect import Collected, collect_pathways, make_queries
 from stages.queries.pathways.queries import PathwaySettings
+from stages.queries.pathways.selection import SecondOpinion
 from warehouse.layout import StageRun, Warehouse
 from warehouse.screen_journal import ScreenJournal
 from warehouse.screens import WarehouseScreens, write_screens
@@ -37,6 +39,8 @@ class WalkPrograms:
     environment: EnvironmentSpec
     bounds: WalkBounds
     second_opinion: ModelSpec | None
+    selection: Prompt
+    """What the second opinion is asked with."""
 
     def __call__(self, shard: int, program: Program) -> ShardOutput:
         """Walk a program; write its pathways, a failure for all that could not be walked, and the calls that it took.
@@ -68,11 +72,11 @@ class WalkPrograms:
         async with AsyncExitStack() as stack:
             factory = self.environment.factory(program.platform)
             stack.push_async_callback(factory.close)
-            model = None
+            opinion = None
             if self.second_opinion is not None:
-                model = self.second_opinion.open(self.origin, sink)
-                stack.push_async_callback(model.close)
-            found = await collect_pathways(factory, [program], self.bounds, self.origin, model)
+                opinion = SecondOpinion(self.second_opinion.open(self.origin, sink), self.selection)
+                stack.push_async_callback(opinion.model.close)
+            found = await collect_pathways(factory, [program], self.bounds, self.origin, opinion)
         executor = painters() if self.environment.draws_screens else None
         await ScreenKeeper(screens, WarehouseScreens(self.warehouse), executor).keep(found.screens.values())
         return found

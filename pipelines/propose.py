@@ -22,7 +22,7 @@ from schemas.trajectory import Purpose
 from stages.curate.proposed import without_leaks
 from stages.queries.grounds import Ground
 from stages.queries.proposals import Proposed, propose_tasks
-from stages.queries.proposer import TaskProposer
+from stages.queries.proposer import ProposalPrompts, TaskProposer
 from stages.queries.start_screens import start_screens
 from stages.rollout.base import Limits
 from stages.rollout.plan import episode_seed
@@ -50,6 +50,7 @@ class ProposeTasks:
     origin: Origin
     environment: EnvironmentSpec
     writer: ModelSpec
+    prompts: ProposalPrompts
     wanted: Wanted
     run_seed: int
     heldout_apps: tuple[str, ...]
@@ -106,7 +107,14 @@ class ProposeTasks:
         async def ask(among: Sequence[Ground], known: Sequence[Query], wanted: int) -> Proposed:
             seed = int(content_id("propose", self.run_seed, self.at.round)[:8], 16)
             return await propose_tasks(
-                TaskProposer(model), among, known, wanted, seed, self.origin, self.heldout_apps, self.in_flight
+                TaskProposer(model, self.prompts),
+                among,
+                known,
+                wanted,
+                seed,
+                self.origin,
+                self.heldout_apps,
+                self.in_flight,
             )
 
         try:

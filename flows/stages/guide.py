@@ -9,6 +9,7 @@ from flows.context import RoundContext
 from flows.models import models_of
 from flows.once import Outcome, StageReport, finished, once
 from flows.policy import acting, policy_before
+from flows.prompts import prompts_of
 from flows.stages.rollout import attempt_all, training_queries, unguided_episodes
 from pipelines.fan_out import fan_out, split_evenly
 from pipelines.guide import GuideSpec, WriteGuidance
@@ -91,6 +92,7 @@ def guide_spec(context: RoundContext) -> GuideSpec:
     return GuideSpec(
         describer=next(iter(models_of(context.config, [models.describer])), None),
         writer=next(iter(models_of(context.config, [models.writer])), None),
+        prompts=prompts_of(context.config).guide,
     )
 
 

@@ -9,6 +9,7 @@ from flows.config import Config
 from flows.context import RoundContext
 from flows.models import model_of
 from flows.once import Outcome, StageReport, once
+from flows.prompts import prompts_of
 from pipelines.generate import NewQueries
 from pipelines.pathways import WalkPrograms, queries_from_pathways, walk_programs
 from schemas.errors import BadInputError, TrajmillError
@@ -57,6 +58,7 @@ def pathways(context: RoundContext) -> StageReport:
                 depth=settings.depth, breadth=settings.breadth, steps=settings.steps, seconds=settings.seconds
             ),
             second_opinion=model_of(context.config, settings.second_opinion) if settings.second_opinion else None,
+            selection=prompts_of(context.config).selection,
         )
         made = walk_programs(job, programs, key, context.beam)
         found = made.rows("pathways")

@@ -6,6 +6,7 @@ from flows.config import Config
 from flows.context import RoundContext
 from flows.models import model_of
 from flows.once import Outcome, StageReport, once
+from flows.prompts import prompts_of
 from pipelines.history import read_history
 from pipelines.propose import ProposeTasks, Wanted, have_tasks_proposed
 from schemas.errors import BadInputError
@@ -38,6 +39,7 @@ def propose(context: RoundContext) -> StageReport:
             origin=context.origin,
             environment=context.environment,
             writer=model_of(context.config, writer),
+            prompts=prompts_of(context.config).proposals,
             wanted=Wanted(settings.curriculum, settings.screenshot),
             run_seed=context.config.run.seed,
             heldout_apps=settings.heldout_app_names,

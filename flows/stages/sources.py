@@ -6,10 +6,12 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
+from flows.config_models import EMBEDDED
 from flows.context import RoundContext
-from flows.models import models_of
+from flows.models import model_of
+from flows.prompts import prompts_of
 from flows.stages.pathways import queries_by_pathways
-from pipelines.generate import NewQueries, queries_from_dags
+from pipelines.generate import ModelPen, NewQueries, queries_from_dags
 from schemas.errors import BadInputError
 from schemas.query import Query
 from schemas.record import Origin
@@ -64,9 +66,13 @@ def _from_dags(context: RoundContext) -> NewQueries:
         wanted,
         context.config.run.seed,
         context.origin,
-        next(iter(models_of(context.config, [writer])), None),
-        context.config.endpoints[writer].max_in_flight if writer in context.config.endpoints else 1,
+        None if writer == EMBEDDED else _pen(context, writer),
     )
+
+
+def _pen(context: RoundContext, endpoint: str) -> ModelPen:
+    config = context.config
+    return ModelPen(model_of(config, endpoint), prompts_of(config).writer, config.endpoints[endpoint].max_in_flight)
 
 
 def _from_miniwob(context: RoundContext) -> NewQueries:

@@ -7,6 +7,7 @@ writes the captions. A tree says exactly what stands on a screen and costs nothi
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol
 
 from schemas.errors import JudgeFailure
@@ -27,9 +28,13 @@ _MOST_OTHERS = 40
 """Elements listed beside what the caption proper tells."""
 
 
-def caption_prompt() -> Prompt:
-    """The prompt that is asked with unless another is given."""
-    return critic_prompt("describer_screen-1", CAPTION_FIELDS)
+def caption_prompt(own: Path | None = None) -> Prompt:
+    """The prompt that is asked with: of the user's own file, or the one that comes with the package.
+
+    Raises:
+        schemas.errors.BadInputError: the file cannot be read, or misses a section or a field.
+    """
+    return critic_prompt(own, "describer_screen-1", CAPTION_FIELDS)
 
 
 class ScreenCaptioner(Protocol):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from schemas.episode import Episode
 from schemas.observation import ScreenReader
@@ -31,9 +32,13 @@ _LONGEST_HISTORY = 60
 """Summaries that go with a step; of a longer history the first, the last half and some between."""
 
 
-def step_prompt() -> Prompt:
-    """The prompt that is asked with unless another is given."""
-    return critic_prompt("critic_step-1", STEP_FIELDS)
+def step_prompt(own: Path | None = None) -> Prompt:
+    """The prompt that is asked with: of the user's own file, or the one that comes with the package.
+
+    Raises:
+        schemas.errors.BadInputError: the file cannot be read, or misses a section or a field.
+    """
+    return critic_prompt(own, "critic_step-1", STEP_FIELDS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
 from schemas.episode import Episode
 from schemas.errors import JudgeFailure
 from schemas.record import Record
 from stages.models.base import ChatMessage, ChatModel, ChatRequest, Part
-from stages.models.prompts import Filled, Prompt, packaged_prompt
+from stages.models.prompts import Filled, Prompt, own_or_packaged
 from stages.models.structured import AnswerFailure, ask
 
 A = TypeVar("A", bound=Record)
@@ -82,9 +83,13 @@ async def ask_critic(model: ChatModel, request: ChatRequest, answer: type[A], su
         raise JudgeFailure(f"{subject}: {error}") from error
 
 
-def critic_prompt(name: str, fields: frozenset[str]) -> Prompt:
-    """A prompt that comes with the critics."""
-    return packaged_prompt("stages.critics", name, fields)
+def critic_prompt(own: Path | None, name: str, fields: frozenset[str]) -> Prompt:
+    """The user's own prompt, or the one of that name that comes with the critics.
+
+    Raises:
+        schemas.errors.BadInputError: the user's file cannot be read, or misses a section or a field.
+    """
+    return own_or_packaged(own, "stages.critics", name, fields)
 
 
 def version_of(prompt: Prompt, model: ChatModel) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from schemas.episode import Episode
 from schemas.observation import ScreenReader
@@ -21,9 +22,13 @@ from stages.models.prompts import Prompt
 MULTIMODAL_FIELDS = frozenset({"instruction", "left_out"})
 
 
-def multimodal_prompt() -> Prompt:
-    """The prompt that is asked with unless another is given."""
-    return critic_prompt("critic_multimodal-1", MULTIMODAL_FIELDS)
+def multimodal_prompt(own: Path | None = None) -> Prompt:
+    """The prompt that is asked with: of the user's own file, or the one that comes with the package.
+
+    Raises:
+        schemas.errors.BadInputError: the file cannot be read, or misses a section or a field.
+    """
+    return critic_prompt(own, "critic_multimodal-1", MULTIMODAL_FIELDS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from pathlib import Path
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field, StringConstraints
 
@@ -23,11 +24,9 @@ from stages.critics.question import GREEDY, Sampling, question, stored_evidence,
 from stages.critics.replay import SeenStep
 from stages.guidance.base import Outcome, StepDescription
 from stages.models.base import ChatModel, ChatRequest, Part
-from stages.models.prompts import Prompt, packaged_prompt
+from stages.models.prompts import Prompt, own_or_packaged
 from stages.models.structured import ask
 
-DESCRIBE_FIELDS = frozenset({"instruction", "action", "expectation"})
-SYNTHESISE_FIELDS = frozenset({"instruction", "outcomes"})
 LONGEST_OUTCOME = 300
 """Characters of the outcome of one step."""
 LONGEST_LINE = 200
@@ -36,6 +35,8 @@ MOST_LINES = 20
 _LONGEST_EXPECTATION = 600
 _LONGEST_REASON = 120
 _PACKAGE = "stages.guidance"
+_DESCRIBE_FIELDS = frozenset({"instruction", "action", "expectation"})
+_SYNTHESISE_FIELDS = frozenset({"instruction", "outcomes"})
 _OWN_NUMBER = re.compile(r"^(?:(?:step\s*)?\d+\s*[.:)]\s*|[-*•]\s+)+", re.IGNORECASE)
 
 _Sentence = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=2 * LONGEST_OUTCOME)]
@@ -56,14 +57,23 @@ class StepsAnswer(Record):
     steps: Annotated[tuple[_Sentence, ...], Field(min_length=1, max_length=MOST_LINES)]
 
 
-def describe_prompt() -> Prompt:
-    """The prompt of the describer that comes with the package."""
-    return packaged_prompt(_PACKAGE, "describer_step-1", DESCRIBE_FIELDS)
+class GuidePrompts(NamedTuple):
+    """The prompts of both models."""
+
+    describe: Prompt
+    synthesise: Prompt
 
 
-def synthesise_prompt() -> Prompt:
-    """The prompt of the writer that comes with the package."""
-    return packaged_prompt(_PACKAGE, "writer_guidance-1", SYNTHESISE_FIELDS)
+def guide_prompts(describe: Path | None = None, synthesise: Path | None = None) -> GuidePrompts:
+    """The prompts of the user's own files, and where there is none, those that come with the package.
+
+    Raises:
+        schemas.errors.BadInputError: a file cannot be read, or misses a section or a field.
+    """
+    return GuidePrompts(
+        own_or_packaged(describe, _PACKAGE, "describer_step-1", _DESCRIBE_FIELDS),
+        own_or_packaged(synthesise, _PACKAGE, "writer_guidance-1", _SYNTHESISE_FIELDS),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +81,7 @@ class ModelDescriber:
     """Shows a vision-language model both screens of a step, with the place of the action marked on the first."""
 
     model: ChatModel
-    prompt: Prompt = field(default_factory=describe_prompt)
+    prompt: Prompt = field(default_factory=lambda: guide_prompts().describe)
     sampling: Sampling = GREEDY
 
     @property
@@ -118,7 +128,7 @@ class ModelGuidanceWriter:
     """Asks a language model for the essential steps."""
 
     model: ChatModel
-    prompt: Prompt = field(default_factory=synthesise_prompt)
+    prompt: Prompt = field(default_factory=lambda: guide_prompts().synthesise)
     sampling: Sampling = GREEDY
 
     @property

@@ -14,6 +14,7 @@ from schemas.record import content_id
 _SECTIONS = ("system", "user")
 _SECTION_LINE = re.compile(r"^# (system|user)[ \t]*$", re.MULTILINE)
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+_NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
 class Filled(NamedTuple):
@@ -40,6 +41,15 @@ class Prompt(NamedTuple):
         return Filled(Template(self.system).substitute(fields), Template(self.user).substitute(fields))
 
 
+def own_or_packaged(own: Path | None, package: str, name: str, fields: frozenset[str]) -> Prompt:
+    """The prompt of a file of the user's own, or, where there is none, the one that comes with a package.
+
+    Raises:
+        BadInputError: see `read_prompt` and `packaged_prompt`.
+    """
+    return packaged_prompt(package, name, fields) if own is None else read_prompt(own, fields)
+
+
 def packaged_prompt(package: str, name: str, fields: frozenset[str]) -> Prompt:
     """A prompt that comes with a package, from its data file `prompts/NAME.md`; its version is its name.
 
@@ -63,6 +73,8 @@ def packaged_prompt(package: str, name: str, fields: frozenset[str]) -> Prompt:
 def read_prompt(path: Path, fields: frozenset[str]) -> Prompt:
     """A prompt from a file of the user's own; its version is the file's name and a hash of its text.
 
+    What may not stand in a name, such as a space, is a `-` in the version.
+
     Raises:
         BadInputError: the file cannot be read, or does not hold the sections and fields it should.
     """
@@ -72,7 +84,7 @@ def read_prompt(path: Path, fields: frozenset[str]) -> Prompt:
         raise BadInputError(f"{path}: prompt file cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError as error:
         raise BadInputError(f"{path}: prompt file is not UTF-8 (byte {error.start})") from None
-    return _parse(text, f"{path.stem}-{content_id(text)[:8]}", str(path), fields)
+    return _parse(text, f"{_NOT_IN_A_NAME.sub('-', path.stem)}-{content_id(text)[:8]}", str(path), fields)
 
 
 def _checked_name(name: str) -> str:

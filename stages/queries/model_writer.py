@@ -8,8 +8,9 @@ two differ can be checked in every draft, and no prompt of training shows an exa
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from random import Random
 from typing import Annotated, NamedTuple
 
@@ -18,7 +19,7 @@ from pydantic import StringConstraints
 from schemas.query import Platform
 from schemas.record import Record, content_id
 from stages.models.base import ChatMessage, ChatModel, ChatRequest
-from stages.models.prompts import Filled, Prompt, packaged_prompt
+from stages.models.prompts import Filled, Prompt, own_or_packaged, packaged_prompt, read_prompt
 from stages.models.structured import ask
 from stages.queries.base import HELDOUT_MARK, Brief, DraftRefused, KnownSlot, PathMetadata, Written
 from stages.queries.grammar import operations
@@ -27,8 +28,6 @@ from stages.queries.slot_check import LONGEST_RAW, Checked, check_instruction, v
 from stages.queries.template import one_line
 
 ROLE = "writer"
-SYNTHESISE_FIELDS = frozenset({"task", "platform", "pages", "slots"})
-REFINE_FIELDS = frozenset({"task", "raw", "slots"})
 TRIES = 3
 """Drafts of each step before a query is given up."""
 TEMPERATURE = 0.8
@@ -37,6 +36,8 @@ _TRAIN_MARK = "t"
 _MOST_SHOWN = 300
 """Characters of a refused draft that stand in its failure."""
 _PACKAGE = "stages.queries"
+_SYNTHESISE_FIELDS = frozenset({"task", "platform", "pages", "slots"})
+_REFINE_FIELDS = frozenset({"task", "raw", "slots"})
 _TRAINED = ("writer_order-1", "writer_wish-1", "writer_short-1", "writer_report-1")
 _HELDOUT = ("writer_ask-1", "writer_permit-1")
 
@@ -64,12 +65,18 @@ class _Draft(NamedTuple):
     checked: Checked
 
 
-def writer_prompts() -> WriterPrompts:
-    """The prompts that come with the package."""
+def writer_prompts(
+    synthesise: Path | None = None, trained: Sequence[Path] = (), heldout: Sequence[Path] = ()
+) -> WriterPrompts:
+    """The prompts of the user's own files, and where there is none, those that come with the package.
+
+    Raises:
+        schemas.errors.BadInputError: a file cannot be read, or misses a section or a field.
+    """
     return WriterPrompts(
-        packaged_prompt(_PACKAGE, "writer_synthesise-1", SYNTHESISE_FIELDS),
-        tuple(packaged_prompt(_PACKAGE, name, REFINE_FIELDS) for name in _TRAINED),
-        tuple(packaged_prompt(_PACKAGE, name, REFINE_FIELDS) for name in _HELDOUT),
+        own_or_packaged(synthesise, _PACKAGE, "writer_synthesise-1", _SYNTHESISE_FIELDS),
+        _manners(trained, _TRAINED),
+        _manners(heldout, _HELDOUT),
     )
 
 
@@ -131,6 +138,12 @@ class ModelWriter:
         raise DraftRefused(
             f"{subject}: {TRIES} drafts were refused, the last: {problems}, in: {text[:_MOST_SHOWN]}", TRIES
         )
+
+
+def _manners(own: Sequence[Path], packaged: Sequence[str]) -> tuple[Prompt, ...]:
+    if own:
+        return tuple(read_prompt(path, _REFINE_FIELDS) for path in own)
+    return tuple(packaged_prompt(_PACKAGE, name, _REFINE_FIELDS) for name in packaged)
 
 
 def _request(filled: Filled) -> ChatRequest:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated, NamedTuple
 
 from pydantic import Field
@@ -11,13 +12,11 @@ from pydantic import Field
 from schemas.record import Record, content_id
 from stages.critics.action_words import untrusted
 from stages.models.base import ChatMessage, ChatModel, ChatRequest, Part
-from stages.models.prompts import Filled, Prompt, packaged_prompt
+from stages.models.prompts import Filled, Prompt, own_or_packaged
 from stages.models.structured import ask
 from stages.queries.grounds import Ground, Practice
 
 ROLE = "writer"
-CURRICULUM_FIELDS = frozenset({"apps", "platform", "examples", "reliable", "sometimes", "failing", "known", "count"})
-SCREEN_FIELDS = frozenset({"apps", "platform", "examples", "known", "count"})
 RELIABLE = 0.7
 """Success from which a task counts as done reliably."""
 FAILING = 0.25
@@ -30,6 +29,8 @@ _MOST_LISTED = 30
 _LONGEST_LISTED = 300
 _MAX_TOKENS = 2048
 _PACKAGE = "stages.queries"
+_SCREEN_FIELDS = frozenset({"apps", "platform", "examples", "known", "count"})
+_CURRICULUM_FIELDS = _SCREEN_FIELDS | {"reliable", "sometimes", "failing"}
 
 
 class ProposedTask(Record):
@@ -52,11 +53,15 @@ class ProposalPrompts(NamedTuple):
     screen: Prompt
 
 
-def proposal_prompts() -> ProposalPrompts:
-    """The prompts that come with the package."""
+def proposal_prompts(curriculum: Path | None = None, screen: Path | None = None) -> ProposalPrompts:
+    """The prompts of the user's own files, and where there is none, those that come with the package.
+
+    Raises:
+        schemas.errors.BadInputError: a file cannot be read, or misses a section or a field.
+    """
     return ProposalPrompts(
-        packaged_prompt(_PACKAGE, "writer_curriculum-1", CURRICULUM_FIELDS),
-        packaged_prompt(_PACKAGE, "writer_screen-1", SCREEN_FIELDS),
+        own_or_packaged(curriculum, _PACKAGE, "writer_curriculum-1", _CURRICULUM_FIELDS),
+        own_or_packaged(screen, _PACKAGE, "writer_screen-1", _SCREEN_FIELDS),
     )
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from flows.config import Config, QueriesSection, RolloutSection
 from flows.config_file import load_config
-from flows.config_models import EndpointSection, ModelsSection
+from flows.config_models import EndpointSection, ModelsSection, PromptsSection
 from flows.context import RoundContext
 from flows.once import report_of
 from flows.round import do_stage
@@ -27,6 +27,7 @@ from schemas.model_call import ModelCall
 from schemas.query import Query, Source, Split
 from schemas.trajectory import Trajectory
 from stages.curate.leakage import leaks_in_queries
+from stages.queries import proposer
 from stages.queries.grounds import PROPOSED
 from tests.flows.small_run import small_config
 from tests.stages.models.fault_server import Fault, FaultReply, FaultServer, running_server
@@ -165,6 +166,34 @@ def test_a_round_learns_on_what_is_proposed_and_the_next_one_builds_on_its_succe
     progress = told.partition("Tasks that the agent does reliably")[2].partition("Other tasks")[0]
     assert practised.instruction.partition('"')[0] in progress
     assert not any(query.instruction in told for query in before.values() if query.split is not Split.TRAIN)
+
+
+def test_the_writer_is_asked_with_prompts_of_ones_own(tmp_path: Path, server: FaultServer) -> None:
+    config = config_of(tmp_path, server.url)
+    files = {key: written_anew(tmp_path, key) for key in ("synthesise", "order", "ask", "curriculum", "screen")}
+    prompts = PromptsSection(
+        writer_synthesise=files["synthesise"],
+        writer_refine=(files["order"],),
+        writer_refine_heldout=(files["ask"],),
+        writer_curriculum=files["curriculum"],
+        writer_screen=files["screen"],
+    )
+    context = RoundContext(config.model_copy(update={"prompts": prompts}), create_warehouse(tmp_path), 1)
+    up_to(PROPOSE, context)
+    asked = [said(request.body) for request in server.received]
+    assert all("Mine: " in text for text in asked)
+    assert {key for key in files if any(f"Mine: {key}." in text for text in asked)} == set(files)
+    manners = {query.phrasing.rpartition("/")[2].rpartition("-")[0] for query in context.queries.values()}
+    assert manners >= {"t-my-order", "h-my-ask"}
+    assert {query.made_by.split("-")[1] for query in proposed(context)} == {"curriculum", "screen"}
+
+
+def written_anew(folder: Path, key: str) -> Path:
+    """A prompt file of the user's own, which says that it is."""
+    packaged = Path(proposer.__file__).parent / "prompts" / f"writer_{key}-1.md"
+    own = folder / f"my-{key}.md"
+    own.write_text(packaged.read_text().replace("# user", f"Mine: {key}.\n\n# user"))
+    return own
 
 
 def test_a_task_that_states_what_is_held_out_is_refused(first: RoundContext, writer: Writer) -> None:

@@ -19,6 +19,7 @@ from schemas.guidance import Guidance
 from schemas.model_call import ModelCall
 from schemas.record import Row
 from schemas.tables import rows_to_arrow
+from stages.guidance.model_guide import guide_prompts
 from stages.models.families import FAMILIES
 from stages.models.openai_api.settings import ApiSettings
 from tests.stages.critics.little_app import ORIGIN
@@ -137,6 +138,20 @@ def test_guidance_and_its_model_calls_are_committed(stored: Stored) -> None:
 
 def _parts(call: ModelCall) -> list[Any]:
     return [part for message in json.loads(call.messages) for part in message["content"]]
+
+
+def test_prompts_of_ones_own_are_asked_with_and_told(stored: Stored, tmp_path: Path) -> None:
+    for name, text in (("see", "$instruction $action $expectation"), ("tell", "$instruction $outcomes")):
+        (tmp_path / f"{name}.md").write_text(f"# system\nI {name}.\n# user\n{text}")
+    prompts = guide_prompts(tmp_path / "see.md", tmp_path / "tell.md")
+    with running_server(models=("both",), writes=writes) as server:
+        made = guided(stored, GuideSpec(spec(server, "both"), spec(server, "both"), prompts))
+        asked = {str(request.body["messages"][0]["content"]) for request in server.received}
+    assert len(asked) == 2 and all(any(words in text for text in asked) for words in ("I see.", "I tell."))
+    assert {row.made_by for row in made.guidance} == {
+        f"{prompts.synthesise.version}@both {prompts.describe.version}@both"
+    }
+    assert prompts.describe.version.startswith("see-") and prompts.synthesise.version.startswith("tell-")
 
 
 def test_one_model_may_do_both(stored: Stored) -> None:

@@ -14,7 +14,7 @@ from tests.flows.test_model_server import free_port, is_deserted
 from tests.stages.models.tiny_vlm import build_tiny_vlm
 from tests.vllm.tiny_server import MODEL, tiny_server
 
-PYTHON = Path(__file__).parents[2] / ".venv-vllm" / "bin" / "python"
+ENVIRONMENT = Path(__file__).parents[2] / ".venv-vllm"
 
 
 class TinyServer(NamedTuple):
@@ -34,11 +34,11 @@ class TinyServer(NamedTuple):
 @pytest.fixture(scope="session")
 def vllm_python() -> Path:
     """Python of the environment that vLLM is installed in."""
-    if not PYTHON.exists():
-        pytest.skip("no .venv-vllm: `make vllm-env` makes it")
+    if not (ENVIRONMENT / "installed").exists():
+        pytest.skip("vLLM is not there: `make vllm-env` installs it")
     if "PYTEST_XDIST_WORKER" in os.environ:
         pytest.skip("one server, and memory, for one process of tests: `make test-vllm` runs them")
-    return PYTHON
+    return ENVIRONMENT / "bin" / "python"
 
 
 @pytest.fixture(scope="session")

@@ -28,6 +28,9 @@ ENVIRONMENT: Final = {
     "VLLM_CPU_KVCACHE_SPACE": "1",
     "VLLM_ALLOW_LONG_MAX_MODEL_LEN": "1",
     "HF_HUB_OFFLINE": "1",
+    # One thread is enough for so small a model; several, each bound to a core, wait for one another on a busy machine.
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "OMP_NUM_THREADS": "1",
     # Compiling takes forty seconds and makes so small a model no faster.
     "TORCH_COMPILE_DISABLE": "1",
 }

@@ -11,12 +11,11 @@ from schemas.pathway import Pathway
 from schemas.query import Query
 from schemas.record import Origin
 from stages.environments.base import EnvironmentFactory
-from stages.models.base import ChatModel
 from stages.queries.pathways.base import STAGE, Program, WalkBounds, WalkTally
 from stages.queries.pathways.denied import packaged_deny_list
 from stages.queries.pathways.queries import PathwaySettings, pathway_queries
 from stages.queries.pathways.search import deep_search
-from stages.queries.pathways.selection import needs_by_model, needs_by_tree, selection_prompt
+from stages.queries.pathways.selection import SecondOpinion, needs_by_model, needs_by_tree
 from stages.queries.pathways.wording import PathwayGrammar
 from stages.queries.real_walk import walk_all
 
@@ -39,7 +38,7 @@ async def collect_pathways(
     programs: Sequence[Program],
     bounds: WalkBounds,
     origin: Origin,
-    second_opinion: ChatModel | None = None,
+    second_opinion: SecondOpinion | None = None,
 ) -> Collected:
     """Walk programs one after the other, and classify what needs a selection.
 
@@ -59,7 +58,7 @@ async def collect_pathways(
         told = await needs_by_tree(factory, program, walked.pathways, bounds, origin)
         failures += [*walked.failures, *told.failures]
         if second_opinion is not None:
-            told = await needs_by_model(second_opinion, selection_prompt(), program, told.pathways, origin)
+            told = await needs_by_model(second_opinion, program, told.pathways, origin)
             failures += told.failures
         pathways += told.pathways
         screens |= walked.screens

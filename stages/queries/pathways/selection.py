@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from schemas.errors import EnvironmentFailure, FailureClass, ModelFailure
@@ -12,7 +13,7 @@ from schemas.record import Origin, Record, content_id
 from stages.critics.action_words import untrusted
 from stages.environments.base import EnvironmentFactory
 from stages.models.base import ChatMessage, ChatModel, ChatRequest
-from stages.models.prompts import Prompt, packaged_prompt
+from stages.models.prompts import Prompt, own_or_packaged
 from stages.models.structured import ask
 from stages.queries.pathways.base import STAGE, Program, WalkBounds
 from stages.queries.pathways.navigator import Navigator, OutOfBounds
@@ -20,8 +21,7 @@ from stages.queries.pathways.start import start_query
 
 TREE = "tree"
 ROLE = "writer"
-FIELDS = frozenset({"program", "way", "kind"})
-_PACKAGE = "stages.queries"
+_FIELDS = frozenset({"program", "way", "kind"})
 _MAX_TOKENS = 300
 
 
@@ -30,6 +30,18 @@ class Classified(NamedTuple):
 
     pathways: tuple[Pathway, ...]
     failures: tuple[Failure, ...]
+
+
+class SecondOpinion(NamedTuple):
+    """Who is asked where the tree has not shown that a selection is needed."""
+
+    model: ChatModel
+    prompt: Prompt
+
+    @property
+    def version(self) -> str:
+        """Prompt and model."""
+        return f"{self.prompt.version}@{self.model.version}"
 
 
 class SelectionAnswer(Record):
@@ -87,13 +99,17 @@ async def needs_by_tree(
     return Classified(tuple(told), tuple(failures))
 
 
-def selection_prompt() -> Prompt:
-    """The prompt that comes with the package."""
-    return packaged_prompt(_PACKAGE, "writer_selection-1", FIELDS)
+def selection_prompt(own: Path | None = None) -> Prompt:
+    """The prompt of the user's own file, or the one that comes with the package.
+
+    Raises:
+        schemas.errors.BadInputError: the file cannot be read, or misses a section or a field.
+    """
+    return own_or_packaged(own, "stages.queries", "writer_selection-1", _FIELDS)
 
 
 async def needs_by_model(
-    model: ChatModel, prompt: Prompt, program: Program, pathways: Sequence[Pathway], origin: Origin
+    opinion: SecondOpinion, program: Program, pathways: Sequence[Pathway], origin: Origin
 ) -> Classified:
     """A second opinion on what the tree has not shown to need a selection.
 
@@ -101,8 +117,7 @@ async def needs_by_model(
     as it is, with a failure.
 
     Args:
-        model: who is asked, one question for each pathway.
-        prompt: with the fields of `FIELDS`.
+        opinion: who is asked, one question for each pathway.
         program: that the pathways were found in.
         pathways: to be judged.
         origin: common columns of the failures.
@@ -114,12 +129,12 @@ async def needs_by_model(
             told.append(pathway)
             continue
         try:
-            answer = await ask(model, _request(prompt, program, pathway), SelectionAnswer)
+            answer = await ask(opinion.model, _request(opinion.prompt, program, pathway), SelectionAnswer)
         except ModelFailure as error:
-            failures.append(_failure(pathway, str(error), error.failure_class, origin, prompt.version))
+            failures.append(_failure(pathway, str(error), error.failure_class, origin, opinion.prompt.version))
             told.append(pathway)
             continue
-        update = {"needs_selection": answer.needs_selection, "selection_by": model.version}
+        update = {"needs_selection": answer.needs_selection, "selection_by": opinion.version}
         told.append(pathway.model_copy(update=update))
     return Classified(tuple(told), tuple(failures))
 

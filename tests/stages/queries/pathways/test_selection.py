@@ -12,7 +12,7 @@ from stages.models.base import ChatRequest
 from stages.queries.pathways.base import WalkBounds
 from stages.queries.pathways.denied import packaged_deny_list
 from stages.queries.pathways.search import deep_search
-from stages.queries.pathways.selection import needs_by_model, needs_by_tree, selection_prompt
+from stages.queries.pathways.selection import SecondOpinion, needs_by_model, needs_by_tree, selection_prompt
 from tests.stages.models.scripted import ScriptedModel
 from tests.stages.queries.pathways.toy import PROGRAM, ToyFactory
 
@@ -49,8 +49,8 @@ def test_a_model_is_asked_only_where_the_tree_shows_nothing_and_may_fail(origin:
 
     model = ScriptedModel(answer)
     shown = asyncio.run(needs_by_tree(ToyFactory(), PROGRAM, found(origin), BOUNDS, origin)).pathways
-    told = asyncio.run(needs_by_model(model, selection_prompt(), PROGRAM, shown, origin))
+    told = asyncio.run(needs_by_model(SecondOpinion(model, selection_prompt()), PROGRAM, shown, origin))
     assert needing(told.pathways) == {"Copy", "To Red", "To Blue"}
-    assert {p.steps[-1].name: p.selection_by for p in told.pathways}["To Blue"] == model.version
+    assert {p.steps[-1].name: p.selection_by for p in told.pathways}["To Blue"] == f"writer_selection-1@{model.version}"
     assert len(told.failures) == 1 and len(told.pathways) == len(shown)
     assert not any("Copy" in str(request.messages[1].parts[0]) for request in model.asked)
