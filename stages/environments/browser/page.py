@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
-import re
 from contextlib import suppress
 from importlib.resources import files
 from typing import Any
@@ -27,6 +26,7 @@ from schemas.actions import (
 )
 from schemas.geometry import Box, Size
 from schemas.observation import Observation, ScreenHandle, UIElement
+from stages.environments.browser.keys import DRAG_STEPS, WHEEL_PIXELS, chord, clicks, milliseconds
 from stages.environments.browser.launch import Viewport
 
 BEFORE_PAGE = files(__package__).joinpath("before_page.js").read_text()
@@ -46,34 +46,6 @@ _INSIDE = """
 }
 """
 _SECONDS_PER_FRAME = 2.0
-_WHEEL_PIXELS = 100
-_LONGEST_WAIT_MS = 5000
-_MOST_CLICKS = 3
-_FUNCTION_KEY = re.compile(r"f([1-9]|1[0-2])")
-_KEYS = {
-    "ctrl": "Control",
-    "control": "Control",
-    "alt": "Alt",
-    "shift": "Shift",
-    "meta": "Meta",
-    "super": "Meta",
-    "enter": "Enter",
-    "return": "Enter",
-    "esc": "Escape",
-    "escape": "Escape",
-    "tab": "Tab",
-    "backspace": "Backspace",
-    "delete": "Delete",
-    "space": " ",
-    "up": "ArrowUp",
-    "down": "ArrowDown",
-    "left": "ArrowLeft",
-    "right": "ArrowRight",
-    "home": "Home",
-    "end": "End",
-    "pageup": "PageUp",
-    "pagedown": "PageDown",
-}
 
 
 async def observe(page: Page, viewport: Viewport, app: str, session: CDPSession | None = None) -> Observation:
@@ -188,35 +160,36 @@ async def perform(page: Page, action: Action, scale: int) -> None:
     mouse = page.mouse
     match action:
         case Click(x=x, y=y, button=button, count=count):
-            await mouse.click(x / scale, y / scale, button=button, click_count=max(1, min(count, _MOST_CLICKS)))
+            await mouse.click(x / scale, y / scale, button=button, click_count=clicks(count))
         case LongPress(x=x, y=y, seconds=seconds):
-            await mouse.click(x / scale, y / scale, delay=_milliseconds(seconds))
+            await mouse.click(x / scale, y / scale, delay=milliseconds(seconds))
         case MoveMouse(x=x, y=y):
             await mouse.move(x / scale, y / scale)
         case Drag(x=x, y=y, x2=x2, y2=y2):
             await mouse.move(x / scale, y / scale)
             await mouse.down()
-            await mouse.move(x2 / scale, y2 / scale, steps=5)
+            await mouse.move(x2 / scale, y2 / scale, steps=DRAG_STEPS)
             await mouse.up()
         case Swipe(x=x, y=y, x2=x2, y2=y2):
             await mouse.move(x / scale, y / scale)
             await mouse.wheel((x - x2) / scale, (y - y2) / scale)
             await _at_rest(page)
-        case Scroll(x=x, y=y, clicks=clicks):
+        case Scroll(x=x, y=y, clicks=turns):
             if x is not None and y is not None:
                 await mouse.move(x / scale, y / scale)
-            await mouse.wheel(0, -clicks * _WHEEL_PIXELS)
+            await mouse.wheel(0, -turns * WHEEL_PIXELS)
             await _at_rest(page)
         case TypeText(text=text, clear=clear, enter=enter):
             await _type(page, text, clear, enter)
-        case PressKeys(keys=keys):
-            await _press(page, keys)
+        case PressKeys(keys=names):
+            if keys := chord(names):
+                await page.keyboard.press(keys)
         case SystemButton(button="Back"):
             await page.go_back()
         case SystemButton(button="Enter"):
             await page.keyboard.press("Enter")
         case Wait(seconds=seconds):
-            await page.wait_for_timeout(_milliseconds(seconds))
+            await page.wait_for_timeout(milliseconds(seconds))
         case _:
             pass
 
@@ -240,22 +213,3 @@ async def _type(page: Page, text: str, clear: bool, enter: bool) -> None:
     await page.keyboard.type(text)
     if enter:
         await page.keyboard.press("Enter")
-
-
-async def _press(page: Page, keys: tuple[str, ...]) -> None:
-    known = [_key(key) for key in keys]
-    if known and all(known):
-        await page.keyboard.press("+".join(known))
-
-
-def _key(name: str) -> str:
-    """Playwright's name of a key, empty where there is none: what a model calls a key may be anything."""
-    if name.lower() in _KEYS:
-        return _KEYS[name.lower()]
-    if _FUNCTION_KEY.fullmatch(name.lower()):
-        return name.upper()
-    return name if len(name) == 1 and name.isascii() and name.isprintable() else ""
-
-
-def _milliseconds(seconds: float) -> float:
-    return max(0.0, min(seconds * 1000, _LONGEST_WAIT_MS))

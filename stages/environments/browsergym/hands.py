@@ -20,34 +20,7 @@ from schemas.actions import (
     TypeText,
     Wait,
 )
-
-_WHEEL_PIXELS = 100
-_LONGEST_WAIT_MS = 5000
-_DRAG_STEPS = 5
-_KEYS = {
-    "ctrl": "Control",
-    "control": "Control",
-    "alt": "Alt",
-    "shift": "Shift",
-    "meta": "Meta",
-    "super": "Meta",
-    "enter": "Enter",
-    "return": "Enter",
-    "esc": "Escape",
-    "escape": "Escape",
-    "tab": "Tab",
-    "backspace": "Backspace",
-    "delete": "Delete",
-    "space": " ",
-    "up": "ArrowUp",
-    "down": "ArrowDown",
-    "left": "ArrowLeft",
-    "right": "ArrowRight",
-    "home": "Home",
-    "end": "End",
-    "pageup": "PageUp",
-    "pagedown": "PageDown",
-}
+from stages.environments.browser.keys import DRAG_STEPS, WHEEL_PIXELS, chord, clicks, milliseconds
 
 
 def perform(page: Page, action: Action) -> None:
@@ -59,33 +32,34 @@ def perform(page: Page, action: Action) -> None:
     mouse = page.mouse
     match action:
         case Click(x=x, y=y, button=button, count=count):
-            mouse.click(x, y, button=button, click_count=count)
+            mouse.click(x, y, button=button, click_count=clicks(count))
         case LongPress(x=x, y=y, seconds=seconds):
-            mouse.click(x, y, delay=min(seconds * 1000, _LONGEST_WAIT_MS))
+            mouse.click(x, y, delay=milliseconds(seconds))
         case MoveMouse(x=x, y=y):
             mouse.move(x, y)
         case Drag(x=x, y=y, x2=x2, y2=y2):
             mouse.move(x, y)
             mouse.down()
-            mouse.move(x2, y2, steps=_DRAG_STEPS)
+            mouse.move(x2, y2, steps=DRAG_STEPS)
             mouse.up()
         case Swipe(x=x, y=y, x2=x2, y2=y2):
             mouse.move(x, y)
             mouse.wheel(x - x2, y - y2)
-        case Scroll(x=x, y=y, clicks=clicks):
+        case Scroll(x=x, y=y, clicks=turns):
             if x is not None and y is not None:
                 mouse.move(x, y)
-            mouse.wheel(0, -clicks * _WHEEL_PIXELS)
+            mouse.wheel(0, -turns * WHEEL_PIXELS)
         case TypeText(text=text, clear=clear, enter=enter):
             _type(page, text, clear, enter)
-        case PressKeys(keys=keys):
-            _press(page, keys)
+        case PressKeys(keys=names):
+            if keys := chord(names):
+                page.keyboard.press(keys)
         case SystemButton(button="Back"):
             page.go_back()
         case SystemButton(button="Enter"):
             page.keyboard.press("Enter")
         case Wait(seconds=seconds):
-            page.wait_for_timeout(min(seconds * 1000, _LONGEST_WAIT_MS))
+            page.wait_for_timeout(milliseconds(seconds))
         case _:
             pass
 
@@ -97,9 +71,3 @@ def _type(page: Page, text: str, clear: bool, enter: bool) -> None:
     page.keyboard.type(text)
     if enter:
         page.keyboard.press("Enter")
-
-
-def _press(page: Page, keys: tuple[str, ...]) -> None:
-    known = [_KEYS.get(key.lower(), key if len(key) == 1 else "") for key in keys]
-    if known and all(known):
-        page.keyboard.press("+".join(known))
