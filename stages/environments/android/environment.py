@@ -114,6 +114,13 @@ class AndroidEnvironment:
             return None
         return float(await is_reached(self.device, episode.goal, Ending(seen.component, self._answer)))
 
+    async def healthy(self) -> bool:
+        """Whether the device's system answers, not only its adb."""
+        try:
+            return (await self.device.run("settings", "get", "global", "device_provisioned")).status == 0
+        except EnvironmentFailure:
+            return False
+
     async def close(self) -> None:
         """Undo what was done to settings and files and give the device back; one that is gone is only given back."""
         give_back, self._give_back = self._give_back, None

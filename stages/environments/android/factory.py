@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from schemas.errors import EnvironmentFailure, FailureClass
 from stages.environments.android.settings import AndroidSettings
-from stages.environments.machines import Machines, MachineState, machine_address
+from stages.environments.machines import POLL_SECONDS, Machines, MachineState, machine_address
 
 if TYPE_CHECKING:
     from stages.environments.android.environment import AndroidEnvironment
@@ -24,11 +25,11 @@ class AndroidFactory:
         )
 
     async def __call__(self) -> AndroidEnvironment:
-        """An environment on the next free device.
+        """An environment on the next free device that answers.
 
         Raises:
             EnvironmentFailure: of class `setup`: adbutils is not installed, no adb server answers, or no device is
-                connected and free in time.
+                connected, free and ready in time.
         """
         try:
             from stages.environments.android.adb import AdbDevice, ServerAddress
@@ -36,10 +37,23 @@ class AndroidFactory:
         except ModuleNotFoundError as error:
             text = f"{error.name} is not installed; run `pip install 'trajmill[android]'`"
             raise EnvironmentFailure(text, FailureClass.SETUP) from error
-        lease = await self._machines.lease(self._devices)
         address = ServerAddress(self._settings.host, self._settings.port)
-        device = AdbDevice(address, lease.name, self._settings.call_seconds)
-        return AndroidEnvironment(device, self._settings, lease.close)
+        deadline = monotonic() + self._settings.lease_seconds
+        while True:
+            lease = await self._machines.lease(self._devices)
+            device = AdbDevice(address, lease.name, self._settings.call_seconds)
+            environment = AndroidEnvironment(device, self._settings, lease.close)
+            healthy = False
+            try:
+                healthy = await environment.healthy()
+            finally:
+                if not healthy:
+                    await environment.close()
+            if healthy:
+                return environment
+            if monotonic() > deadline:
+                raise EnvironmentFailure(f"{lease.name} does not answer", FailureClass.SETUP)
+            await asyncio.sleep(POLL_SECONDS)
 
     async def close(self) -> None:
         """Nothing is shared: each environment gives its device back itself."""

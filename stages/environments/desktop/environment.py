@@ -13,6 +13,7 @@ from schemas.actions import Action, Answer, Terminate, Wait
 from schemas.errors import BadInputError, EnvironmentFailure, FailureClass
 from schemas.observation import Observation, ScreenHandle
 from schemas.query import Platform, Query
+from stages.environments.base import Belongings
 from stages.environments.desktop.connection import DesktopConnection
 from stages.environments.desktop.evaluate import evaluate
 from stages.environments.desktop.prepare import prepare, until_settled
@@ -33,17 +34,25 @@ class DesktopEnvironment:
     platform = Platform.DESKTOP
     name = "desktop"
 
-    def __init__(self, desktop: DesktopConnection, files: Path, give_back: Callable[[], Awaitable[None]]) -> None:
+    def __init__(
+        self,
+        desktop: DesktopConnection,
+        files: Path,
+        give_back: Callable[[], Awaitable[None]],
+        belongings: Belongings = Belongings(),
+    ) -> None:
         """Use a machine that is ready.
 
         Args:
             desktop: the connection, which is closed with the environment.
             files: folder of the tasks' local files.
             give_back: called once at the end.
+            belongings: what was started here for it.
         """
         self.desktop = desktop
         self._files = files
         self._give_back: Callable[[], Awaitable[None]] | None = give_back
+        self._belongings = belongings
         self._goal = "{}"
 
     async def reset(self, query: Query, seed: int) -> Observation:
@@ -88,12 +97,24 @@ class DesktopEnvironment:
         except (BadInputError, KeyError, TypeError, ValueError) as error:
             raise EnvironmentFailure(f"the check cannot be made: {error}", FailureClass.TASK) from error
 
+    async def healthy(self) -> bool:
+        """Whether the machine shows its screen."""
+        try:
+            await self.desktop.screenshot()
+        except EnvironmentFailure:
+            return False
+        return True
+
     async def close(self) -> None:
         """Let go of the machine; a local one ends."""
         give_back, self._give_back = self._give_back, None
         await self.desktop.close()
         if give_back is not None:
             await give_back()
+
+    def belongings(self) -> Belongings:
+        """A local desktop's process and folder; a machine of the team has nothing here."""
+        return self._belongings
 
     async def _look(self) -> Observation:
         tree_text = await self.desktop.accessibility()

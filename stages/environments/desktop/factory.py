@@ -8,7 +8,6 @@ import shutil
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Mapping
-from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -16,9 +15,11 @@ import httpx
 
 from schemas.errors import EnvironmentFailure, FailureClass
 from schemas.geometry import Size
+from stages.environments.base import Belongings
 from stages.environments.desktop.connection import DesktopConnection, DesktopServer, Patience
 from stages.environments.desktop.environment import DesktopEnvironment
 from stages.environments.machines import Machines, MachineState, machine_address
+from stages.environments.reaper import end_processes
 
 SCREEN = Size(1280, 720)
 _WATCHDOG = "stages.environments.desktop.local.watchdog"
@@ -98,7 +99,7 @@ class LocalDesktops:
             await desktop.close()
             await give_back()
             raise
-        return DesktopEnvironment(desktop, self._files, give_back)
+        return DesktopEnvironment(desktop, self._files, give_back, local.belongings)
 
     async def close(self) -> None:
         """End every desktop that is still there."""
@@ -122,12 +123,13 @@ class _LocalDesktop:
     def __init__(self, process: Process, server: DesktopServer, folder: Path) -> None:
         self._process = process
         self.server = server
-        self._folder = folder
+        self.belongings = Belongings((process.pid,), (folder,))
 
     async def end(self) -> None:
         """End the desktop with all its programs, and see its folder go."""
         await _end(self._process)
-        shutil.rmtree(self._folder, ignore_errors=True)
+        for folder in self.belongings.folders:
+            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
 
 async def _start(size: Size) -> _LocalDesktop:
@@ -170,8 +172,7 @@ async def _end(process: Process) -> None:
         async with asyncio.timeout(_SECONDS_TO_END):
             await process.wait()
     except TimeoutError:
-        with suppress(ProcessLookupError):
-            process.kill()
+        await asyncio.to_thread(end_processes, [process.pid])
         await process.wait()
 
 

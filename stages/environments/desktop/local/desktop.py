@@ -120,6 +120,8 @@ class LocalDesktop:
     def screenshot(self) -> bytes:
         """The screen as PNG, mouse pointer included."""
         self._refuse_crashed()
+        # The frame is a file, which stays when the X server is gone.
+        self.pointer()
         return self._session.frame.png(self._session.frame.raw())
 
     def tree(self) -> str:

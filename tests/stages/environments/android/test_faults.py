@@ -13,6 +13,7 @@ from schemas.actions import OpenApp, TypeText
 from schemas.errors import EnvironmentFailure, FailureClass
 from stages.environments.android.factory import AndroidFactory
 from stages.environments.android.settings import AndroidSettings
+from stages.environments.pool import EnvironmentPool
 from tests.stages.environments.android.device import environment_on, press, settings_for, task
 from tests.stages.environments.android.stand_in.phone import ADB_KEYBOARD, OWN_KEYBOARD, Faults, Phone
 from tests.stages.environments.android.stand_in.server import AdbServer
@@ -129,6 +130,24 @@ def test_a_device_that_comes_free_in_time_is_waited_for(phone: Phone, server: Ad
     asyncio.run(lease())
 
 
+@pytest.mark.parametrize("faults", [Faults(offline=True), Faults(hangs=True), Faults(without_system=True)])
+def test_a_device_that_breaks_between_two_episodes_fails_neither(
+    phones: list[Phone], server: AdbServer, faults: Faults
+) -> None:
+    async def play_twice() -> None:
+        pool = EnvironmentPool(AndroidFactory(settings_for(server, call_seconds=0.5, lease_seconds=20.0)), 1)
+        async with pool.lease() as environment:
+            await environment.reset(task(), 0)
+        assert [bool(phone.ran) for phone in phones] == [True, False]
+        phones[0].faults = faults
+        async with pool.lease() as environment:
+            await environment.reset(task(), 0)
+        await pool.close()
+
+    asyncio.run(play_twice())
+    assert phones[1].ran
+
+
 def test_no_factory_waits_for_the_devices_that_it_holds_itself(phones: list[Phone], server: AdbServer) -> None:
     async def lease() -> None:
         factory = AndroidFactory(settings_for(server, lease_seconds=1_000_000.0))
@@ -137,6 +156,23 @@ def test_no_factory_waits_for_the_devices_that_it_holds_itself(phones: list[Phon
             await factory()
         for environment in held:
             await environment.close()
+
+    asyncio.run(lease())
+
+
+def test_a_device_that_does_not_answer_is_not_lent(phones: list[Phone], server: AdbServer) -> None:
+    async def lease() -> None:
+        phones[0].faults = Faults(hangs=True)
+        settings = settings_for(server, call_seconds=0.5, lease_seconds=20.0)
+        environment = await AndroidFactory(settings)()
+        assert environment.device.serial == phones[1].serial
+        hasty = settings.model_copy(update={"serials": (phones[0].serial,), "lease_seconds": 0.0})
+        with pytest.raises(EnvironmentFailure, match="emulator-5554 does not answer") as caught:
+            await AndroidFactory(hasty)()
+        assert caught.value.failure_class is FailureClass.SETUP
+        phones[0].faults = Faults()
+        await (await AndroidFactory(hasty)()).close()
+        await environment.close()
 
     asyncio.run(lease())
 

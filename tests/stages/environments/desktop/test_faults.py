@@ -24,6 +24,7 @@ from stages.environments.desktop.environment import DesktopEnvironment
 from stages.environments.desktop.factory import LocalDesktops
 from stages.environments.desktop.local.processes import descendants
 from stages.environments.desktop.protocol import TOKEN_HEADER
+from stages.environments.pool import EnvironmentPool
 from tests.stages.environments.desktop.queries import query_of
 
 pytestmark = pytest.mark.desktop
@@ -133,13 +134,42 @@ def test_a_killed_server_is_noticed_and_cleared_away(tmp_path: Path) -> None:
 
     async def survive(environment: DesktopEnvironment, factory: LocalDesktops) -> None:
         await environment.reset(query, 0)
-        (server,) = [one for one in descendants(os.getpid()) if _parent_of(one) in _watchdogs()]
+        (server,) = _servers()
         os.kill(server, signal.SIGKILL)
         with pytest.raises(EnvironmentFailure):
             await environment.step(TypeText(text="x"))
         await asyncio.to_thread(eventually, lambda: not pids("Xvfb") and not pids("mousepad"))
 
     play(survive)
+
+
+@pytest.mark.parametrize(
+    ("victim", "blow"), [("Xvfb", signal.SIGKILL), ("Xvfb", signal.SIGSTOP), ("server", signal.SIGKILL)]
+)
+def test_what_breaks_between_two_episodes_fails_neither(tmp_path: Path, victim: str, blow: signal.Signals) -> None:
+    query = query_of(tmp_path, config=[LAUNCH])
+
+    async def play_twice() -> int:
+        pool = EnvironmentPool(LocalDesktops(Path(), patience=HASTE), 1)
+        try:
+            async with pool.lease() as environment:
+                await environment.reset(query, 0)
+            broken = _servers() if victim == "server" else pids(victim)
+            for process in broken:
+                os.kill(process, blow)
+            async with pool.lease() as environment:
+                seen = await environment.reset(query, 0)
+            await asyncio.to_thread(eventually, lambda: not any(map(runs, broken)))
+            return len(seen.elements or ())
+        finally:
+            await pool.close()
+
+    assert asyncio.run(play_twice()) > 1
+
+
+def _servers() -> list[int]:
+    """The processes between a desktop and its watchdog."""
+    return [one for one in descendants(os.getpid()) if _parent_of(one) in _watchdogs()]
 
 
 def _parent_of(process: int) -> int:
@@ -160,6 +190,17 @@ def test_killing_the_parent_leaves_no_process_and_no_folder() -> None:
         parent.kill()
     eventually(lambda: not any(map(runs, family)))
     eventually(lambda: own_folders() <= before)
+
+
+def test_a_hung_watchdog_goes_with_its_desktop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stages.environments.desktop.factory._SECONDS_TO_END", 0.2)
+
+    async def stop(environment: DesktopEnvironment, _: LocalDesktops) -> None:
+        (watchdog,) = environment.belongings().process_ids
+        os.kill(watchdog, signal.SIGSTOP)
+        await environment.close()
+
+    play(stop)
 
 
 def test_a_reset_and_a_close_leave_no_socket_of_the_x_server() -> None:

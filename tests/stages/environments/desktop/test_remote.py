@@ -17,6 +17,7 @@ from schemas.errors import EnvironmentFailure, FailureClass
 from stages.environments.desktop.connection import Patience
 from stages.environments.desktop.environment import DesktopEnvironment
 from stages.environments.desktop.factory import LocalDesktops, RemoteDesktops
+from stages.environments.pool import EnvironmentPool
 from tests.stages.environments.desktop.osworld_server import OsworldMachine, osworld_machine
 from tests.stages.environments.desktop.queries import query_of
 
@@ -210,6 +211,27 @@ def test_a_fault_during_an_episode_is_the_environments(tmp_path: Path, fault: st
     failure = play(tmp_path, fail, HASTE)
     assert failure.failure_class is FailureClass.ENVIRONMENT
     assert message in str(failure)
+
+
+@pytest.mark.parametrize("fault", ["empty_screenshots", "hangs", "breaks"])
+def test_a_machine_that_breaks_between_two_episodes_fails_neither(tmp_path: Path, fault: str) -> None:
+    query = query_of(tmp_path / "tasks")
+    folders = [tmp_path / "first", tmp_path / "second"]
+    for folder in folders:
+        folder.mkdir()
+
+    async def play_twice() -> None:
+        async with osworld_machine(folders[0]) as broken, osworld_machine(folders[1]) as sound:
+            factory = RemoteDesktops((broken.url, sound.url), tmp_path / "tasks", HASTE)
+            pool = EnvironmentPool(factory, 1)
+            async with pool.lease() as environment:
+                await environment.reset(query, 0)
+            setattr(broken, fault, True)
+            async with pool.lease() as environment:
+                assert (await environment.reset(query, 0)).app == "gedit"
+            await pool.close()
+
+    asyncio.run(play_twice())
 
 
 def test_a_fault_while_preparing_is_a_setup_failure(tmp_path: Path) -> None:

@@ -42,6 +42,8 @@ class Faults(NamedTuple):
     """Bytes of a program's output after which the connection ends."""
     hangs: bool = False
     blank_screenshot: bool = False
+    without_system: bool = False
+    """Its shell runs, what serves its apps and settings does not."""
 
 
 class Phone:

@@ -121,6 +121,8 @@ class Programs:
         return Result(f"Physical size: {wide}x{high}\n".encode() if words[0] == "size" else b"")
 
     def _settings(self, words: Sequence[str], _: bytes) -> Result:
+        if self.phone.faults.without_system:
+            return Result(b"", 20, b"cmd: Can't find service: settings\n")
         name = f"{words[1]}.{words[2]}"
         match words[0]:
             case "get":
