@@ -103,13 +103,20 @@ class _Reader:
     windows: list[_Window] = field(default_factory=list)
 
     def program(self, xml: ElementTree.Element) -> None:
+        screen = Box(0, 0, self.screen.width, self.screen.height)
         for child in xml:
-            self._visit(child, xml.get("name", ""), None, (), "")
+            self._visit(child, xml.get("name", ""), None, (), "", screen)
 
     def _visit(
-        self, xml: ElementTree.Element, program: str, window: _Window | None, path: tuple[str, ...], label: str
+        self,
+        xml: ElementTree.Element,
+        program: str,
+        window: _Window | None,
+        path: tuple[str, ...],
+        label: str,
+        view: Box,
     ) -> None:
-        bounds = _bounds(xml, self.screen)
+        bounds = _bounds(xml, view)
         shown = bounds is not None and bounds.area > 0 and _has(xml, "showing") and _has(xml, "visible")
         if shown and bounds is not None and xml.tag in _WINDOWS and window is None:
             window = _window(xml, program, bounds)
@@ -122,10 +129,13 @@ class _Reader:
         if xml.tag == "list-item":
             # What a row is made of says nothing that the row does not.
             return
+        # Icon views say that they show what is scrolled out of their pane.
+        seen = bounds if shown and bounds is not None and xml.tag == "scroll-pane" else view
         for child in xml:
             beside = labels[0] if len(labels) == 1 and child.tag != "label" else None
             inherited = label if xml.tag == "combo-box" else ""
-            self._visit(child, program, window, below, _own_text(beside) if beside is not None else inherited)
+            named = _own_text(beside) if beside is not None else inherited
+            self._visit(child, program, window, below, named, seen)
 
 
 def read_elements(text: str, screen: Size) -> Tree:
@@ -241,12 +251,12 @@ def _text_below(xml: ElementTree.Element) -> str:
     return next((text for text in texts if text), "")
 
 
-def _bounds(xml: ElementTree.Element, screen: Size) -> Box | None:
-    """Where an element is drawn, cut to the screen."""
+def _bounds(xml: ElementTree.Element, view: Box) -> Box | None:
+    """Where an element is drawn, cut to what can be seen of it."""
     corner = _PAIR.fullmatch(xml.get(f"{COMPONENT}screencoord", ""))
     size = _PAIR.fullmatch(xml.get(f"{COMPONENT}size", ""))
     if corner is None or size is None:
         return None
     left, top = int(corner[1]), int(corner[2])
     right, bottom = left + int(size[1]), top + int(size[2])
-    return Box(max(left, 0), max(top, 0), min(right, screen.width), min(bottom, screen.height))
+    return Box(max(left, view.left), max(top, view.top), min(right, view.right), min(bottom, view.bottom))

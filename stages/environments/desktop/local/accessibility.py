@@ -16,6 +16,7 @@ from stages.environments.desktop.local.atspi import (
     programs_call,
     property_call,
     read_item,
+    short_text_call,
     text_call,
     tree_call,
 )
@@ -110,6 +111,8 @@ def _look_at(bus: Bus, items: Sequence[Item]) -> list[Shown]:
     boxes = {item.reference: _box(place) for item, place in zip(items, places, strict=True)}
     held = [item for item in items if "Text" in item.interfaces and item.role in _WITH_TEXT]
     texts = _answers(bus, held, [text_call(item.reference) for item in held])
+    refused = [item for item in held if not texts.get(item.reference)]
+    texts |= _answers(bus, refused, [short_text_call(item.reference) for item in refused])
     numbered = [item for item in items if "Value" in item.interfaces and item.role in _WITH_VALUE]
     values = _answers(bus, numbered, [property_call(item.reference, "Value", "CurrentValue") for item in numbered])
     return [

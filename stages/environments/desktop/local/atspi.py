@@ -88,6 +88,14 @@ def text_call(reference: Reference) -> BusCall:
     return reference.call("Text", "GetText", "ii", 0, _LONGEST_TEXT)
 
 
+def short_text_call(reference: Reference) -> BusCall:
+    """Asks for the whole text of an object that gave none of its beginning.
+
+    LibreOffice refuses an end that lies beyond the text, so what it refuses is short.
+    """
+    return reference.call("Text", "GetText", "ii", 0, -1)
+
+
 def property_call(reference: Reference, interface: str, name: str) -> BusCall:
     """Asks for a property of an accessibility interface."""
     arguments = (f"{_PREFIX}{interface}", name)

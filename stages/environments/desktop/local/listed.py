@@ -1,4 +1,4 @@
-"""What lists, tables and icon views show: programs make these objects only when asked for them one by one."""
+"""What lists, tables, icon views and texts show: programs make these objects only when asked for them one by one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from stages.environments.desktop.local.atspi import ROLES, Item, Reference, property_call, state_names
 from stages.environments.desktop.local.bus import Bus
 
-LISTING_ROLES = frozenset({"layered-pane", "list-box", "list", "table", "tree-table", "tree"})
+LISTING_ROLES = frozenset({"layered-pane", "list-box", "list", "table", "tree-table", "tree", "document-text"})
 _LEVELS = 6
 _MOST_CHILDREN = 500
 # What they may have; asking for what is not there costs little.

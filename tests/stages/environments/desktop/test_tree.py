@@ -62,6 +62,14 @@ def test_what_is_hidden_off_screen_or_behind_the_front_window_is_left_out() -> N
     assert tree.elements[-1].bounds == Box(90, 290, 110, 300)
 
 
+def test_what_is_scrolled_out_of_its_pane_is_left_out_or_cut() -> None:
+    icons = "".join(node("icon", name, (10, top, 40, 40)) for name, top in (("In", 20), ("Half", 80), ("Out", 140)))
+    pane = node("scroll-pane", "", (0, 10, 100, 100), node("layered-pane", "", (0, 10, 100, 100), icons))
+    tree = read(node("frame", "Files", (0, 0, 200, 200), pane, SHOWN + " active"))
+    assert ids(tree) == ["app0/icon:In", "app0/icon:Half"]
+    assert tree.elements[-1].bounds == Box(10, 80, 50, 110)
+
+
 def test_a_modal_dialog_locks_the_rest_of_its_program() -> None:
     rest = node("push-button", "Rest", (300, 10, 20, 20))
     dialog = node("dialog", "Sure?", (0, 0, 100, 100), node("push-button", "Yes", (10, 10, 20, 20)))
