@@ -65,11 +65,12 @@ class PathStep(Record):
     """`app.screen` on which the operation happens."""
     operation: str
     """`open` (an app), `tap`, `type` or `finish`; in real programs also `double_tap`, `right_tap`, `replace` (what a
-    field holds), `key` and `drag`."""
+    field holds), `key`, `drag`, `select` (drag from the left edge of an element to the right edge of another) and
+    `scroll` (down, until an element shows)."""
     target: str
     """Element id to tap or type into; the app's name for `open`; empty for `finish` and for what has the keyboard."""
     text: str = ""
-    """Text to type; for `key` the keys (`ctrl+s`); for `drag` the element id to drop on."""
+    """Text to type; for `key` the keys (`ctrl+s`); for `drag` the element id to drop on, for `select` the last one."""
 
 
 class Query(Row):

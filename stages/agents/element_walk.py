@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from schemas.actions import Action, Click, Drag, PressKeys, Terminate, TypeText, Wait
+from schemas.actions import Action, Click, Drag, PressKeys, Scroll, Terminate, TypeText, Wait
 from schemas.observation import Observation, UIElement
 from schemas.query import PathStep
 
 _MOST_WAITS = 20
 _WAIT_SECONDS = 0.25
+_WHEEL_CLICKS = 5
 
 
 class WalkPosition(NamedTuple):
@@ -19,7 +20,7 @@ class WalkPosition(NamedTuple):
     step: int = 0
     """Index of the operation to do next."""
     waits: int = 0
-    """How often its target has been waited for."""
+    """How often its target has been waited for, or scrolled to."""
 
 
 class WalkMove(NamedTuple):
@@ -41,6 +42,9 @@ def next_move(path: tuple[PathStep, ...], observation: Observation, position: Wa
         return WalkMove(Terminate(status="failure"), position)
     step = path[position.step]
     tree = targets(observation.elements)
+    if step.operation == "scroll":
+        arrived = WalkPosition(position.step + 1)
+        return next_move(path, observation, arrived) if step.target in tree else _scroll(step, tree, position)
     missing = [name for name in _targets(step) if name not in tree]
     if missing:
         return _wait(position)
@@ -62,14 +66,28 @@ def targets(elements: Iterable[UIElement]) -> dict[str, UIElement]:
 
 
 def _wait(position: WalkPosition) -> WalkMove:
+    return _once_more(Wait(seconds=_WAIT_SECONDS), position)
+
+
+def _scroll(step: PathStep, tree: dict[str, UIElement], position: WalkPosition) -> WalkMove:
+    """Turn the wheel over the middle one of the elements that have the role of what is looked for."""
+    role = step.target.rpartition("/")[2].partition(":")[0]
+    alike = [element for element in tree.values() if element.role == role]
+    if not alike:
+        return _wait(position)
+    x, y = alike[len(alike) // 2].bounds.center
+    return _once_more(Scroll(x=x, y=y, clicks=-_WHEEL_CLICKS), position)
+
+
+def _once_more(action: Action, position: WalkPosition) -> WalkMove:
     if position.waits >= _MOST_WAITS:
         return WalkMove(Terminate(status="failure"), position)
-    return WalkMove(Wait(seconds=_WAIT_SECONDS), position._replace(waits=position.waits + 1))
+    return WalkMove(action, position._replace(waits=position.waits + 1))
 
 
 def _targets(step: PathStep) -> list[str]:
     """The elements that must be on the screen for a step."""
-    named = [step.target, step.text] if step.operation == "drag" else [step.target]
+    named = [step.target, step.text] if step.operation in ("drag", "select") else [step.target]
     return [name for name in named if name]
 
 
@@ -86,6 +104,9 @@ def _action(step: PathStep, tree: dict[str, UIElement]) -> Action:
         case "drag":
             start, end = tree[step.target].bounds.center, tree[step.text].bounds.center
             return Drag(x=start.x, y=start.y, x2=end.x, y2=end.y)
+        case "select":
+            first, last = tree[step.target].bounds, tree[step.text].bounds
+            return Drag(x=first.left, y=first.center.y, x2=last.right - 1, y2=last.center.y)
         case operation:
             x, y = tree[step.target].bounds.center
             button = "right" if operation == "right_tap" else "left"

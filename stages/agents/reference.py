@@ -44,7 +44,9 @@ class ReferenceAgent:
         at = int(last.get(_STEP, "0"))
         walk = self._by_ids if self.query.source in _IN_REAL_PROGRAMS else self._by_pages
         move = walk(episode, at, last)
-        step = self.query.path[at] if at < len(self.query.path) else None
+        # A place that is in sight already is not scrolled to.
+        done = max(at, move.step - 1)
+        step = self.query.path[done] if done < len(self.query.path) else None
         said = f"{step.operation} {step.text or step.target}".strip() if step else "the path is walked"
         return Decision(
             thought=f"The annotated path says: {said}.",

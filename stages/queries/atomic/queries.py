@@ -10,13 +10,13 @@ from pydantic import NonNegativeInt
 
 from schemas.query import PathStep, Platform, Query, Slot, Source, Split
 from schemas.record import Origin, Record, content_id
-from stages.queries.atomic.operations import AtomicTask, Objects, Operation, all_operations, packaged_objects
+from stages.queries.atomic.base import AtomicTask, Objects, Operation, packaged_objects
+from stages.queries.atomic.operations import all_operations
 from stages.queries.difficulty import difficulty, step_limit
 from stages.queries.ledger import Entry, Ledger
 from stages.queries.phrasing_file import Phrasings, packaged_phrasings
 from stages.queries.template import parse_template, tidy
 
-STAGE = "atomic"
 MADE_BY = "atomic-grammar-1"
 _FEWEST_STEPS = 15
 _DRAWS = 8
@@ -26,12 +26,15 @@ _DRAWS = 8
 class AtomicCounts(Record):
     """How many queries of each operation to make."""
 
-    train: NonNegativeInt = 10
-    heldout_slots: NonNegativeInt = 2
-    heldout_phrasings: NonNegativeInt = 2
+    train: NonNegativeInt
+    heldout_slots: NonNegativeInt
+    """Also the number in programs that training never sees."""
+    heldout_phrasings: NonNegativeInt
 
 
-def atomic_queries(counts: AtomicCounts, apps: Sequence[str], seed: int, origin: Origin) -> tuple[Query, ...]:
+def atomic_queries(
+    counts: AtomicCounts, apps: Sequence[str], heldout_apps: Sequence[str], seed: int, origin: Origin
+) -> tuple[Query, ...]:
     """Queries of all operations in some programs; they are still to be walked (`stages.queries.real_walk`).
 
     No goal stands in two splits, and held-out phrasings are never seen in training. An operation on few objects gives
@@ -39,7 +42,8 @@ def atomic_queries(counts: AtomicCounts, apps: Sequence[str], seed: int, origin:
 
     Args:
         counts: by operation.
-        apps: programs that may be used, of mousepad, pcmanfm and libreoffice-calc.
+        apps: programs that may be used, of `AtomicApp`.
+        heldout_apps: those of them that training never sees.
         seed: decides what is drawn.
         origin: common columns of the rows.
     """
@@ -51,13 +55,16 @@ def atomic_queries(counts: AtomicCounts, apps: Sequence[str], seed: int, origin:
         (Split.TRAIN, counts.train),
         (Split.HELDOUT_SLOTS, counts.heldout_slots),
         (Split.HELDOUT_PHRASINGS, counts.heldout_phrasings),
+        (Split.HELDOUT_APPS, counts.heldout_slots),
     ):
         for operation in all_operations():
             rng = Random(int(content_id("atomic", seed, split, operation.__name__), 16))
             found = 0
             for query in _candidates(operation, objects, phrasings, split, wanted, rng, origin):
+                (app,) = query.apps
+                usable = app in apps and (app in heldout_apps) == (split is Split.HELDOUT_APPS)
                 new = query.goal_key() not in goals and ledger.look_up(query) is Entry.NEW
-                if found < wanted and new and query.apps[0] in apps:
+                if found < wanted and usable and new:
                     ledger.enter(query)
                     goals.add(query.goal_key())
                     made.append(query)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from schemas.actions import Action, Click, Drag, PressKeys, Terminate, TypeText, Wait
+from schemas.actions import Action, Click, Drag, PressKeys, Scroll, Terminate, TypeText, Wait
 from schemas.geometry import Box, Size
 from schemas.observation import Observation, ScreenHandle, UIElement
 from schemas.query import PathStep
@@ -32,6 +32,7 @@ def step(operation: str, target: str = "", text: str = "") -> PathStep:
         (step("replace", "b", "x"), TypeText(text="x", clear=True)),
         (step("key", "", "ctrl+s"), PressKeys(keys=("ctrl", "s"))),
         (step("drag", "a", "b"), Drag(x=5, y=5, x2=15, y2=5)),
+        (step("select", "a", "b"), Drag(x=0, y=5, x2=19, y2=5)),
         (step("finish"), Terminate(status="success")),
     ],
 )
@@ -46,6 +47,17 @@ def test_what_is_not_there_yet_is_waited_for_and_given_up_in_the_end() -> None:
     assert next_move(path, showing("a", "late"), move.position).position == WalkPosition(1)
     while isinstance(move.action, Wait):
         move = next_move(path, showing("a"), move.position)
+    assert move.action == Terminate(status="failure")
+
+
+def test_the_wheel_is_turned_over_what_is_alike_until_the_element_shows() -> None:
+    path = (step("scroll", "button:far"), step("tap", "button:far"))
+    move = next_move(path, showing("button:a", "button:b", "button:c"), WalkPosition())
+    assert move == WalkMove(Scroll(x=15, y=5, clicks=-5), WalkPosition(0, 1))
+    found = next_move(path, showing("button:far"), move.position)
+    assert found == WalkMove(Click(x=5, y=5), WalkPosition(2))
+    while not isinstance(move.action, Terminate):
+        move = next_move(path, showing("button:a"), move.position)
     assert move.action == Terminate(status="failure")
 
 

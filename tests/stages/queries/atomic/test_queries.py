@@ -5,20 +5,23 @@ from __future__ import annotations
 import json
 import subprocess
 from pathlib import Path
+from typing import get_args
 
 from schemas.query import Query, Source, Split
 from schemas.record import Origin
 from stages.curate.leakage import leaks_in_queries
 from stages.environments.desktop.task import parse_evaluator, parse_task
 from stages.environments.screen_goal import KEY
+from stages.queries.atomic.base import AtomicApp
 from stages.queries.atomic.operations import all_operations
 from stages.queries.atomic.queries import AtomicCounts, atomic_queries
 
-APPS = ("mousepad", "pcmanfm", "libreoffice-calc")
+APPS = get_args(AtomicApp)
+COUNTS = AtomicCounts(train=5, heldout_slots=2, heldout_phrasings=2)
 
 
 def made(origin: Origin, seed: int = 1) -> tuple[Query, ...]:
-    return atomic_queries(AtomicCounts(train=5, heldout_slots=2, heldout_phrasings=2), APPS, seed, origin)
+    return atomic_queries(COUNTS, APPS, (), seed, origin)
 
 
 def test_every_operation_has_queries_in_every_split_and_none_leaks(origin: Origin) -> None:
@@ -46,8 +49,16 @@ def test_instructions_say_every_slot_and_equal_seeds_give_equal_queries(origin: 
 
 
 def test_programs_that_are_not_there_are_not_used(origin: Origin) -> None:
-    queries = atomic_queries(AtomicCounts(), ("mousepad",), 1, origin)
+    queries = atomic_queries(COUNTS, ("mousepad",), (), 1, origin)
     assert {query.apps for query in queries} == {("mousepad",)}
+
+
+def test_programs_that_are_held_out_are_only_evaluated_on(origin: Origin) -> None:
+    queries = atomic_queries(COUNTS, APPS, ("mousepad", "gimp"), 1, origin)
+    apps_of = {split: {query.apps[0] for query in queries if query.split is split} for split in Split}
+    assert apps_of.pop(Split.HELDOUT_APPS) == {"mousepad"}
+    assert all(apps == set(APPS) - {"mousepad"} for apps in apps_of.values())
+    assert leaks_in_queries(queries, ("mousepad", "gimp")) == ()
 
 
 def test_a_file_gets_its_content_whatever_that_says(origin: Origin, tmp_path: Path) -> None:

@@ -12,12 +12,10 @@ from schemas.pathway import EndKind, Pathway
 from schemas.query import Platform
 from schemas.record import Origin
 from stages.environments.base import EnvironmentFactory
-from stages.queries.atomic.queries import AtomicCounts, atomic_queries
 from stages.queries.pathways.base import Program, WalkBounds
 from stages.queries.pathways.collect import Collected, collect_pathways, make_queries
 from stages.queries.pathways.programs import packaged_programs, read_programs
 from stages.queries.pathways.queries import PathwaySettings
-from stages.queries.real_walk import walk_all
 from tests.stages.queries.pathways.office_page import serving
 
 BOUNDS = WalkBounds(depth=3, seconds=240)
@@ -111,27 +109,3 @@ def collect_only(factory: EnvironmentFactory, program: Program, origin: Origin, 
             await factory.close()
 
     return asyncio.run(run())
-
-
-@pytest.mark.desktop
-def test_atomic_operations_are_walked_on_real_objects(origin: Origin) -> None:
-    from stages.environments.desktop.factory import LocalDesktops
-    from stages.environments.desktop.suite import packaged_tasks
-
-    counts = AtomicCounts(train=1, heldout_slots=0, heldout_phrasings=0)
-    queries = atomic_queries(counts, ("pcmanfm", "mousepad"), 2, origin)
-    assert {query.task.partition(".")[2] for query in queries} == {
-        "double_click",
-        "right_click",
-        "drag_move",
-        "input_text",
-    }
-
-    async def run() -> list[str]:
-        factory = LocalDesktops(packaged_tasks())
-        try:
-            return [failure.message for failure in (await walk_all(factory, queries, "atomic", origin)).failures]
-        finally:
-            await factory.close()
-
-    assert asyncio.run(run()) == []
