@@ -44,6 +44,7 @@ def evolve(config: ConfigFile = None) -> None:
 def walk(
     config: ConfigFile = None,
     queries: Annotated[int, typer.Option(min=1, help="How many queries to try.")] = 12,
+    source: Annotated[str, typer.Option(help="Only queries made in one way, e.g. atomic or pathway.")] = "",
 ) -> None:
     """Try an environment: walk the annotated paths of some queries in it, or explore where they have none."""
     from rich.console import Console
@@ -58,7 +59,7 @@ def walk(
 
     console = Console()
     with watched_by(ConsoleWatcher(console)):
-        walked = walk_queries(settings, queries)
+        walked = walk_queries(settings, queries, source)
     console.print(walked.table)
     console.print(f"report    {walked.report_path}", soft_wrap=True, highlight=False)
 

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
+from flows.config_atomic import AtomicSection
 from flows.config_environments import AndroidSection, BrowserGymSection, BrowserSection, DesktopSection
 from flows.config_models import EndpointSection, ModelsSection, PromptsSection
 from flows.config_pathways import PathwaysSection
@@ -257,6 +258,7 @@ class Config(Section):
     android: AndroidSection = AndroidSection()
     desktop: DesktopSection = DesktopSection()
     pathways: PathwaysSection = PathwaysSection()
+    atomic: AtomicSection = AtomicSection()
     beam: BeamSection = BeamSection()
     serve: ServeSection = ServeSection()
 
@@ -265,7 +267,8 @@ class Config(Section):
         """The run that this configuration stands for: its name and a hash of all that decides its rows.
 
         The number of rounds, the folders, the schedule, the runner, the workers, how a model is reached, endpoints
-        without a role and other judges do not decide them, so a run can be prolonged, moved, sped up and judged anew.
+        without a role, other judges and operations that are not asked for do not decide them: a run can be prolonged,
+        moved, sped up and judged anew.
         """
         roles = self.models.endpoint_names | {self.pathways.second_opinion}
         decisive = self.model_dump(
@@ -282,6 +285,7 @@ class Config(Section):
                 "android": AndroidSection.TRANSPORT,
                 "desktop": DesktopSection.TRANSPORT,
                 "pathways": {"file"},
+                "atomic": set() if self.atomic.wanted else True,
                 "beam": True,
                 "serve": True,
             },

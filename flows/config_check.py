@@ -89,6 +89,15 @@ def missing_for_proposals(config: Config) -> list[Missing]:
     return found
 
 
+def missing_for_operations(config: Config) -> list[Missing]:
+    """What atomic operations cannot be done without."""
+    if not config.atomic.wanted or config.run.environment == "desktop":
+        return []
+    return [
+        Missing(("atomic",), f'atomic: its programs are those of environment = "desktop", not {config.run.environment}')
+    ]
+
+
 def mapped(config: Config) -> Iterator[tuple[KeyPath, str]]:
     """Each role as the keys that lead to it, with the name of its endpoint."""
     models = config.models

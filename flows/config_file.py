@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from flows.config import Config
-from flows.config_check import missing_endpoints, missing_files, missing_for_proposals
+from flows.config_check import missing_endpoints, missing_files, missing_for_operations, missing_for_proposals
 from flows.config_paths import anchored
 from flows.config_section import KeyPath, key_paths, section_at
 from schemas.errors import BadInputError
@@ -37,7 +37,12 @@ def load_config(path: Path | None = None) -> Config:
         path = DEFAULT_FILE
     text = _read(path)
     config = _parse(path, text)
-    missing = missing_files(config, path.parent) + missing_endpoints(config) + missing_for_proposals(config)
+    missing = [
+        *missing_files(config, path.parent),
+        *missing_endpoints(config),
+        *missing_for_proposals(config),
+        *missing_for_operations(config),
+    ]
     if missing:
         raise BadInputError("\n".join(_mistake(path, text, each.keys, each.message) for each in missing))
     config = anchored(config, path.parent)

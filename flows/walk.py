@@ -13,7 +13,8 @@ from flows.report.page import write_report
 from flows.round import watched
 from flows.stages.generate import GENERATE, generate
 from flows.stages.walk import WALK, walk_queries
-from schemas.query import Query
+from schemas.errors import BadInputError
+from schemas.query import Query, Source
 from schemas.trajectory import Trajectory
 from warehouse.atomic import disk_full_as_error
 from warehouse.layout import create_warehouse
@@ -30,13 +31,15 @@ class Walked(NamedTuple):
     report_path: Path
 
 
-def walk(config: Config, queries: int) -> Walked:
-    """Try some queries and write a report with pictures of what was done.
+def walk(config: Config, queries: int, source: str = "") -> Walked:
+    """Try some queries, of one source if it is named, and write a report with pictures of what was done.
 
     Raises:
-        TrajmillError: no query can be made, or another process is at it.
+        TrajmillError: there is no such source, no query can be made, or another process is at it.
     """
-    name = f"{config.run.name}-walk-{queries}"[-40:].lstrip("-_")
+    if source and source not in set(Source):
+        raise BadInputError(f"there is no source {source!r}; there are {', '.join(Source)}")
+    name = f"{config.run.name}-walk-{source}{queries}"[-40:].lstrip("-_")
     trial = config.model_copy(update={"run": config.run.model_copy(update={"name": name, "rounds": 1})})
     warehouse = create_warehouse(trial.run.root)
     context = RoundContext(trial, warehouse, 1)
@@ -44,7 +47,7 @@ def walk(config: Config, queries: int) -> Walked:
         with watched(context, GENERATE):
             generate(context)
         with watched(context, WALK):
-            walk_queries(context, queries)
+            walk_queries(context, queries, Source(source) if source else None)
         refresh_views(warehouse)
         report = write_report(warehouse, trial.run_id)
     return Walked(_table(context), report)

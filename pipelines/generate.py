@@ -26,6 +26,12 @@ class NewQueries(NamedTuple):
     failures: tuple[Failure, ...] = ()
     model_calls: tuple[ModelCall, ...] = ()
 
+    def with_more(self, more: NewQueries) -> NewQueries:
+        """These rows and, after them, others."""
+        return NewQueries(
+            (*self.queries, *more.queries), (*self.failures, *more.failures), (*self.model_calls, *more.model_calls)
+        )
+
 
 class ModelPen(NamedTuple):
     """A language model that writes queries."""

@@ -130,7 +130,7 @@ def queries_from_pathways(
                 )
             finally:
                 await factory.close()
-            made = NewQueries((*made.queries, *new.queries), (*made.failures, *new.failures))
+            made = made.with_more(NewQueries(new.queries, new.failures))
         return made
 
     return asyncio.run(make())

@@ -5,31 +5,36 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
+from typing import get_args
 
 from flows.config_models import EMBEDDED
 from flows.context import RoundContext
 from flows.models import model_of
 from flows.prompts import prompts_of
 from flows.stages.pathways import queries_by_pathways
+from pipelines.atomic import queries_for_operations
 from pipelines.generate import ModelPen, NewQueries, queries_from_dags
 from schemas.errors import BadInputError
 from schemas.query import Query
 from schemas.record import Origin
 from stages.environments.imported import SuiteSize
+from stages.queries.atomic.base import AtomicApp
+from stages.queries.atomic.queries import AtomicCounts
 from stages.queries.generate import GenerationSettings
 
 
 def new_queries(context: RoundContext) -> NewQueries:
-    """The queries of all splits; those by the pathways of programs, where they are asked for, come last.
+    """The queries of all splits: the environment's own, then those by pathways and for operations that are asked for.
 
     Raises:
         BadInputError: a file of tasks or programs, an app or a page is wrong or missing.
     """
-    own = _own_queries(context)
-    if not context.config.pathways.queries:
-        return own
-    more = queries_by_pathways(context)
-    return NewQueries((*own.queries, *more.queries), (*own.failures, *more.failures), own.model_calls)
+    made = _own_queries(context)
+    if context.config.pathways.queries:
+        made = made.with_more(queries_by_pathways(context))
+    if context.config.atomic.wanted:
+        made = made.with_more(_for_operations(context))
+    return made
 
 
 def _own_queries(context: RoundContext) -> NewQueries:
@@ -113,3 +118,19 @@ def _from_osworld_tasks(context: RoundContext) -> NewQueries:
 
     settings = context.config.desktop
     return NewQueries(tuple(import_tasks(settings.tasks or packaged_tasks(), settings.held_out, context.origin)))
+
+
+def _for_operations(context: RoundContext) -> NewQueries:
+    config = context.config
+    wanted = config.atomic
+    return queries_for_operations(
+        AtomicCounts(
+            train=wanted.train, heldout_slots=wanted.heldout_slots, heldout_phrasings=wanted.heldout_phrasings
+        ),
+        wanted.programs or get_args(AtomicApp),
+        config.queries.heldout_app_names,
+        context.environment,
+        config.rollout.concurrency,
+        config.run.seed,
+        context.origin,
+    )

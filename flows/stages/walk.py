@@ -8,7 +8,8 @@ from flows.policy import policy_of
 from flows.stages.generate import GENERATE
 from flows.stages.rollout import attempt_all
 from pipelines.resources import AgentSpec
-from schemas.query import Query
+from schemas.errors import TrajmillError
+from schemas.query import Query, Source
 from schemas.trajectory import Purpose
 from stages.rollout.plan import plan_once
 from warehouse.layout import StageRun
@@ -16,11 +17,18 @@ from warehouse.layout import StageRun
 WALK = "walk"
 
 
-def walk_queries(context: RoundContext, queries: int) -> StageReport:
-    """One attempt at each of the first queries, in order of id, those with an annotated path first."""
+def walk_queries(context: RoundContext, queries: int, source: Source | None = None) -> StageReport:
+    """One attempt at each of the first queries, of one source if named: by id, those with an annotated path first.
+
+    Raises:
+        TrajmillError: there are no queries of that source.
+    """
 
     def work(at: StageRun, key: str) -> Outcome:
-        known = sorted(context.queries.values(), key=lambda query: (not query.path, query.query_id))
+        usable = [query for query in context.queries.values() if source in (None, query.source)]
+        if not usable:
+            raise TrajmillError(f"no query is of source {source}; the configuration asks for none, or all were dropped")
+        known = sorted(usable, key=lambda query: (not query.path, query.query_id))
         chosen = known[:queries]
         attempts = plan_once(chosen, Purpose.REFERENCE, context.config.run.seed, context.round)
         return attempt_all(context, at, key, attempts, _walker(context, chosen))

@@ -104,6 +104,7 @@ def test_a_run_is_the_same_when_it_is_prolonged_moved_or_sped_up() -> None:
             "run": {"rounds": 20, "root": Path("elsewhere")},
             "rollout": {"workers": 2, "concurrency": 4},
             "serve": {"cron": "0 4 * * *"},
+            "atomic": {"programs": ("mousepad",)},
         }
     )
     assert other.run_id == Config().run_id == Config().with_rounds(3).run_id
@@ -158,7 +159,10 @@ def test_a_wrong_endpoint_is_named_with_its_line(tmp_path: Path, change: tuple[s
     assert message in str(caught.value)
 
 
-@pytest.mark.parametrize("change", [{"run": {"seed": 1}}, {"train": {"epochs": 5.0}}, {"judge": {"filter": False}}])
+@pytest.mark.parametrize(
+    "change",
+    [{"run": {"seed": 1}}, {"train": {"epochs": 5.0}}, {"judge": {"filter": False}}, {"atomic": {"train": 1}}],
+)
 def test_a_run_with_other_rows_is_another_run(change: dict[str, object]) -> None:
     assert Config.model_validate(change).run_id != Config().run_id
 

@@ -1,0 +1,46 @@
+"""Makes queries for atomic operations, and walks them where their episodes will happen."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from pipelines.environments import EnvironmentSpec
+from pipelines.generate import NewQueries
+from schemas.query import Platform
+from schemas.record import Origin
+from stages.queries.atomic.base import STAGE
+from stages.queries.atomic.queries import AtomicCounts, atomic_queries
+from stages.queries.real_walk import Checked, walk_all
+
+
+def queries_for_operations(
+    counts: AtomicCounts,
+    apps: Sequence[str],
+    heldout_apps: Sequence[str],
+    environment: EnvironmentSpec,
+    instances: int,
+    seed: int,
+    origin: Origin,
+) -> NewQueries:
+    """Queries of all splits, each of which has been walked in the environment and meets its goal.
+
+    Args:
+        counts: of each operation.
+        apps: programs whose operations are asked for.
+        heldout_apps: those of them that training never sees.
+        environment: where the queries are walked.
+        instances: environments at once.
+        seed: decides what is drawn.
+        origin: common columns of the rows.
+    """
+    queries = atomic_queries(counts, apps, heldout_apps, seed, origin)
+
+    async def check() -> Checked:
+        factory = environment.factory(Platform.DESKTOP)
+        try:
+            return await walk_all(factory, queries, STAGE, origin, instances)
+        finally:
+            await factory.close()
+
+    return NewQueries(*asyncio.run(check()))
