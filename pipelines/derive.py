@@ -43,6 +43,7 @@ class DeriveExamples:
             trajectory_ids,
             rounds=self.rounds,
             with_verdicts=True,
+            with_guidance=True,
         )
         size_of = WarehouseScreens(self.warehouse).size
         made = [end_to_end_examples(self._as_trusted(episode), size_of, self.origin) for episode in episodes]
@@ -85,7 +86,11 @@ class DeriveRLSteps:
             with_verdicts=True,
         )
         wanted = {self.remembered[query] for query in failed_groups(episodes) if query in self.remembered}
-        successes = read_episodes(self.warehouse, self.at.run_id, wanted, with_verdicts=True) if wanted else []
+        successes = (
+            read_episodes(self.warehouse, self.at.run_id, wanted, with_verdicts=True, with_guidance=True)
+            if wanted
+            else []
+        )
         earlier = read_table(
             self.warehouse,
             "rl_steps",

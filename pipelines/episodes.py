@@ -29,6 +29,7 @@ def read_episodes(
     trajectory_ids: Collection[str],
     rounds: Collection[int] | None = None,
     with_verdicts: bool = False,
+    with_guidance: bool = False,
 ) -> list[Episode]:
     """The episodes of the trajectories named, in the order of their ids.
 
@@ -37,6 +38,7 @@ def read_episodes(
         run_id: the run that they are of.
         trajectory_ids: which trajectories.
         rounds: rounds they are of, to read less; all if None.
+        with_guidance: whether the hints that were given are read too.
         with_verdicts: whether step verdicts, votes and the judgement of the rounds' own judge are read too.
     """
     queries = queries_of(warehouse, run_id)
@@ -55,10 +57,12 @@ def read_episodes(
             votes[vote.trajectory_id].append(vote)
         found = _verdicts(warehouse, "judgements", Judgement, chosen)
         judgements = {judgement.trajectory_id: judgement for judgement in found}
+    hints = guidance_texts(warehouse, run_id) if with_guidance else {}
     return [
         Episode(
             query=queries[trajectory.query_id],
             trajectory=trajectory,
+            guidance=hints[trajectory.guidance_id] if with_guidance and trajectory.guidance_id else "",
             steps=tuple(sorted(steps[trajectory.trajectory_id], key=lambda step: step.index)),
             step_verdicts=tuple(sorted(verdicts[trajectory.trajectory_id], key=lambda verdict: verdict.index)),
             trajectory_verdicts=tuple(
@@ -68,6 +72,12 @@ def read_episodes(
         )
         for trajectory in sorted(trajectories, key=lambda row: row.trajectory_id)
     ]
+
+
+def guidance_texts(warehouse: Warehouse, run_id: str) -> dict[str, str]:
+    """All hints of a run, by guidance id."""
+    rows = read_table(warehouse, "guidance", ["guidance_id", "text"], run_id=run_id)
+    return dict(zip(*(column.to_pylist() for column in rows.columns), strict=True))
 
 
 class _Chosen(NamedTuple):

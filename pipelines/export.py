@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from pipelines.episodes import guidance_texts
 from schemas.errors import TrajmillError
 from schemas.query import Query
 from schemas.record import Origin
@@ -103,7 +104,7 @@ def _refuse_leaks(queries: Sequence[Query], examples: pa.Table, heldout_apps: Co
         )
 
 
-def _refuse_problems(folder: Path, guidance: Mapping[str, Sequence[str]]) -> None:
+def _refuse_problems(folder: Path, guidance: Mapping[str, str]) -> None:
     """Read again what was written: a sample of it, so that a release of 15,000 rows takes a quarter of a second."""
     problems = check_release(folder, guidance, _IMAGES_EVERY, _GROUPS_EVERY).problems
     if problems:
@@ -114,15 +115,19 @@ def _refuse_problems(folder: Path, guidance: Mapping[str, Sequence[str]]) -> Non
         )
 
 
-def _guidance(warehouse: Warehouse, origin: Origin) -> Mapping[str, Sequence[str]]:
-    """All hints that were ever given in the run, by query."""
-    given = read_table(
-        warehouse, "guidance", ["query_id", "text"], rounds=range(origin.round + 1), run_id=origin.run_id
+def _guidance(warehouse: Warehouse, origin: Origin) -> Mapping[str, str]:
+    """The hints that were given in the run, by the trajectory that they were given to."""
+    texts = guidance_texts(warehouse, origin.run_id)
+    rows = read_table(
+        warehouse,
+        "trajectories",
+        ["trajectory_id", "guidance_id"],
+        rounds=range(origin.round + 1),
+        run_id=origin.run_id,
     )
-    texts: dict[str, list[str]] = defaultdict(list)
-    for query_id, text in zip(given["query_id"].to_pylist(), given["text"].to_pylist(), strict=True):
-        texts[query_id].append(text)
-    return texts
+    guided = rows.filter(pc.is_valid(rows["guidance_id"]))
+    pairs = zip(guided["trajectory_id"].to_pylist(), guided["guidance_id"].to_pylist(), strict=True)
+    return {trajectory_id: texts[guidance_id] for trajectory_id, guidance_id in pairs}
 
 
 def _texts(examples: pa.Table) -> Iterator[TrainingText]:

@@ -11,11 +11,13 @@ from schemas.verdict import Judgement, StepVerdict, TrajectoryVerdict
 
 
 class Episode(Record):
-    """One trajectory with its query, its steps and, later, its verdicts."""
+    """One trajectory with its query, its steps and, where they are read, its guidance and its verdicts."""
 
     query: Query
     trajectory: Trajectory
     steps: tuple[Step, ...]
+    guidance: str = ""
+    """The hints that the agent was given, where they are read; empty without any."""
     calls: tuple[ModelCall, ...] = ()
     step_verdicts: tuple[StepVerdict, ...] = ()
     trajectory_verdicts: tuple[TrajectoryVerdict, ...] = ()

@@ -9,6 +9,7 @@ from schemas.coordinates import CoordinateFrame
 from schemas.dialects.base import Dialect
 from schemas.example import IMAGE_PLACEHOLDER, Message
 from schemas.step import Step
+from stages.guidance.strip import quotes_guidance
 
 _PLACEHOLDERS = (IMAGE_PLACEHOLDER, "<video>", "<audio>")
 """What trainers of string prompts take for a placeholder."""
@@ -26,13 +27,21 @@ def prompt_messages(dialect: Dialect, step: Step, frame: CoordinateFrame) -> tup
     return system, Message(role="user", content=step.prompt + IMAGE_PLACEHOLDER)
 
 
-def unfit_text(step: Step, reply: str) -> str | None:
+def unfit_text(step: Step, reply: str, guidance: str) -> str | None:
     """Why a step cannot stand in a conversation, None if it can.
 
-    Text that holds a placeholder of its own, from the user, the screen or the model, would be read as an image.
+    Text that holds a placeholder of its own, from the user, the screen or the model, would be read as an image; and a
+    policy that was given hints may repeat them in its thoughts, or find them in its history.
+
+    Args:
+        step: what was said and done.
+        reply: what is to be learned.
+        guidance: the hints that the agent was given; empty without any.
     """
     if not step.prompt or not reply:
         return "no_prompt"
     if any(placeholder in text for placeholder in _PLACEHOLDERS for text in (step.prompt, reply)):
         return "placeholder_in_text"
+    if any(quotes_guidance(text, guidance) for text in (step.prompt, step.thought, step.conclusion, reply)):
+        return "quotes_guidance"
     return None

@@ -56,7 +56,7 @@ def end_to_end_examples(episode: Episode, size_of: Callable[[str], Size], origin
     dialect = dialect_for(episode.query.platform)
     examples, dropped = [], []
     for step in episode.steps:
-        made = _completion(step, labels.get(step.index), dialect, size_of(step.screen_before))
+        made = _completion(step, labels.get(step.index), dialect, size_of(step.screen_before), episode.guidance)
         if made.text is None:
             dropped.append(Dropped(trajectory_id, step.index, made.reason))
         else:
@@ -73,7 +73,7 @@ class _Completion(NamedTuple):
     reason: str = ""
 
 
-def _completion(step: Step, label: StepLabel | None, dialect: Dialect, size: Size) -> _Completion:
+def _completion(step: Step, label: StepLabel | None, dialect: Dialect, size: Size, guidance: str) -> _Completion:
     if step.action is None:
         return _Completion(None, "unparsed")
     action = action_from_json(step.action)
@@ -85,7 +85,7 @@ def _completion(step: Step, label: StepLabel | None, dialect: Dialect, size: Siz
     text = _rendered(Reply(step.thought, action, step.conclusion), dialect, size)
     if text is None:
         return _Completion(None, "not_round_trip")
-    reason = unfit_text(step, text)
+    reason = unfit_text(step, text, guidance)
     return _Completion(None, reason) if reason else _Completion(text)
 
 

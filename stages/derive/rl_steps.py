@@ -150,7 +150,7 @@ def _instances(
     dialect = dialect_for(episode.query.platform)
     rows, dropped = [], []
     for step in episode.steps:
-        reason = unfit_text(step, step.raw_response)
+        reason = unfit_text(step, step.raw_response, episode.guidance)
         if reason is not None:
             dropped.append(Dropped(trajectory_id, step.index, reason))
             continue

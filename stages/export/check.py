@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,6 +23,7 @@ from schemas.example import IMAGE_PLACEHOLDER
 from schemas.geometry import Size
 from schemas.query import Split
 from stages.export.write import RL_FILE, SCREENS_FILE, SFT_FILE
+from stages.guidance.strip import quotes_guidance
 
 
 class Problem(NamedTuple):
@@ -44,13 +45,13 @@ class ReleaseCheck(NamedTuple):
 
 
 def check_release(
-    directory: Path, guidance: Mapping[str, Sequence[str]], images_every: int = 1, groups_every: int = 1
+    directory: Path, guidance: Mapping[str, str], images_every: int = 1, groups_every: int = 1
 ) -> ReleaseCheck:
     """Re-read a release that `export_release` wrote, one row group at a time.
 
     Args:
         directory: the release's folder.
-        guidance: the guidance texts that were ever given, by query id; none may be left in a prompt.
+        guidance: the hints that were given, by trajectory id; no line of them may stand in a row of that trajectory.
         images_every: open the image of every n-th distinct screen; 1 opens all.
         groups_every: read every n-th row group of a file, from the first; 1 reads all.
 
@@ -105,9 +106,7 @@ class _Images:
             yield f"the image of screen {screen_id} is {found}, {SCREENS_FILE} says {size}"
 
 
-def _sft_problems(
-    row: Mapping[str, Any], sizes: Mapping[str, Size], guidance: Mapping[str, Sequence[str]]
-) -> Iterator[str]:
+def _sft_problems(row: Mapping[str, Any], sizes: Mapping[str, Size], guidance: Mapping[str, str]) -> Iterator[str]:
     prompt = [block for message in row["prompt"] for block in message["content"]]
     said = "".join(block["text"] for message in row["completion"] for block in message["content"])
     if sum(block["type"] == "image" for block in prompt) != len(row["images"]):
@@ -116,21 +115,22 @@ def _sft_problems(
         yield f"{IMAGE_PLACEHOLDER} is left in a text"
     if row["split"] != Split.TRAIN:
         yield f"it is of split {row['split']}"
-    if _guided("".join(block["text"] for block in prompt), guidance.get(row["query_id"], ())):
-        yield "guidance is left in the prompt"
+    told = "".join(block["text"] for block in prompt)
+    if quotes_guidance(f"{told}\n{said}", guidance.get(row["trajectory_id"], "")):
+        yield "it quotes the guidance that the agent was given"
     size = sizes.get(row["screen_ids"][-1]) if row["screen_ids"] else None
     if row["action"] is not None and (size is None or not _says(said, action_from_json(row["action"]), size)):
         yield "the completion does not say the stored action"
 
 
-def _rl_problems(row: Mapping[str, Any], guidance: Mapping[str, Sequence[str]]) -> Iterator[str]:
+def _rl_problems(row: Mapping[str, Any], guidance: Mapping[str, str]) -> Iterator[str]:
     text = "".join(message["content"] for message in row["prompt"])
     if text.count(IMAGE_PLACEHOLDER) != len(row["images"]):
         yield "the placeholders do not match the images"
     if row["extra_info"]["split"] != Split.TRAIN:
         yield f"it is of split {row['extra_info']['split']}"
-    if _guided(text, guidance.get(row["group"], ())):
-        yield "guidance is left in the prompt"
+    if quotes_guidance(f"{text}\n{row['response']}", guidance.get(row["trajectory_id"], "")):
+        yield "it quotes the guidance that the agent was given"
     if not math.isfinite(row["advantage"]) or not 0 < row["step_weight"] <= 1:
         yield f"advantage {row['advantage']}, step weight {row['step_weight']}"
 
@@ -140,10 +140,6 @@ def _says(text: str, action: Action, size: Size) -> bool:
     dialects: tuple[Dialect, ...] = (GuiOwlMobile(), GuiOwlDesktop())
     replies = (dialect.parse(text, frame) for dialect in dialects)
     return any(isinstance(reply, Reply) and reply.action == action for reply in replies)
-
-
-def _guided(prompt: str, texts: Iterable[str]) -> bool:
-    return any(text.strip() and text.strip() in prompt for text in texts)
 
 
 def _sizes(directory: Path) -> dict[str, Size]:

@@ -2,37 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import NamedTuple
 
-from schemas.example import Example
-from schemas.guidance import Guidance
+def quotes_guidance(text: str, guidance: str) -> bool:
+    """Whether a line of the guidance that an attempt was given stands in one of its texts, in any case and spacing.
 
-
-class Leak(NamedTuple):
-    """A training example in whose text guidance stands."""
-
-    example_id: str
-    guidance_id: str
-
-
-def find_leaks(examples: Iterable[Example], guidance: Iterable[Guidance]) -> list[Leak]:
-    """Examples that carry the text of a guidance of their query, in any message; there must be none.
-
-    Lines are looked for with their number, so that a thought which happens to name the same button is no leak, and one
-    that quotes its hints is.
+    Lines are looked for with their number, so that a thought which happens to name the same button quotes nothing, and
+    one that repeats its hints does.
     """
-    by_query: dict[str, list[Guidance]] = {}
-    for row in guidance:
-        by_query.setdefault(row.query_id, []).append(row)
-    return [
-        Leak(example.example_id, row.guidance_id)
-        for example in examples
-        for row in by_query.get(example.query_id, [])
-        if _stands_in(example, row.text)
-    ]
+    said = _plain(text)
+    return any(line in said for line in map(_plain, guidance.splitlines()) if line)
 
 
-def _stands_in(example: Example, text: str) -> bool:
-    hints = {line.strip() for line in text.splitlines() if line.strip()}
-    return any(hint in message.content for message in example.messages for hint in hints)
+def _plain(text: str) -> str:
+    return " ".join(text.casefold().split())

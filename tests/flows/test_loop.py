@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from datasets import load_dataset
@@ -11,14 +13,17 @@ from datasets import load_dataset
 from flows.context import RoundContext
 from flows.round import do_stage, run_stage
 from flows.stages.catalogue import STAGES
+from flows.stages.export import EXPORT, export, release_name
 from flows.stages.promote import compare
-from schemas.errors import BadInputError
+from pipelines.derive import DeriveExamples
+from pipelines.episodes import guidance_texts
+from schemas.errors import BadInputError, TrajmillError
 from schemas.policy_version import PolicyVersion, SplitSuccess
 from schemas.query import Query, Split
 from schemas.round_summary import RoundSummary
 from schemas.trajectory import Purpose, Trajectory
 from tests.flows.small_run import small_config
-from warehouse.layout import Warehouse
+from warehouse.layout import Warehouse, open_warehouse
 from warehouse.read import read_rows, read_table
 from warehouse.releases import release_names
 from warehouse.sql import run_sql
@@ -53,6 +58,30 @@ def test_guidance_goes_to_queries_that_failed_and_never_into_prompts(small_run: 
     hints = {line for text in read_table(small_run, "guidance")["text"].to_pylist() for line in text.splitlines()}
     prompts = read_table(small_run, "steps")["prompt"].to_pylist()
     assert not hints & {line for prompt in prompts for line in prompt.splitlines()}
+
+
+def test_replies_that_quote_their_hints_are_neither_learned_nor_released(
+    small_run: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(small_run.root, tmp_path / "copy")
+    config = small_config(tmp_path / "copy")
+    context = RoundContext(config, open_warehouse(config.run.root), config.run.rounds)
+    guided = {row.trajectory_id for row in read_rows(small_run, Trajectory) if row.purpose is Purpose.GUIDED}
+    learned = read_table(small_run, "examples", rounds=[context.round])["trajectory_id"].to_pylist()
+    told = dict.fromkeys(guidance_texts(small_run, context.run_id), "1. never said\n<tool_call>")
+
+    monkeypatch.setattr("pipelines.export.guidance_texts", lambda *_: told)
+    shutil.rmtree(context.at(EXPORT).staging(context.warehouse))
+    shutil.rmtree(context.warehouse.release(release_name(context)))
+    with pytest.raises(TrajmillError, match=r"it quotes the guidance .*; nothing was released"):
+        export(context)
+
+    monkeypatch.setattr("pipelines.episodes.guidance_texts", lambda *_: told)
+    job = DeriveExamples(context.warehouse, context.at("again"), context.origin, (context.round,), True, True)
+    made = job(0, sorted(set(learned)))
+    quoting = sum(name in guided for name in learned)
+    assert made.dropped["quotes_guidance"] == quoting > 0
+    assert made.files["examples"].rows == len(learned) - quoting
 
 
 def test_policies_descend_from_the_untrained_one_and_each_round_starts_where_the_last_ended(

@@ -84,6 +84,17 @@ def test_steps_that_cannot_stand_in_a_conversation_are_dropped_with_their_reason
     assert reasons(episode(steps)) == [*dropped, (4, "not_round_trip"), (6, "placeholder_in_text")]
 
 
+def test_a_step_that_repeats_its_hints_is_dropped_and_so_are_those_that_remember_it() -> None:
+    hints = '1. Open "Food".\n2. Tap "Large".'
+    told = step(1, TAP).model_copy(update={"thought": 'Hint 2. tap  "Large". So I do.'})
+    remembers = step(2, TAP, prompt='The user query: go\nStep 1: I followed 1. Open "Food".')
+    unaware = step(3, TypeText(text='Tap "Large".'))
+    given = episode([step(0, TAP), told, remembers, unaware, step(4, DONE)], purpose=Purpose.GUIDED)
+    guided = given.model_copy(update={"guidance": hints})
+    assert reasons(guided) == [(1, "quotes_guidance"), (2, "quotes_guidance")]
+    assert reasons(given) == []
+
+
 def test_ids_depend_on_the_content_alone() -> None:
     one, again = (end_to_end_examples(success(3), size_of, ORIGIN).examples for _ in range(2))
     other = end_to_end_examples(success(3, name="other"), size_of, ORIGIN).examples

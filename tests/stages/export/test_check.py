@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from schemas.record import content_id
 from stages.export.check import check_release
 from stages.export.write import RL_FILE, SFT_FILE, export_release
 from tests.stages.export.stored import StoredScreens, examples, png, rl_rows
@@ -26,7 +27,7 @@ def spoil(path: Path, row: int, **values: Any) -> None:
 
 
 def test_what_was_exported_is_sound(release: Path) -> None:
-    checked = check_release(release, {"q0": ["Tap Large first"]})
+    checked = check_release(release, {content_id("test", "t0"): "1. Tap Large first"})
     assert checked == (7, 5, 5, ())
     assert check_release(release, {}, images_every=2).images == 2
 
@@ -73,14 +74,12 @@ def test_a_spoilt_rl_row_is_found(release: Path, values: dict[str, Any], what: s
     assert what in problem.what and problem.file == RL_FILE
 
 
-def test_guidance_that_was_left_in_is_found(release: Path) -> None:
-    assert check_release(release, {"q0": [" Task progress: 1 steps "], "a": ["progress: 0"]}).problems[0].what == (
-        "guidance is left in the prompt"
-    )
-    files = {
-        problem.file for problem in check_release(release, {"q0": ["The user query"], "a": ["query: go"]}).problems
-    }
-    assert files == {SFT_FILE, RL_FILE}
+@pytest.mark.parametrize("hint", ["progress: 1 steps", "Thought 1"])
+def test_guidance_that_was_left_in_a_prompt_or_a_reply_is_found(release: Path, hint: str) -> None:
+    given = {content_id("test", name): f"0. No such words\n {hint} " for name in ("t0", "s")}
+    problems = check_release(release, given).problems
+    assert {problem.what for problem in problems} == {"it quotes the guidance that the agent was given"}
+    assert sorted(problem.file for problem in problems) == [SFT_FILE, RL_FILE]
 
 
 def test_a_sample_of_the_row_groups_can_be_checked(release: Path) -> None:

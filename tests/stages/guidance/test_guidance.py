@@ -9,14 +9,12 @@ import pytest
 from schemas.actions import Swipe, SystemButton, Wait
 from schemas.episode import Episode
 from schemas.errors import FailureClass
-from schemas.example import Example, Message
 from schemas.failure import Failure
 from schemas.guidance import Guidance
-from schemas.query import Split
 from stages.critics.judge import judge_episode, state_judge
 from stages.guidance.base import OWN_SUCCESS, REFERENCE_PATH
 from stages.guidance.lift import guidance_lift
-from stages.guidance.strip import Leak, find_leaks
+from stages.guidance.strip import quotes_guidance
 from stages.guidance.write import write_guidance
 from tests.stages.critics.little_app import (
     ORIGIN,
@@ -160,38 +158,21 @@ def test_lift_is_paired_by_query() -> None:
     assert guidance_lift([]).queries == 0
 
 
-def example(content: str) -> Example:
-    return Example(
-        example_id="e",
-        kind="end_to_end",
-        messages=(Message(role="user", content=content), Message(role="assistant", content="ok")),
-        screens=(),
-        action=None,
-        coordinate_space="resized_pixels",
-        loss_weight=1.0,
-        query_id=right_walk(Trees()).end().query.query_id,
-        trajectory_id="t",
-        step_index=0,
-        split=Split.TRAIN,
-        **ORIGIN.common(made_by="test"),
-    )
-
-
 @pytest.mark.parametrize(
-    ("content", "leaks"),
+    ("text", "quotes"),
     [
         ('The user query: x\nGuidance:\n1. Open "Food".\nTask progress: none', True),
         ('1. Open "Food".', True),
         ('Task progress: Step 1: Tapped "Food".', False),
-        ('Thought: the hints say 1. Open "Food". So I do.', True),
+        ('Thought: the hints say 1.  open\n"Food". So I do.', True),
         ("", False),
     ],
 )
-def test_guidance_in_an_example_is_found(content: str, leaks: bool) -> None:
+def test_guidance_in_a_text_is_found(text: str, quotes: bool) -> None:
     trees = Trees()
-    guidance = written(right_walk(trees).end(), trees)
-    found = find_leaks([example(content)], [guidance])
-    assert found == ([Leak("e", guidance.guidance_id)] if leaks else [])
+    guidance = written(right_walk(trees).end(), trees).text
+    assert quotes_guidance(text, guidance) is quotes
+    assert not quotes_guidance(text, "")
 
 
 def test_a_detour_to_read_something_is_kept() -> None:
