@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import shutil
+import socket
 import subprocess
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -57,3 +59,9 @@ def test_adbutils_as_it_comes_works_too(phone: Phone, server: AdbServer) -> None
     assert phone.ran[-1][:2] == ("input", "tap")
     assert device.app_current().package == phone.app
     assert device.shell2(["settings", "get", "system", "screen_brightness"]).output == "120\n"
+
+
+def test_many_clients_may_knock_at_once(phone: Phone) -> None:
+    with AdbServer([phone]) as busy, ExitStack() as clients:
+        for _ in range(64):
+            clients.enter_context(socket.create_connection(("127.0.0.1", busy.port), timeout=5))

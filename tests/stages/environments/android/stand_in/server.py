@@ -22,6 +22,7 @@ class AdbServer(socketserver.ThreadingTCPServer):
 
     daemon_threads = True
     allow_reuse_address = True
+    request_queue_size = 128  # what does not fit waits a second and more before it knocks again
 
     def __init__(self, phones: Sequence[Phone], port: int = 0) -> None:
         super().__init__(("127.0.0.1", port), _Connection)
