@@ -43,24 +43,26 @@ class ScreenKeeper:
 
     async def keep(self, observations: Iterable[Observation]) -> None:
         """Return when the screens of all observations are on disk."""
-        await asyncio.gather(*(self._keep(observation) for observation in observations))
+        new = [seen for seen in observations if seen.screen.screen_id not in self._committed]
+        if self._executor is None:
+            for observation in new:
+                self._journal.append(observation)
+        else:
+            await asyncio.gather(*(self._keep(observation, self._executor) for observation in new))
 
-    async def _keep(self, observation: Observation) -> None:
+    async def _keep(self, observation: Observation, executor: Executor) -> None:
         screen_id = observation.screen.screen_id
-        if screen_id in self._committed or screen_id in self._journal.ids():
+        if screen_id in self._journal.ids():
             return
         task = self._under_way.get(screen_id)
         if task is None:
-            task = self._under_way[screen_id] = asyncio.create_task(self._draw(observation))
+            task = self._under_way[screen_id] = asyncio.create_task(self._draw(observation, executor))
             task.add_done_callback(lambda _: self._under_way.pop(screen_id, None))
         await task
 
-    async def _draw(self, observation: Observation) -> None:
-        if self._executor is not None:
-            loop = asyncio.get_running_loop()
-            image = await loop.run_in_executor(self._executor, observation.screen.encode)
-            observation = replace(observation, screen=replace(observation.screen, encode=lambda: image))
-        self._journal.append(observation)
+    async def _draw(self, observation: Observation, executor: Executor) -> None:
+        image = await asyncio.get_running_loop().run_in_executor(executor, observation.screen.encode)
+        self._journal.append(replace(observation, screen=replace(observation.screen, encode=lambda: image)))
 
 
 def _leave_with(owner: int) -> None:
