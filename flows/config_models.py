@@ -48,6 +48,11 @@ class EndpointSection(Section):
     pixels."""
     max_pixels: PositiveInt = 3_211_264
     """Most pixels of an image as it is sent."""
+    context_tokens: Annotated[int, Field(ge=4096)] = 32_000
+    """Longest request with its answer that the model takes. Critics are shown as much of a trajectory as three quarters
+    of it hold, and are told what was left out."""
+    max_images: Annotated[int, Field(ge=2)] = 24
+    """Most images in one request: as many as the server allows, e.g. by vLLM's `--limit-mm-per-prompt`."""
     max_in_flight: PositiveInt = 64
     """Most requests under way at once; fewer when a server says that it is busy."""
     attempts: PositiveInt = 4

@@ -11,6 +11,7 @@ from flows.config_models import EMBEDDED, EndpointSection
 from pipelines.models import FolderModel, ModelSpec, ServedModel
 from schemas.coordinates import CoordinateFrame, native_frame
 from schemas.geometry import Size
+from stages.critics.context_budget import budget_of
 from stages.models.families import FAMILIES
 
 REQUEST_CACHE = "request-cache"
@@ -26,6 +27,7 @@ def model_of(config: Config, name: str) -> ModelSpec:
         family=family._replace(budget=family.budget.model_copy(update={"max_pixels": most})),
         at=_where(endpoint),
         request_cache=config.run.root / REQUEST_CACHE if endpoint.cache else None,
+        budget=budget_of(endpoint.context_tokens, endpoint.max_images),
     )
 
 

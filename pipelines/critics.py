@@ -17,6 +17,7 @@ from stages.critics.captioned_text import CaptionedTextChannel, text_prompt
 from stages.critics.captioner import ModelCaptioner, ScreenCaptioner, TreeCaptioner, caption_prompt
 from stages.critics.cascade import ChannelPlan
 from stages.critics.consensus import Ask, Judge
+from stages.critics.context_budget import USUAL_BUDGET, ContextBudget
 from stages.critics.model_step_critic import ModelStepCritic, step_prompt
 from stages.critics.multimodal_channel import StateChannel
 from stages.critics.noisy import NoisyChannel
@@ -152,23 +153,24 @@ class JudgeSpec:
     def _step_critic(self, connect: Connect) -> StepCritic:
         if self.models.step is None:
             return StateStepCritic()
-        return ModelStepCritic(connect(self.models.step), self.prompts.step, sampling=Sampling(seed=self.seed))
+        spec = self.models.step
+        return ModelStepCritic(connect(spec), self.prompts.step, Sampling(seed=self.seed), spec.budget)
 
     def _critics(self, channel: Channel, scale: float, several: bool, connect: Connect) -> Sequence[TrajectoryCritic]:
         # CODA draws its votes so (its 4.2); a single one is the most likely answer.
         sampling = Sampling(1.0, 0.6, self.seed) if several else Sampling(seed=self.seed)
-        models = [connect(spec) for spec in self.models.of(channel)]
+        models = [(connect(spec), spec.budget) for spec in self.models.of(channel)]
         match channel:
             case Channel.TEXT if models:
                 captioner = self._captioner(connect)
                 return [
-                    CaptionedTextChannel(model, self.prompts.text, captioner=captioner, sampling=sampling)
-                    for model in models
+                    CaptionedTextChannel(model, self.prompts.text, captioner, sampling, _without_images(budget))
+                    for model, budget in models
                 ]
             case Channel.MULTIMODAL if models:
                 return [
-                    ScreenshotChannel(model, self.prompts.multimodal, image_scale=scale, sampling=sampling)
-                    for model in models
+                    ScreenshotChannel(model, self.prompts.multimodal, scale, sampling, budget)
+                    for model, budget in models
                 ]
             case Channel.TEXT:
                 return [CaptionChannel()]
@@ -187,3 +189,8 @@ class JudgeSpec:
         if self.false_positive == 0.0 and self.false_negative == 0.0:
             return critic
         return NoisyChannel(critic, self.false_positive, self.false_negative, self.seed)
+
+
+def _without_images(budget: ContextBudget) -> ContextBudget:
+    """Captions are text: the images that a server allows do not bound them."""
+    return ContextBudget(screens=USUAL_BUDGET.screens, tokens=budget.tokens)

@@ -19,6 +19,7 @@ from schemas.errors import BadInputError
 from schemas.geometry import Size
 from schemas.model_call import ModelCall
 from schemas.record import Origin
+from stages.critics.context_budget import USUAL_BUDGET, ContextBudget
 from stages.models.base import ChatModel, ChatRequest, Completion
 from stages.models.families import ModelFamily
 from stages.models.images import sent_size
@@ -36,6 +37,8 @@ class ModelSpec:
     at: ServedModel | FolderModel
     request_cache: Path | None = None
     """Folder of the request cache; None asks again for everything."""
+    budget: ContextBudget = USUAL_BUDGET
+    """Most that a critic shows it in one request."""
 
     def connect(self) -> ChatModel:
         """The model; weights in this process are loaded once, however often it is asked for.

@@ -39,6 +39,11 @@ USUAL_BUDGET: Final = ContextBudget()
 """Leaves room for the answer in a context of 32 k tokens."""
 
 
+def budget_of(context_tokens: int, images: int) -> ContextBudget:
+    """The room in a model's context: a quarter of it is left for the answer and for what the estimate misses."""
+    return ContextBudget(screens=images, tokens=context_tokens * 3 // 4)
+
+
 class Kept(NamedTuple):
     """Positions of what stays, ascending."""
 

@@ -14,15 +14,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from schemas.episode import Episode
-from schemas.observation import ScreenReader
+from schemas.errors import JudgeFailure
+from schemas.observation import ScreenHandle, ScreenReader
 from schemas.step import Step
 from stages.critics.action_words import action_in_words, untrusted
 from stages.critics.answers import StepAnswer
 from stages.critics.base import StepResult, at_most_words
-from stages.critics.context_budget import kept
+from stages.critics.context_budget import USUAL_BUDGET, ContextBudget, kept, picture_tokens, text_tokens
 from stages.critics.pictures import marked_picture, picture
 from stages.critics.question import GREEDY, Sampling, ask_critic, critic_prompt, question, stored_evidence, version_of
-from stages.models.base import ChatModel, ChatRequest, Part
+from stages.models.base import ChatModel, ChatRequest
 from stages.models.prompts import Prompt
 
 STEP_FIELDS = frozenset({"instruction", "history", "number", "action"})
@@ -48,6 +49,8 @@ class ModelStepCritic:
     model: ChatModel
     prompt: Prompt = field(default_factory=step_prompt)
     sampling: Sampling = GREEDY
+    budget: ContextBudget = USUAL_BUDGET
+    """Both screens have to fit; of the history as much as fits beside them is told."""
 
     @property
     def version(self) -> str:
@@ -58,7 +61,8 @@ class ModelStepCritic:
         """Judge each step of an episode, in order.
 
         Raises:
-            schemas.errors.JudgeFailure: a step got no usable answer, or a screen is missing; then no step is judged.
+            schemas.errors.JudgeFailure: a step got no usable answer, or its screens are missing or do not fit; then no
+                step is judged.
             schemas.errors.ModelFailure: the model did not answer, or a stored image does not decode.
         """
         results: list[StepResult] = []
@@ -73,17 +77,28 @@ class ModelStepCritic:
     def _request(self, episode: Episode, at: int, earlier: Sequence[StepResult], screens: ScreenReader) -> ChatRequest:
         step = episode.steps[at]
         before = step.screen_before
+        trajectory_id = episode.trajectory.trajectory_id
+        shown = _pictures(step, screens)
+        action = action_in_words(step.action, screens.elements(before), screens.size(before))
+        fixed = self.prompt.system + self.prompt.user + episode.query.instruction + action
+        room = self.budget.tokens - text_tokens(fixed) - sum(self._tokens(part) for part in shown)
+        if room < 0:
+            raise JudgeFailure(
+                f"{trajectory_id}: the screens of step {step.index} do not fit into {self.budget.tokens} tokens"
+            )
         filled = self.prompt.fill(
             instruction=untrusted(episode.query.instruction),
-            history=_history(earlier),
+            history=_history(earlier, room),
             number=str(at + 1),
-            action=action_in_words(step.action, screens.elements(before), screens.size(before)),
+            action=action,
         )
-        trajectory_id = episode.trajectory.trajectory_id
-        return question("critic.step", filled, _pictures(step, screens), self.sampling, trajectory_id, step.index)
+        return question("critic.step", filled, shown, self.sampling, trajectory_id, step.index)
+
+    def _tokens(self, part: str | ScreenHandle) -> int:
+        return text_tokens(part) if isinstance(part, str) else picture_tokens(self.model, part.size, 1.0)
 
 
-def _pictures(step: Step, screens: ScreenReader) -> tuple[Part, ...]:
+def _pictures(step: Step, screens: ScreenReader) -> tuple[str | ScreenHandle, ...]:
     """Both screens, or one where nothing has changed: two equal pictures cost twice and invite to see a difference."""
     before = ("The screen before the action:", marked_picture(step, screens))
     if step.screen_after == step.screen_before:
@@ -91,13 +106,18 @@ def _pictures(step: Step, screens: ScreenReader) -> tuple[Part, ...]:
     return (*before, "The screen after the action:", picture(step.screen_after, screens))
 
 
-def _history(earlier: Sequence[StepResult]) -> str:
+def _history(earlier: Sequence[StepResult], room: int) -> str:
+    """A line for each earlier step, as many as fit into so many tokens, and how many are left out."""
     if not earlier:
         return "(nothing yet)"
-    shown = kept(len(earlier), _LONGEST_HISTORY)
-    lines = [f"Step {at + 1}: {untrusted(earlier[at].summary)}" for at in shown]
-    left_out = len(earlier) - len(shown)
-    return "\n".join([*lines, f"({left_out} steps between them are left out.)"] if left_out else lines)
+    lines = [f"Step {number}: {untrusted(step.summary)}" for number, step in enumerate(earlier, start=1)]
+    costs = [text_tokens(line) for line in lines]
+    counts = range(min(len(lines), _LONGEST_HISTORY), 0, -1)
+    choices = (kept(len(lines), count) for count in counts)
+    shown = next((chosen for chosen in choices if sum(costs[at] for at in chosen) <= room), ())
+    left_out = len(lines) - len(shown)
+    told = [lines[at] for at in shown]
+    return "\n".join([*told, f"({left_out} steps between them are left out.)"] if left_out else told)
 
 
 def _summary(answer: StepAnswer) -> str:

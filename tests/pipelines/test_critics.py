@@ -18,6 +18,7 @@ from schemas.model_call import ModelCall
 from schemas.record import Origin
 from schemas.verdict import Channel
 from stages.critics.consensus import Ask
+from stages.critics.context_budget import budget_of
 from stages.critics.judge import Judged, judge_episodes
 from stages.models.accounts import AccountedModel
 from stages.models.base import ChatModel, ChatRequest
@@ -105,6 +106,19 @@ def judged(
 def test_the_rule_follows_from_the_specification(judge: JudgeSpec, rule: str) -> None:
     assert str(judge.rule) == rule
     assert pickle.loads(pickle.dumps(judge)) == judge
+
+
+def test_each_model_is_shown_what_its_own_context_holds(walk: PhoneWalk, monkeypatch: pytest.MonkeyPatch) -> None:
+    small = replace(TWO, budget=budget_of(32_000, 3))
+    servers = Servers(lambda *_: True)
+    models = CriticModels(text=(small,), multimodal=(ONE, small))
+    judged(JudgeSpec(BOTH, models=models, ask=Ask.ALL), walk, servers, monkeypatch)
+    asked = {(model.version, request.role): request for model in servers.models for request in model.asked}
+    images = {key: sum(not isinstance(p, str) for p in request.messages[1].parts) for key, request in asked.items()}
+    assert images["one", "critic.multimodal"] > images["two", "critic.multimodal"] == 3
+    told = {key: str(request.messages[1].parts[0]) for key, request in asked.items()}
+    assert "for want of room" in told["two", "critic.multimodal"]
+    assert "for want of room" not in told["one", "critic.multimodal"] + told["two", "critic.text"]
 
 
 def test_without_models_the_embedded_critics_judge_and_nothing_is_called(

@@ -15,6 +15,7 @@ from schemas.errors import JudgeFailure, ModelFailure
 from schemas.observation import ScreenHandle
 from schemas.verdict import StepLabel
 from stages.critics.base import SUMMARY_WORDS, StepResult
+from stages.critics.context_budget import ContextBudget, budget_of
 from stages.critics.model_step_critic import LONGEST_SUMMARY, STEP_FIELDS, ModelStepCritic
 from stages.critics.question import Sampling
 from stages.models.base import ChatRequest, Completion, Part
@@ -67,6 +68,19 @@ def test_the_history_is_the_earlier_summaries(walk: PhoneWalk) -> None:
     assert "outcome of" not in words(model.asked[0])
     assert 'Step 1: "outcome of 0"\nStep 2: "outcome of 1"\n' in words(model.asked[2])
     assert "outcome of 2" not in words(model.asked[2])
+
+
+def test_a_history_gives_way_to_the_screens_and_screens_that_do_not_fit_are_no_verdict(walk: PhoneWalk) -> None:
+    episode = repeated(walk.episode, 5)
+    model = ScriptedModel(lambda request: answer(summary=f"outcome of {request.step_index}: {'so it went ' * 8}"))
+    asyncio.run(ModelStepCritic(model, budget=budget_of(6000, 2)).judge(episode, walk.screens()))
+    asked = list(map(words, model.asked))
+    told = [sum(f'"outcome of {before}: ' in text for before in range(at)) for at, text in enumerate(asked)]
+    tightest = min(range(60, len(told)), key=told.__getitem__)
+    assert told[:3] == [0, 1, 2] and 0 < told[tightest] < 60
+    assert f"({tightest - told[tightest]} steps between them are left out.)" in asked[tightest]
+    with pytest.raises(JudgeFailure, match=r"^[^\n]*the screens of step 0 do not fit into 600 tokens$"):
+        asyncio.run(ModelStepCritic(model, budget=ContextBudget(tokens=600)).judge(episode, walk.screens()))
 
 
 def test_a_long_history_is_cut_and_says_so(walk: PhoneWalk) -> None:
