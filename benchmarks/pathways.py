@@ -1,8 +1,8 @@
 """Pathways per program and per second of the deep-search chain, in real programs and in the simulated desktop.
 
 Run: `python -m benchmarks.pathways [PROGRAM ...] [--quick]` with programs of `stages/queries/pathways/programs.yaml`,
-or `simulated`; without any, the simulated desktop, galculator, pcmanfm and mousepad. Real programs need
-`make system-deps` and the extra `desktop`. A walk ends after 240 seconds.
+or `simulated`; without any, the simulated desktop and all of the packaged ones. Real programs need `make system-deps`
+and the extra `desktop`. A walk ends after 240 seconds.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from stages.queries.pathways.denied import packaged_deny_list
 from stages.queries.pathways.programs import packaged_programs, read_programs
 from stages.queries.pathways.search import deep_search
 
-_DEFAULT = ("simulated", "galculator", "pcmanfm", "mousepad")
+_DEFAULT = ("simulated", "galculator", "pcmanfm", "mousepad", "libreoffice-writer", "libreoffice-calc")
 _SECONDS, _QUICK_SECONDS = 240.0, 24.0
 _ORIGIN = Origin(round=0, run_id="benchmark", code_version="benchmark")
 _KINDS = (EndKind.MENU, EndKind.MENU_ITEM, EndKind.DIALOG, EndKind.TAB, EndKind.PAGE)

@@ -16,13 +16,12 @@ from stages.environments.desktop.local.atspi import (
     programs_call,
     property_call,
     read_item,
-    short_text_call,
-    text_call,
     tree_call,
 )
 from stages.environments.desktop.local.bus import Bus
-from stages.environments.desktop.local.listed import is_sheet, read_listed
-from stages.environments.desktop.local.sheets import read_cells
+from stages.environments.desktop.local.listed import read_listed
+from stages.environments.desktop.local.sheets import read_cells, sheets_in
+from stages.environments.desktop.local.texts import read_texts
 from stages.environments.desktop.protocol import COMPONENT, STATE, VALUE
 
 SECONDS_TO_READ = 10.0
@@ -77,8 +76,9 @@ def _add_program(bus: Bus, desktop: ElementTree.Element, root: Reference) -> Non
     seen = _look_at(bus, [item for item in latest.values() if item.shown])
     moved = _moved_into_place(seen)
     forest = _forest(moved)
+    sheets = sheets_in(latest.values())
     for sheet in moved:
-        if not is_sheet(sheet.item, items):
+        if sheet.item.reference not in sheets:
             continue
         true = sheet.bounds.left, sheet.bounds.top
         told = next(other.bounds for other in seen if other.item.reference == sheet.item.reference)
@@ -110,16 +110,15 @@ def _look_at(bus: Bus, items: Sequence[Item]) -> list[Shown]:
     places = bus.ask([extents_call(item.reference) for item in items], SECONDS_TO_READ)
     boxes = {item.reference: _box(place) for item, place in zip(items, places, strict=True)}
     held = [item for item in items if "Text" in item.interfaces and item.role in _WITH_TEXT]
-    texts = _answers(bus, held, [text_call(item.reference) for item in held])
-    refused = [item for item in held if not texts.get(item.reference)]
-    texts |= _answers(bus, refused, [short_text_call(item.reference) for item in refused])
+    references = [item.reference for item in held]
+    texts = dict(zip(references, read_texts(bus, references, SECONDS_TO_READ), strict=True))
     numbered = [item for item in items if "Value" in item.interfaces and item.role in _WITH_VALUE]
     values = _answers(bus, numbered, [property_call(item.reference, "Value", "CurrentValue") for item in numbered])
     return [
         Shown(
             item,
             boxes[item.reference],
-            str(texts.get(item.reference) or ""),
+            texts.get(item.reference, ""),
             _number(values.get(item.reference)),
         )
         for item in items

@@ -36,7 +36,6 @@ _REGISTRY = "org.a11y.atspi.Registry"
 _PREFIX = "org.a11y.atspi."
 _PROPERTIES = "org.freedesktop.DBus.Properties"
 _SCREEN_COORDINATES = 0
-_LONGEST_TEXT = 4000
 
 
 class Reference(NamedTuple):
@@ -57,6 +56,8 @@ class Item(NamedTuple):
     parent: Reference
     place: int
     """Its place among its parent's children, -1 where the program does not say."""
+    children: int
+    """How many it has, -1 where the program does not say."""
     interfaces: frozenset[str]
     name: str
     role: str
@@ -83,19 +84,6 @@ def extents_call(reference: Reference) -> BusCall:
     return reference.call("Component", "GetExtents", "u", _SCREEN_COORDINATES)
 
 
-def text_call(reference: Reference) -> BusCall:
-    """Asks for the text that an object holds, its beginning where it is long."""
-    return reference.call("Text", "GetText", "ii", 0, _LONGEST_TEXT)
-
-
-def short_text_call(reference: Reference) -> BusCall:
-    """Asks for the whole text of an object that gave none of its beginning.
-
-    LibreOffice refuses an end that lies beyond the text, so what it refuses is short.
-    """
-    return reference.call("Text", "GetText", "ii", 0, -1)
-
-
 def property_call(reference: Reference, interface: str, name: str) -> BusCall:
     """Asks for a property of an accessibility interface."""
     arguments = (f"{_PREFIX}{interface}", name)
@@ -104,16 +92,22 @@ def property_call(reference: Reference, interface: str, name: str) -> BusCall:
 
 def read_item(row: tuple[Any, ...]) -> Item:
     """One row of what `tree_call` answers."""
-    reference, _, parent, place, _, interfaces, name, role, _, states = row
+    reference, _, parent, place, children, interfaces, name, role, _, states = row
     return Item(
         Reference(*reference),
         Reference(*parent),
         place,
+        children,
         frozenset(interface.removeprefix(_PREFIX) for interface in interfaces),
         name.strip(),
-        ROLES[role] if role < len(ROLES) else "unknown",
+        role_name(role),
         state_names(states),
     )
+
+
+def role_name(number: int) -> str:
+    """The name of a role; `unknown` where it is newer than the list."""
+    return ROLES[number] if number < len(ROLES) else "unknown"
 
 
 def state_names(words: list[int]) -> frozenset[str]:

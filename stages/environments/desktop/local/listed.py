@@ -1,40 +1,69 @@
-"""What lists, tables, icon views and texts show: programs make these objects only when asked for them one by one."""
+"""Objects that the bulk cache does not tell: they are made, or told, only when asked for one by one."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections import Counter
+from collections.abc import Sequence, Set
 
-from stages.environments.desktop.local.atspi import ROLES, Item, Reference, property_call, state_names
+from stages.environments.desktop.local.atspi import Item, Reference, property_call, role_name, state_names
 from stages.environments.desktop.local.bus import Bus
 
 LISTING_ROLES = frozenset({"layered-pane", "list-box", "list", "table", "tree-table", "tree", "document-text"})
-_LEVELS = 6
+_LEVELS = 12
 _MOST_CHILDREN = 500
+"""More than these are never asked for: the table of a spreadsheet has billions."""
 # What they may have; asking for what is not there costs little.
-_INTERFACES = frozenset({"Accessible", "Component", "Text"})
+_INTERFACES = frozenset({"Accessible", "Component", "Text", "Value"})
 
 
-def read_listed(bus: Bus, known: Sequence[Item], seconds: float) -> list[Item]:
-    """The shown objects below the shown containers of `known`, some levels deep.
+def read_listed(bus: Bus, cached: Sequence[Item], seconds: float) -> list[Item]:
+    """The shown objects below what is shown in `cached` that the cache lacks, some levels deep.
 
-    The bulk cache may hold them too, with states of another time.
+    Lists, tables, icon views and texts tell what is in them only when asked; the cache may hold them too, with states of another
+    time. Of all others, those are asked that have more children than the cache tells: LibreOffice's windows lack
+    one part or another of themselves there, often the menu bar, and which differs from start to start.
+
+    Args:
+        bus: the accessibility bus.
+        cached: all that the bulk cache tells of one program.
+        seconds: bound of each group of calls.
     """
-    level = [item for item in known if item.shown and item.role in LISTING_ROLES and not is_sheet(item, known)]
+    listing = [item for item in cached if item.shown and item.role in LISTING_ROLES]
+    known = {item.reference for item in cached}
+    return [
+        *_below(bus, listing, frozenset(), seconds),
+        *_below(bus, _lacking(cached), known, seconds),
+    ]
+
+
+def _lacking(cached: Sequence[Item]) -> list[Item]:
+    """The objects that may have children which the cache does not tell; lists and the like apart.
+
+    Some, such as menus, do not count their children: all or none of them are told.
+    """
+    told = Counter(item.parent for item in cached)
+    standing = [item for item in cached if item.shown or item.role == "application"]
+    return [
+        item
+        for item in standing
+        if item.role not in LISTING_ROLES
+        and (item.children > told[item.reference] or (item.children < 0 and not told[item.reference]))
+    ]
+
+
+def _below(bus: Bus, parents: Sequence[Item], known: Set[Reference], seconds: float) -> list[Item]:
+    """The shown objects below `parents`, without those that are `known` and what is below them."""
     found: list[Item] = []
+    level = list(parents)
     for _ in range(_LEVELS):
-        level = [item for item in _children(bus, level, seconds) if item.shown]
+        if not level:
+            break
+        level = _children(bus, level, known, seconds)
         found.extend(level)
     return found
 
 
-def is_sheet(item: Item, known: Sequence[Item]) -> bool:
-    """Whether an object is the table of a spreadsheet, which has billions of children."""
-    parents = (other for other in known if other.reference == item.parent)
-    return item.role == "table" and any(parent.role == "document-spreadsheet" for parent in parents)
-
-
-def _children(bus: Bus, parents: Sequence[Item], seconds: float) -> list[Item]:
+def _children(bus: Bus, parents: Sequence[Item], known: Set[Reference], seconds: float) -> list[Item]:
     counts = bus.ask([property_call(item.reference, "Accessible", "ChildCount") for item in parents], seconds)
     few = [item for item, count in zip(parents, counts, strict=True) if count and 0 < count[0][1] <= _MOST_CHILDREN]
     answers = bus.ask([item.reference.call("Accessible", "GetChildren") for item in few], seconds)
@@ -43,24 +72,22 @@ def _children(bus: Bus, parents: Sequence[Item], seconds: float) -> list[Item]:
         for parent, answer in zip(few, answers, strict=True)
         if answer
         for place, reference in enumerate(answer[0])
+        if Reference(*reference) not in known
     ]
-    names = bus.ask([property_call(child, "Accessible", "Name") for child, _, _ in places], seconds)
-    roles = bus.ask([child.call("Accessible", "GetRole") for child, _, _ in places], seconds)
     states = bus.ask([child.call("Accessible", "GetState") for child, _, _ in places], seconds)
-    return [
-        _item(*place, name, role, state)
-        for place, name, role, state in zip(places, names, roles, states, strict=True)
-        if name and role and state
+    told = [
+        Item(child, parent, place, -1, _INTERFACES, "", "", state_names(state[0]))
+        for (child, parent, place), state in zip(places, states, strict=True)
+        if state
     ]
+    return _named(bus, [item for item in told if item.shown], seconds)
 
 
-def _item(
-    reference: Reference,
-    parent: Reference,
-    place: int,
-    name: tuple[Any, ...],
-    role: tuple[Any, ...],
-    states: tuple[Any, ...],
-) -> Item:
-    role_name = ROLES[role[0]] if role[0] < len(ROLES) else "unknown"
-    return Item(reference, parent, place, _INTERFACES, name[0][1].strip(), role_name, state_names(states[0]))
+def _named(bus: Bus, items: Sequence[Item], seconds: float) -> list[Item]:
+    names = bus.ask([property_call(item.reference, "Accessible", "Name") for item in items], seconds)
+    roles = bus.ask([item.reference.call("Accessible", "GetRole") for item in items], seconds)
+    return [
+        item._replace(name=name[0][1].strip(), role=role_name(role[0]))
+        for item, name, role in zip(items, names, roles, strict=True)
+        if name and role
+    ]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from schemas.geometry import Box
-from stages.environments.desktop.local.atspi import Item, Reference, extents_call, property_call, text_call
+from stages.environments.desktop.local.atspi import Item, Reference, extents_call, property_call, state_names
 from stages.environments.desktop.local.bus import Bus
+from stages.environments.desktop.local.texts import read_texts
 from stages.environments.desktop.spreadsheet import cell_address
 
 _MOST_COLUMNS, _MOST_ROWS = 30, 60
@@ -43,32 +45,24 @@ def read_cells(bus: Bus, sheet: Item, bounds: Box, seconds: float) -> list[Cell]
     area = _area_in_sight(bus, sheet.reference, bounds, seconds)
     if area is None:
         return []
-    places = [(area.row + row, area.column + column) for row in range(area.rows) for column in range(area.columns)][
-        :_MOST_CELLS
-    ]
-    references = _cells_at(bus, sheet.reference, places, seconds)
+    places = [(area.row + row, area.column + column) for row in range(area.rows) for column in range(area.columns)]
+    found = _cells_at(bus, sheet.reference, places[:_MOST_CELLS], seconds)
+    references = [cell.reference for cell in found]
     boxes = bus.ask([extents_call(reference) for reference in references], seconds)
-    texts = bus.ask([text_call(reference) for reference in references], seconds)
-    selected = _focused_cell(bus, sheet.reference, seconds)
+    states = bus.ask([reference.call("Accessible", "GetState") for reference in references], seconds)
+    texts = read_texts(bus, references, seconds)
     return [
-        _cell(sheet, reference, place, box, text, selected)
-        for reference, place, box, text in zip(references, places, boxes, texts, strict=True)
-        if box is not None
+        Cell(cell._replace(states=state_names(state[0])), _box(*box[0]), text)
+        for cell, box, state, text in zip(found, boxes, states, texts, strict=True)
+        if box and state
     ]
 
 
-def _cell(
-    sheet: Item,
-    reference: Reference,
-    place: tuple[int, int],
-    box: tuple[Any, ...],
-    text: tuple[Any, ...] | None,
-    selected: Reference | None,
-) -> Cell:
-    left, top, width, height = box[0]
-    states = {"showing", "visible", "enabled", "editable"} | ({"selected"} if reference == selected else set())
-    item = Item(reference, sheet.reference, -1, frozenset(), cell_address(*place), "table-cell", frozenset(states))
-    return Cell(item, Box(left, top, left + width, top + height), text[0] if text else "")
+def sheets_in(items: Iterable[Item]) -> frozenset[Reference]:
+    """Those of `items` that are tables of a spreadsheet."""
+    items = list(items)
+    documents = {item.reference for item in items if item.role == "document-spreadsheet"}
+    return frozenset(item.reference for item in items if item.role == "table" and item.parent in documents)
 
 
 def _area_in_sight(bus: Bus, sheet: Reference, bounds: Box, seconds: float) -> _Area | None:
@@ -81,27 +75,31 @@ def _area_in_sight(bus: Bus, sheet: Reference, bounds: Box, seconds: float) -> _
     if address is None:
         return None
     row, column = int(address[2]) - 1, _column_number(address[1])
-    across = _edges(bus, sheet, [(row, column + step) for step in range(_MOST_COLUMNS)], seconds)
-    down = _edges(bus, sheet, [(row + step, column) for step in range(_MOST_ROWS)], seconds)
+    across = _boxes(bus, sheet, [(row, column + step) for step in range(_MOST_COLUMNS)], seconds)
+    down = _boxes(bus, sheet, [(row + step, column) for step in range(_MOST_ROWS)], seconds)
     columns = sum(box.left < bounds.right and box.area > 0 for box in across)
     rows = sum(box.top < bounds.bottom and box.area > 0 for box in down)
     return _Area(row, column, rows, columns)
 
 
-def _edges(bus: Bus, sheet: Reference, places: list[tuple[int, int]], seconds: float) -> list[Box]:
+def _boxes(bus: Bus, sheet: Reference, places: list[tuple[int, int]], seconds: float) -> list[Box]:
     cells = _cells_at(bus, sheet, places, seconds)
-    found = [answer[0] for answer in bus.ask([extents_call(cell) for cell in cells], seconds) if answer]
-    return [Box(left, top, left + width, top + height) for left, top, width, height in found]
+    answers = bus.ask([extents_call(cell.reference) for cell in cells], seconds)
+    return [_box(*answer[0]) for answer in answers if answer]
 
 
-def _cells_at(bus: Bus, sheet: Reference, places: list[tuple[int, int]], seconds: float) -> list[Reference]:
-    calls = [sheet.call("Table", "GetAccessibleAt", "ii", row, column) for row, column in places]
-    return [Reference(*answer[0]) for answer in bus.ask(calls, seconds) if answer]
+def _cells_at(bus: Bus, sheet: Reference, places: list[tuple[int, int]], seconds: float) -> list[Item]:
+    """The cells at rows and columns; their states are not yet known."""
+    answers = bus.ask([sheet.call("Table", "GetAccessibleAt", "ii", *place) for place in places], seconds)
+    return [
+        Item(Reference(*answer[0]), sheet, -1, 0, frozenset(), cell_address(*place), "table-cell", frozenset())
+        for place, answer in zip(places, answers, strict=True)
+        if answer
+    ]
 
 
-def _focused_cell(bus: Bus, sheet: Reference, seconds: float) -> Reference | None:
-    found = bus.ask_one(sheet.call("Selection", "GetSelectedChild", "i", 0), seconds)
-    return Reference(*found[0]) if found else None
+def _box(left: int, top: int, width: int, height: int) -> Box:
+    return Box(left, top, left + width, top + height)
 
 
 def _column_number(letters: str) -> int:

@@ -101,6 +101,25 @@ def test_what_needs_a_selection_in_a_real_file_manager(origin: Origin) -> None:
     assert needs["File"] is False
 
 
+@pytest.mark.desktop
+@pytest.mark.parametrize(("name", "own"), [("libreoffice-writer", "Form"), ("libreoffice-calc", "Sheet")])
+def test_menus_and_dialogs_of_a_real_office_are_walked(origin: Origin, name: str, own: str) -> None:
+    from stages.environments.desktop.factory import LocalDesktops
+    from stages.environments.desktop.suite import packaged_tasks
+
+    (program,) = read_programs(packaged_programs(), (name,))
+    program = program.model_copy(update={"selecting": ()})
+    narrow = BOUNDS.model_copy(update={"breadth": 2, "depth": 2})
+    collected = collect_only(LocalDesktops(packaged_tasks()), program, origin, narrow)
+    found = by_names(collected)
+    assert found["File > New"].end_kind is EndKind.MENU
+    assert found["File > Open..."].end_kind is EndKind.DIALOG
+    assert found["Edit > Undo"].end_kind is EndKind.MENU_ITEM
+    start = collected.screens[found["File"].steps[0].screen_id]
+    assert own in {element.text for element in start.elements or () if element.role == "menu"}
+    assert not collected.failures
+
+
 def collect_only(factory: EnvironmentFactory, program: Program, origin: Origin, bounds: WalkBounds) -> Collected:
     async def run() -> Collected:
         try:
