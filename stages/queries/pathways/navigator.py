@@ -94,11 +94,20 @@ class Navigator:
         return await self._press_on(way, 0)
 
     async def press(self, way: Sequence[PathwayStep]) -> Look:
-        """Press the last element of a way, from where the others have led; as `go_to`."""
-        target = way[-1].target
-        place = await self._find(target)
+        """Press the last element of a way, from where the others have led; as `go_to`.
+
+        What opened something before is given the time to do so again.
+        """
+        targets = tuple(step.target for step in way)
+        place = await self._find(targets[-1])
+        before = self._now().state
         look = await self._do(Click(x=place[0], y=place[1]))
-        self._memory[tuple(step.target for step in way)] = look.state
+        for _ in range(_WAITS):
+            if look.state != before or targets not in self._memory:
+                break
+            look = await self._do(Wait(seconds=_PATIENCE_SECONDS))
+        if look.state != before:
+            self._memory[targets] = look.state
         return look
 
     async def reset(self) -> Look:

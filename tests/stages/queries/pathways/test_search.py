@@ -97,6 +97,12 @@ def test_a_program_that_shows_late_is_waited_for_and_one_that_never_does_is_a_fa
     assert [failure.failure_class for failure in never.failures] == [FailureClass.SETUP] and not never.pathways
 
 
+def test_a_menu_that_opens_late_when_one_comes_back_to_it_loses_nothing(origin: Origin) -> None:
+    calm, slow = walk(origin), walk(origin, factory=ToyFactory(menus_late=2))
+    assert sorted(map(names, slow.pathways)) == sorted(map(names, calm.pathways))
+    assert sorted(each.message for each in slow.failures) == sorted(each.message for each in calm.failures)
+
+
 def test_a_walk_that_finds_nothing_says_so(origin: Origin) -> None:
     everything = deny_list(["file", "edit"])
     walked = asyncio.run(deep_search(ToyFactory(), PROGRAM, BOUNDS, everything, origin))

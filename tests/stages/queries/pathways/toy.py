@@ -46,13 +46,16 @@ class Toy:
     looks_until_shown: int = 0
     """What the program shows after a reset comes so many looks late."""
     late: int = 0
+    menus_late: int = 0
+    """What a menu shows that was opened before comes so many looks late."""
+    shown: tuple[UIElement, ...] = ()
     platform: Platform = Platform.DESKTOP
     name: str = "toy"
 
     async def reset(self, query: Query, seed: int) -> Observation:
         self.log.append("reset")
         self.open, self.tab, self.selected, self.ended = [], TABS[0], False, False
-        self.late = self.looks_until_shown
+        self.late, self.shown = self.looks_until_shown, ()
         return self.look()
 
     async def step(self, action: Action) -> Observation:
@@ -67,6 +70,8 @@ class Toy:
         return self.look()
 
     async def press(self, text: str) -> None:
+        if text in MENUS and text in self.log:
+            self.late = self.menus_late
         self.log.append(text)
         if text in MENUS:
             self.open = [*self.open, text] if text in SUBMENUS else [text]
@@ -88,8 +93,8 @@ class Toy:
         self.log.append("close")
 
     def look(self) -> Observation:
-        elements = tuple(self.elements()) if self.late <= 0 else ()
-        self.late -= 1
+        elements = tuple(self.elements()) if self.late <= 0 else self.shown
+        self.late, self.shown = self.late - 1, elements
         screen_id = content_id([tuple(e) for e in elements])
         return Observation(ScreenHandle(screen_id, SIZE, lambda: b""), elements, "" if self.ended else "toy")
 
@@ -120,10 +125,11 @@ class Toy:
 class ToyFactory:
     log: list[str] = field(default_factory=list)
     looks_until_shown: int = 0
+    menus_late: int = 0
 
     async def __call__(self) -> Toy:
         self.log.append("start")
-        return Toy(self.log, looks_until_shown=self.looks_until_shown)
+        return Toy(self.log, looks_until_shown=self.looks_until_shown, menus_late=self.menus_late)
 
     async def close(self) -> None:
         self.log.append("end")
