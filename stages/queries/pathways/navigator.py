@@ -110,6 +110,12 @@ class Navigator:
             self._memory[targets] = look.state
         return look
 
+    async def wait(self, way: Sequence[PathwayStep]) -> Look:
+        """Look once more, a moment later, at what the press of a way's last element has led to."""
+        look = await self._do(Wait(seconds=_PATIENCE_SECONDS))
+        self._memory[tuple(step.target for step in way)] = look.state
+        return look
+
     async def reset(self) -> Look:
         """The program as it starts, brought to where the walk begins."""
         if time.monotonic() - self._started > self._bounds.seconds:

@@ -22,6 +22,8 @@ _OPENS_ALWAYS = frozenset({"menu", "tab"})
 _COMMANDS = frozenset({"menu_item", "button", "link"})
 _ENTRIES = frozenset({"menu", "menu_item"})
 MADE_BY = "deep-search-1"
+_WAITS_FOR_DIALOG = 4
+"""A large program takes longer to build a dialog than to close the menu that it was asked for in."""
 
 
 class _Node(NamedTuple):
@@ -122,22 +124,35 @@ class _Walk:
     async def _tried(self, node: _Node, key: Key) -> _Node | None:
         """Press one element of a state; the state that it opens, None where one cannot go on."""
         try:
-            before = await self.navigator.go_to(node.way)
-            if key not in before.elements:
-                raise Lost(f"{key.target} is not there again")
+            before = await self._back_at(node, key)
             way = (*node.way, self._step(key, before))
             after = await self.navigator.press(way)
+            opened = outcome(key, before, after)
+            for _ in range(_WAITS_FOR_DIALOG):
+                if opened is not None or not promises_dialog(key.text):
+                    break
+                after = await self.navigator.wait(way)
+                opened = outcome(key, before, after)
             self._require_program(after)
         except EnvironmentFailure as error:
             await self._survive(node, key, error)
             return None
-        opened = outcome(key, before, after)
         states = node.before | {node.look.state}
         if opened is None or after.state in states:
             self._note_pressed(way)
             return None
         self._record(way, opened, before.elements[key], pressed=True)
         return _Node(way, after, node.known | frozenset(node.look.elements), states)
+
+    async def _back_at(self, node: _Node, key: Key) -> Look:
+        """Stand where an element was seen; from a reset where it is not there, since what is there is another place."""
+        look = await self.navigator.go_to(node.way)
+        if key not in look.elements:
+            self.navigator.forget()
+            look = await self.navigator.go_to(node.way)
+        if key not in look.elements:
+            raise Lost(f"{key.target} is not there again")
+        return look
 
     def _require_program(self, look: Look) -> None:
         if not look.alive:

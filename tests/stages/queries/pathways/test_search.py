@@ -97,8 +97,8 @@ def test_a_program_that_shows_late_is_waited_for_and_one_that_never_does_is_a_fa
     assert [failure.failure_class for failure in never.failures] == [FailureClass.SETUP] and not never.pathways
 
 
-def test_a_menu_that_opens_late_when_one_comes_back_to_it_loses_nothing(origin: Origin) -> None:
-    calm, slow = walk(origin), walk(origin, factory=ToyFactory(menus_late=2))
+def test_dialogs_and_menus_that_open_late_are_found_all_the_same(origin: Origin) -> None:
+    calm, slow = walk(origin), walk(origin, factory=ToyFactory(opens_late=2))
     assert sorted(map(names, slow.pathways)) == sorted(map(names, calm.pathways))
     assert sorted(each.message for each in slow.failures) == sorted(each.message for each in calm.failures)
 

@@ -46,8 +46,8 @@ class Toy:
     looks_until_shown: int = 0
     """What the program shows after a reset comes so many looks late."""
     late: int = 0
-    menus_late: int = 0
-    """What a menu shows that was opened before comes so many looks late."""
+    opens_late: int = 0
+    """What a menu shows that was opened before, and a dialog, comes so many looks late."""
     shown: tuple[UIElement, ...] = ()
     platform: Platform = Platform.DESKTOP
     name: str = "toy"
@@ -70,8 +70,8 @@ class Toy:
         return self.look()
 
     async def press(self, text: str) -> None:
-        if text in MENUS and text in self.log:
-            self.late = self.menus_late
+        if text == "Open..." or (text in MENUS and text in self.log):
+            self.late = self.opens_late
         self.log.append(text)
         if text in MENUS:
             self.open = [*self.open, text] if text in SUBMENUS else [text]
@@ -125,11 +125,11 @@ class Toy:
 class ToyFactory:
     log: list[str] = field(default_factory=list)
     looks_until_shown: int = 0
-    menus_late: int = 0
+    opens_late: int = 0
 
     async def __call__(self) -> Toy:
         self.log.append("start")
-        return Toy(self.log, looks_until_shown=self.looks_until_shown, menus_late=self.menus_late)
+        return Toy(self.log, looks_until_shown=self.looks_until_shown, opens_late=self.opens_late)
 
     async def close(self) -> None:
         self.log.append("end")
