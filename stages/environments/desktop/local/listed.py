@@ -19,9 +19,9 @@ _INTERFACES = frozenset({"Accessible", "Component", "Text", "Value"})
 def read_listed(bus: Bus, cached: Sequence[Item], seconds: float) -> list[Item]:
     """The shown objects below what is shown in `cached` that the cache lacks, some levels deep.
 
-    Lists, tables, icon views and texts tell what is in them only when asked; the cache may hold them too, with states of another
-    time. Of all others, those are asked that have more children than the cache tells: LibreOffice's windows lack
-    one part or another of themselves there, often the menu bar, and which differs from start to start.
+    Lists, tables, icon views and texts tell what is in them only when asked; the cache may hold it too, with states of
+    another time. Of all others, those are asked that have more children than the cache tells: LibreOffice's windows
+    lack one part or another of themselves there, often the menu bar, and which differs from start to start.
 
     Args:
         bus: the accessibility bus.
