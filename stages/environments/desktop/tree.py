@@ -103,9 +103,8 @@ class _Reader:
     windows: list[_Window] = field(default_factory=list)
 
     def program(self, xml: ElementTree.Element) -> None:
-        screen = Box(0, 0, self.screen.width, self.screen.height)
         for child in xml:
-            self._visit(child, xml.get("name", ""), None, (), "", screen)
+            self._visit(child, xml.get("name", ""), None, (), "", self._whole())
 
     def _visit(
         self,
@@ -129,13 +128,18 @@ class _Reader:
         if xml.tag == "list-item":
             # What a row is made of says nothing that the row does not.
             return
-        # Icon views say that they show what is scrolled out of their pane.
-        seen = bounds if shown and bounds is not None and xml.tag == "scroll-pane" else view
+        # Icon views say that they show what is scrolled out of their pane; a menu opens beyond the pane that it is in.
+        seen = self._whole() if xml.tag == "menu" else view
+        if shown and bounds is not None and xml.tag == "scroll-pane":
+            seen = bounds
         for child in xml:
             beside = labels[0] if len(labels) == 1 and child.tag != "label" else None
             inherited = label if xml.tag == "combo-box" else ""
             named = _own_text(beside) if beside is not None else inherited
             self._visit(child, program, window, below, named, seen)
+
+    def _whole(self) -> Box:
+        return Box(0, 0, self.screen.width, self.screen.height)
 
 
 def read_elements(text: str, screen: Size) -> Tree:

@@ -70,6 +70,12 @@ def test_what_is_scrolled_out_of_its_pane_is_left_out_or_cut() -> None:
     assert tree.elements[-1].bounds == Box(10, 80, 50, 110)
 
 
+def test_a_menu_opens_beyond_the_pane_that_its_bar_is_in() -> None:
+    menu = node("menu", "File", (0, 20, 50, 20), node("menu-item", "Save", (0, 40, 80, 20)))
+    pane = node("scroll-pane", "", (0, 20, 100, 20), node("menu-bar", "", (0, 20, 100, 20), menu))
+    assert ids(read(node("frame", "W", (0, 0, 100, 100), pane))) == ["app0/menu:File", "app0/File/menu_item:Save"]
+
+
 def test_a_modal_dialog_locks_the_rest_of_its_program() -> None:
     rest = node("push-button", "Rest", (300, 10, 20, 20))
     dialog = node("dialog", "Sure?", (0, 0, 100, 100), node("push-button", "Yes", (10, 10, 20, 20)))
