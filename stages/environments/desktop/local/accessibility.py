@@ -185,6 +185,10 @@ def _forest(seen: Sequence[Shown]) -> _Forest:
             forest.children.setdefault(shown.item.parent, []).append(shown)
         elif shown.item.role != "application":
             forest.roots.append(shown)
+    for siblings in forest.children.values():
+        if any(one.item.place < 0 for one in siblings):
+            # Of a menu, the cache tells the places of some entries only.
+            siblings.sort(key=lambda one: (one.bounds.top, one.bounds.left))
     return forest
 
 
