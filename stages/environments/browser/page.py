@@ -31,10 +31,12 @@ from stages.environments.browser.launch import Viewport
 
 BEFORE_PAGE = files(__package__).joinpath("before_page.js").read_text()
 """To be added to a context as an init script."""
-_ELEMENTS = files(__package__).joinpath("elements.js").read_text()
+ELEMENTS = files(__package__).joinpath("elements.js").read_text()
+"""Returns the visible elements of one frame, a row each."""
+SETTLED = files(__package__).joinpath("settled.js").read_text()
+"""Returns whether a frame has loaded; brings its animations to their end."""
 _SCROLLED = "() => [...document.querySelectorAll('*')].reduce((sum, e) => sum + e.scrollTop + e.scrollLeft, 0)"
 _MOST_LOOKS, _LOOKS_AT_REST, _SECONDS_BETWEEN_LOOKS = 40, 4, 0.03
-_SETTLED = files(__package__).joinpath("settled.js").read_text()
 # Where the page of an iframe begins within the box of its element, and how large it is.
 _INSIDE = """
 (holder) => {
@@ -48,24 +50,30 @@ _INSIDE = """
 _SECONDS_PER_FRAME = 2.0
 
 
-async def observe(page: Page, viewport: Viewport, app: str, session: CDPSession | None = None) -> Observation:
+async def observe(page: Page, viewport: Viewport, app: str, session: CDPSession) -> Observation:
     """Look at a page: its pixels, and the elements of all its frames.
 
     Args:
         page: to look at; a dialog of its own must not be open.
         viewport: of the page.
         app: name of what is shown, as the title of the observation.
-        session: of `open_session`, which takes the screenshot sooner than Playwright's own way.
+        session: of the page, as `open_session` makes it.
 
     Raises:
         playwright.async_api.Error: the page is gone, or has gone to another address meanwhile.
     """
-    elements = (title(app, viewport), *await _elements(page, viewport))
-    if session is None:
-        pixels = await page.screenshot(type="png", animations="disabled", caret="hide")
-    else:
-        pixels = base64.b64decode((await session.send("Page.captureScreenshot", {"format": "png"}))["data"])
-    return observation(pixels, viewport.pixels, elements, app)
+    elements = await elements_of(page, viewport, await page.evaluate(ELEMENTS))
+    return observation(await screenshot(session), viewport.pixels, (title(app, viewport), *elements), app)
+
+
+async def screenshot(session: CDPSession) -> bytes:
+    """The page as it is now: a PNG, larger than need be, since packing it well would take longer than drawing it.
+
+    Raises:
+        playwright.async_api.Error: the page is gone.
+    """
+    taken = await session.send("Page.captureScreenshot", {"format": "png", "optimizeForSpeed": True})
+    return base64.b64decode(taken["data"])
 
 
 async def open_session(page: Page, viewport: Viewport, mobile: bool = False) -> CDPSession:
@@ -89,7 +97,7 @@ async def settled(page: Page) -> bool:
     Raises:
         playwright.async_api.Error: the page is gone, or has gone to another address meanwhile.
     """
-    return bool(await page.evaluate(_SETTLED))
+    return bool(await page.evaluate(SETTLED))
 
 
 def observation(pixels: bytes, size: Size, elements: tuple[UIElement, ...], app: str) -> Observation:
@@ -111,9 +119,19 @@ def title(app: str, viewport: Viewport) -> UIElement:
     return UIElement("heading", app, Box(0, 0, viewport.pixels.width, 1), ("title",))
 
 
-async def _elements(page: Page, viewport: Viewport) -> list[UIElement]:
+async def elements_of(page: Page, viewport: Viewport, rows: list[Any]) -> list[UIElement]:
+    """The elements of all frames of a page, where they are seen.
+
+    Args:
+        page: that shows them.
+        viewport: of the page.
+        rows: what `ELEMENTS` has returned in the page itself.
+
+    Raises:
+        playwright.async_api.Error: the page is gone.
+    """
     whole = Box(0, 0, *viewport.size)
-    found = [_element(row, whole, viewport.scale) for row in await page.evaluate(_ELEMENTS)]
+    found = [_element(row, whole, viewport.scale) for row in rows]
     for frame in page.frames[1:]:
         # A frame may go, or never load, while the page that holds it can be used all the same.
         with suppress(Error, TimeoutError):
@@ -136,7 +154,7 @@ async def _within(frame: Frame, whole: Box, scale: int) -> list[UIElement]:
         min(whole.right, round(left + width)),
         min(whole.bottom, round(top + height)),
     )
-    return [_element(row, seen, scale, left, top) for row in await frame.evaluate(_ELEMENTS)]
+    return [_element(row, seen, scale, left, top) for row in await frame.evaluate(ELEMENTS)]
 
 
 def _element(row: list[Any], seen: Box, scale: int, across: float = 0, down: float = 0) -> UIElement:

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-from time import monotonic
-
 from playwright.async_api import Page, Request
 
-from stages.environments.browser.page import settled
-
 _ENDLESS = ("websocket", "eventsource", "ping")
-_POLL_SECONDS = 0.01
 
 
 class Traffic:
@@ -44,18 +38,3 @@ class Traffic:
 
     def _ends(self, request: Request) -> None:
         self._loading.pop(request, None)
-
-
-async def heard_out(page: Page, traffic: Traffic, seconds: float) -> None:
-    """Wait until a page has all that it has asked for, but no longer than some seconds.
-
-    Raises:
-        playwright.async_api.Error: the page is gone, or has gone to another address meanwhile.
-    """
-    deadline = monotonic() + seconds
-    # What a change of style asks for, such as the picture of an icon, it asks for when the style is looked at.
-    while not (await settled(page) and traffic.quiet):
-        if monotonic() > deadline:
-            traffic.give_up()
-            break
-        await asyncio.sleep(_POLL_SECONDS)

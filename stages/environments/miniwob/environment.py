@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable
-from typing import NamedTuple, TypeVar
+from importlib.resources import files
+from time import monotonic
+from typing import Any, NamedTuple, TypeVar
 
 from playwright.async_api import BrowserContext, CDPSession, Error, Page
 
@@ -16,8 +18,17 @@ from schemas.observation import Observation
 from schemas.query import Platform, Query
 from stages.environments.browser.clock import freeze_time, let_pass, seed_randomness
 from stages.environments.browser.launch import BrowserProcess, Viewport
-from stages.environments.browser.page import BEFORE_PAGE, observe, open_session, perform
-from stages.environments.browser.traffic import Traffic, heard_out
+from stages.environments.browser.page import (
+    BEFORE_PAGE,
+    ELEMENTS,
+    SETTLED,
+    elements_of,
+    observation,
+    perform,
+    screenshot,
+    title,
+)
+from stages.environments.browser.traffic import Traffic
 from stages.environments.miniwob.fields import page_fields
 from stages.environments.miniwob.pages import pages_folder
 
@@ -29,7 +40,7 @@ _SECONDS_PER_CALL = 20.0
 # After the start, then after each action: with these, waits of 0.1 s show each light of simon-says, which go on every
 # 0.6 s for 0.25 s.
 _SECONDS_TO_START, _SECONDS_TO_SETTLE = 0.7, 0.5
-_SECONDS_TO_LOAD = 3.0
+_SECONDS_TO_LOAD, _POLL_SECONDS = 3.0, 0.01
 _LONGEST_WAIT = 10.0
 # The page's own reward display would widen the page and show the outcome to the agent. Its limit of ten seconds is for
 # agents that see nothing but time pass; here only an action lets it pass.
@@ -44,7 +55,8 @@ _START = """
   return typeof goal === "string" ? { utterance: goal, fields: null } : goal;
 }
 """
-_IS_DONE = "Boolean(window.WOB_DONE_GLOBAL)"
+_LOOKING = f"({files(__package__).joinpath('look.js').read_text()})({SETTLED}, {ELEMENTS})"
+_LOOK = "(milliseconds) => window.__look(milliseconds)"
 _RAW_REWARD = "window.WOB_RAW_REWARD_GLOBAL"
 
 
@@ -56,19 +68,29 @@ class Task(NamedTuple):
     """What the instruction names, by name; empty where the wheel knows no fields of the page."""
 
 
+class _Look(NamedTuple):
+    """What `look.js` returns."""
+
+    settled: bool
+    decided: bool
+    rows: list[Any]
+
+
 class MiniWobEnvironment:
     """A browser context that plays MiniWoB++ pages; `Query.start_state` is `{"page": ..., "seed": ...}`."""
 
     platform = Platform.WEB
     name = "miniwob"
 
-    def __init__(self, context: BrowserContext, page: Page, session: CDPSession) -> None:
+    def __init__(self, context: BrowserContext, page: Page, session: CDPSession, viewport: Viewport) -> None:
         self._context = context
         self._page = page
         self._session = session
+        self._viewport = viewport
         self._traffic = Traffic()
         self._traffic.watch(page)
         self._task = ""
+        self._decided = False
 
     async def reset(self, query: Query, seed: int) -> Observation:
         """Open the query's page at the query's own seed; `seed` plays no part in what is shown."""
@@ -85,7 +107,7 @@ class MiniWobEnvironment:
         path = pages_folder() / f"{page}.html"
         if path.parent != pages_folder() or not path.is_file():
             raise EnvironmentFailure(f"MiniWoB++ has no page {page!r}", FailureClass.SETUP)
-        self._task = page
+        self._task, self._decided = page, False
         try:
             async with asyncio.timeout(_SECONDS_PER_CALL):
                 # A page that is only started anew keeps what the last episode has done to it.
@@ -101,32 +123,50 @@ class MiniWobEnvironment:
 
     async def look(self) -> Observation:
         """What the page shows now."""
-        return await self._within_time(self._look())
-
-    async def _look(self) -> Observation:
-        await heard_out(self._page, self._traffic, _SECONDS_TO_LOAD)
-        return await observe(self._page, VIEWPORT, self._task, self._session)
+        return await self._within_time(self._observe(0.0))
 
     async def step(self, action: Action) -> Observation:
         """Do one action and let half a second pass; after the page has ended the episode it changes nothing."""
-        if not await self.decided():
-            await self._within_time(self._perform(action))
-        return await self.look()
+        return await (self.look() if self._decided else self._within_time(self._act(action)))
 
-    async def _perform(self, action: Action) -> None:
+    async def _act(self, action: Action) -> Observation:
         if isinstance(action, Wait):
-            await let_pass(self._context, max(0.0, min(action.seconds, _LONGEST_WAIT)))
-        else:
-            await perform(self._page, action, VIEWPORT.scale)
-        await let_pass(self._context, _SECONDS_TO_SETTLE)
+            return await self._observe(max(0.0, min(action.seconds, _LONGEST_WAIT)) + _SECONDS_TO_SETTLE)
+        await perform(self._page, action, self._viewport.scale)
+        return await self._observe(_SECONDS_TO_SETTLE)
+
+    async def _observe(self, seconds: float) -> Observation:
+        """What the page shows after some seconds of its own time, when it has all that it asks the network for."""
+        look = await self._look(seconds)
+        deadline = monotonic() + _SECONDS_TO_LOAD
+        # What a change of style asks for, such as the picture of an icon, it asks for when the style is looked at.
+        while not (look.settled and self._traffic.quiet):
+            if monotonic() > deadline:
+                self._traffic.give_up()
+                break
+            await asyncio.sleep(_POLL_SECONDS)
+            look = await self._look(0.0)
+        self._decided = look.decided
+        elements = await elements_of(self._page, self._viewport, look.rows)
+        pixels = await screenshot(self._session)
+        return observation(pixels, self._viewport.pixels, (title(self._task, self._viewport), *elements), self._task)
+
+    async def _look(self, seconds: float) -> _Look:
+        """All that there is to know in one question: asking takes longer than answering."""
+        try:
+            seen = await self._page.evaluate(_LOOK, round(seconds * 1000))
+        except Error:  # it has gone to another address meanwhile, where no time is to pass
+            seen = await self._page.evaluate(_LOOK, 0)
+        return _Look(*json.loads(seen))
 
     async def score(self) -> float | None:
         """The page's own raw reward, 1 for solved and 0 for anything less; 0 while it is undecided."""
         return 1.0 if await self._within_time(self._page.evaluate(_RAW_REWARD)) == 1 else 0.0
 
-    async def decided(self) -> bool:
-        """Whether the page has ended the episode."""
-        return bool(await self._within_time(self._page.evaluate(_IS_DONE)))
+    @property
+    def decided(self) -> bool:
+        """Whether the page had ended the episode when it was last looked at."""
+        return self._decided
 
     async def close(self) -> None:
         """Close the context."""
@@ -148,18 +188,21 @@ class MiniWobEnvironment:
 class MiniWobFactory:
     """Makes MiniWoB++ environments, all in one browser."""
 
-    def __init__(self) -> None:
-        self._browser = BrowserProcess()
+    def __init__(self, viewport: Viewport = VIEWPORT) -> None:
+        """Start nothing yet; `viewport` is that of every page."""
+        self._viewport = viewport
+        self._browser = BrowserProcess(screen=viewport)
 
     async def __call__(self) -> MiniWobEnvironment:
         """A fresh context with the scripts that reading and pressing need."""
-        context = await self._browser.new_context(VIEWPORT)
+        context = await self._browser.new_context(self._viewport)
         try:
             await context.add_init_script(BEFORE_PAGE)
             await freeze_time(context)
             await seed_randomness(context, 0)
+            await context.add_init_script(_LOOKING)
             page = await context.new_page()
-            return MiniWobEnvironment(context, page, await open_session(page, VIEWPORT))
+            return MiniWobEnvironment(context, page, await context.new_cdp_session(page), self._viewport)
         except Error as error:
             raise EnvironmentFailure(f"the browser failed: {error.message}", FailureClass.SETUP) from error
 

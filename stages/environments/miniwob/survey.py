@@ -72,7 +72,7 @@ async def _press_blindly(environment: MiniWobEnvironment, seen: Observation) -> 
         await environment.step(Click(x=x, y=y))
     width, height = seen.screen.size
     await environment.step(Drag(x=width // 2, y=height // 2, x2=width * 3 // 4, y2=height * 3 // 4))
-    return await environment.decided()
+    return environment.decided
 
 
 def main() -> None:
