@@ -6,15 +6,16 @@ import ctypes
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
-_X_SERVER = "Xvfb"
 _POLL_SECONDS = 0.005
-_SECONDS_TO_LEAVE, _SECONDS_TO_END = 2.0, 10.0
+_SECONDS_TO_END = 10.0
+_LISTENS = 0x10000
+"""Among the flags of a socket in /proc/net/unix (`__SO_ACCEPTCON` of Linux)."""
 
 
 def die_with_parent() -> None:
@@ -30,11 +31,20 @@ def adopt_orphans() -> None:
 def end_descendants(process: int) -> None:
     """Kill all that descends from a process, and wait until it is gone.
 
-    X servers are asked to leave first: one that is killed leaves its socket behind. Children of the caller are reaped.
-    What does not end within some seconds (stuck in the kernel) is left.
+    The files of the sockets that they listen on are removed: X servers and LibreOffice keep theirs in the common
+    temporary folder. While their owners live nobody else can have made these, so it is done first. Children of the
+    caller are reaped. What does not end within some seconds (stuck in the kernel) is left.
     """
-    _end_all(lambda: _x_servers(process), signal.SIGTERM, _SECONDS_TO_LEAVE)
-    _end_all(lambda: descendants(process), signal.SIGKILL, _SECONDS_TO_END)
+    for file in listened_on(descendants(process)):
+        with suppress(OSError):
+            file.unlink()
+    deadline = time.monotonic() + _SECONDS_TO_END
+    while (alive := descendants(process)) and time.monotonic() < deadline:
+        for one in alive:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(one, signal.SIGKILL)
+        _reap()
+        time.sleep(_POLL_SECONDS)
 
 
 def descendants(process: int) -> set[int]:
@@ -54,24 +64,22 @@ def descendants(process: int) -> set[int]:
     return found
 
 
-def _end_all(living: Callable[[], set[int]], how: signal.Signals, seconds: float) -> None:
-    deadline = time.monotonic() + seconds
-    while (alive := living()) and time.monotonic() < deadline:
-        for one in alive:
-            with suppress(ProcessLookupError, PermissionError):
-                os.kill(one, how)
-        _reap()
-        time.sleep(_POLL_SECONDS)
+def listened_on(processes: set[int]) -> set[Path]:
+    """Files of the sockets that some of these processes listen on."""
+    held = {link for one in processes for link in _open_files(one)}
+    found = set[Path]()
+    for line in Path("/proc/net/unix").read_text(errors="replace").splitlines()[1:]:
+        _, _, _, flags, _, _, inode, *path = line.split(maxsplit=7)
+        if int(flags, 16) & _LISTENS and f"socket:[{inode}]" in held and path and path[0].startswith("/"):
+            found.add(Path(path[0]))
+    return found
 
 
-def _x_servers(process: int) -> set[int]:
-    return {one for one in descendants(process) if _name(one) == _X_SERVER}
-
-
-def _name(process: int) -> str:
+def _open_files(process: int) -> Iterator[str]:
     with suppress(OSError):
-        return Path(f"/proc/{process}/comm").read_text(errors="replace").strip()
-    return ""
+        for entry in Path(f"/proc/{process}/fd").iterdir():
+            with suppress(OSError):
+                yield os.readlink(entry)
 
 
 def _reap() -> None:

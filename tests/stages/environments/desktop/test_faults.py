@@ -22,7 +22,7 @@ from schemas.query import Query
 from stages.environments.desktop.connection import Patience
 from stages.environments.desktop.environment import DesktopEnvironment
 from stages.environments.desktop.factory import LocalDesktops
-from stages.environments.desktop.local.processes import descendants
+from stages.environments.desktop.local.processes import descendants, listened_on
 from stages.environments.desktop.protocol import TOKEN_HEADER
 from stages.environments.pool import EnvironmentPool
 from tests.stages.environments.desktop.queries import query_of
@@ -203,15 +203,20 @@ def test_a_hung_watchdog_goes_with_its_desktop(monkeypatch: pytest.MonkeyPatch) 
     play(stop)
 
 
-def test_a_reset_and_a_close_leave_no_socket_of_the_x_server() -> None:
-    async def sockets(environment: DesktopEnvironment, _: LocalDesktops) -> list[SocketFile]:
-        first = await socket_of(environment)
-        await environment.desktop.reset()
-        second = await socket_of(environment)
-        assert not is_there(first)
-        return [first, second]
+def test_a_reset_and_a_close_leave_no_socket_of_the_x_server_or_an_office(tmp_path: Path) -> None:
+    calc = {"type": "launch", "parameters": {"command": ["soffice", "--calc", "--nologo", "--norestore"]}}
+    query = query_of(tmp_path, config=[calc])
 
-    assert not any(map(is_there, play(sockets)))
+    async def sockets(environment: DesktopEnvironment, _: LocalDesktops) -> set[SocketFile]:
+        await environment.reset(query, 0)
+        first = own_sockets()
+        await environment.reset(query, 0)
+        assert not any(map(is_there, first))
+        return first | own_sockets()
+
+    left = play(sockets)
+    assert {"X11-unix", "OSL_PIPE"} <= {kind for each in left for kind in ("X11-unix", "OSL_PIPE") if kind in str(each)}
+    assert not any(map(is_there, left))
 
 
 class SocketFile(NamedTuple):
@@ -220,10 +225,8 @@ class SocketFile(NamedTuple):
     """Another server may use the path once it is free, with a file of its own."""
 
 
-async def socket_of(environment: DesktopEnvironment) -> SocketFile:
-    display = (await environment.desktop.execute(["printenv", "DISPLAY"])).output.strip()
-    path = Path("/tmp/.X11-unix", f"X{display.removeprefix(':')}")
-    return SocketFile(path, file_at(path))
+def own_sockets() -> set[SocketFile]:
+    return {SocketFile(path, file_at(path)) for path in listened_on(descendants(os.getpid()))}
 
 
 def file_at(path: Path) -> tuple[int, int]:
