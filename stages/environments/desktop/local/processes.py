@@ -79,7 +79,7 @@ def _open_files(process: int) -> Iterator[str]:
     with suppress(OSError):
         for entry in Path(f"/proc/{process}/fd").iterdir():
             with suppress(OSError):
-                yield os.readlink(entry)
+                yield str(entry.readlink())
 
 
 def _reap() -> None:
