@@ -24,6 +24,7 @@ from flows.server_requests import Answer, ask_server, served_models
 from schemas.errors import BadInputError, TrajmillError
 
 _POLL_SECONDS = 0.2
+_SECONDS_TO_BE_GONE = 5.0
 _HOST = "127.0.0.1"
 
 
@@ -193,10 +194,19 @@ def _stop(started: Sequence[_Started]) -> None:
     for each in started:
         with suppress(subprocess.TimeoutExpired):
             each.keeper.wait(timeout=max(0.0, until - time.monotonic()))
-        # For what is left of the group where the keeper itself was killed.
-        with suppress(ProcessLookupError):
-            os.killpg(each.keeper.pid, signal.SIGKILL)
-        each.keeper.wait()
+        _end_group(each.keeper)
+
+
+def _end_group(keeper: subprocess.Popen[bytes]) -> None:
+    """Kill what is left of a keeper's group, for instance because the keeper was killed, and wait until it is gone."""
+    until = time.monotonic() + _SECONDS_TO_BE_GONE
+    with suppress(ProcessLookupError):
+        os.killpg(keeper.pid, signal.SIGKILL)
+        keeper.wait()
+        while time.monotonic() < until:
+            os.killpg(keeper.pid, signal.SIGKILL)
+            time.sleep(_POLL_SECONDS)
+    keeper.wait()
 
 
 def _name(server: ModelServer) -> str:
