@@ -196,6 +196,7 @@ class LocalDesktop:
 
     def _settle(self) -> None:
         """Wait until all programs have dealt with their events and the screen has not changed for a moment."""
+        self._session.windows.wait_for_programs(SECONDS_TO_READ)
         start = changed = time.monotonic()
         last = b""
         while (now := time.monotonic()) - start < _MOST_UNREST_SECONDS:
