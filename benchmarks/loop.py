@@ -51,12 +51,13 @@ class Variant(NamedTuple):
 _HELDOUT = {"heldout_slots": 120, "heldout_phrasings": 120, "heldout_apps": 120}
 _EVALUATE = {"episodes": 120, "train_sample": 120}
 _UNGUIDED: Changes = {
-    "run": {"rounds": 16},
+    "run": {"rounds": 12},
     "queries": {"train": 600} | _HELDOUT,
-    "rollout": {"episodes_per_round": 1000},
+    "rollout": {"episodes_per_round": 1000, "temperature": 1.5},
     "evaluate": _EVALUATE,
     "guidance": {"enabled": False},
 }
+_COOL: Changes = _UNGUIDED | {"rollout": {"episodes_per_round": 1000}}
 _SMALL: Changes = {
     "run": {"rounds": 4},
     "queries": {"train": 400} | _HELDOUT,
@@ -67,8 +68,9 @@ _NOISE = {"precision_floor": 0.0, "false_positive": 0.15, "false_negative": 0.10
 VARIANTS = (
     Variant("loop", "the default job", {}),
     Variant("frozen", "control: same rollouts, guidance, judge and updates; trained once, at the end", {}, "loop"),
-    Variant("unguided", "no guidance of any kind, 16 rounds of 1,000 episodes, 600 queries", _UNGUIDED),
+    Variant("unguided", "no guidance of any kind, 12 rounds of 1,000 episodes at temperature 1.5", _UNGUIDED),
     Variant("unguided_frozen", "its control", _UNGUIDED, "unguided"),
+    Variant("unguided_frozen_cool", "its control at temperature 1, where the explorer is better", _COOL, "unguided"),
     Variant("small", "4 rounds of 400 episodes, 400 queries: the base of the ablations", _SMALL),
     Variant("no_filter", "no critic filter: learns from every attempt", _SMALL | {"judge": {"filter": False}}),
     Variant("one_noisy", "one noisy channel", _SMALL | {"judge": _NOISE | {"channels": ("text",)}}),
@@ -220,7 +222,8 @@ def _print_differences(by_variant: dict[str, list[Result]]) -> None:
         + "|---" * len(SPLITS)
         + "|"
     )
-    pairs = [("loop", "frozen"), ("unguided", "unguided_frozen"), ("two_noisy", "one_noisy"), ("two_noisy", "small")]
+    pairs = [("loop", "frozen"), ("unguided", "unguided_frozen"), ("unguided", "unguided_frozen_cool")]
+    pairs += [("two_noisy", "one_noisy"), ("two_noisy", "small")]
     pairs += [(variant.name, "small") for variant in VARIANTS if variant.name.startswith("no_")]
     for one, other in pairs:
         others = {run.seed: run for run in by_variant[other]}
