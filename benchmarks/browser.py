@@ -26,9 +26,9 @@ from playwright.async_api import CDPSession
 from benchmarks.environment_load import Bounds, measure
 from benchmarks.environment_subjects import page_query, press_checkbox
 from benchmarks.process_tree import tree_cpu_seconds
-from stages.environments.browser.launch import Viewport
-from stages.environments.miniwob import environment
-from stages.environments.miniwob.environment import VIEWPORT, MiniWobFactory
+from trajmill.stages.environments.browser.launch import Viewport
+from trajmill.stages.environments.miniwob import environment
+from trajmill.stages.environments.miniwob.environment import VIEWPORT, MiniWobFactory
 
 _PAGE = "click-checkboxes"
 _SMALL = Viewport(VIEWPORT.size, 1)

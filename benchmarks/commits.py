@@ -17,18 +17,18 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from schemas.geometry import Box, Size
-from schemas.observation import Observation, ScreenHandle, UIElement
-from schemas.record import Origin, content_id
-from schemas.tables import arrow_schema
-from warehouse.commit import commit_stage
-from warehouse.layout import StageRun, Warehouse, create_warehouse
-from warehouse.read import read_table
-from warehouse.screen_journal import ScreenJournal
-from warehouse.screens import WarehouseScreens, write_screens
-from warehouse.shards import write_shard
-from warehouse.sql import run_sql
-from warehouse.views import refresh_views
+from trajmill.schemas.geometry import Box, Size
+from trajmill.schemas.observation import Observation, ScreenHandle, UIElement
+from trajmill.schemas.record import Origin, content_id
+from trajmill.schemas.tables import arrow_schema
+from trajmill.warehouse.commit import commit_stage
+from trajmill.warehouse.layout import StageRun, Warehouse, create_warehouse
+from trajmill.warehouse.read import read_table
+from trajmill.warehouse.screen_journal import ScreenJournal
+from trajmill.warehouse.screens import WarehouseScreens, write_screens
+from trajmill.warehouse.shards import write_shard
+from trajmill.warehouse.sql import run_sql
+from trajmill.warehouse.views import refresh_views
 
 _ROUNDS = 8
 _TRAJECTORIES, _STEPS = 600, 8

@@ -11,9 +11,9 @@ from collections.abc import Callable
 
 from PIL import Image
 
-from schemas.geometry import Box, Size
-from stages.environments.simulated.draw import draw
-from stages.environments.simulated.scene import Scene, Shape
+from trajmill.schemas.geometry import Box, Size
+from trajmill.stages.environments.simulated.draw import draw
+from trajmill.stages.environments.simulated.scene import Scene, Shape
 
 _SCREENS = 60
 _SIZE = Size(720, 1280)

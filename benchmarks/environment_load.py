@@ -14,15 +14,15 @@ from contextlib import AsyncExitStack
 from typing import Any, NamedTuple, TypeVar
 
 from benchmarks.process_tree import tree_bytes, tree_cpu_seconds
-from schemas.actions import Action
-from schemas.observation import Observation
-from schemas.query import Query
-from schemas.record import Origin
-from schemas.trajectory import Purpose
-from stages.environments.base import Environment, EnvironmentFactory
-from stages.environments.leased import EnvironmentLimits, LeasedEnvironment
-from stages.rollout.base import AgentMaker, Attempt, Limits, Rollout
-from stages.rollout.worker import run_attempts
+from trajmill.schemas.actions import Action
+from trajmill.schemas.observation import Observation
+from trajmill.schemas.query import Query
+from trajmill.schemas.record import Origin
+from trajmill.schemas.trajectory import Purpose
+from trajmill.stages.environments.base import Environment, EnvironmentFactory
+from trajmill.stages.environments.leased import EnvironmentLimits, LeasedEnvironment
+from trajmill.stages.rollout.base import AgentMaker, Attempt, Limits, Rollout
+from trajmill.stages.rollout.worker import run_attempts
 
 T = TypeVar("T")
 
@@ -77,7 +77,7 @@ async def measure(factory: EnvironmentFactory, query: Query, instances: int, bou
     """Start instances, reset them all, step in them all.
 
     Raises:
-        schemas.errors.EnvironmentFailure: one of them failed.
+        EnvironmentFailure: one of them failed.
     """
     before = tree_bytes()
     async with AsyncExitStack() as started:

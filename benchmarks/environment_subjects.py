@@ -18,16 +18,16 @@ from typing import NamedTuple
 
 from benchmarks.environment_load import ORIGIN, Move
 from benchmarks.policy_queries import benchmark_queries
-from schemas.actions import Action, Click, SystemButton, Terminate, TypeText
-from schemas.errors import EnvironmentFailure
-from schemas.observation import Observation, UIElement
-from schemas.query import Platform, Query
-from stages.agents.base import Agent, Decision, EpisodeView
-from stages.agents.reference import ReferenceAgent
-from stages.environments.base import EnvironmentFactory
-from stages.environments.imported import ImportedQueries, SuiteSize
-from stages.environments.simulated.environment import SimulatedFactory
-from stages.environments.simulated.world import World, load_world
+from trajmill.schemas.actions import Action, Click, SystemButton, Terminate, TypeText
+from trajmill.schemas.errors import EnvironmentFailure
+from trajmill.schemas.observation import Observation, UIElement
+from trajmill.schemas.query import Platform, Query
+from trajmill.stages.agents.base import Agent, Decision, EpisodeView
+from trajmill.stages.agents.reference import ReferenceAgent
+from trajmill.stages.environments.base import EnvironmentFactory
+from trajmill.stages.environments.imported import ImportedQueries, SuiteSize
+from trajmill.stages.environments.simulated.environment import SimulatedFactory
+from trajmill.stages.environments.simulated.world import World, load_world
 
 _PRESSES = 5
 _MINIWOB = "click-checkboxes"
@@ -109,7 +109,7 @@ def simulated(platform: Platform, drawn: bool) -> Iterator[Subject]:
 @contextmanager
 def webapp(platform: Platform) -> Iterator[Subject]:
     """The simulated apps in Chromium."""
-    from stages.environments.webapp.environment import WebAppFactory
+    from trajmill.stages.environments.webapp.environment import WebAppFactory
 
     world = load_world()
     queries = _queries(world, platform)
@@ -120,10 +120,10 @@ def webapp(platform: Platform) -> Iterator[Subject]:
 @contextmanager
 def browser() -> Iterator[Subject]:
     """A page of 60 cards on a server of this process."""
-    from stages.environments.browser.environment import BrowserFactory
-    from stages.environments.browser.start import BrowserGoal, BrowserStart
-    from stages.environments.browser.task_file import WebTask
-    from stages.environments.task_file import query_of
+    from trajmill.stages.environments.browser.environment import BrowserFactory
+    from trajmill.stages.environments.browser.start import BrowserGoal, BrowserStart
+    from trajmill.stages.environments.browser.task_file import WebTask
+    from trajmill.stages.environments.task_file import query_of
 
     def move(seen: Observation, chance: random.Random) -> Action:
         return press(lambda element: element.role == "button", seen, chance)
@@ -138,7 +138,7 @@ def browser() -> Iterator[Subject]:
 @contextmanager
 def miniwob() -> Iterator[Subject]:
     """One MiniWoB++ page."""
-    from stages.environments.miniwob.environment import MiniWobFactory
+    from trajmill.stages.environments.miniwob.environment import MiniWobFactory
 
     queries = _page_queries(_MINIWOB, _SEEDS)
     yield Subject(f"MiniWoB++ {_MINIWOB}", MiniWobFactory, queries[0], press_checkbox, queries)
@@ -147,8 +147,8 @@ def miniwob() -> Iterator[Subject]:
 @contextmanager
 def browsergym() -> Iterator[Subject]:
     """The same page through BrowserGym."""
-    from stages.environments.browsergym.factory import BrowserGymFactory
-    from stages.environments.browsergym.suite import import_tasks
+    from trajmill.stages.environments.browsergym.factory import BrowserGymFactory
+    from trajmill.stages.environments.browsergym.suite import import_tasks
 
     queries = _asked(import_tasks((f"miniwob.{_MINIWOB}",), SuiteSize(_SEEDS, 0), 0, ORIGIN))
     yield Subject(f"BrowserGym {_MINIWOB}", BrowserGymFactory, queries[0], press_checkbox, queries)
@@ -157,10 +157,10 @@ def browsergym() -> Iterator[Subject]:
 @contextmanager
 def android() -> Iterator[Subject]:
     """Simulated phones behind the adb protocol, in a process of their own."""
-    from stages.environments.android.factory import AndroidFactory
-    from stages.environments.android.settings import AndroidSettings
-    from stages.environments.android.task_file import read_task_file
     from tests.stages.environments.android.stand_in.phone import package_of
+    from trajmill.stages.environments.android.factory import AndroidFactory
+    from trajmill.stages.environments.android.settings import AndroidSettings
+    from trajmill.stages.environments.android.task_file import read_task_file
 
     packages = {app.name: package_of(app.app) for app in load_world().apps_on(Platform.PHONE)}
     with tempfile.TemporaryDirectory() as folder:
@@ -182,8 +182,8 @@ def desktop(title: str, apps: tuple[str, ...], task: str, text: str) -> Iterator
         task: the one that steps are taken in.
         text: what every step types.
     """
-    from stages.environments.desktop.factory import LocalDesktops
-    from stages.environments.desktop.suite import import_tasks, packaged_tasks
+    from trajmill.stages.environments.desktop.factory import LocalDesktops
+    from trajmill.stages.environments.desktop.suite import import_tasks, packaged_tasks
 
     queries = {query.task: query for query in import_tasks(packaged_tasks(), 0.0, ORIGIN)}
 
@@ -228,7 +228,7 @@ def page_query(page: str) -> Query:
 
 
 def _page_queries(page: str, seeds: int) -> tuple[Query, ...]:
-    from stages.environments.miniwob.suite import import_queries
+    from trajmill.stages.environments.miniwob.suite import import_queries
 
     return _asked(import_queries((page,), SuiteSize(seeds, 0), 0, ORIGIN))
 

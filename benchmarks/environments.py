@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from benchmarks.environment_load import Bounds, Tally, count_failures, measure
 from benchmarks.environment_subjects import SUBJECTS, Subject, agent_for
-from schemas.errors import EnvironmentFailure
+from trajmill.schemas.errors import EnvironmentFailure
 
 _INSTANCES = (1, 4, 8, 16)
 _SECONDS_PER_ROW = 600.0

@@ -23,19 +23,19 @@ import pyarrow.parquet as pq
 from rich.console import Console
 from rich.table import Table
 
-from schemas.actions import Click
-from schemas.coordinates import native_frame
-from schemas.dialects.base import Reply
-from schemas.dialects.gui_owl_v3 import GuiOwlMobile
-from schemas.geometry import Box, Size
-from schemas.observation import UIElement
-from schemas.query import Split
-from schemas.record import content_id
-from schemas.screen import IMAGE
-from schemas.tables import arrow_schema
-from stages.curate.training_set import training_set
-from stages.export.check import check_release
-from stages.export.write import export_release
+from trajmill.schemas.actions import Click
+from trajmill.schemas.coordinates import native_frame
+from trajmill.schemas.dialects.base import Reply
+from trajmill.schemas.dialects.gui_owl_v3 import GuiOwlMobile
+from trajmill.schemas.geometry import Box, Size
+from trajmill.schemas.observation import UIElement
+from trajmill.schemas.query import Split
+from trajmill.schemas.record import content_id
+from trajmill.schemas.screen import IMAGE
+from trajmill.schemas.tables import arrow_schema
+from trajmill.stages.curate.training_set import training_set
+from trajmill.stages.export.check import check_release
+from trajmill.stages.export.write import export_release
 
 _SIZE = Size(720, 1280)
 _STEPS = 8

@@ -13,14 +13,14 @@ from collections.abc import Iterable, Sequence
 
 from benchmarks.judge_populations import MISTAKES, ORIGIN, Population, Seen, explore, reference_guidance, walk
 from benchmarks.policy_queries import benchmark_queries
-from schemas.episode import Episode
-from schemas.round_summary import JudgeQuality
-from stages.critics.calibration import Rate, agreement, calibrate
-from stages.critics.judge import judge_episodes, state_judge
-from stages.critics.replay import SeenScreens, replay
-from stages.environments.simulated.environment import FaultRates
-from stages.environments.simulated.world import World, load_world
-from stages.models.embedded.storage import embedded_model, untrained_network
+from trajmill.schemas.episode import Episode
+from trajmill.schemas.round_summary import JudgeQuality
+from trajmill.stages.critics.calibration import Rate, agreement, calibrate
+from trajmill.stages.critics.judge import judge_episodes, state_judge
+from trajmill.stages.critics.replay import SeenScreens, replay
+from trajmill.stages.environments.simulated.environment import FaultRates
+from trajmill.stages.environments.simulated.world import World, load_world
+from trajmill.stages.models.embedded.storage import embedded_model, untrained_network
 
 
 def populations(world: World, train: int, explored: int, seed: int, seen: Seen, faults: FaultRates) -> list[Population]:

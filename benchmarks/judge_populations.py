@@ -8,25 +8,25 @@ from dataclasses import dataclass
 from random import Random
 from typing import NamedTuple
 
-from schemas.actions import Action, Click, SystemButton, Terminate, TypeText
-from schemas.episode import Episode
-from schemas.geometry import Size
-from schemas.guidance import Guidance
-from schemas.observation import Observation, UIElement
-from schemas.query import Platform, Query
-from schemas.record import Origin, content_id
-from schemas.trajectory import Purpose
-from stages.agents.base import Agent, Decision, EpisodeView
-from stages.agents.end_to_end import EndToEndAgent
-from stages.agents.reference import ReferenceAgent
-from stages.environments.simulated.environment import FaultRates, SimulatedFactory
-from stages.environments.simulated.world import World
-from stages.guidance.base import REFERENCE_PATH
-from stages.guidance.write import write_guidance
-from stages.models.base import ChatModel
-from stages.rollout.base import AgentMaker, Attempt, Limits, Rollout
-from stages.rollout.plan import episode_seed
-from stages.rollout.worker import run_attempts
+from trajmill.schemas.actions import Action, Click, SystemButton, Terminate, TypeText
+from trajmill.schemas.episode import Episode
+from trajmill.schemas.geometry import Size
+from trajmill.schemas.guidance import Guidance
+from trajmill.schemas.observation import Observation, UIElement
+from trajmill.schemas.query import Platform, Query
+from trajmill.schemas.record import Origin, content_id
+from trajmill.schemas.trajectory import Purpose
+from trajmill.stages.agents.base import Agent, Decision, EpisodeView
+from trajmill.stages.agents.end_to_end import EndToEndAgent
+from trajmill.stages.agents.reference import ReferenceAgent
+from trajmill.stages.environments.simulated.environment import FaultRates, SimulatedFactory
+from trajmill.stages.environments.simulated.world import World
+from trajmill.stages.guidance.base import REFERENCE_PATH
+from trajmill.stages.guidance.write import write_guidance
+from trajmill.stages.models.base import ChatModel
+from trajmill.stages.rollout.base import AgentMaker, Attempt, Limits, Rollout
+from trajmill.stages.rollout.plan import episode_seed
+from trajmill.stages.rollout.worker import run_attempts
 
 ORIGIN = Origin(round=0, run_id="benchmark", code_version="benchmark")
 MISTAKES = ("wrong_control", "wrong_item", "wrong_text", "too_early", "twice", "stray_presses", "many_stray_presses")

@@ -18,19 +18,19 @@ from typing import NamedTuple
 from benchmarks.judge_populations import ORIGIN, Seen
 from benchmarks.policy_queries import benchmark_queries
 from benchmarks.synthetic_judge import Rates, SilentStepCritic, repeated, true_outcomes
-from schemas.episode import Episode
-from schemas.geometry import Size
-from schemas.observation import ScreenReader
-from schemas.query import Platform
-from schemas.verdict import Channel
-from stages.critics.base import StepResult, TrajectoryCritic, Vote
-from stages.critics.calibration import agreement, calibrate
-from stages.critics.cascade import ChannelPlan
-from stages.critics.consensus import Ask, Judge
-from stages.critics.judge import judge_episodes
-from stages.critics.voting import Pass
-from stages.environments.simulated.world import load_world
-from stages.models.images import QWEN2_5_VL
+from trajmill.schemas.episode import Episode
+from trajmill.schemas.geometry import Size
+from trajmill.schemas.observation import ScreenReader
+from trajmill.schemas.query import Platform
+from trajmill.schemas.verdict import Channel
+from trajmill.stages.critics.base import StepResult, TrajectoryCritic, Vote
+from trajmill.stages.critics.calibration import agreement, calibrate
+from trajmill.stages.critics.cascade import ChannelPlan
+from trajmill.stages.critics.consensus import Ask, Judge
+from trajmill.stages.critics.judge import judge_episodes
+from trajmill.stages.critics.voting import Pass
+from trajmill.stages.environments.simulated.world import load_world
+from trajmill.stages.models.images import QWEN2_5_VL
 
 SCREENS = {Platform.PHONE: Size(720, 1280), Platform.DESKTOP: Size(1280, 720)}
 MOST_SCREENS = 24

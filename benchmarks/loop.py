@@ -25,10 +25,10 @@ from unittest import mock
 
 from PIL import Image
 
-from flows.config import Config
-from schemas.geometry import Size
-from schemas.record import Record
-from schemas.round_summary import RoundSummary
+from trajmill.flows.config import Config
+from trajmill.schemas.geometry import Size
+from trajmill.schemas.record import Record
+from trajmill.schemas.round_summary import RoundSummary
 
 SEEDS = (0, 1, 2)
 AT_ONCE = 2
@@ -108,12 +108,12 @@ def config_of(variant: Variant, seed: int, root: Path, updates: int) -> Config:
 
 def run_one(variant: Variant, seed: int, root: Path, updates: int) -> Result:
     """Run all rounds in this process and measure."""
-    from flows.context import RoundContext
-    from flows.once import finished
-    from flows.policy import BASELINE, PROMOTE
-    from flows.round import do_stage, summary_of
-    from flows.stages.catalogue import STAGES
-    from warehouse.layout import create_warehouse
+    from trajmill.flows.context import RoundContext
+    from trajmill.flows.once import finished
+    from trajmill.flows.policy import BASELINE, PROMOTE
+    from trajmill.flows.round import do_stage, summary_of
+    from trajmill.flows.stages.catalogue import STAGES
+    from trajmill.warehouse.layout import create_warehouse
 
     _draw_nothing()
     start = time.perf_counter()
@@ -144,8 +144,8 @@ def run_one(variant: Variant, seed: int, root: Path, updates: int) -> Result:
 
 def _draw_nothing() -> None:
     """Give all screens of a size one empty picture: neither the embedded policy nor the judge looks at pixels."""
-    from pipelines.environments import SimulatedSpec
-    from stages.environments.simulated import view
+    from trajmill.pipelines.environments import SimulatedSpec
+    from trajmill.stages.environments.simulated import view
 
     @cache
     def blank(size: Size) -> bytes:
@@ -154,7 +154,7 @@ def _draw_nothing() -> None:
         return picture.getvalue()
 
     mock.patch.object(view, "draw", lambda scene: blank(scene.size)).start()
-    mock.patch("flows.environments.SimulatedSpec", partial(SimulatedSpec, draws_screens=False)).start()
+    mock.patch("trajmill.flows.environments.SimulatedSpec", partial(SimulatedSpec, draws_screens=False)).start()
 
 
 def _success(summary: RoundSummary) -> dict[str, float]:

@@ -26,13 +26,13 @@ import httpx
 from aiohttp import web
 
 from benchmarks.drawing import form_screen
-from schemas.geometry import Size
-from schemas.observation import ScreenHandle
-from stages.environments.simulated.draw import draw
-from stages.models.base import ChatMessage, ChatRequest, Part
-from stages.models.images import ANY_SIZE, QWEN3_VL, PixelBudget
-from stages.models.openai_api.model import OpenAiModel
-from stages.models.openai_api.settings import ApiSettings
+from trajmill.schemas.geometry import Size
+from trajmill.schemas.observation import ScreenHandle
+from trajmill.stages.environments.simulated.draw import draw
+from trajmill.stages.models.base import ChatMessage, ChatRequest, Part
+from trajmill.stages.models.images import ANY_SIZE, QWEN3_VL, PixelBudget
+from trajmill.stages.models.openai_api.model import OpenAiModel
+from trajmill.stages.models.openai_api.settings import ApiSettings
 
 _IN_FLIGHT = {1: 200, 64: 640, 512: 1_024}
 """Requests in flight, and calls per turn."""

@@ -12,16 +12,16 @@ import asyncio
 from collections import Counter
 from collections.abc import Sequence
 
-from schemas.pathway import EndKind
-from schemas.query import PathStep, Platform
-from schemas.record import Origin
-from stages.environments.base import EnvironmentFactory
-from stages.environments.simulated.environment import FaultRates, SimulatedFactory
-from stages.environments.simulated.world import load_world
-from stages.queries.pathways.base import Program, WalkBounds, Walked
-from stages.queries.pathways.denied import packaged_deny_list
-from stages.queries.pathways.programs import packaged_programs, read_programs
-from stages.queries.pathways.search import deep_search
+from trajmill.schemas.pathway import EndKind
+from trajmill.schemas.query import PathStep, Platform
+from trajmill.schemas.record import Origin
+from trajmill.stages.environments.base import EnvironmentFactory
+from trajmill.stages.environments.simulated.environment import FaultRates, SimulatedFactory
+from trajmill.stages.environments.simulated.world import load_world
+from trajmill.stages.queries.pathways.base import Program, WalkBounds, Walked
+from trajmill.stages.queries.pathways.denied import packaged_deny_list
+from trajmill.stages.queries.pathways.programs import packaged_programs, read_programs
+from trajmill.stages.queries.pathways.search import deep_search
 
 _DEFAULT = ("simulated", "galculator", "pcmanfm", "mousepad", "libreoffice-writer", "libreoffice-calc")
 _SECONDS, _QUICK_SECONDS = 240.0, 24.0
@@ -83,8 +83,8 @@ def _simulated(app: str, title: str) -> Program:
 
 
 def _desktops() -> EnvironmentFactory:
-    from stages.environments.desktop.factory import LocalDesktops
-    from stages.environments.desktop.suite import packaged_tasks
+    from trajmill.stages.environments.desktop.factory import LocalDesktops
+    from trajmill.stages.environments.desktop.suite import packaged_tasks
 
     return LocalDesktops(packaged_tasks())
 

@@ -18,25 +18,25 @@ from typing import NamedTuple
 import torch
 
 from benchmarks.policy_queries import benchmark_queries
-from schemas.actions import Click, Terminate, TypeText
-from schemas.observation import Observation
-from schemas.query import Query, Split
-from schemas.record import content_id
-from schemas.trajectory import Purpose
-from stages.agents.base import Agent, Decision, EpisodeView
-from stages.agents.end_to_end import EndToEndAgent
-from stages.agents.reference import ReferenceAgent
-from stages.curate.reweight import plan_attempts, success_average
-from stages.environments.simulated.environment import SimulatedEnvironment
-from stages.environments.simulated.world import World, load_world
-from stages.models.base import ChatModel
-from stages.models.embedded.network import NetworkShape, PolicyNetwork
-from stages.models.embedded.storage import embedded_model, untrained_network
-from stages.rollout.episode import target_element
-from stages.rollout.plan import episode_seed
-from stages.training.base import Optimisation, SftRecipe
-from stages.training.dataset import SeenScreen, Turn, lessons
-from stages.training.train import train_network
+from trajmill.schemas.actions import Click, Terminate, TypeText
+from trajmill.schemas.observation import Observation
+from trajmill.schemas.query import Query, Split
+from trajmill.schemas.record import content_id
+from trajmill.schemas.trajectory import Purpose
+from trajmill.stages.agents.base import Agent, Decision, EpisodeView
+from trajmill.stages.agents.end_to_end import EndToEndAgent
+from trajmill.stages.agents.reference import ReferenceAgent
+from trajmill.stages.curate.reweight import plan_attempts, success_average
+from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
+from trajmill.stages.environments.simulated.world import World, load_world
+from trajmill.stages.models.base import ChatModel
+from trajmill.stages.models.embedded.network import NetworkShape, PolicyNetwork
+from trajmill.stages.models.embedded.storage import embedded_model, untrained_network
+from trajmill.stages.rollout.episode import target_element
+from trajmill.stages.rollout.plan import episode_seed
+from trajmill.stages.training.base import Optimisation, SftRecipe
+from trajmill.stages.training.dataset import SeenScreen, Turn, lessons
+from trajmill.stages.training.train import train_network
 
 _CONCURRENCY = 128
 _TRAIN_STRIDE = 7

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from schemas.query import Query
-from schemas.record import Origin
-from stages.environments.simulated.world import World
-from stages.queries.generate import GenerationSettings, generate_queries
-from stages.queries.grammar import GrammarWriter
-from stages.queries.validation import SimulatedValidator
+from trajmill.schemas.query import Query
+from trajmill.schemas.record import Origin
+from trajmill.stages.environments.simulated.world import World
+from trajmill.stages.queries.generate import GenerationSettings, generate_queries
+from trajmill.stages.queries.grammar import GrammarWriter
+from trajmill.stages.queries.validation import SimulatedValidator
 
 
 def benchmark_queries(

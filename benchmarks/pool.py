@@ -21,16 +21,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from pipelines.resources import AgentSpec
-from pipelines.rollout import RollOut
-from schemas.actions import Action
-from schemas.geometry import Box, Size
-from schemas.observation import Observation, ScreenHandle, UIElement
-from schemas.query import PathStep, Platform, Query, Source, Split
-from schemas.record import Origin
-from schemas.trajectory import Purpose
-from stages.rollout.base import Attempt, Limits
-from warehouse.layout import StageRun, create_warehouse
+from trajmill.pipelines.resources import AgentSpec
+from trajmill.pipelines.rollout import RollOut
+from trajmill.schemas.actions import Action
+from trajmill.schemas.geometry import Box, Size
+from trajmill.schemas.observation import Observation, ScreenHandle, UIElement
+from trajmill.schemas.query import PathStep, Platform, Query, Source, Split
+from trajmill.schemas.record import Origin
+from trajmill.schemas.trajectory import Purpose
+from trajmill.stages.rollout.base import Attempt, Limits
+from trajmill.warehouse.layout import StageRun, create_warehouse
 
 _INSTANCES = (1, 4, 16, 64)
 _EPISODES_PER_INSTANCE = 4

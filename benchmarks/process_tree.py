@@ -6,7 +6,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from stages.environments.desktop.local.processes import descendants
+from trajmill.stages.environments.desktop.local.processes import descendants
 
 _TIMES = slice(11, 15)
 """Of `/proc/PID/stat` after the name: user and system time, its own and of children that have ended (`man 5 proc`)."""

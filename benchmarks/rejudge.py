@@ -18,17 +18,17 @@ from typing import Any, NamedTuple
 
 from benchmarks.judge_populations import ORIGIN, Seen, walk
 from benchmarks.policy_queries import benchmark_queries
-from pipelines.critics import CriticModels, JudgeSpec
-from pipelines.models import ModelSpec, ServedModel
-from schemas.episode import Episode
-from schemas.model_call import ModelCall
-from schemas.verdict import Channel
-from stages.critics.judge import judge_episodes
-from stages.environments.simulated.environment import FaultRates
-from stages.environments.simulated.world import load_world
-from stages.models.families import FAMILIES
-from stages.models.openai_api.settings import ApiSettings
 from tests.stages.models.fault_server import running_server
+from trajmill.pipelines.critics import CriticModels, JudgeSpec
+from trajmill.pipelines.models import ModelSpec, ServedModel
+from trajmill.schemas.episode import Episode
+from trajmill.schemas.model_call import ModelCall
+from trajmill.schemas.verdict import Channel
+from trajmill.stages.critics.judge import judge_episodes
+from trajmill.stages.environments.simulated.environment import FaultRates
+from trajmill.stages.environments.simulated.world import load_world
+from trajmill.stages.models.families import FAMILIES
+from trajmill.stages.models.openai_api.settings import ApiSettings
 
 _ANSWERS: dict[str, object] = {
     "analysis": "the screen shows what was asked for",

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from itertools import cycle, islice
 
 from benchmarks.judge_populations import Seen, walk
-from schemas.episode import Episode
-from schemas.errors import JudgeFailure
-from schemas.observation import ScreenReader
-from schemas.query import Query
-from schemas.record import content_id
-from schemas.verdict import Channel, StepLabel
-from stages.critics.base import StepResult, Vote
-from stages.critics.noisy import NoisyChannel
-from stages.environments.simulated.environment import FaultRates
-from stages.environments.simulated.world import World
+from trajmill.schemas.episode import Episode
+from trajmill.schemas.errors import JudgeFailure
+from trajmill.schemas.observation import ScreenReader
+from trajmill.schemas.query import Query
+from trajmill.schemas.record import content_id
+from trajmill.schemas.verdict import Channel, StepLabel
+from trajmill.stages.critics.base import StepResult, Vote
+from trajmill.stages.critics.noisy import NoisyChannel
+from trajmill.stages.environments.simulated.environment import FaultRates
+from trajmill.stages.environments.simulated.world import World
 
 PASSED = 1.0
 """Programmatic reward of a task that is done."""

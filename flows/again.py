@@ -14,18 +14,18 @@ from math import ceil
 from pathlib import Path
 from typing import NamedTuple
 
-from flows.context import RoundContext
-from flows.judges import NamedJudge
-from flows.progress import progress
-from flows.stages.unjudged import TRIED_AT_MOST
-from pipelines.fan_out import fan_out, split_evenly
-from pipelines.judge import AGAIN, JudgeTrajectories
-from pipelines.verdicts import read_verdicts
-from warehouse.atomic import disk_full_as_error, write_text
-from warehouse.commit import commit_stage
-from warehouse.layout import StageRun
-from warehouse.read import read_table
-from warehouse.staging import mark_done, read_marker, stage_key, sweep
+from trajmill.flows.context import RoundContext
+from trajmill.flows.judges import NamedJudge
+from trajmill.flows.progress import progress
+from trajmill.flows.stages.unjudged import TRIED_AT_MOST
+from trajmill.pipelines.fan_out import fan_out, split_evenly
+from trajmill.pipelines.judge import AGAIN, JudgeTrajectories
+from trajmill.pipelines.verdicts import read_verdicts
+from trajmill.warehouse.atomic import disk_full_as_error, write_text
+from trajmill.warehouse.commit import commit_stage
+from trajmill.warehouse.layout import StageRun
+from trajmill.warehouse.read import read_table
+from trajmill.warehouse.staging import mark_done, read_marker, stage_key, sweep
 
 _BATCH = "batch.json"
 _MOST_IN_SHARD = 1000

@@ -6,24 +6,24 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from flows.config import OWN_JUDGE, Config
-from flows.context import RoundContext
-from flows.evidence import Evaluated, rewards_of, stored_evidence
-from flows.judges import NamedJudge, judge_named
-from flows.labelled_set import judge_labelled_set
-from flows.models_ready import models_ready
-from schemas.calibration import Calibration
-from schemas.errors import BadInputError, TrajmillError
-from schemas.record import Row
-from schemas.tables import rows_to_arrow
-from stages.critics.calibration import agreement
-from stages.critics.ingredients import Tally, tally
-from warehouse.commit import commit_stage
-from warehouse.layout import StageRun, create_warehouse
-from warehouse.lock import sole_worker
-from warehouse.read import read_rows
-from warehouse.shards import write_shard
-from warehouse.views import refresh_views
+from trajmill.flows.config import OWN_JUDGE, Config
+from trajmill.flows.context import RoundContext
+from trajmill.flows.evidence import Evaluated, rewards_of, stored_evidence
+from trajmill.flows.judges import NamedJudge, judge_named
+from trajmill.flows.labelled_set import judge_labelled_set
+from trajmill.flows.models_ready import models_ready
+from trajmill.schemas.calibration import Calibration
+from trajmill.schemas.errors import BadInputError, TrajmillError
+from trajmill.schemas.record import Row
+from trajmill.schemas.tables import rows_to_arrow
+from trajmill.stages.critics.calibration import agreement
+from trajmill.stages.critics.ingredients import Tally, tally
+from trajmill.warehouse.commit import commit_stage
+from trajmill.warehouse.layout import StageRun, create_warehouse
+from trajmill.warehouse.lock import sole_worker
+from trajmill.warehouse.read import read_rows
+from trajmill.warehouse.shards import write_shard
+from trajmill.warehouse.views import refresh_views
 
 CALIBRATION = "calibration"
 

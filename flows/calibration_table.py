@@ -9,8 +9,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from flows.calibration import Calibrated
-from schemas.calibration import Calibration, Ingredient
+from trajmill.flows.calibration import Calibrated
+from trajmill.schemas.calibration import Calibration, Ingredient
 
 _HEADINGS = ("", "votes", "precision", "95 %", "recall", "95 %", "F1", "kappa", "n", "open", "calls", "tokens", "s")
 _NAMES = {

@@ -11,9 +11,9 @@ from typing import Annotated
 
 import typer
 
-from flows import cli_apps, cli_judges, cli_look, cli_loop
-from flows.interrupt import noticing_interrupts
-from schemas.errors import TrajmillError
+from trajmill.flows import cli_apps, cli_judges, cli_look, cli_loop
+from trajmill.flows.interrupt import noticing_interrupts
+from trajmill.schemas.errors import TrajmillError
 
 STOPPED = "stopped; nothing that was finished is lost, the same command continues"
 INTERRUPTED = 130
@@ -44,8 +44,8 @@ def options(
 @app.command("config", epilog="Example: trajmill config > trajmill.toml")
 def show_config(config: cli_loop.ConfigFile = None) -> None:
     """Print the configuration in force, with what each key means."""
-    from flows.config_file import load_config
-    from flows.config_text import config_as_toml
+    from trajmill.flows.config_file import load_config
+    from trajmill.flows.config_text import config_as_toml
 
     print(config_as_toml(load_config(config)), end="")
 
@@ -77,7 +77,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _in_words(error: Exception) -> str:
-    from warehouse.atomic import is_disk_full
+    from trajmill.warehouse.atomic import is_disk_full
 
     if isinstance(error, TrajmillError):
         return str(error)

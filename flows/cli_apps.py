@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from schemas.errors import TrajmillError
+from trajmill.schemas.errors import TrajmillError
 
 apps = typer.Typer(help="App files of the simulated phone and desktop.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -23,7 +23,7 @@ def apps_group() -> None:
 @apps.command("check", epilog="Example: trajmill apps check my_app.yaml")
 def check_apps(files: AppFiles) -> None:
     """Find the mistakes of app files, each with its line."""
-    from stages.environments.simulated.check import check_files
+    from trajmill.stages.environments.simulated.check import check_files
 
     mistakes = check_files(files)
     if mistakes:
@@ -37,7 +37,7 @@ def build_apps(
     out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Where to write; a new or empty folder.")],
 ) -> None:
     """Write app files and the built-in apps as a static web app, and print the page to open in a browser."""
-    from stages.environments.webapp.compile import compile_files, write_web_app
+    from trajmill.stages.environments.webapp.compile import compile_files, write_web_app
 
     print(write_web_app(compile_files(files), out))
 
@@ -48,8 +48,8 @@ def serve_apps(
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="On loopback; 0 for any that is free.")] = 8000,
 ) -> None:
     """Serve app files and the built-in apps as a web app on this machine alone, until Ctrl-C."""
-    from stages.environments.webapp.compile import compile_files
-    from stages.environments.webapp.serve import HOST, web_app_server
+    from trajmill.stages.environments.webapp.compile import compile_files
+    from trajmill.stages.environments.webapp.serve import HOST, web_app_server
 
     with web_app_server(compile_files(files), port) as server, suppress(KeyboardInterrupt):
         print(f"http://{HOST}:{server.server_port}/ (Ctrl-C ends it)", flush=True)

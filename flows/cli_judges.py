@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from flows.cli_loop import ConfigFile, run_alone
+from trajmill.flows.cli_loop import ConfigFile, run_alone
 
 app = typer.Typer()
 
@@ -42,9 +42,9 @@ def judge(
         return
     from rich.console import Console
 
-    from flows.config_file import load_config
-    from flows.progress import ConsoleWatcher, watched_by
-    from flows.rejudge import rejudge
+    from trajmill.flows.config_file import load_config
+    from trajmill.flows.progress import ConsoleWatcher, watched_by
+    from trajmill.flows.rejudge import rejudge
 
     console = Console()
     with watched_by(ConsoleWatcher(console)):
@@ -74,10 +74,10 @@ def calibrate(
     """
     from rich.console import Console
 
-    from flows.calibration import calibrate as measure
-    from flows.calibration_table import calibration_table
-    from flows.config_file import load_config
-    from flows.progress import ConsoleWatcher, watched_by
+    from trajmill.flows.calibration import calibrate as measure
+    from trajmill.flows.calibration_table import calibration_table
+    from trajmill.flows.config_file import load_config
+    from trajmill.flows.progress import ConsoleWatcher, watched_by
 
     console = Console()
     # A table that is written to a file has no terminal to fit into.

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flows.cli_loop import ConfigFile
+from trajmill.flows.cli_loop import ConfigFile
 
 if TYPE_CHECKING:
-    from warehouse.layout import Warehouse
+    from trajmill.warehouse.layout import Warehouse
 
 app = typer.Typer()
 
@@ -37,7 +37,7 @@ def sql(
     root: Root = None,
 ) -> None:
     """Ask the warehouse a question in SQL (DuckDB), over committed rows only."""
-    from warehouse.sql import format_rows, run_sql
+    from trajmill.warehouse.sql import format_rows, run_sql
 
     print(format_rows(run_sql(_warehouse(config, root), query), form.value), end="")
 
@@ -49,8 +49,8 @@ def report(
     run: Annotated[str | None, typer.Option("--run", metavar="RUN", help="Run, if there are several.")] = None,
 ) -> None:
     """Write the report of a run as one HTML file, and print its path."""
-    from flows.config_file import load_config
-    from flows.report.page import run_to_report, write_report
+    from trajmill.flows.config_file import load_config
+    from trajmill.flows.report.page import run_to_report, write_report
 
     warehouse = _warehouse(config, root)
     wanted = run_to_report(warehouse, run, load_config(config).run_id)
@@ -70,7 +70,7 @@ def show(
     """Print a trajectory: its steps, what was thought, and what the judge said."""
     from rich.console import Console
 
-    from flows.show import find_trajectory, print_trajectory, write_images
+    from trajmill.flows.show import find_trajectory, print_trajectory, write_images
 
     warehouse = _warehouse(config, root)
     found = find_trajectory(warehouse, trajectory)
@@ -81,7 +81,7 @@ def show(
 
 
 def _warehouse(config_file: Path | None, root: Path | None) -> Warehouse:
-    from flows.config_file import load_config
-    from warehouse.layout import open_warehouse
+    from trajmill.flows.config_file import load_config
+    from trajmill.warehouse.layout import open_warehouse
 
     return open_warehouse(root if root is not None else load_config(config_file).run.root)

@@ -22,13 +22,13 @@ def evolve(config: ConfigFile = None) -> None:
     """Run the loop, round after round; asked again, it goes on where it stopped."""
     from rich.console import Console
 
-    from flows.config_file import load_config
-    from flows.prefect_settings import set_quiet_defaults
-    from flows.progress import ConsoleWatcher, watched_by
+    from trajmill.flows.config_file import load_config
+    from trajmill.flows.prefect_settings import set_quiet_defaults
+    from trajmill.flows.progress import ConsoleWatcher, watched_by
 
     settings = load_config(config)
     set_quiet_defaults()
-    from flows.evolve import evolve as run_rounds
+    from trajmill.flows.evolve import evolve as run_rounds
 
     console = Console()
     with watched_by(ConsoleWatcher(console)):
@@ -49,13 +49,13 @@ def walk(
     """Try an environment: walk the annotated paths of some queries in it, or explore where they have none."""
     from rich.console import Console
 
-    from flows.config_file import load_config
-    from flows.prefect_settings import set_quiet_defaults
-    from flows.progress import ConsoleWatcher, watched_by
+    from trajmill.flows.config_file import load_config
+    from trajmill.flows.prefect_settings import set_quiet_defaults
+    from trajmill.flows.progress import ConsoleWatcher, watched_by
 
     settings = load_config(config)
     set_quiet_defaults()
-    from flows.walk import walk as walk_queries
+    from trajmill.flows.walk import walk as walk_queries
 
     console = Console()
     with watched_by(ConsoleWatcher(console)):
@@ -72,13 +72,13 @@ def pathways(
     """Walk the menus, dialogs and tabs of programs, and make queries of what is found; done once, as stages are."""
     from rich.console import Console
 
-    from flows.config_file import load_config
-    from flows.prefect_settings import set_quiet_defaults
-    from flows.progress import ConsoleWatcher, watched_by
+    from trajmill.flows.config_file import load_config
+    from trajmill.flows.prefect_settings import set_quiet_defaults
+    from trajmill.flows.progress import ConsoleWatcher, watched_by
 
     settings = load_config(config)
     set_quiet_defaults()
-    from flows.pathways import walk_for_pathways
+    from trajmill.flows.pathways import walk_for_pathways
 
     console = Console()
     with watched_by(ConsoleWatcher(console)):
@@ -123,14 +123,14 @@ def run_alone(stage: str, config_file: Path | None) -> None:
     """Run one stage of the current round and say what it made."""
     from rich.console import Console
 
-    from flows.config_file import load_config
-    from flows.prefect_settings import names_a_server, set_quiet_defaults
-    from flows.progress import ConsoleWatcher, watched_by
+    from trajmill.flows.config_file import load_config
+    from trajmill.flows.prefect_settings import names_a_server, set_quiet_defaults
+    from trajmill.flows.progress import ConsoleWatcher, watched_by
 
     settings = load_config(config_file)
     set_quiet_defaults()
-    from flows.landing import accepted_since_training, announce_landed
-    from flows.round import run_stage
+    from trajmill.flows.landing import accepted_since_training, announce_landed
+    from trajmill.flows.round import run_stage
 
     console = Console()
     with watched_by(ConsoleWatcher(console)):
@@ -153,17 +153,17 @@ def serve(
     """
     from rich.console import Console
 
-    from flows.config_file import DEFAULT_FILE, load_config
-    from flows.prefect_settings import long_lived_server, set_talkative_defaults
+    from trajmill.flows.config_file import DEFAULT_FILE, load_config
+    from trajmill.flows.prefect_settings import long_lived_server, set_talkative_defaults
 
     settings = load_config(config)
     set_talkative_defaults()
-    from warehouse.layout import create_warehouse
+    from trajmill.warehouse.layout import create_warehouse
 
     file = config or (DEFAULT_FILE if DEFAULT_FILE.exists() else None)
     warehouse = create_warehouse(settings.run.root)
     with long_lived_server(warehouse.root / "runs" / "prefect.log", port) as address:
-        from flows.serve import serve_deployments
+        from trajmill.flows.serve import serve_deployments
 
         Console().print(
             f"Prefect server: {address}\nLet other commands report to it: export PREFECT_API_URL={address}",

@@ -11,12 +11,12 @@ from typing import Annotated, Literal
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
-from flows.config_atomic import AtomicSection
-from flows.config_environments import AndroidSection, BrowserGymSection, BrowserSection, DesktopSection
-from flows.config_models import EndpointSection, ModelsSection, PromptsSection
-from flows.config_pathways import PathwaysSection
-from flows.config_section import Fraction, Section
-from schemas.record import content_id
+from trajmill.flows.config_atomic import AtomicSection
+from trajmill.flows.config_environments import AndroidSection, BrowserGymSection, BrowserSection, DesktopSection
+from trajmill.flows.config_models import EndpointSection, ModelsSection, PromptsSection
+from trajmill.flows.config_pathways import PathwaysSection
+from trajmill.flows.config_section import Fraction, Section
+from trajmill.schemas.record import content_id
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=40)]
 OWN_JUDGE = "judge"

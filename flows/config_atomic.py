@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pydantic import NonNegativeInt
 
-from flows.config_section import Section
-from stages.queries.atomic.base import AtomicApp
+from trajmill.flows.config_section import Section
+from trajmill.stages.queries.atomic.base import AtomicApp
 
 
 class AtomicSection(Section):

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from flows.config import OWN_JUDGE, Config
-from flows.config_models import EMBEDDED
-from flows.config_section import KeyPath
+from trajmill.flows.config import OWN_JUDGE, Config
+from trajmill.flows.config_models import EMBEDDED
+from trajmill.flows.config_section import KeyPath
 
 
 class Missing(NamedTuple):

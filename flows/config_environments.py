@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from pydantic import PositiveFloat, PositiveInt
 
-from flows.config_section import Fraction, Section
+from trajmill.flows.config_section import Fraction, Section
 
 
 class BrowserSection(Section):

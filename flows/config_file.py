@@ -11,12 +11,12 @@ from pathlib import Path
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from flows.config import Config
-from flows.config_check import missing_endpoints, missing_files, missing_for_operations, missing_for_proposals
-from flows.config_paths import anchored
-from flows.config_section import KeyPath, key_paths, section_at
-from schemas.errors import BadInputError
-from stages.queries.human_tasks import read_human_tasks
+from trajmill.flows.config import Config
+from trajmill.flows.config_check import missing_endpoints, missing_files, missing_for_operations, missing_for_proposals
+from trajmill.flows.config_paths import anchored
+from trajmill.flows.config_section import KeyPath, key_paths, section_at
+from trajmill.schemas.errors import BadInputError
+from trajmill.stages.queries.human_tasks import read_human_tasks
 
 DEFAULT_FILE = Path("trajmill.toml")
 """Read from the working folder when no file is named."""

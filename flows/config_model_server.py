@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field, PositiveFloat
 
-from flows.config_section import Section
+from trajmill.flows.config_section import Section
 
 
 class ModelServerSection(Section):

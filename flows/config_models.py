@@ -7,8 +7,8 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
-from flows.config_model_server import ModelServerSection
-from flows.config_section import Section
+from trajmill.flows.config_model_server import ModelServerSection
+from trajmill.flows.config_section import Section
 
 EMBEDDED = "embedded"
 """The endpoint that needs no configuration: the policy network, state critics, grammar and line writers of trajmill."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TypeVar
 
-from flows.config_models import EndpointSection
-from flows.config_section import Section
+from trajmill.flows.config_models import EndpointSection
+from trajmill.flows.config_section import Section
 
 S = TypeVar("S", bound=Section)
 

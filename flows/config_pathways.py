@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
 
-from flows.config_section import Section
+from trajmill.flows.config_section import Section
 
 
 class PathwaysSection(Section):

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
-from flows.config import Config
-from flows.config_section import ANY_NAME, KeyPath, key_paths, section_at
+from trajmill.flows.config import Config
+from trajmill.flows.config_section import ANY_NAME, KeyPath, key_paths, section_at
 
 
 def config_as_toml(config: Config) -> str:

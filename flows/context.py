@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 
-from flows.config import Config
-from flows.environments import environment_of
-from pipelines.environments import EnvironmentSpec
-from pipelines.fan_out import BeamSettings
-from pipelines.queries import queries_of
-from schemas.query import Query
-from schemas.record import Origin
-from warehouse.layout import StageRun, Warehouse
+from trajmill.flows.config import Config
+from trajmill.flows.environments import environment_of
+from trajmill.pipelines.environments import EnvironmentSpec
+from trajmill.pipelines.fan_out import BeamSettings
+from trajmill.pipelines.queries import queries_of
+from trajmill.schemas.query import Query
+from trajmill.schemas.record import Origin
+from trajmill.warehouse.layout import StageRun, Warehouse
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from flows.config import Config
-from pipelines.environments import (
+from trajmill.flows.config import Config
+from trajmill.pipelines.environments import (
     AndroidSpec,
     BrowserGymSpec,
     BrowserSpec,
@@ -29,11 +29,11 @@ def environment_of(config: Config) -> EnvironmentSpec:
         case "browsergym":
             return BrowserGymSpec()
         case "android":
-            from stages.environments.android.settings import AndroidSettings
+            from trajmill.stages.environments.android.settings import AndroidSettings
 
             settings = AndroidSettings.model_validate(config.android.model_dump(exclude={"tasks"}))
             return AndroidSpec(settings.model_dump_json())
         case "desktop":
-            from stages.environments.desktop.suite import packaged_tasks
+            from trajmill.stages.environments.desktop.suite import packaged_tasks
 
             return DesktopSpec(config.desktop.servers, config.desktop.tasks or packaged_tasks())

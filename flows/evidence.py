@@ -6,16 +6,16 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from flows.again import JudgedAgain, Stored, finished_trajectories, judge_again
-from flows.context import RoundContext
-from flows.judges import NamedJudge
-from pipelines.verdicts import read_verdicts
-from schemas.record import Row
-from schemas.trajectory import Purpose
-from schemas.verdict import Channel
-from stages.critics.calibration import PASSED
-from stages.critics.ingredients import Ballot, Evidence, Spent
-from warehouse.read import read_table
+from trajmill.flows.again import JudgedAgain, Stored, finished_trajectories, judge_again
+from trajmill.flows.context import RoundContext
+from trajmill.flows.judges import NamedJudge
+from trajmill.pipelines.verdicts import read_verdicts
+from trajmill.schemas.record import Row
+from trajmill.schemas.trajectory import Purpose
+from trajmill.schemas.verdict import Channel
+from trajmill.stages.critics.calibration import PASSED
+from trajmill.stages.critics.ingredients import Ballot, Evidence, Spent
+from trajmill.warehouse.read import read_table
 
 _PURPOSES = (Purpose.TRAIN, Purpose.GUIDED, Purpose.EVALUATE)
 """What a judge has to tell apart; a walk along the annotated path is none of it."""

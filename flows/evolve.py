@@ -9,21 +9,21 @@ from typing import NamedTuple
 
 from prefect import flow
 
-from flows.config import Config
-from flows.context import RoundContext
-from flows.memory import use_few_heaps
-from flows.models_ready import models_ready
-from flows.once import report_of
-from flows.policy import PROMOTE
-from flows.prefect_settings import short_lived_server
-from flows.report.page import write_report
-from flows.round import round_flow
-from flows.stages.export import release_name
-from schemas.round_summary import RoundSummary
-from warehouse.atomic import disk_full_as_error
-from warehouse.layout import Warehouse, create_warehouse
-from warehouse.lock import sole_worker
-from warehouse.views import refresh_views
+from trajmill.flows.config import Config
+from trajmill.flows.context import RoundContext
+from trajmill.flows.memory import use_few_heaps
+from trajmill.flows.models_ready import models_ready
+from trajmill.flows.once import report_of
+from trajmill.flows.policy import PROMOTE
+from trajmill.flows.prefect_settings import short_lived_server
+from trajmill.flows.report.page import write_report
+from trajmill.flows.round import round_flow
+from trajmill.flows.stages.export import release_name
+from trajmill.schemas.round_summary import RoundSummary
+from trajmill.warehouse.atomic import disk_full_as_error
+from trajmill.warehouse.layout import Warehouse, create_warehouse
+from trajmill.warehouse.lock import sole_worker
+from trajmill.warehouse.views import refresh_views
 
 
 class EvolveReport(NamedTuple):

@@ -6,16 +6,16 @@ import difflib
 import json
 from dataclasses import dataclass, replace
 
-from flows.config import OWN_JUDGE, Config, VotingSection
-from flows.config_models import CriticRoles
-from flows.models import models_of
-from flows.prompts import prompts_of
-from pipelines.critics import CriticModels, JudgeSpec
-from pipelines.judge import OtherJudge
-from schemas.errors import BadInputError
-from schemas.record import content_id
-from schemas.verdict import Channel
-from stages.critics.consensus import Ask
+from trajmill.flows.config import OWN_JUDGE, Config, VotingSection
+from trajmill.flows.config_models import CriticRoles
+from trajmill.flows.models import models_of
+from trajmill.flows.prompts import prompts_of
+from trajmill.pipelines.critics import CriticModels, JudgeSpec
+from trajmill.pipelines.judge import OtherJudge
+from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.record import content_id
+from trajmill.schemas.verdict import Channel
+from trajmill.stages.critics.consensus import Ask
 
 
 @dataclass(frozen=True)

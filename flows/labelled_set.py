@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from flows.context import RoundContext
-from flows.evidence import Evaluated
-from flows.judges import NamedJudge
-from pipelines.labelled import judge_labelled
-from schemas.errors import BadInputError
-from schemas.record import Row
-from stages.critics.labelled.annotations import read_labels
+from trajmill.flows.context import RoundContext
+from trajmill.flows.evidence import Evaluated
+from trajmill.flows.judges import NamedJudge
+from trajmill.pipelines.labelled import judge_labelled
+from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.record import Row
+from trajmill.stages.critics.labelled.annotations import read_labels
 
 STAGE = "calibrate"
 """What failures stand under."""

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pyarrow.compute as pc
 
-from flows.config import Config
-from pipelines.verdicts import read_verdicts
-from schemas.record import content_id
-from warehouse.layout import create_warehouse
-from warehouse.read import read_table
+from trajmill.flows.config import Config
+from trajmill.pipelines.verdicts import read_verdicts
+from trajmill.schemas.record import content_id
+from trajmill.warehouse.layout import create_warehouse
+from trajmill.warehouse.read import read_table
 
 LANDED = "trajmill.trajectories.landed"
 """Name of the event."""

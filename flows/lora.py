@@ -9,8 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from flows.server_requests import Answer, ask_server, served_models
-from schemas.errors import BadInputError, TrajmillError
+from trajmill.flows.server_requests import Answer, ask_server, served_models
+from trajmill.schemas.errors import BadInputError, TrajmillError
 
 _LOAD_SECONDS = 300.0
 

@@ -17,11 +17,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from flows.config_model_server import ModelServerSection
-from flows.server_keeper import SECONDS_TO_LEAVE
-from flows.server_log import last_words
-from flows.server_requests import Answer, ask_server, served_models
-from schemas.errors import BadInputError, TrajmillError
+from trajmill.flows.config_model_server import ModelServerSection
+from trajmill.flows.server_keeper import SECONDS_TO_LEAVE
+from trajmill.flows.server_log import last_words
+from trajmill.flows.server_requests import Answer, ask_server, served_models
+from trajmill.schemas.errors import BadInputError, TrajmillError
 
 _POLL_SECONDS = 0.2
 _SECONDS_TO_BE_GONE = 5.0
@@ -130,7 +130,7 @@ def _start(server: ModelServer, logs: Path) -> _Started:
     with log.open("ab") as words:
         log_start = words.tell()
         keeper = subprocess.Popen(
-            [sys.executable, "-m", "flows.server_keeper", *_command(server)],
+            [sys.executable, "-m", "trajmill.flows.server_keeper", *_command(server)],
             stdin=subprocess.PIPE,
             stdout=words,
             stderr=words,

@@ -6,13 +6,13 @@ import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from flows.config import Config
-from flows.config_models import EMBEDDED, EndpointSection
-from pipelines.models import FolderModel, ModelSpec, ServedModel
-from schemas.coordinates import CoordinateFrame, native_frame
-from schemas.geometry import Size
-from stages.critics.context_budget import budget_of
-from stages.models.families import FAMILIES
+from trajmill.flows.config import Config
+from trajmill.flows.config_models import EMBEDDED, EndpointSection
+from trajmill.pipelines.models import FolderModel, ModelSpec, ServedModel
+from trajmill.schemas.coordinates import CoordinateFrame, native_frame
+from trajmill.schemas.geometry import Size
+from trajmill.stages.critics.context_budget import budget_of
+from trajmill.stages.models.families import FAMILIES
 
 REQUEST_CACHE = "request-cache"
 """Folder of the request cache within a warehouse; it may be deleted at any time."""
@@ -45,7 +45,7 @@ def policy_frame(config: Config) -> Callable[[Size], CoordinateFrame]:
 def _where(endpoint: EndpointSection) -> ServedModel | FolderModel:
     if endpoint.kind != "openai_api":
         return FolderModel(endpoint.kind, Path(endpoint.model), json.dumps(endpoint.engine))
-    from stages.models.openai_api.settings import ApiSettings
+    from trajmill.stages.models.openai_api.settings import ApiSettings
 
     settings = ApiSettings(
         model=endpoint.model,

@@ -8,14 +8,14 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from flows.config import Config
-from flows.config_check import mapped
-from flows.config_models import EMBEDDED, EndpointSection
-from flows.lora import Adapter, load_adapter
-from flows.model_server import ModelServer, served
-from flows.models import model_of
-from flows.prompts import prompts_of
-from pipelines.models import ModelSpec, ServedModel
+from trajmill.flows.config import Config
+from trajmill.flows.config_check import mapped
+from trajmill.flows.config_models import EMBEDDED, EndpointSection
+from trajmill.flows.lora import Adapter, load_adapter
+from trajmill.flows.model_server import ModelServer, served
+from trajmill.flows.models import model_of
+from trajmill.flows.prompts import prompts_of
+from trajmill.pipelines.models import ModelSpec, ServedModel
 
 
 @contextmanager

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 
-from flows.context import RoundContext
-from schemas.errors import TrajmillError
-from schemas.round_summary import StageCount
-from warehouse.atomic import disk_full_as_error
-from warehouse.commit import commit_stage
-from warehouse.layout import StageRun
-from warehouse.shards import DataFile
-from warehouse.staging import mark_done, read_marker, stage_key, sweep
+from trajmill.flows.context import RoundContext
+from trajmill.schemas.errors import TrajmillError
+from trajmill.schemas.round_summary import StageCount
+from trajmill.warehouse.atomic import disk_full_as_error
+from trajmill.warehouse.commit import commit_stage
+from trajmill.warehouse.layout import StageRun
+from trajmill.warehouse.shards import DataFile
+from trajmill.warehouse.staging import mark_done, read_marker, stage_key, sweep
 
 
 @dataclass(frozen=True)

@@ -8,21 +8,21 @@ from typing import NamedTuple
 
 from rich.table import Table
 
-from flows.config import Config
-from flows.context import RoundContext
-from flows.models_ready import models_ready
-from flows.report.figures import PathwayRow, read_pathways
-from flows.report.page import write_report
-from flows.round import watched
-from flows.stages.pathways import PATHWAY_QUERIES, PATHWAYS, pathway_queries, pathways, programs_of
-from schemas.failure import Failure
-from schemas.query import Split
-from stages.queries.pathways.queries import PathwaySettings
-from warehouse.atomic import disk_full_as_error
-from warehouse.layout import create_warehouse
-from warehouse.lock import sole_worker
-from warehouse.read import read_rows
-from warehouse.views import refresh_views
+from trajmill.flows.config import Config
+from trajmill.flows.context import RoundContext
+from trajmill.flows.models_ready import models_ready
+from trajmill.flows.report.figures import PathwayRow, read_pathways
+from trajmill.flows.report.page import write_report
+from trajmill.flows.round import watched
+from trajmill.flows.stages.pathways import PATHWAY_QUERIES, PATHWAYS, pathway_queries, pathways, programs_of
+from trajmill.schemas.failure import Failure
+from trajmill.schemas.query import Split
+from trajmill.stages.queries.pathways.queries import PathwaySettings
+from trajmill.warehouse.atomic import disk_full_as_error
+from trajmill.warehouse.layout import create_warehouse
+from trajmill.warehouse.lock import sole_worker
+from trajmill.warehouse.read import read_rows
+from trajmill.warehouse.views import refresh_views
 
 
 class Found(NamedTuple):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from flows.config_models import EMBEDDED
-from flows.context import RoundContext
-from flows.models import model_of
-from flows.once import finished
-from pipelines.resources import AgentSpec
+from trajmill.flows.config_models import EMBEDDED
+from trajmill.flows.context import RoundContext
+from trajmill.flows.models import model_of
+from trajmill.flows.once import finished
+from trajmill.pipelines.resources import AgentSpec
 
 PROMOTE = "promote"
 """The stage that decides on the next round's policy."""

@@ -3,7 +3,7 @@
 Prefect's own temporary server stays behind when its owner is killed. This one reads its standard input, a pipe that
 nobody writes to, and leaves when the pipe closes, which happens however the owner ends.
 
-Run as `python -m flows.prefect_server PORT`.
+Run as `python -m trajmill.flows.prefect_server PORT`.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from schemas.errors import TrajmillError
+from trajmill.schemas.errors import TrajmillError
 
 QUIET_DEFAULTS = {
     "DO_NOT_TRACK": "1",
@@ -132,7 +132,7 @@ def _own_server(port: int, log: Path, settings: dict[str, str]) -> Iterator[str]
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as words:
         server = subprocess.Popen(
-            [sys.executable, "-m", "flows.prefect_server", str(port)],
+            [sys.executable, "-m", "trajmill.flows.prefect_server", str(port)],
             stdin=subprocess.PIPE,
             stdout=words,
             stderr=words,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from flows.config import Config
-from pipelines.critics import CriticPrompts, critic_prompts
-from stages.guidance.model_guide import GuidePrompts, guide_prompts
-from stages.models.prompts import Prompt
-from stages.queries.model_writer import WriterPrompts, writer_prompts
-from stages.queries.pathways.selection import selection_prompt
-from stages.queries.proposer import ProposalPrompts, proposal_prompts
+from trajmill.flows.config import Config
+from trajmill.pipelines.critics import CriticPrompts, critic_prompts
+from trajmill.stages.guidance.model_guide import GuidePrompts, guide_prompts
+from trajmill.stages.models.prompts import Prompt
+from trajmill.stages.queries.model_writer import WriterPrompts, writer_prompts
+from trajmill.stages.queries.pathways.selection import selection_prompt
+from trajmill.stages.queries.proposer import ProposalPrompts, proposal_prompts
 
 
 class RolePrompts(NamedTuple):
@@ -27,7 +27,7 @@ def prompts_of(config: Config) -> RolePrompts:
     """All prompts, read now: workers are given their texts, and need not have the files.
 
     Raises:
-        schemas.errors.BadInputError: a file cannot be read, or misses a section or a field.
+        BadInputError: a file cannot be read, or misses a section or a field.
     """
     files = config.prompts
     return RolePrompts(

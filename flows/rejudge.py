@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from flows.again import JudgedAgain, finished_trajectories, judge_again
-from flows.config import OWN_JUDGE, Config
-from flows.context import RoundContext
-from flows.judges import judge_named
-from flows.models_ready import models_ready
-from schemas.errors import BadInputError
-from warehouse.layout import create_warehouse
-from warehouse.lock import sole_worker
-from warehouse.views import refresh_views
+from trajmill.flows.again import JudgedAgain, finished_trajectories, judge_again
+from trajmill.flows.config import OWN_JUDGE, Config
+from trajmill.flows.context import RoundContext
+from trajmill.flows.judges import judge_named
+from trajmill.flows.models_ready import models_ready
+from trajmill.schemas.errors import BadInputError
+from trajmill.warehouse.layout import create_warehouse
+from trajmill.warehouse.lock import sole_worker
+from trajmill.warehouse.views import refresh_views
 
 
 def rejudge(config: Config, name: str | None, round_number: int | None = None) -> JudgedAgain:

@@ -14,26 +14,26 @@ from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State, TaskRun
 from prefect.tasks import Task
 
-from flows.config import Config
-from flows.context import RoundContext
-from flows.interrupt import asked_to_stop
-from flows.landing import announce_landed
-from flows.models_ready import models_ready
-from flows.once import StageReport, report_of
-from flows.policy import BASELINE, PROMOTE
-from flows.progress import progress
-from flows.report.round_table import round_markdown, round_table
-from flows.stages.catalogue import NEEDED, STAGES, Stage, stages_of
-from flows.stages.generate import GENERATE
-from flows.stages.judge import JUDGE, REJUDGE
-from pipelines.history import read_history
-from pipelines.rollout import episodes_done
-from schemas.errors import BadInputError, TrajmillError
-from schemas.round_summary import RoundSummary
-from warehouse.layout import create_warehouse
-from warehouse.lock import sole_worker
-from warehouse.read import read_rows
-from warehouse.views import refresh_views
+from trajmill.flows.config import Config
+from trajmill.flows.context import RoundContext
+from trajmill.flows.interrupt import asked_to_stop
+from trajmill.flows.landing import announce_landed
+from trajmill.flows.models_ready import models_ready
+from trajmill.flows.once import StageReport, report_of
+from trajmill.flows.policy import BASELINE, PROMOTE
+from trajmill.flows.progress import progress
+from trajmill.flows.report.round_table import round_markdown, round_table
+from trajmill.flows.stages.catalogue import NEEDED, STAGES, Stage, stages_of
+from trajmill.flows.stages.generate import GENERATE
+from trajmill.flows.stages.judge import JUDGE, REJUDGE
+from trajmill.pipelines.history import read_history
+from trajmill.pipelines.rollout import episodes_done
+from trajmill.schemas.errors import BadInputError, TrajmillError
+from trajmill.schemas.round_summary import RoundSummary
+from trajmill.warehouse.layout import create_warehouse
+from trajmill.warehouse.lock import sole_worker
+from trajmill.warehouse.read import read_rows
+from trajmill.warehouse.views import refresh_views
 
 _LOOK_EVERY_SECONDS = 0.5
 _ASKING_MODELS = frozenset({"generate", "rollout", "judge", "guide", "evaluate"})

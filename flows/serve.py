@@ -11,13 +11,13 @@ from prefect.events import DeploymentEventTrigger, ResourceSpecification
 from prefect.schedules import Cron
 from prefect.types.entrypoint import EntrypointType
 
-from flows.config import Config
-from flows.config_file import load_config
-from flows.landing import ENOUGH_LABEL, LANDED, accepted_since_training, warehouse_resource
-from schemas.round_summary import RoundSummary
-from warehouse.layout import create_warehouse
-from warehouse.lock import RunInUseError
-from warehouse.read import read_rows
+from trajmill.flows.config import Config
+from trajmill.flows.config_file import load_config
+from trajmill.flows.landing import ENOUGH_LABEL, LANDED, accepted_since_training, warehouse_resource
+from trajmill.schemas.round_summary import RoundSummary
+from trajmill.warehouse.layout import create_warehouse
+from trajmill.warehouse.lock import RunInUseError
+from trajmill.warehouse.read import read_rows
 
 TRAINING_STAGES = ("derive", "export", "train", "evaluate")
 
@@ -25,7 +25,7 @@ TRAINING_STAGES = ("derive", "export", "train", "evaluate")
 @flow(name="nightly")
 def nightly(config_file: str | None = None) -> str:
     """Go on with the run by as many rounds as the configuration says; returns the path of the report."""
-    from flows.evolve import evolve
+    from trajmill.flows.evolve import evolve
 
     config = _config(config_file)
     report = evolve(config.with_rounds(last_round(config) + config.serve.rounds_per_night))
@@ -41,7 +41,7 @@ def retrain(config_file: str | None = None) -> int:
     config = _config(config_file)
     accepted = accepted_since_training(config)
     if accepted >= config.serve.retrain_after_accepted:
-        from flows.round import run_stage
+        from trajmill.flows.round import run_stage
 
         try:
             for stage in TRAINING_STAGES:

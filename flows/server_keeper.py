@@ -4,7 +4,7 @@ A model server starts processes of its own and holds a whole GPU: left behind, i
 keeper reads its standard input, a pipe that nobody writes to and that closes however its owner ends, `kill -9`
 included; then it ends its whole process group, which is the program and whatever the program has started.
 
-Run as `python -m flows.server_keeper PROGRAM ARGUMENT...`, as the leader of a process group of its own.
+Run as `python -m trajmill.flows.server_keeper PROGRAM ARGUMENT...`, as the leader of a process group of its own.
 """
 
 from __future__ import annotations

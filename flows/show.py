@@ -9,16 +9,16 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.text import Text
 
-from flows.report.figures import connect
-from pipelines.episodes import read_episodes
-from schemas.episode import Episode
-from schemas.errors import BadInputError
-from schemas.step import Step
-from schemas.verdict import StepVerdict
-from stages.critics.marking import marked_screen
-from warehouse.layout import Warehouse
-from warehouse.screens import WarehouseScreens
-from warehouse.views import refresh_views
+from trajmill.flows.report.figures import connect
+from trajmill.pipelines.episodes import read_episodes
+from trajmill.schemas.episode import Episode
+from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.step import Step
+from trajmill.schemas.verdict import StepVerdict
+from trajmill.stages.critics.marking import marked_screen
+from trajmill.warehouse.layout import Warehouse
+from trajmill.warehouse.screens import WarehouseScreens
+from trajmill.warehouse.views import refresh_views
 
 _LABEL_STYLES = {"GOOD": "green", "NEUTRAL": "dim", "HARMFUL": "red"}
 

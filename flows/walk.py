@@ -7,20 +7,20 @@ from typing import NamedTuple
 
 from rich.table import Table
 
-from flows.config import Config
-from flows.context import RoundContext
-from flows.report.page import write_report
-from flows.round import watched
-from flows.stages.generate import GENERATE, generate
-from flows.stages.walk import WALK, walk_queries
-from schemas.errors import BadInputError
-from schemas.query import Query, Source
-from schemas.trajectory import Trajectory
-from warehouse.atomic import disk_full_as_error
-from warehouse.layout import create_warehouse
-from warehouse.lock import sole_worker
-from warehouse.read import read_rows
-from warehouse.views import refresh_views
+from trajmill.flows.config import Config
+from trajmill.flows.context import RoundContext
+from trajmill.flows.report.page import write_report
+from trajmill.flows.round import watched
+from trajmill.flows.stages.generate import GENERATE, generate
+from trajmill.flows.stages.walk import WALK, walk_queries
+from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.query import Query, Source
+from trajmill.schemas.trajectory import Trajectory
+from trajmill.warehouse.atomic import disk_full_as_error
+from trajmill.warehouse.layout import create_warehouse
+from trajmill.warehouse.lock import sole_worker
+from trajmill.warehouse.read import read_rows
+from trajmill.warehouse.views import refresh_views
 
 
 class Walked(NamedTuple):

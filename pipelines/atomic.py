@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from pipelines.environments import EnvironmentSpec
-from pipelines.generate import NewQueries
-from schemas.query import Platform
-from schemas.record import Origin
-from stages.queries.atomic.base import STAGE
-from stages.queries.atomic.queries import AtomicCounts, atomic_queries
-from stages.queries.real_walk import Checked, walk_all
+from trajmill.pipelines.environments import EnvironmentSpec
+from trajmill.pipelines.generate import NewQueries
+from trajmill.schemas.query import Platform
+from trajmill.schemas.record import Origin
+from trajmill.stages.queries.atomic.base import STAGE
+from trajmill.stages.queries.atomic.queries import AtomicCounts, atomic_queries
+from trajmill.stages.queries.real_walk import Checked, walk_all
 
 
 def queries_for_operations(

@@ -8,28 +8,28 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from pipelines.models import ModelSpec
-from schemas.model_call import ModelCall
-from schemas.record import Origin
-from schemas.verdict import Channel
-from stages.critics.base import StepCritic, TrajectoryCritic
-from stages.critics.captioned_text import CaptionedTextChannel, text_prompt
-from stages.critics.captioner import ModelCaptioner, ScreenCaptioner, TreeCaptioner, caption_prompt
-from stages.critics.cascade import ChannelPlan
-from stages.critics.consensus import Ask, Judge
-from stages.critics.context_budget import USUAL_BUDGET, ContextBudget
-from stages.critics.model_step_critic import ModelStepCritic, step_prompt
-from stages.critics.multimodal_channel import StateChannel
-from stages.critics.noisy import NoisyChannel
-from stages.critics.programmatic_channel import ProgrammaticChannel
-from stages.critics.question import Sampling
-from stages.critics.rule import FULL, ChannelRule, PassRule, Rule
-from stages.critics.screenshot_channel import ScreenshotChannel, multimodal_prompt
-from stages.critics.step_critic import StateStepCritic
-from stages.critics.text_channel import CaptionChannel
-from stages.critics.voting import Pass
-from stages.models.base import ChatModel
-from stages.models.prompts import Prompt
+from trajmill.pipelines.models import ModelSpec
+from trajmill.schemas.model_call import ModelCall
+from trajmill.schemas.record import Origin
+from trajmill.schemas.verdict import Channel
+from trajmill.stages.critics.base import StepCritic, TrajectoryCritic
+from trajmill.stages.critics.captioned_text import CaptionedTextChannel, text_prompt
+from trajmill.stages.critics.captioner import ModelCaptioner, ScreenCaptioner, TreeCaptioner, caption_prompt
+from trajmill.stages.critics.cascade import ChannelPlan
+from trajmill.stages.critics.consensus import Ask, Judge
+from trajmill.stages.critics.context_budget import USUAL_BUDGET, ContextBudget
+from trajmill.stages.critics.model_step_critic import ModelStepCritic, step_prompt
+from trajmill.stages.critics.multimodal_channel import StateChannel
+from trajmill.stages.critics.noisy import NoisyChannel
+from trajmill.stages.critics.programmatic_channel import ProgrammaticChannel
+from trajmill.stages.critics.question import Sampling
+from trajmill.stages.critics.rule import FULL, ChannelRule, PassRule, Rule
+from trajmill.stages.critics.screenshot_channel import ScreenshotChannel, multimodal_prompt
+from trajmill.stages.critics.step_critic import StateStepCritic
+from trajmill.stages.critics.text_channel import CaptionChannel
+from trajmill.stages.critics.voting import Pass
+from trajmill.stages.models.base import ChatModel
+from trajmill.stages.models.prompts import Prompt
 
 Connect = Callable[[ModelSpec], ChatModel]
 
@@ -68,7 +68,7 @@ def critic_prompts(
     """The prompts of the user's own files, and where there is none, those that come with the critics.
 
     Raises:
-        schemas.errors.BadInputError: a file cannot be read, or misses a section or a field.
+        BadInputError: a file cannot be read, or misses a section or a field.
     """
     return CriticPrompts(step_prompt(step), text_prompt(text), multimodal_prompt(multimodal), caption_prompt(describer))
 
@@ -113,7 +113,7 @@ class JudgeSpec:
             sink: gets a row for each call to a model.
 
         Raises:
-            schemas.errors.BadInputError: a model cannot be connected.
+            BadInputError: a model cannot be connected.
         """
         async with AsyncExitStack() as stack:
             connected: dict[ModelSpec, ChatModel] = {}

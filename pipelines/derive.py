@@ -6,19 +6,19 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from pipelines.episodes import read_episodes
-from pipelines.fan_out import ShardOutput
-from schemas.coordinates import CoordinateFrame, native_frame
-from schemas.episode import Episode
-from schemas.geometry import Size
-from schemas.record import Origin
-from schemas.tables import rows_to_arrow
-from stages.derive.end_to_end import end_to_end_examples
-from stages.derive.rl_steps import failed_groups, rl_steps, stored_rewards
-from warehouse.layout import StageRun, Warehouse
-from warehouse.read import read_table
-from warehouse.screens import WarehouseScreens
-from warehouse.shards import write_shard
+from trajmill.pipelines.episodes import read_episodes
+from trajmill.pipelines.fan_out import ShardOutput
+from trajmill.schemas.coordinates import CoordinateFrame, native_frame
+from trajmill.schemas.episode import Episode
+from trajmill.schemas.geometry import Size
+from trajmill.schemas.record import Origin
+from trajmill.schemas.tables import rows_to_arrow
+from trajmill.stages.derive.end_to_end import end_to_end_examples
+from trajmill.stages.derive.rl_steps import failed_groups, rl_steps, stored_rewards
+from trajmill.warehouse.layout import StageRun, Warehouse
+from trajmill.warehouse.read import read_table
+from trajmill.warehouse.screens import WarehouseScreens
+from trajmill.warehouse.shards import write_shard
 
 
 @dataclass(frozen=True)

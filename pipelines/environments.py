@@ -7,10 +7,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Protocol
 
-from schemas.query import Platform
-from stages.environments.base import EnvironmentFactory
-from stages.environments.simulated.environment import FaultRates, SimulatedFactory
-from stages.environments.simulated.world import World, load_world
+from trajmill.schemas.query import Platform
+from trajmill.stages.environments.base import EnvironmentFactory
+from trajmill.stages.environments.simulated.environment import FaultRates, SimulatedFactory
+from trajmill.stages.environments.simulated.world import World, load_world
 
 
 class EnvironmentSpec(Protocol):
@@ -55,7 +55,7 @@ class MiniWobSpec:
 
     def factory(self, platform: Platform) -> EnvironmentFactory:
         """A factory for browser contexts."""
-        from stages.environments.miniwob.environment import MiniWobFactory
+        from trajmill.stages.environments.miniwob.environment import MiniWobFactory
 
         return MiniWobFactory()
 
@@ -71,7 +71,7 @@ class WebAppSpec:
 
     def factory(self, platform: Platform) -> EnvironmentFactory:
         """A factory for browser contexts with the apps of a platform."""
-        from stages.environments.webapp.environment import WebAppFactory
+        from trajmill.stages.environments.webapp.environment import WebAppFactory
 
         return WebAppFactory(world_of(self.app_files), platform)
 
@@ -85,7 +85,7 @@ class BrowserSpec:
 
     def factory(self, platform: Platform) -> EnvironmentFactory:
         """A factory for browser contexts."""
-        from stages.environments.browser.environment import BrowserFactory
+        from trajmill.stages.environments.browser.environment import BrowserFactory
 
         return BrowserFactory(platform)
 
@@ -99,7 +99,7 @@ class BrowserGymSpec:
 
     def factory(self, platform: Platform) -> EnvironmentFactory:
         """A factory for BrowserGym's own environments."""
-        from stages.environments.browsergym.factory import BrowserGymFactory
+        from trajmill.stages.environments.browsergym.factory import BrowserGymFactory
 
         return BrowserGymFactory()
 
@@ -115,8 +115,8 @@ class AndroidSpec:
 
     def factory(self, platform: Platform) -> EnvironmentFactory:
         """A factory that leases devices."""
-        from stages.environments.android.factory import AndroidFactory
-        from stages.environments.android.settings import AndroidSettings
+        from trajmill.stages.environments.android.factory import AndroidFactory
+        from trajmill.stages.environments.android.settings import AndroidSettings
 
         return AndroidFactory(AndroidSettings.model_validate_json(self.settings))
 
@@ -133,7 +133,7 @@ class DesktopSpec:
 
     def factory(self, platform: Platform) -> EnvironmentFactory:
         """A factory for desktops."""
-        from stages.environments.desktop.factory import LocalDesktops, RemoteDesktops
+        from trajmill.stages.environments.desktop.factory import LocalDesktops, RemoteDesktops
 
         if self.servers:
             return RemoteDesktops(self.servers, self.task_folder)

@@ -9,16 +9,16 @@ from typing import NamedTuple, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipelines.queries import queries_of
-from pipelines.verdicts import of_judge
-from schemas.episode import Episode
-from schemas.record import Row
-from schemas.step import Step
-from schemas.tables import rows_from_arrow
-from schemas.trajectory import Trajectory
-from schemas.verdict import Judgement, StepVerdict, TrajectoryVerdict
-from warehouse.layout import Warehouse
-from warehouse.read import read_table
+from trajmill.pipelines.queries import queries_of
+from trajmill.pipelines.verdicts import of_judge
+from trajmill.schemas.episode import Episode
+from trajmill.schemas.record import Row
+from trajmill.schemas.step import Step
+from trajmill.schemas.tables import rows_from_arrow
+from trajmill.schemas.trajectory import Trajectory
+from trajmill.schemas.verdict import Judgement, StepVerdict, TrajectoryVerdict
+from trajmill.warehouse.layout import Warehouse
+from trajmill.warehouse.read import read_table
 
 R = TypeVar("R", bound=Row)
 

@@ -9,21 +9,21 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipelines.episodes import guidance_texts
-from schemas.errors import TrajmillError
-from schemas.query import Query
-from schemas.record import Origin
-from stages.curate.leakage import TrainingText, leaks_in_queries, leaks_in_texts
-from stages.curate.training_set import TrainingSet, training_set
-from stages.export.base import ExportedFile
-from stages.export.card import CardFacts, Dropped, dataset_card
-from stages.export.check import check_release
-from stages.export.write import export_release
-from warehouse.delta_log import table_versions
-from warehouse.layout import Warehouse
-from warehouse.read import read_batches, read_table
-from warehouse.releases import read_release, release_names, write_release
-from warehouse.screens import WarehouseScreens
+from trajmill.pipelines.episodes import guidance_texts
+from trajmill.schemas.errors import TrajmillError
+from trajmill.schemas.query import Query
+from trajmill.schemas.record import Origin
+from trajmill.stages.curate.leakage import TrainingText, leaks_in_queries, leaks_in_texts
+from trajmill.stages.curate.training_set import TrainingSet, training_set
+from trajmill.stages.export.base import ExportedFile
+from trajmill.stages.export.card import CardFacts, Dropped, dataset_card
+from trajmill.stages.export.check import check_release
+from trajmill.stages.export.write import export_release
+from trajmill.warehouse.delta_log import table_versions
+from trajmill.warehouse.layout import Warehouse
+from trajmill.warehouse.read import read_batches, read_table
+from trajmill.warehouse.releases import read_release, release_names, write_release
+from trajmill.warehouse.screens import WarehouseScreens
 
 _IMAGES_EVERY = 50
 _GROUPS_EVERY = 4

@@ -17,10 +17,10 @@ import apache_beam as beam
 from apache_beam.metrics.metric import Metrics
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from schemas.errors import TrajmillError
-from warehouse.layout import StageRun, Warehouse
-from warehouse.shards import DataFile
-from warehouse.staging import mark_done, read_marker
+from trajmill.schemas.errors import TrajmillError
+from trajmill.warehouse.layout import StageRun, Warehouse
+from trajmill.warehouse.shards import DataFile
+from trajmill.warehouse.staging import mark_done, read_marker
 
 P = TypeVar("P", contravariant=True)
 T = TypeVar("T")

@@ -7,16 +7,16 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import NamedTuple
 
-from pipelines.environments import world_of
-from pipelines.models import ModelSpec
-from schemas.failure import Failure
-from schemas.model_call import ModelCall
-from schemas.query import Query
-from schemas.record import Origin
-from stages.queries.generate import Generated, GenerationSettings, generate_queries
-from stages.queries.grammar import GrammarWriter
-from stages.queries.model_writer import ModelWriter, WriterPrompts
-from stages.queries.validation import SimulatedValidator
+from trajmill.pipelines.environments import world_of
+from trajmill.pipelines.models import ModelSpec
+from trajmill.schemas.failure import Failure
+from trajmill.schemas.model_call import ModelCall
+from trajmill.schemas.query import Query
+from trajmill.schemas.record import Origin
+from trajmill.stages.queries.generate import Generated, GenerationSettings, generate_queries
+from trajmill.stages.queries.grammar import GrammarWriter
+from trajmill.stages.queries.model_writer import ModelWriter, WriterPrompts
+from trajmill.stages.queries.validation import SimulatedValidator
 
 
 class NewQueries(NamedTuple):

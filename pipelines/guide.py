@@ -7,24 +7,24 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 
-from pipelines.episodes import read_episodes
-from pipelines.fan_out import ShardOutput
-from pipelines.models import ModelSpec
-from schemas.episode import Episode
-from schemas.failure import Failure
-from schemas.guidance import Guidance
-from schemas.model_call import ModelCall
-from schemas.record import Origin, Row
-from schemas.tables import rows_to_arrow
-from stages.guidance.base import OWN_SUCCESS, REFERENCE_PATH, GuidanceWriter, StepDescriber
-from stages.guidance.describe import TreeDescriber
-from stages.guidance.model_guide import GuidePrompts, ModelDescriber, ModelGuidanceWriter, guide_prompts
-from stages.guidance.synthesise import LineWriter
-from stages.guidance.write import Guide, guide_episodes
-from stages.models.base import ChatModel
-from warehouse.layout import StageRun, Warehouse
-from warehouse.screens import WarehouseScreens
-from warehouse.shards import write_shard
+from trajmill.pipelines.episodes import read_episodes
+from trajmill.pipelines.fan_out import ShardOutput
+from trajmill.pipelines.models import ModelSpec
+from trajmill.schemas.episode import Episode
+from trajmill.schemas.failure import Failure
+from trajmill.schemas.guidance import Guidance
+from trajmill.schemas.model_call import ModelCall
+from trajmill.schemas.record import Origin, Row
+from trajmill.schemas.tables import rows_to_arrow
+from trajmill.stages.guidance.base import OWN_SUCCESS, REFERENCE_PATH, GuidanceWriter, StepDescriber
+from trajmill.stages.guidance.describe import TreeDescriber
+from trajmill.stages.guidance.model_guide import GuidePrompts, ModelDescriber, ModelGuidanceWriter, guide_prompts
+from trajmill.stages.guidance.synthesise import LineWriter
+from trajmill.stages.guidance.write import Guide, guide_episodes
+from trajmill.stages.models.base import ChatModel
+from trajmill.warehouse.layout import StageRun, Warehouse
+from trajmill.warehouse.screens import WarehouseScreens
+from trajmill.warehouse.shards import write_shard
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,12 @@ from collections import defaultdict
 from collections.abc import Collection
 from typing import NamedTuple
 
-from pipelines.verdicts import read_verdicts
-from schemas.trajectory import Purpose
-from stages.curate.reweight import success_average
-from stages.curate.selection import Success, shortest_successes
-from warehouse.layout import Warehouse
-from warehouse.read import read_table
+from trajmill.pipelines.verdicts import read_verdicts
+from trajmill.schemas.trajectory import Purpose
+from trajmill.stages.curate.reweight import success_average
+from trajmill.stages.curate.selection import Success, shortest_successes
+from trajmill.warehouse.layout import Warehouse
+from trajmill.warehouse.read import read_table
 
 _COLLECTED = (Purpose.TRAIN, Purpose.GUIDED)
 

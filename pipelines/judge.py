@@ -8,18 +8,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from pipelines.critics import JudgeSpec
-from pipelines.episodes import read_episodes
-from pipelines.fan_out import ShardOutput
-from schemas.episode import Episode
-from schemas.failure import Failure
-from schemas.model_call import ModelCall
-from schemas.record import Origin, Row
-from schemas.tables import rows_to_arrow
-from stages.critics.judge import Judged, judge_episodes
-from warehouse.layout import StageRun, Warehouse
-from warehouse.screens import WarehouseScreens
-from warehouse.shards import write_shard
+from trajmill.pipelines.critics import JudgeSpec
+from trajmill.pipelines.episodes import read_episodes
+from trajmill.pipelines.fan_out import ShardOutput
+from trajmill.schemas.episode import Episode
+from trajmill.schemas.failure import Failure
+from trajmill.schemas.model_call import ModelCall
+from trajmill.schemas.record import Origin, Row
+from trajmill.schemas.tables import rows_to_arrow
+from trajmill.stages.critics.judge import Judged, judge_episodes
+from trajmill.warehouse.layout import StageRun, Warehouse
+from trajmill.warehouse.screens import WarehouseScreens
+from trajmill.warehouse.shards import write_shard
 
 R = TypeVar("R", bound=Row)
 

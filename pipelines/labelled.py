@@ -8,17 +8,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pipelines.critics import JudgeSpec
-from schemas.episode import Episode
-from schemas.errors import FailureClass
-from schemas.failure import Failure
-from schemas.model_call import ModelCall
-from schemas.record import Origin
-from stages.critics.ingredients import Ballot, Evidence, Spent
-from stages.critics.judge import judge_each
-from stages.critics.labelled.annotations import Label
-from stages.critics.labelled.screens import FolderScreens, UnreadableError
-from stages.critics.labelled.trajectories import LabelledEpisode, find_trajectory, read_trajectory
+from trajmill.pipelines.critics import JudgeSpec
+from trajmill.schemas.episode import Episode
+from trajmill.schemas.errors import FailureClass
+from trajmill.schemas.failure import Failure
+from trajmill.schemas.model_call import ModelCall
+from trajmill.schemas.record import Origin
+from trajmill.stages.critics.ingredients import Ballot, Evidence, Spent
+from trajmill.stages.critics.judge import judge_each
+from trajmill.stages.critics.labelled.annotations import Label
+from trajmill.stages.critics.labelled.screens import FolderScreens, UnreadableError
+from trajmill.stages.critics.labelled.trajectories import LabelledEpisode, find_trajectory, read_trajectory
 
 READER = "labelled-set-1"
 
@@ -49,7 +49,7 @@ def judge_labelled(
     """Judge the labelled trajectories that are there, `concurrency` at a time; files are read as they are needed.
 
     Args:
-        folder: the set, see `stages.critics.labelled.trajectories`.
+        folder: the set, see `trajmill.stages.critics.labelled.trajectories`.
         labels: its labels.
         spec: the judge.
         origin: the common columns of failures and model calls.

@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import SecretStr
 
-from schemas.coordinates import CoordinateFrame
-from schemas.errors import BadInputError
-from schemas.geometry import Size
-from schemas.model_call import ModelCall
-from schemas.record import Origin
-from stages.critics.context_budget import USUAL_BUDGET, ContextBudget
-from stages.models.base import ChatModel, ChatRequest, Completion
-from stages.models.families import ModelFamily
-from stages.models.images import sent_size
+from trajmill.schemas.coordinates import CoordinateFrame
+from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.geometry import Size
+from trajmill.schemas.model_call import ModelCall
+from trajmill.schemas.record import Origin
+from trajmill.stages.critics.context_budget import USUAL_BUDGET, ContextBudget
+from trajmill.stages.models.base import ChatModel, ChatRequest, Completion
+from trajmill.stages.models.families import ModelFamily
+from trajmill.stages.models.images import sent_size
 
 if TYPE_CHECKING:
-    from stages.models.openai_api.model import OpenAiModel
-    from stages.models.openai_api.settings import ApiSettings
+    from trajmill.stages.models.openai_api.model import OpenAiModel
+    from trajmill.stages.models.openai_api.settings import ApiSettings
 
 
 @dataclass(frozen=True)
@@ -46,14 +46,14 @@ class ModelSpec:
         Raises:
             BadInputError: the variable of the key is not set, or the model cannot be loaded.
         """
-        from stages.models.cache import CachedModel
+        from trajmill.stages.models.cache import CachedModel
 
         model = self.at.connect(self.family)
         return model if self.request_cache is None else CachedModel(model, self.request_cache)
 
     def open(self, origin: Origin, sink: Callable[[ModelCall], None]) -> ChatModel:
         """The model, with a row for each call given to `sink`."""
-        from stages.models.accounts import AccountedModel
+        from trajmill.stages.models.accounts import AccountedModel
 
         return AccountedModel(self.connect(), origin, sink)
 
@@ -73,7 +73,7 @@ class ServedModel:
 
     def connect(self, family: ModelFamily) -> OpenAiModel:
         """A client of the servers."""
-        from stages.models.openai_api.model import OpenAiModel
+        from trajmill.stages.models.openai_api.model import OpenAiModel
 
         return OpenAiModel(
             self.settings.model_copy(
@@ -105,11 +105,11 @@ class FolderModel:
 @cache
 def _loaded(at: FolderModel, family: ModelFamily) -> ChatModel:
     if at.kind == "transformers_local":
-        from stages.models.local.settings import LocalSettings
-        from stages.models.transformers_local import LocalModel
+        from trajmill.stages.models.local.settings import LocalSettings
+        from trajmill.stages.models.transformers_local import LocalModel
 
         return LocalModel(LocalSettings(folder=at.folder, budget=family.budget, space=family.space))
-    from stages.models.vllm_offline import OfflineModel, OfflineSettings
+    from trajmill.stages.models.vllm_offline import OfflineModel, OfflineSettings
 
     return OfflineModel(OfflineSettings(folder=at.folder, budget=family.budget, space=family.space, engine=at.engine))
 

@@ -9,24 +9,24 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipelines.environments import EnvironmentSpec
-from pipelines.fan_out import BeamSettings, ShardOutput, StageOutput, fan_out
-from pipelines.generate import NewQueries
-from pipelines.models import ModelSpec
-from pipelines.painting import ScreenKeeper, painters
-from schemas.model_call import ModelCall
-from schemas.pathway import Pathway
-from schemas.record import Origin, Row
-from schemas.tables import rows_to_arrow
-from stages.models.prompts import Prompt
-from stages.queries.pathways.base import Program, WalkBounds
-from stages.queries.pathways.collect import Collected, collect_pathways, make_queries
-from stages.queries.pathways.queries import PathwaySettings
-from stages.queries.pathways.selection import SecondOpinion
-from warehouse.layout import StageRun, Warehouse
-from warehouse.screen_journal import ScreenJournal
-from warehouse.screens import WarehouseScreens, write_screens
-from warehouse.shards import write_shard
+from trajmill.pipelines.environments import EnvironmentSpec
+from trajmill.pipelines.fan_out import BeamSettings, ShardOutput, StageOutput, fan_out
+from trajmill.pipelines.generate import NewQueries
+from trajmill.pipelines.models import ModelSpec
+from trajmill.pipelines.painting import ScreenKeeper, painters
+from trajmill.schemas.model_call import ModelCall
+from trajmill.schemas.pathway import Pathway
+from trajmill.schemas.record import Origin, Row
+from trajmill.schemas.tables import rows_to_arrow
+from trajmill.stages.models.prompts import Prompt
+from trajmill.stages.queries.pathways.base import Program, WalkBounds
+from trajmill.stages.queries.pathways.collect import Collected, collect_pathways, make_queries
+from trajmill.stages.queries.pathways.queries import PathwaySettings
+from trajmill.stages.queries.pathways.selection import SecondOpinion
+from trajmill.warehouse.layout import StageRun, Warehouse
+from trajmill.warehouse.screen_journal import ScreenJournal
+from trajmill.warehouse.screens import WarehouseScreens, write_screens
+from trajmill.warehouse.shards import write_shard
 
 
 @dataclass(frozen=True)

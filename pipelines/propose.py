@@ -8,28 +8,28 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from pipelines.environments import EnvironmentSpec
-from pipelines.fan_out import BeamSettings, ShardOutput, StageOutput, fan_out
-from pipelines.models import ModelSpec
-from pipelines.painting import ScreenKeeper, painters
-from pipelines.queries import queries_of
-from schemas.model_call import ModelCall
-from schemas.observation import Observation
-from schemas.query import Query
-from schemas.record import Origin, Row, content_id
-from schemas.tables import rows_to_arrow
-from schemas.trajectory import Purpose
-from stages.curate.proposed import without_leaks
-from stages.queries.grounds import Ground
-from stages.queries.proposals import Proposed, propose_tasks
-from stages.queries.proposer import ProposalPrompts, TaskProposer
-from stages.queries.start_screens import start_screens
-from stages.rollout.base import Limits
-from stages.rollout.plan import episode_seed
-from warehouse.layout import StageRun, Warehouse
-from warehouse.screen_journal import ScreenJournal
-from warehouse.screens import WarehouseScreens, write_screens
-from warehouse.shards import write_shard
+from trajmill.pipelines.environments import EnvironmentSpec
+from trajmill.pipelines.fan_out import BeamSettings, ShardOutput, StageOutput, fan_out
+from trajmill.pipelines.models import ModelSpec
+from trajmill.pipelines.painting import ScreenKeeper, painters
+from trajmill.pipelines.queries import queries_of
+from trajmill.schemas.model_call import ModelCall
+from trajmill.schemas.observation import Observation
+from trajmill.schemas.query import Query
+from trajmill.schemas.record import Origin, Row, content_id
+from trajmill.schemas.tables import rows_to_arrow
+from trajmill.schemas.trajectory import Purpose
+from trajmill.stages.curate.proposed import without_leaks
+from trajmill.stages.queries.grounds import Ground
+from trajmill.stages.queries.proposals import Proposed, propose_tasks
+from trajmill.stages.queries.proposer import ProposalPrompts, TaskProposer
+from trajmill.stages.queries.start_screens import start_screens
+from trajmill.stages.rollout.base import Limits
+from trajmill.stages.rollout.plan import episode_seed
+from trajmill.warehouse.layout import StageRun, Warehouse
+from trajmill.warehouse.screen_journal import ScreenJournal
+from trajmill.warehouse.screens import WarehouseScreens, write_screens
+from trajmill.warehouse.shards import write_shard
 
 
 class Wanted(NamedTuple):

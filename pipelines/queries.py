@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 
-from schemas.query import Query
-from warehouse.delta_log import newest_log_entry
-from warehouse.layout import Warehouse
-from warehouse.read import read_rows
+from trajmill.schemas.query import Query
+from trajmill.warehouse.delta_log import newest_log_entry
+from trajmill.warehouse.layout import Warehouse
+from trajmill.warehouse.read import read_rows
 
 
 def queries_of(warehouse: Warehouse, run_id: str) -> Mapping[str, Query]:

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import torch
 
-from pipelines.models import ModelSpec
-from schemas.query import Query
-from stages.agents.base import Agent
-from stages.agents.end_to_end import EndToEndAgent
-from stages.agents.explorer import explorer_agent
-from stages.agents.reference import ReferenceAgent
-from stages.models.base import ChatModel
-from stages.models.embedded.storage import load_embedded_model
-from stages.rollout.base import AgentMaker
+from trajmill.pipelines.models import ModelSpec
+from trajmill.schemas.query import Query
+from trajmill.stages.agents.base import Agent
+from trajmill.stages.agents.end_to_end import EndToEndAgent
+from trajmill.stages.agents.explorer import explorer_agent
+from trajmill.stages.agents.reference import ReferenceAgent
+from trajmill.stages.models.base import ChatModel
+from trajmill.stages.models.embedded.storage import load_embedded_model
+from trajmill.stages.rollout.base import AgentMaker
 
 
 @dataclass(frozen=True)

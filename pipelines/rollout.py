@@ -8,25 +8,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipelines.environments import EnvironmentSpec
-from pipelines.fan_out import BeamSettings, ShardOutput, StageOutput, fan_out, split_evenly
-from pipelines.painting import ScreenKeeper, painters
-from pipelines.resources import AgentSpec
-from schemas.episode import Episode
-from schemas.failure import Failure
-from schemas.model_call import ModelCall
-from schemas.query import Platform
-from schemas.record import Origin, Record, Row
-from schemas.step import Step
-from schemas.tables import rows_to_arrow
-from schemas.trajectory import Trajectory
-from stages.rollout.base import Attempt, Limits, Rollout
-from stages.rollout.worker import run_attempts
-from warehouse.layout import StageRun, Warehouse
-from warehouse.screen_journal import ScreenJournal
-from warehouse.screens import WarehouseScreens, write_screens
-from warehouse.shards import write_shard
-from warehouse.staging import Journal
+from trajmill.pipelines.environments import EnvironmentSpec
+from trajmill.pipelines.fan_out import BeamSettings, ShardOutput, StageOutput, fan_out, split_evenly
+from trajmill.pipelines.painting import ScreenKeeper, painters
+from trajmill.pipelines.resources import AgentSpec
+from trajmill.schemas.episode import Episode
+from trajmill.schemas.failure import Failure
+from trajmill.schemas.model_call import ModelCall
+from trajmill.schemas.query import Platform
+from trajmill.schemas.record import Origin, Record, Row
+from trajmill.schemas.step import Step
+from trajmill.schemas.tables import rows_to_arrow
+from trajmill.schemas.trajectory import Trajectory
+from trajmill.stages.rollout.base import Attempt, Limits, Rollout
+from trajmill.stages.rollout.worker import run_attempts
+from trajmill.warehouse.layout import StageRun, Warehouse
+from trajmill.warehouse.screen_journal import ScreenJournal
+from trajmill.warehouse.screens import WarehouseScreens, write_screens
+from trajmill.warehouse.shards import write_shard
+from trajmill.warehouse.staging import Journal
 
 
 class RolledOut(Record):

@@ -7,8 +7,8 @@ from collections.abc import Collection, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from warehouse.layout import Warehouse
-from warehouse.read import read_table
+from trajmill.warehouse.layout import Warehouse
+from trajmill.warehouse.read import read_table
 
 
 def read_verdicts(

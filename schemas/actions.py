@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter
 
-from schemas.record import Record
+from trajmill.schemas.record import Record
 
 
 class Click(Record):

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from schemas.record import Row, optional, required, table_schema
+from trajmill.schemas.record import Row, optional, required, table_schema
 
 
 class Ingredient(StrEnum):

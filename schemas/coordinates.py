@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple
 
-from schemas.geometry import Point, Size
+from trajmill.schemas.geometry import Point, Size
 
 
 class CoordinateSpace(StrEnum):

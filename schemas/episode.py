@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from schemas.model_call import ModelCall
-from schemas.query import Query
-from schemas.record import Record
-from schemas.step import Step
-from schemas.trajectory import Trajectory
-from schemas.verdict import Judgement, StepVerdict, TrajectoryVerdict
+from trajmill.schemas.model_call import ModelCall
+from trajmill.schemas.query import Query
+from trajmill.schemas.record import Record
+from trajmill.schemas.step import Step
+from trajmill.schemas.trajectory import Trajectory
+from trajmill.schemas.verdict import Judgement, StepVerdict, TrajectoryVerdict
 
 
 class Episode(Record):

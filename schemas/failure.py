@@ -6,8 +6,8 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from schemas.errors import FailureClass
-from schemas.record import Row, required, table_schema
+from trajmill.schemas.errors import FailureClass
+from trajmill.schemas.record import Row, required, table_schema
 
 
 class Failure(Row):

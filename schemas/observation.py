@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from schemas.geometry import Box, Size
+from trajmill.schemas.geometry import Box, Size
 
 
 class UIElement(NamedTuple):

@@ -7,9 +7,9 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from schemas.geometry import Box
-from schemas.query import Platform
-from schemas.record import Record, Row, content_id, optional, required, table_schema
+from trajmill.schemas.geometry import Box
+from trajmill.schemas.query import Platform
+from trajmill.schemas.record import Record, Row, content_id, optional, required, table_schema
 
 
 class EndKind(StrEnum):

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from schemas.record import Record, Row, optional, required, table_schema
+from trajmill.schemas.record import Record, Row, optional, required, table_schema
 
 
 class SplitSuccess(Record):

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from schemas.record import STRINGS, Record, Row, content_id, required, table_schema
+from trajmill.schemas.record import STRINGS, Record, Row, content_id, required, table_schema
 
 
 class Platform(StrEnum):

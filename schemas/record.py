@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict
 
-from schemas import SCHEMA_VERSION
+from trajmill.schemas import SCHEMA_VERSION
 
 
 def content_id(*parts: Any) -> str:

@@ -6,8 +6,8 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from schemas.policy_version import SplitSuccess
-from schemas.record import Record, Row, required, table_schema
+from trajmill.schemas.policy_version import SplitSuccess
+from trajmill.schemas.record import Record, Row, required, table_schema
 
 
 class StageCount(Record):

@@ -6,8 +6,8 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from schemas.observation import UIElement
-from schemas.record import Row, required, table_schema
+from trajmill.schemas.observation import UIElement
+from trajmill.schemas.record import Row, required, table_schema
 
 IMAGE = pa.struct([pa.field("bytes", pa.binary()), pa.field("path", pa.string())])
 """How Hugging Face datasets store an image."""

@@ -6,8 +6,8 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from schemas.geometry import Box
-from schemas.record import Record, Row, optional, required, table_schema
+from trajmill.schemas.geometry import Box
+from trajmill.schemas.record import Record, Row, optional, required, table_schema
 
 
 class TargetElement(Record):

@@ -6,21 +6,21 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from schemas.calibration import Calibration
-from schemas.example import Example
-from schemas.failure import Failure
-from schemas.guidance import Guidance
-from schemas.model_call import ModelCall
-from schemas.pathway import Pathway
-from schemas.policy_version import PolicyVersion
-from schemas.query import Query
-from schemas.record import Row
-from schemas.rl_step import RLStep
-from schemas.round_summary import RoundSummary
-from schemas.screen import Screen
-from schemas.step import Step
-from schemas.trajectory import Trajectory
-from schemas.verdict import Judgement, StepVerdict, TrajectoryVerdict
+from trajmill.schemas.calibration import Calibration
+from trajmill.schemas.example import Example
+from trajmill.schemas.failure import Failure
+from trajmill.schemas.guidance import Guidance
+from trajmill.schemas.model_call import ModelCall
+from trajmill.schemas.pathway import Pathway
+from trajmill.schemas.policy_version import PolicyVersion
+from trajmill.schemas.query import Query
+from trajmill.schemas.record import Row
+from trajmill.schemas.rl_step import RLStep
+from trajmill.schemas.round_summary import RoundSummary
+from trajmill.schemas.screen import Screen
+from trajmill.schemas.step import Step
+from trajmill.schemas.trajectory import Trajectory
+from trajmill.schemas.verdict import Judgement, StepVerdict, TrajectoryVerdict
 
 TABLES: dict[str, type[Row]] = {
     "queries": Query,

@@ -7,8 +7,8 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from schemas.errors import FailureClass
-from schemas.record import Row, content_id, optional, required, table_schema
+from trajmill.schemas.errors import FailureClass
+from trajmill.schemas.record import Row, content_id, optional, required, table_schema
 
 
 class StopReason(StrEnum):

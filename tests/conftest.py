@@ -13,7 +13,7 @@ settings.load_profile("untimed")
 @pytest.fixture(scope="session")
 def prefect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """A Prefect server of the tests' own, with its database and results in a temporary folder; one per session."""
-    from flows.prefect_settings import short_lived_server
+    from trajmill.flows.prefect_settings import short_lived_server
 
     folder = tmp_path_factory.mktemp("prefect")
     with pytest.MonkeyPatch.context() as environment:

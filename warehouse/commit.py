@@ -10,11 +10,11 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.transaction import AddAction, PostCommitHookProperties
 
-from schemas.tables import TABLES, arrow_schema
-from warehouse.atomic import disk_full_as_error
-from warehouse.delta_log import delta_table
-from warehouse.layout import StageRun, Warehouse
-from warehouse.shards import DataFile
+from trajmill.schemas.tables import TABLES, arrow_schema
+from trajmill.warehouse.atomic import disk_full_as_error
+from trajmill.warehouse.delta_log import delta_table
+from trajmill.warehouse.layout import StageRun, Warehouse
+from trajmill.warehouse.shards import DataFile
 
 _KEEP = "interval 36500 days"
 _TABLE_SETTINGS = {
@@ -28,7 +28,7 @@ def commit_stage(warehouse: Warehouse, at: StageRun, files: Mapping[str, Sequenc
     """Commit the shards of one stage to their tables and return each table's version.
 
     Idempotent as a whole: after a crash between two tables, the same call completes it. What other rows point to is
-    committed first (`screens`, then in the order of `schemas.tables.TABLES`).
+    committed first (`screens`, then in the order of `trajmill.schemas.tables.TABLES`).
     The DuckDB views are not refreshed here: that costs as much as all tables of a stage together, and whoever reads
     through trajmill refreshes them first.
     """

@@ -14,8 +14,8 @@ from typing import NamedTuple
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from schemas.tables import TABLES
-from warehouse.layout import Warehouse
+from trajmill.schemas.tables import TABLES
+from trajmill.warehouse.layout import Warehouse
 
 _FIRST_ENTRY = Path("_delta_log", f"{0:020d}.json")
 

@@ -7,10 +7,10 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from schemas import SCHEMA_VERSION
-from schemas.errors import BadInputError
-from schemas.tables import TABLES
-from warehouse.atomic import write_text
+from trajmill.schemas import SCHEMA_VERSION
+from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.tables import TABLES
+from trajmill.warehouse.atomic import write_text
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _VERSION_FILE = "warehouse.json"

@@ -7,9 +7,9 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from schemas.errors import TrajmillError
-from warehouse.atomic import disk_full_as_error
-from warehouse.layout import Warehouse
+from trajmill.schemas.errors import TrajmillError
+from trajmill.warehouse.atomic import disk_full_as_error
+from trajmill.warehouse.layout import Warehouse
 
 
 class RunInUseError(TrajmillError):

@@ -8,11 +8,11 @@ from typing import TypeVar
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from schemas.record import Row
-from schemas.tables import TABLES, rows_from_arrow
-from warehouse.delta_log import committed_files
-from warehouse.layout import Warehouse
-from warehouse.shards import file_schema
+from trajmill.schemas.record import Row
+from trajmill.schemas.tables import TABLES, rows_from_arrow
+from trajmill.warehouse.delta_log import committed_files
+from trajmill.warehouse.layout import Warehouse
+from trajmill.warehouse.shards import file_schema
 
 R = TypeVar("R", bound=Row)
 
@@ -32,7 +32,7 @@ def read_table(
 
     Args:
         warehouse: where to read.
-        table: a name of `schemas.tables.TABLES`.
+        table: a name of `trajmill.schemas.tables.TABLES`.
         columns: names of the columns to read, all if None.
         rounds: only rows of these rounds.
         run_id: only rows of this run.

@@ -9,11 +9,11 @@ from pathlib import Path
 import pyarrow.parquet as pq
 from pydantic import ValidationError
 
-from schemas import SCHEMA_VERSION
-from schemas.errors import BadInputError
-from schemas.record import Record
-from warehouse.atomic import write_text
-from warehouse.layout import Warehouse
+from trajmill.schemas import SCHEMA_VERSION
+from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.record import Record
+from trajmill.warehouse.atomic import write_text
+from trajmill.warehouse.layout import Warehouse
 
 MANIFEST = "manifest.json"
 

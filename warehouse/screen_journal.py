@@ -13,10 +13,10 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from schemas.geometry import Box, Size
-from schemas.observation import Observation, UIElement
-from warehouse.atomic import disk_full_as_error
-from warehouse.staging import append_whole, open_for_append
+from trajmill.schemas.geometry import Box, Size
+from trajmill.schemas.observation import Observation, UIElement
+from trajmill.warehouse.atomic import disk_full_as_error
+from trajmill.warehouse.staging import append_whole, open_for_append
 
 _HEADER = struct.Struct(">HIIHH")
 

@@ -14,14 +14,14 @@ from typing import TypeVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from schemas import SCHEMA_VERSION
-from schemas.geometry import Box, Size
-from schemas.observation import ScreenReader, UIElement
-from schemas.record import Origin
-from warehouse.delta_log import committed_files
-from warehouse.layout import StageRun, Warehouse
-from warehouse.screen_journal import ScreenJournal, StagedScreen
-from warehouse.shards import DataFile, file_schema, write_shard
+from trajmill.schemas import SCHEMA_VERSION
+from trajmill.schemas.geometry import Box, Size
+from trajmill.schemas.observation import ScreenReader, UIElement
+from trajmill.schemas.record import Origin
+from trajmill.warehouse.delta_log import committed_files
+from trajmill.warehouse.layout import StageRun, Warehouse
+from trajmill.warehouse.screen_journal import ScreenJournal, StagedScreen
+from trajmill.warehouse.shards import DataFile, file_schema, write_shard
 
 T = TypeVar("T")
 

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from schemas.tables import arrow_schema
-from warehouse.atomic import replacing
-from warehouse.delta_log import delta_table, logged_names
-from warehouse.layout import StageRun, Warehouse
+from trajmill.schemas.tables import arrow_schema
+from trajmill.warehouse.atomic import replacing
+from trajmill.warehouse.delta_log import delta_table, logged_names
+from trajmill.warehouse.layout import StageRun, Warehouse
 
 _ROWS_PER_GROUP = 16_384
 _SCREENS_PER_GROUP = 64

@@ -15,9 +15,9 @@ from typing import Literal
 import duckdb
 import pyarrow as pa
 
-from schemas.errors import BadInputError
-from warehouse.layout import Warehouse
-from warehouse.views import OFFLINE, quoted, refresh_views, write_views
+from trajmill.schemas.errors import BadInputError
+from trajmill.warehouse.layout import Warehouse
+from trajmill.warehouse.views import OFFLINE, quoted, refresh_views, write_views
 
 Format = Literal["table", "csv", "json"]
 

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from schemas.record import content_id
-from warehouse.atomic import disk_full_as_error, write_text
+from trajmill.schemas.record import content_id
+from trajmill.warehouse.atomic import disk_full_as_error, write_text
 
 _MARKER = "done.json"
 

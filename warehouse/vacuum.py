@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from pathlib import Path
 
-from schemas.tables import TABLES
-from warehouse.delta_log import committed_files
-from warehouse.layout import Warehouse
-from warehouse.releases import read_release, release_names
+from trajmill.schemas.tables import TABLES
+from trajmill.warehouse.delta_log import committed_files
+from trajmill.warehouse.layout import Warehouse
+from trajmill.warehouse.releases import read_release, release_names
 
 _DAY = 86_400.0
 

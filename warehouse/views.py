@@ -14,12 +14,12 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from schemas.errors import BadInputError
-from schemas.record import content_id
-from schemas.tables import TABLES, arrow_schema
-from warehouse.atomic import is_disk_full, replacing
-from warehouse.delta_log import Snapshot, newest_log_entry, snapshot
-from warehouse.layout import Warehouse
+from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.record import content_id
+from trajmill.schemas.tables import TABLES, arrow_schema
+from trajmill.warehouse.atomic import is_disk_full, replacing
+from trajmill.warehouse.delta_log import Snapshot, newest_log_entry, snapshot
+from trajmill.warehouse.layout import Warehouse
 
 OFFLINE: dict[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": False,
@@ -137,7 +137,7 @@ def _current(warehouse: Warehouse, table: str, known: Snapshot | None) -> Snapsh
 
 
 def _ready_made_query(name: str) -> str:
-    return resources.files("warehouse").joinpath("sql", f"{name}.sql").read_text(encoding="utf-8")
+    return resources.files("trajmill.warehouse").joinpath("sql", f"{name}.sql").read_text(encoding="utf-8")
 
 
 def _table_query(warehouse: Warehouse, table: str, committed: Snapshot) -> str:

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import duckdb
 
-from flows.report.charts import Bar, Segment, Series, Share
-from stages.metrics.intervals import wilson
-from warehouse.layout import Warehouse
-from warehouse.views import OFFLINE
+from trajmill.flows.report.charts import Bar, Segment, Series, Share
+from trajmill.stages.metrics.intervals import wilson
+from trajmill.warehouse.layout import Warehouse
+from trajmill.warehouse.views import OFFLINE
 
 SPLIT_NAMES = {
     "train": "training queries",

@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 from PIL import Image
 
-from flows.report.figures import connect
-from pipelines.episodes import read_episodes
-from schemas.episode import Episode
-from schemas.step import Step
-from stages.critics.marking import marked_screen
-from warehouse.layout import Warehouse
-from warehouse.screens import WarehouseScreens
+from trajmill.flows.report.figures import connect
+from trajmill.pipelines.episodes import read_episodes
+from trajmill.schemas.episode import Episode
+from trajmill.schemas.step import Step
+from trajmill.stages.critics.marking import marked_screen
+from trajmill.warehouse.layout import Warehouse
+from trajmill.warehouse.screens import WarehouseScreens
 
 FRAMES = 12
 """Steps shown of one trajectory."""

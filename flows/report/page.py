@@ -7,13 +7,13 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from flows.report.charts import segment_names, share_chart, stacked_bars
-from flows.report.figures import connect, read_figures
-from flows.report.filmstrips import filmstrips, pick_trajectories
-from schemas.errors import BadInputError
-from warehouse.atomic import write_text
-from warehouse.layout import Warehouse
-from warehouse.views import refresh_views
+from trajmill.flows.report.charts import segment_names, share_chart, stacked_bars
+from trajmill.flows.report.figures import connect, read_figures
+from trajmill.flows.report.filmstrips import filmstrips, pick_trajectories
+from trajmill.schemas.errors import BadInputError
+from trajmill.warehouse.atomic import write_text
+from trajmill.warehouse.layout import Warehouse
+from trajmill.warehouse.views import refresh_views
 
 
 def write_report(warehouse: Warehouse, run_id: str) -> Path:
@@ -32,7 +32,7 @@ def render_report(warehouse: Warehouse, run_id: str) -> str:
     """
     figures = read_figures(warehouse, run_id)
     pages = Environment(
-        loader=PackageLoader("flows.report"),
+        loader=PackageLoader("trajmill.flows.report"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -11,11 +11,11 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from flows.report.figures import SPLIT_NAMES
-from schemas.policy_version import SplitSuccess
-from schemas.round_summary import RoundSummary
-from stages.critics.calibration import Rate, agreement
-from stages.metrics.intervals import wilson
+from trajmill.flows.report.figures import SPLIT_NAMES
+from trajmill.schemas.policy_version import SplitSuccess
+from trajmill.schemas.round_summary import RoundSummary
+from trajmill.stages.critics.calibration import Rate, agreement
+from trajmill.stages.metrics.intervals import wilson
 
 
 class Block(NamedTuple):

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from flows.context import RoundContext
-from flows.once import Outcome, StageReport, finished, once
-from flows.progress import progress
-from flows.stages.judge import collected
-from pipelines.episodes import read_episodes
-from pipelines.verdicts import read_verdicts
-from schemas.calibration import Calibration
-from schemas.round_summary import JudgeQuality
-from schemas.trajectory import Purpose
-from stages.critics.calibration import agreement, calibrate
-from warehouse.layout import StageRun, Warehouse
-from warehouse.read import read_rows
-from warehouse.screens import WarehouseScreens
+from trajmill.flows.context import RoundContext
+from trajmill.flows.once import Outcome, StageReport, finished, once
+from trajmill.flows.progress import progress
+from trajmill.flows.stages.judge import collected
+from trajmill.pipelines.episodes import read_episodes
+from trajmill.pipelines.verdicts import read_verdicts
+from trajmill.schemas.calibration import Calibration
+from trajmill.schemas.round_summary import JudgeQuality
+from trajmill.schemas.trajectory import Purpose
+from trajmill.stages.critics.calibration import agreement, calibrate
+from trajmill.warehouse.layout import StageRun, Warehouse
+from trajmill.warehouse.read import read_rows
+from trajmill.warehouse.screens import WarehouseScreens
 
 CALIBRATE = "calibrate"
 _DECISION = "trajectory"

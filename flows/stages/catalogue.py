@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from flows.config import Config
-from flows.context import RoundContext
-from flows.once import StageReport, finished
-from flows.policy import BASELINE, PROMOTE
-from flows.stages.calibrate import CALIBRATE, calibrate_judge
-from flows.stages.derive import DERIVE, DERIVE_RL, derive, derive_rl
-from flows.stages.evaluate import EVALUATE, baseline, evaluate
-from flows.stages.export import EXPORT, export
-from flows.stages.generate import GENERATE, generate
-from flows.stages.guide import GUIDE, GUIDED, REFERENCE, guide, reference, rollout_guided
-from flows.stages.judge import JUDGE, REJUDGE, judge, judge_guided
-from flows.stages.promote import promote
-from flows.stages.propose import PROPOSE, asks_for_tasks, propose
-from flows.stages.rollout import ROLLOUT, rollout
-from flows.stages.train import TRAIN, train
+from trajmill.flows.config import Config
+from trajmill.flows.context import RoundContext
+from trajmill.flows.once import StageReport, finished
+from trajmill.flows.policy import BASELINE, PROMOTE
+from trajmill.flows.stages.calibrate import CALIBRATE, calibrate_judge
+from trajmill.flows.stages.derive import DERIVE, DERIVE_RL, derive, derive_rl
+from trajmill.flows.stages.evaluate import EVALUATE, baseline, evaluate
+from trajmill.flows.stages.export import EXPORT, export
+from trajmill.flows.stages.generate import GENERATE, generate
+from trajmill.flows.stages.guide import GUIDE, GUIDED, REFERENCE, guide, reference, rollout_guided
+from trajmill.flows.stages.judge import JUDGE, REJUDGE, judge, judge_guided
+from trajmill.flows.stages.promote import promote
+from trajmill.flows.stages.propose import PROPOSE, asks_for_tasks, propose
+from trajmill.flows.stages.rollout import ROLLOUT, rollout
+from trajmill.flows.stages.train import TRAIN, train
 
 
 class Stage(NamedTuple):

@@ -7,17 +7,17 @@ from collections.abc import Sequence
 
 import pyarrow.parquet as pq
 
-from flows.context import RoundContext
-from flows.models import policy_frame
-from flows.once import Outcome, StageReport, finished, once
-from flows.stages.judge import collected
-from flows.stages.unjudged import taken_up
-from pipelines.derive import DeriveExamples, DeriveRLSteps
-from pipelines.fan_out import fan_out, split_evenly
-from pipelines.history import read_history
-from schemas.trajectory import Purpose
-from warehouse.layout import StageRun
-from warehouse.shards import DataFile
+from trajmill.flows.context import RoundContext
+from trajmill.flows.models import policy_frame
+from trajmill.flows.once import Outcome, StageReport, finished, once
+from trajmill.flows.stages.judge import collected
+from trajmill.flows.stages.unjudged import taken_up
+from trajmill.pipelines.derive import DeriveExamples, DeriveRLSteps
+from trajmill.pipelines.fan_out import fan_out, split_evenly
+from trajmill.pipelines.history import read_history
+from trajmill.schemas.trajectory import Purpose
+from trajmill.warehouse.layout import StageRun
+from trajmill.warehouse.shards import DataFile
 
 DERIVE = "derive"
 DERIVE_RL = "derive_rl"

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from flows.context import RoundContext
-from flows.once import Outcome, StageReport, finished, once
-from flows.policy import BASELINE, is_served, policy_of
-from flows.stages.measure import measure
-from flows.stages.train import TRAIN
-from schemas.policy_version import PolicyVersion, SplitSuccess
-from schemas.tables import rows_to_arrow
-from warehouse.layout import StageRun
-from warehouse.shards import write_shard
+from trajmill.flows.context import RoundContext
+from trajmill.flows.once import Outcome, StageReport, finished, once
+from trajmill.flows.policy import BASELINE, is_served, policy_of
+from trajmill.flows.stages.measure import measure
+from trajmill.flows.stages.train import TRAIN
+from trajmill.schemas.policy_version import PolicyVersion, SplitSuccess
+from trajmill.schemas.tables import rows_to_arrow
+from trajmill.warehouse.layout import StageRun
+from trajmill.warehouse.shards import write_shard
 
 EVALUATE = "evaluate"
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from flows.context import RoundContext
-from flows.once import Outcome, StageReport, once
-from flows.policy import policy_before
-from flows.stages.derive import left_out
-from flows.stages.judge import judge_spec
-from pipelines.export import ReleaseRequest, make_release
-from pipelines.history import read_history
-from warehouse.layout import StageRun
+from trajmill.flows.context import RoundContext
+from trajmill.flows.once import Outcome, StageReport, once
+from trajmill.flows.policy import policy_before
+from trajmill.flows.stages.derive import left_out
+from trajmill.flows.stages.judge import judge_spec
+from trajmill.pipelines.export import ReleaseRequest, make_release
+from trajmill.pipelines.history import read_history
+from trajmill.warehouse.layout import StageRun
 
 EXPORT = "export"
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from flows.context import RoundContext
-from flows.once import Outcome, StageReport, once
-from flows.policy import is_served
-from flows.stages.sources import new_queries
-from schemas.errors import TrajmillError
-from schemas.failure import Failure
-from schemas.query import Split
-from schemas.record import Row
-from schemas.tables import rows_to_arrow
-from stages.models.embedded.storage import save_network, untrained_network
-from warehouse.layout import StageRun
-from warehouse.shards import write_shard
+from trajmill.flows.context import RoundContext
+from trajmill.flows.once import Outcome, StageReport, once
+from trajmill.flows.policy import is_served
+from trajmill.flows.stages.sources import new_queries
+from trajmill.schemas.errors import TrajmillError
+from trajmill.schemas.failure import Failure
+from trajmill.schemas.query import Split
+from trajmill.schemas.record import Row
+from trajmill.schemas.tables import rows_to_arrow
+from trajmill.stages.models.embedded.storage import save_network, untrained_network
+from trajmill.warehouse.layout import StageRun
+from trajmill.warehouse.shards import write_shard
 
 GENERATE = "generate"
 

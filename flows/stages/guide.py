@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from flows.context import RoundContext
-from flows.models import models_of
-from flows.once import Outcome, StageReport, finished, once
-from flows.policy import acting, policy_before
-from flows.prompts import prompts_of
-from flows.stages.rollout import attempt_all, training_queries, unguided_episodes
-from pipelines.fan_out import fan_out, split_evenly
-from pipelines.guide import GuideSpec, WriteGuidance
-from pipelines.history import read_history
-from pipelines.resources import AgentSpec
-from schemas.guidance import Guidance
-from schemas.query import Query
-from schemas.trajectory import Purpose
-from stages.guidance.base import REFERENCE_PATH
-from stages.rollout.plan import plan_guided, plan_once
-from warehouse.layout import StageRun
-from warehouse.read import read_rows, read_table
+from trajmill.flows.context import RoundContext
+from trajmill.flows.models import models_of
+from trajmill.flows.once import Outcome, StageReport, finished, once
+from trajmill.flows.policy import acting, policy_before
+from trajmill.flows.prompts import prompts_of
+from trajmill.flows.stages.rollout import attempt_all, training_queries, unguided_episodes
+from trajmill.pipelines.fan_out import fan_out, split_evenly
+from trajmill.pipelines.guide import GuideSpec, WriteGuidance
+from trajmill.pipelines.history import read_history
+from trajmill.pipelines.resources import AgentSpec
+from trajmill.schemas.guidance import Guidance
+from trajmill.schemas.query import Query
+from trajmill.schemas.trajectory import Purpose
+from trajmill.stages.guidance.base import REFERENCE_PATH
+from trajmill.stages.rollout.plan import plan_guided, plan_once
+from trajmill.warehouse.layout import StageRun
+from trajmill.warehouse.read import read_rows, read_table
 
 REFERENCE = "reference"
 GUIDE = "guide"

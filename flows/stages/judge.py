@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from math import ceil
 
-from flows.context import RoundContext
-from flows.judges import own_judge
-from flows.once import Outcome, StageReport, once
-from flows.stages.unjudged import taken_up
-from pipelines.critics import JudgeSpec
-from pipelines.fan_out import fan_out, split_evenly
-from pipelines.judge import JudgeTrajectories
-from schemas.trajectory import Purpose
-from warehouse.layout import StageRun
-from warehouse.read import read_table
+from trajmill.flows.context import RoundContext
+from trajmill.flows.judges import own_judge
+from trajmill.flows.once import Outcome, StageReport, once
+from trajmill.flows.stages.unjudged import taken_up
+from trajmill.pipelines.critics import JudgeSpec
+from trajmill.pipelines.fan_out import fan_out, split_evenly
+from trajmill.pipelines.judge import JudgeTrajectories
+from trajmill.schemas.trajectory import Purpose
+from trajmill.warehouse.layout import StageRun
+from trajmill.warehouse.read import read_table
 
 JUDGE = "judge"
 REJUDGE = "judge_guided"

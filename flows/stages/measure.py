@@ -7,17 +7,17 @@ from typing import NamedTuple
 
 import pyarrow.parquet as pq
 
-from flows.context import RoundContext
-from flows.once import Outcome
-from flows.policy import Policy, acting
-from flows.stages.rollout import attempt_all
-from schemas.policy_version import SplitSuccess
-from schemas.query import HELDOUT_SPLITS, Query, Split
-from schemas.trajectory import Purpose
-from stages.metrics.success import MeasuredEpisode, success_by_split
-from stages.queries.grounds import PROPOSED
-from stages.rollout.plan import plan_once
-from warehouse.layout import StageRun
+from trajmill.flows.context import RoundContext
+from trajmill.flows.once import Outcome
+from trajmill.flows.policy import Policy, acting
+from trajmill.flows.stages.rollout import attempt_all
+from trajmill.schemas.policy_version import SplitSuccess
+from trajmill.schemas.query import HELDOUT_SPLITS, Query, Split
+from trajmill.schemas.trajectory import Purpose
+from trajmill.stages.metrics.success import MeasuredEpisode, success_by_split
+from trajmill.stages.queries.grounds import PROPOSED
+from trajmill.stages.rollout.plan import plan_once
+from trajmill.warehouse.layout import StageRun
 
 _PASSED = 1.0
 

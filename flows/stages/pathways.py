@@ -5,23 +5,23 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 
-from flows.config import Config
-from flows.context import RoundContext
-from flows.models import model_of
-from flows.once import Outcome, StageReport, once
-from flows.prompts import prompts_of
-from pipelines.generate import NewQueries
-from pipelines.pathways import WalkPrograms, queries_from_pathways, walk_programs
-from schemas.errors import BadInputError, TrajmillError
-from schemas.pathway import Pathway
-from schemas.record import Row
-from schemas.tables import rows_to_arrow
-from stages.queries.pathways.base import STAGE, Program, WalkBounds
-from stages.queries.pathways.programs import packaged_programs, read_programs
-from stages.queries.pathways.queries import PathwaySettings
-from warehouse.layout import StageRun
-from warehouse.read import read_rows
-from warehouse.shards import write_shard
+from trajmill.flows.config import Config
+from trajmill.flows.context import RoundContext
+from trajmill.flows.models import model_of
+from trajmill.flows.once import Outcome, StageReport, once
+from trajmill.flows.prompts import prompts_of
+from trajmill.pipelines.generate import NewQueries
+from trajmill.pipelines.pathways import WalkPrograms, queries_from_pathways, walk_programs
+from trajmill.schemas.errors import BadInputError, TrajmillError
+from trajmill.schemas.pathway import Pathway
+from trajmill.schemas.record import Row
+from trajmill.schemas.tables import rows_to_arrow
+from trajmill.stages.queries.pathways.base import STAGE, Program, WalkBounds
+from trajmill.stages.queries.pathways.programs import packaged_programs, read_programs
+from trajmill.stages.queries.pathways.queries import PathwaySettings
+from trajmill.warehouse.layout import StageRun
+from trajmill.warehouse.read import read_rows
+from trajmill.warehouse.shards import write_shard
 
 PATHWAYS = STAGE
 PATHWAY_QUERIES = "pathway_queries"

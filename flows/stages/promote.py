@@ -5,25 +5,25 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
-from flows.context import RoundContext
-from flows.once import Outcome, StageReport, finished, once, report_of
-from flows.policy import BASELINE, PROMOTE, policy_before
-from flows.stages.calibrate import CALIBRATE, judge_quality
-from flows.stages.derive import DERIVE, DERIVE_RL
-from flows.stages.evaluate import EVALUATE, splits_of
-from flows.stages.export import EXPORT
-from flows.stages.generate import GENERATE
-from flows.stages.guide import GUIDE, GUIDED, REFERENCE, reference_paths_used
-from flows.stages.judge import JUDGE, REJUDGE
-from flows.stages.propose import PROPOSE
-from flows.stages.rollout import ROLLOUT
-from flows.stages.train import TRAIN, sft_recipe
-from schemas.policy_version import PolicyVersion, SplitSuccess
-from schemas.query import Split
-from schemas.round_summary import RoundSummary, StageCount
-from schemas.tables import rows_to_arrow
-from warehouse.layout import StageRun
-from warehouse.shards import write_shard
+from trajmill.flows.context import RoundContext
+from trajmill.flows.once import Outcome, StageReport, finished, once, report_of
+from trajmill.flows.policy import BASELINE, PROMOTE, policy_before
+from trajmill.flows.stages.calibrate import CALIBRATE, judge_quality
+from trajmill.flows.stages.derive import DERIVE, DERIVE_RL
+from trajmill.flows.stages.evaluate import EVALUATE, splits_of
+from trajmill.flows.stages.export import EXPORT
+from trajmill.flows.stages.generate import GENERATE
+from trajmill.flows.stages.guide import GUIDE, GUIDED, REFERENCE, reference_paths_used
+from trajmill.flows.stages.judge import JUDGE, REJUDGE
+from trajmill.flows.stages.propose import PROPOSE
+from trajmill.flows.stages.rollout import ROLLOUT
+from trajmill.flows.stages.train import TRAIN, sft_recipe
+from trajmill.schemas.policy_version import PolicyVersion, SplitSuccess
+from trajmill.schemas.query import Split
+from trajmill.schemas.round_summary import RoundSummary, StageCount
+from trajmill.schemas.tables import rows_to_arrow
+from trajmill.warehouse.layout import StageRun
+from trajmill.warehouse.shards import write_shard
 
 STAGES = (
     GENERATE,

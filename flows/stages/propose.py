@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from flows.config import Config
-from flows.context import RoundContext
-from flows.models import model_of
-from flows.once import Outcome, StageReport, once
-from flows.prompts import prompts_of
-from pipelines.history import read_history
-from pipelines.propose import ProposeTasks, Wanted, have_tasks_proposed
-from schemas.errors import BadInputError
-from schemas.query import Split
-from schemas.round_summary import StageCount
-from stages.queries.grounds import Ground, Practice, curriculum_grounds
-from stages.queries.human_tasks import read_human_tasks
-from stages.queries.proposals import STAGE
-from stages.rollout.base import Limits
-from warehouse.layout import StageRun
+from trajmill.flows.config import Config
+from trajmill.flows.context import RoundContext
+from trajmill.flows.models import model_of
+from trajmill.flows.once import Outcome, StageReport, once
+from trajmill.flows.prompts import prompts_of
+from trajmill.pipelines.history import read_history
+from trajmill.pipelines.propose import ProposeTasks, Wanted, have_tasks_proposed
+from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.query import Split
+from trajmill.schemas.round_summary import StageCount
+from trajmill.stages.queries.grounds import Ground, Practice, curriculum_grounds
+from trajmill.stages.queries.human_tasks import read_human_tasks
+from trajmill.stages.queries.proposals import STAGE
+from trajmill.stages.rollout.base import Limits
+from trajmill.warehouse.layout import StageRun
 
 PROPOSE = STAGE
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from flows.context import RoundContext
-from flows.once import Outcome, StageReport, once
-from flows.policy import acting, policy_before
-from pipelines.history import read_history
-from pipelines.resources import AgentSpec
-from pipelines.rollout import RollOut, roll_out
-from schemas.query import Query, Split
-from schemas.record import content_id
-from stages.curate.reweight import plan_attempts
-from stages.environments.leased import EnvironmentLimits
-from stages.rollout.base import Attempt, Limits
-from stages.rollout.plan import plan_rollouts
-from warehouse.layout import StageRun
+from trajmill.flows.context import RoundContext
+from trajmill.flows.once import Outcome, StageReport, once
+from trajmill.flows.policy import acting, policy_before
+from trajmill.pipelines.history import read_history
+from trajmill.pipelines.resources import AgentSpec
+from trajmill.pipelines.rollout import RollOut, roll_out
+from trajmill.schemas.query import Query, Split
+from trajmill.schemas.record import content_id
+from trajmill.stages.curate.reweight import plan_attempts
+from trajmill.stages.environments.leased import EnvironmentLimits
+from trajmill.stages.rollout.base import Attempt, Limits
+from trajmill.stages.rollout.plan import plan_rollouts
+from trajmill.warehouse.layout import StageRun
 
 ROLLOUT = "rollout"
 

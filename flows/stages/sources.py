@@ -7,20 +7,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import get_args
 
-from flows.config_models import EMBEDDED
-from flows.context import RoundContext
-from flows.models import model_of
-from flows.prompts import prompts_of
-from flows.stages.pathways import queries_by_pathways
-from pipelines.atomic import queries_for_operations
-from pipelines.generate import ModelPen, NewQueries, queries_from_dags
-from schemas.errors import BadInputError
-from schemas.query import Query
-from schemas.record import Origin
-from stages.environments.imported import SuiteSize
-from stages.queries.atomic.base import AtomicApp
-from stages.queries.atomic.queries import AtomicCounts
-from stages.queries.generate import GenerationSettings
+from trajmill.flows.config_models import EMBEDDED
+from trajmill.flows.context import RoundContext
+from trajmill.flows.models import model_of
+from trajmill.flows.prompts import prompts_of
+from trajmill.flows.stages.pathways import queries_by_pathways
+from trajmill.pipelines.atomic import queries_for_operations
+from trajmill.pipelines.generate import ModelPen, NewQueries, queries_from_dags
+from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.query import Query
+from trajmill.schemas.record import Origin
+from trajmill.stages.environments.imported import SuiteSize
+from trajmill.stages.queries.atomic.base import AtomicApp
+from trajmill.stages.queries.atomic.queries import AtomicCounts
+from trajmill.stages.queries.generate import GenerationSettings
 
 
 def new_queries(context: RoundContext) -> NewQueries:
@@ -46,11 +46,11 @@ def _own_queries(context: RoundContext) -> NewQueries:
         case "browsergym":
             return _from_browsergym(context)
         case "browser":
-            from stages.environments.browser.task_file import read_task_file
+            from trajmill.stages.environments.browser.task_file import read_task_file
 
             return _from_tasks("browser.tasks", context.config.browser.tasks, read_task_file, context)
         case "android":
-            from stages.environments.android.task_file import read_task_file as read_phone_tasks
+            from trajmill.stages.environments.android.task_file import read_task_file as read_phone_tasks
 
             return _from_tasks("android.tasks", context.config.android.tasks, read_phone_tasks, context)
         case "desktop":
@@ -81,13 +81,13 @@ def _pen(context: RoundContext, endpoint: str) -> ModelPen:
 
 
 def _from_miniwob(context: RoundContext) -> NewQueries:
-    from stages.environments.miniwob.pages import refuse_unknown_pages
-    from stages.environments.miniwob.suites import suite_pages
+    from trajmill.stages.environments.miniwob.pages import refuse_unknown_pages
+    from trajmill.stages.environments.miniwob.suites import suite_pages
 
     settings = context.config.miniwob
     pages = settings.tasks or suite_pages(settings.suite)
     refuse_unknown_pages(pages, "miniwob.tasks")
-    from stages.environments.miniwob.suite import import_queries
+    from trajmill.stages.environments.miniwob.suite import import_queries
 
     size = SuiteSize(settings.train_seeds, settings.heldout_seeds)
     made = asyncio.run(import_queries(pages, size, context.config.run.seed, context.origin))
@@ -95,7 +95,7 @@ def _from_miniwob(context: RoundContext) -> NewQueries:
 
 
 def _from_browsergym(context: RoundContext) -> NewQueries:
-    from stages.environments.browsergym.suite import import_tasks
+    from trajmill.stages.environments.browsergym.suite import import_tasks
 
     settings = context.config.browsergym
     size = SuiteSize(settings.train_seeds, settings.heldout_seeds)
@@ -114,7 +114,7 @@ def _from_tasks(
 
 
 def _from_osworld_tasks(context: RoundContext) -> NewQueries:
-    from stages.environments.desktop.suite import import_tasks, packaged_tasks
+    from trajmill.stages.environments.desktop.suite import import_tasks, packaged_tasks
 
     settings = context.config.desktop
     return NewQueries(tuple(import_tasks(settings.tasks or packaged_tasks(), settings.held_out, context.origin)))

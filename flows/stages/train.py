@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import shutil
 
-from flows.context import RoundContext
-from flows.once import Outcome, StageReport, finished, once
-from flows.policy import is_served, policy_before, policy_of
-from flows.stages.calibrate import precise_enough
-from flows.stages.export import EXPORT
-from pipelines.resources import use_one_thread
-from schemas.record import content_id
-from stages.models.embedded.storage import load_network, network_version
-from stages.training.base import Optimisation, Progress, SftRecipe, TrainingReport
-from stages.training.train import train_policy
-from warehouse.layout import StageRun
+from trajmill.flows.context import RoundContext
+from trajmill.flows.once import Outcome, StageReport, finished, once
+from trajmill.flows.policy import is_served, policy_before, policy_of
+from trajmill.flows.stages.calibrate import precise_enough
+from trajmill.flows.stages.export import EXPORT
+from trajmill.pipelines.resources import use_one_thread
+from trajmill.schemas.record import content_id
+from trajmill.stages.models.embedded.storage import load_network, network_version
+from trajmill.stages.training.base import Optimisation, Progress, SftRecipe, TrainingReport
+from trajmill.stages.training.train import train_policy
+from trajmill.warehouse.layout import StageRun
 
 TRAIN = "train"
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, NamedTuple
 
-from flows.context import RoundContext
-from pipelines.verdicts import read_verdicts
-from schemas.trajectory import Purpose
-from stages.critics.judge import STAGE
-from warehouse.read import read_table
+from trajmill.flows.context import RoundContext
+from trajmill.pipelines.verdicts import read_verdicts
+from trajmill.schemas.trajectory import Purpose
+from trajmill.stages.critics.judge import STAGE
+from trajmill.warehouse.read import read_table
 
 TRIED_AT_MOST = 3
 """Rounds in which a trajectory is judged before it is given up."""

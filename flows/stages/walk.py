@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from flows.context import RoundContext
-from flows.once import Outcome, StageReport, finished, once
-from flows.policy import policy_of
-from flows.stages.generate import GENERATE
-from flows.stages.rollout import attempt_all
-from pipelines.resources import AgentSpec
-from schemas.errors import TrajmillError
-from schemas.query import Query, Source
-from schemas.trajectory import Purpose
-from stages.rollout.plan import plan_once
-from warehouse.layout import StageRun
+from trajmill.flows.context import RoundContext
+from trajmill.flows.once import Outcome, StageReport, finished, once
+from trajmill.flows.policy import policy_of
+from trajmill.flows.stages.generate import GENERATE
+from trajmill.flows.stages.rollout import attempt_all
+from trajmill.pipelines.resources import AgentSpec
+from trajmill.schemas.errors import TrajmillError
+from trajmill.schemas.query import Query, Source
+from trajmill.schemas.trajectory import Purpose
+from trajmill.stages.rollout.plan import plan_once
+from trajmill.warehouse.layout import StageRun
 
 WALK = "walk"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-from schemas.actions import Action
-from schemas.coordinates import CoordinateFrame
+from trajmill.schemas.actions import Action
+from trajmill.schemas.coordinates import CoordinateFrame
 
 
 class ParseFailure(NamedTuple):

@@ -15,7 +15,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from schemas.actions import (
+from trajmill.schemas.actions import (
     Action,
     Answer,
     Click,
@@ -31,12 +31,12 @@ from schemas.actions import (
     TypeText,
     Wait,
 )
-from schemas.coordinates import CoordinateFrame, CoordinateSpace
-from schemas.dialects.base import Dialect, ParseFailure, Reply
-from schemas.dialects.gui_owl_v3_arguments import Arguments, ArgumentsError
-from schemas.dialects.gui_owl_v3_tools import desktop_system_prompt, mobile_system_prompt
-from schemas.geometry import Point
-from schemas.query import Platform
+from trajmill.schemas.coordinates import CoordinateFrame, CoordinateSpace
+from trajmill.schemas.dialects.base import Dialect, ParseFailure, Reply
+from trajmill.schemas.dialects.gui_owl_v3_arguments import Arguments, ArgumentsError
+from trajmill.schemas.dialects.gui_owl_v3_tools import desktop_system_prompt, mobile_system_prompt
+from trajmill.schemas.geometry import Point
+from trajmill.schemas.query import Platform
 
 _OPEN, _CLOSE = "<tool_call>", "</tool_call>"
 _MOUSE_CLICKS = {

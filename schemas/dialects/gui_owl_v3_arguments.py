@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal, NamedTuple
 
-from schemas.coordinates import CoordinateFrame, CoordinateSpace
-from schemas.geometry import Point
+from trajmill.schemas.coordinates import CoordinateFrame, CoordinateSpace
+from trajmill.schemas.geometry import Point
 
 _LONGEST_WAIT = 600.0
 _MOST_WHEEL = 5

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from schemas.actions import Action
-from schemas.observation import Observation
-from stages.models.base import ChatRequest, Completion
+from trajmill.schemas.actions import Action
+from trajmill.schemas.observation import Observation
+from trajmill.stages.models.base import ChatRequest, Completion
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +67,6 @@ class Agent(Protocol):
         """Decide on the next action.
 
         Raises:
-            schemas.errors.ModelFailure: its model did not answer.
+            ModelFailure: its model did not answer.
         """
         ...

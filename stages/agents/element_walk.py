@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from schemas.actions import Action, Click, Drag, PressKeys, Scroll, Terminate, TypeText, Wait
-from schemas.observation import Observation, UIElement
-from schemas.query import PathStep
+from trajmill.schemas.actions import Action, Click, Drag, PressKeys, Scroll, Terminate, TypeText, Wait
+from trajmill.schemas.observation import Observation, UIElement
+from trajmill.schemas.query import PathStep
 
 _MOST_WAITS = 20
 _WAIT_SECONDS = 0.25

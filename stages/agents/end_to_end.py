@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from time import perf_counter
 
-from schemas.coordinates import CoordinateFrame
-from schemas.dialects.base import Dialect, ParseFailure
-from schemas.dialects.gui_owl_v3 import dialect_for
-from schemas.query import Platform
-from schemas.record import content_id
-from stages.agents.base import AgentCall, Decision, EpisodeView
-from stages.agents.user_text import compose
-from stages.models.base import ChatMessage, ChatModel, ChatRequest
+from trajmill.schemas.coordinates import CoordinateFrame
+from trajmill.schemas.dialects.base import Dialect, ParseFailure
+from trajmill.schemas.dialects.gui_owl_v3 import dialect_for
+from trajmill.schemas.query import Platform
+from trajmill.schemas.record import content_id
+from trajmill.stages.agents.base import AgentCall, Decision, EpisodeView
+from trajmill.stages.agents.user_text import compose
+from trajmill.stages.models.base import ChatMessage, ChatModel, ChatRequest
 
 NO_ACTION = "The reply held no valid action."
 """Conclusion of a step whose reply could not be parsed."""
@@ -38,7 +38,7 @@ class EndToEndAgent:
         """Decide on the next action; a reply that is none gives a decision without action, the words kept.
 
         Raises:
-            schemas.errors.ModelFailure: the model did not answer.
+            ModelFailure: the model did not answer.
         """
         dialect = dialect_for(self.platform)
         frame = self.model.frame(episode.observation.screen.size)

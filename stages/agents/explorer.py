@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from schemas.query import Platform
-from stages.agents.end_to_end import EndToEndAgent
-from stages.models.base import ChatModel
+from trajmill.schemas.query import Platform
+from trajmill.stages.agents.end_to_end import EndToEndAgent
+from trajmill.stages.models.base import ChatModel
 
 
 def explorer_agent(model: ChatModel, platform: Platform) -> EndToEndAgent:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from schemas.actions import Action
-from schemas.query import Query, Source
-from stages.agents.base import Decision, EpisodeView
-from stages.agents.element_walk import WalkPosition, next_move
-from stages.environments.simulated.walker import Position, Walker
+from trajmill.schemas.actions import Action
+from trajmill.schemas.query import Query, Source
+from trajmill.stages.agents.base import Decision, EpisodeView
+from trajmill.stages.agents.element_walk import WalkPosition, next_move
+from trajmill.stages.environments.simulated.walker import Position, Walker
 
 _STEP, _UPWARDS, _WAITS = "step", "upwards", "waits"
 _IN_REAL_PROGRAMS = frozenset({Source.IMPORTED, Source.PATHWAY, Source.ATOMIC})

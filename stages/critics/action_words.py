@@ -7,7 +7,7 @@ size and coordinate space a model sees it.
 
 from __future__ import annotations
 
-from schemas.actions import (
+from trajmill.schemas.actions import (
     Action,
     Click,
     Drag,
@@ -19,10 +19,10 @@ from schemas.actions import (
     Wait,
     pressed_point,
 )
-from schemas.geometry import Size
-from schemas.observation import UIElement
-from stages.critics.caption import describe_deed, describe_element, quoted
-from stages.critics.deeds import Deed, read_deed, scroll_direction
+from trajmill.schemas.geometry import Size
+from trajmill.schemas.observation import UIElement
+from trajmill.stages.critics.caption import describe_deed, describe_element, quoted
+from trajmill.stages.critics.deeds import Deed, read_deed, scroll_direction
 
 LONGEST_TEXT = 600
 """Characters of a typed or answered text that are told; what is longer is cut, with a mark."""

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from schemas.episode import Episode
-from schemas.observation import ScreenReader
-from schemas.verdict import Channel, StepLabel
+from trajmill.schemas.episode import Episode
+from trajmill.schemas.observation import ScreenReader
+from trajmill.schemas.verdict import Channel, StepLabel
 
 SUMMARY_WORDS = 30
 """Longest summary of a step, in words."""
@@ -46,7 +46,7 @@ class StepCritic(Protocol):
         """Judge each step of an episode, in order.
 
         Raises:
-            schemas.errors.JudgeFailure: no usable verdict.
+            JudgeFailure: no usable verdict.
         """
         ...
 
@@ -80,8 +80,8 @@ class TrajectoryCritic(Protocol):
                 one that does not ignores it. A vote that failed is asked again under a number not used before.
 
         Raises:
-            schemas.errors.JudgeFailure: no usable vote; never to be read as a verdict.
-            schemas.errors.ModelFailure: the model behind it did not answer; neither is this a verdict.
+            JudgeFailure: no usable vote; never to be read as a verdict.
+            ModelFailure: the model behind it did not answer; neither is this a verdict.
         """
         ...
 

@@ -6,14 +6,14 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from schemas.actions import TypeText
-from schemas.episode import Episode
-from schemas.observation import ScreenReader
-from schemas.round_summary import JudgeQuality
-from schemas.verdict import StepLabel
-from stages.critics.replay import SeenStep, replay, seen
-from stages.critics.rule import read_rule
-from stages.metrics.intervals import Interval, wilson
+from trajmill.schemas.actions import TypeText
+from trajmill.schemas.episode import Episode
+from trajmill.schemas.observation import ScreenReader
+from trajmill.schemas.round_summary import JudgeQuality
+from trajmill.schemas.verdict import StepLabel
+from trajmill.stages.critics.replay import SeenStep, replay, seen
+from trajmill.stages.critics.rule import read_rule
+from trajmill.stages.metrics.intervals import Interval, wilson
 
 PASSED = 1.0
 """Programmatic reward of a task that is done."""

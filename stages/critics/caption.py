@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 
-from schemas.observation import UIElement
-from stages.critics.deeds import Deed, scroll_direction
-from stages.critics.facts import ScreenFacts, control_kind
-from stages.critics.transitions import ControlChange, Transition
+from trajmill.schemas.observation import UIElement
+from trajmill.stages.critics.deeds import Deed, scroll_direction
+from trajmill.stages.critics.facts import ScreenFacts, control_kind
+from trajmill.stages.critics.transitions import ControlChange, Transition
 
 NO_EFFECT = "no visible effect"
 

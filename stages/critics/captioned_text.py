@@ -7,18 +7,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from schemas.episode import Episode
-from schemas.observation import ScreenReader
-from schemas.verdict import Channel
-from stages.critics.action_words import untrusted
-from stages.critics.answers import trajectory_answer
-from stages.critics.base import StepResult, Vote
-from stages.critics.captioner import ScreenCaptioner, TreeCaptioner
-from stages.critics.context_budget import USUAL_BUDGET, ContextBudget, fit, kept, text_tokens
-from stages.critics.question import GREEDY, Sampling, ask_critic, critic_prompt, question, stored_evidence, version_of
-from stages.critics.transcript import Transcript, lay_out, say_what_is_left_out, transcribe, vote_of
-from stages.models.base import ChatModel
-from stages.models.prompts import Prompt
+from trajmill.schemas.episode import Episode
+from trajmill.schemas.observation import ScreenReader
+from trajmill.schemas.verdict import Channel
+from trajmill.stages.critics.action_words import untrusted
+from trajmill.stages.critics.answers import trajectory_answer
+from trajmill.stages.critics.base import StepResult, Vote
+from trajmill.stages.critics.captioner import ScreenCaptioner, TreeCaptioner
+from trajmill.stages.critics.context_budget import USUAL_BUDGET, ContextBudget, fit, kept, text_tokens
+from trajmill.stages.critics.question import (
+    GREEDY,
+    Sampling,
+    ask_critic,
+    critic_prompt,
+    question,
+    stored_evidence,
+    version_of,
+)
+from trajmill.stages.critics.transcript import Transcript, lay_out, say_what_is_left_out, transcribe, vote_of
+from trajmill.stages.models.base import ChatModel
+from trajmill.stages.models.prompts import Prompt
 
 TEXT_FIELDS = frozenset({"instruction", "left_out", "report"})
 
@@ -27,7 +35,7 @@ def text_prompt(own: Path | None = None) -> Prompt:
     """The prompt that is asked with: of the user's own file, or the one that comes with the package.
 
     Raises:
-        schemas.errors.BadInputError: the file cannot be read, or misses a section or a field.
+        BadInputError: the file cannot be read, or misses a section or a field.
     """
     return critic_prompt(own, "critic_text-1", TEXT_FIELDS)
 
@@ -61,8 +69,8 @@ class CaptionedTextChannel:
         """Cast one vote on a finished episode; equal draws send equal requests.
 
         Raises:
-            schemas.errors.JudgeFailure: no usable answer or caption, a screen is missing, or the report does not fit.
-            schemas.errors.ModelFailure: a model did not answer.
+            JudgeFailure: no usable answer or caption, a screen is missing, or the report does not fit.
+            ModelFailure: a model did not answer.
         """
         name = episode.trajectory.trajectory_id
         told = transcribe(episode, screens, steps)

@@ -10,16 +10,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from schemas.errors import JudgeFailure
-from schemas.observation import ScreenReader, UIElement
-from stages.critics.action_words import quotable, untrusted
-from stages.critics.answers import CaptionAnswer
-from stages.critics.caption import describe_element, quoted
-from stages.critics.facts import control_kind, read_screen
-from stages.critics.pictures import picture
-from stages.critics.question import GREEDY, Sampling, ask_critic, critic_prompt, question, version_of
-from stages.models.base import ChatModel
-from stages.models.prompts import Prompt
+from trajmill.schemas.errors import JudgeFailure
+from trajmill.schemas.observation import ScreenReader, UIElement
+from trajmill.stages.critics.action_words import quotable, untrusted
+from trajmill.stages.critics.answers import CaptionAnswer
+from trajmill.stages.critics.caption import describe_element, quoted
+from trajmill.stages.critics.facts import control_kind, read_screen
+from trajmill.stages.critics.pictures import picture
+from trajmill.stages.critics.question import GREEDY, Sampling, ask_critic, critic_prompt, question, version_of
+from trajmill.stages.models.base import ChatModel
+from trajmill.stages.models.prompts import Prompt
 
 CAPTION_FIELDS: frozenset[str] = frozenset()
 LONGEST_CAPTION = 2000
@@ -32,7 +32,7 @@ def caption_prompt(own: Path | None = None) -> Prompt:
     """The prompt that is asked with: of the user's own file, or the one that comes with the package.
 
     Raises:
-        schemas.errors.BadInputError: the file cannot be read, or misses a section or a field.
+        BadInputError: the file cannot be read, or misses a section or a field.
     """
     return critic_prompt(own, "describer_screen-1", CAPTION_FIELDS)
 
@@ -56,8 +56,8 @@ class ScreenCaptioner(Protocol):
 
         Raises:
             KeyError: the screen is not stored.
-            schemas.errors.JudgeFailure: no usable caption.
-            schemas.errors.ModelFailure: the model behind it did not answer.
+            JudgeFailure: no usable caption.
+            ModelFailure: the model behind it did not answer.
         """
         ...
 
@@ -80,7 +80,7 @@ class TreeCaptioner:
         Raises:
             KeyError: the screen is not stored.
             JudgeFailure: it has no tree and nobody else is to be asked, or gave no usable caption.
-            schemas.errors.ModelFailure: whoever else was asked did not answer.
+            ModelFailure: whoever else was asked did not answer.
         """
         elements = screens.elements(screen_id)
         if not elements and self.without_tree is not None:
@@ -109,7 +109,7 @@ class ModelCaptioner:
         Raises:
             KeyError: the screen is not stored.
             JudgeFailure: the model gave no usable caption.
-            schemas.errors.ModelFailure: the model did not answer.
+            ModelFailure: the model did not answer.
         """
         shown = (picture(screen_id, screens),)
         request = question("describer", self.prompt.fill(), shown, self.sampling, trajectory_id, step_index)

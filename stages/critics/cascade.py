@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from schemas.verdict import Channel
-from stages.critics.base import TrajectoryCritic
-from stages.critics.rule import ChannelRule, all_of
-from stages.critics.voting import Case, CastVote, Missing, Pass, PassResult, hold
+from trajmill.schemas.verdict import Channel
+from trajmill.stages.critics.base import TrajectoryCritic
+from trajmill.stages.critics.rule import ChannelRule, all_of
+from trajmill.stages.critics.voting import Case, CastVote, Missing, Pass, PassResult, hold
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,15 +8,15 @@ from enum import StrEnum
 from statistics import median_low
 from typing import NamedTuple
 
-from schemas.episode import Episode
-from schemas.errors import JudgeFailure, ModelFailure
-from schemas.observation import ScreenReader
-from schemas.record import Origin
-from schemas.verdict import Judgement, TrajectoryVerdict
-from stages.critics.base import StepCritic, StepResult
-from stages.critics.cascade import ChannelPlan, ChannelResult, ask_channel
-from stages.critics.rule import Rule, all_of
-from stages.critics.voting import Case, CastVote, side_by_side
+from trajmill.schemas.episode import Episode
+from trajmill.schemas.errors import JudgeFailure, ModelFailure
+from trajmill.schemas.observation import ScreenReader
+from trajmill.schemas.record import Origin
+from trajmill.schemas.verdict import Judgement, TrajectoryVerdict
+from trajmill.stages.critics.base import StepCritic, StepResult
+from trajmill.stages.critics.cascade import ChannelPlan, ChannelResult, ask_channel
+from trajmill.stages.critics.rule import Rule, all_of
+from trajmill.stages.critics.voting import Case, CastVote, side_by_side
 
 
 class Ask(StrEnum):
@@ -62,9 +62,9 @@ async def decide(
     """Ask the channels and combine their votes.
 
     Raises:
-        schemas.errors.JudgeFailure: votes are missing that could turn the decision. There is then none: a missing vote
+        JudgeFailure: votes are missing that could turn the decision. There is then none: a missing vote
             neither counts as one nor lowers the number that is needed.
-        schemas.errors.ModelFailure: so it is, and the last of them is missing because a model did not answer.
+        ModelFailure: so it is, and the last of them is missing because a model did not answer.
     """
     results = await _ask_channels(Case(episode, screens, steps), judge)
     correct = all_of(result.outcome for result in results)

@@ -13,10 +13,10 @@ from typing import Final, NamedTuple
 
 from pydantic import Field
 
-from schemas.errors import JudgeFailure
-from schemas.geometry import Size
-from schemas.record import Record
-from stages.models.base import ChatModel
+from trajmill.schemas.errors import JudgeFailure
+from trajmill.schemas.geometry import Size
+from trajmill.schemas.record import Record
+from trajmill.stages.models.base import ChatModel
 
 _BYTES_PER_TOKEN = 3
 """UTF-8 bytes; Latin text has about four to a token, so that the estimate is rather too high, Chinese about three."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from schemas.actions import (
+from trajmill.schemas.actions import (
     Action,
     Answer,
     Click,
@@ -19,7 +19,7 @@ from schemas.actions import (
     action_from_json,
     pressed_point,
 )
-from schemas.observation import UIElement
+from trajmill.schemas.observation import UIElement
 
 
 class Deed(NamedTuple):

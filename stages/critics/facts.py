@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from schemas.observation import UIElement
+from trajmill.schemas.observation import UIElement
 
 ON, OFF = "on", "off"
 """How a switch or a checkbox stands."""

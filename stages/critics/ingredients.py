@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from math import ceil
 from typing import NamedTuple
 
-from schemas.calibration import Ingredient
-from schemas.round_summary import JudgeQuality
-from schemas.verdict import Channel
-from stages.critics.rule import FULL, ChannelRule, PassRule, Rule, all_of
+from trajmill.schemas.calibration import Ingredient
+from trajmill.schemas.round_summary import JudgeQuality
+from trajmill.schemas.verdict import Channel
+from trajmill.stages.critics.rule import FULL, ChannelRule, PassRule, Rule, all_of
 
 _STEP_CRITIC, _DESCRIBER = "critic.step", "describer"
 _ROLES = {f"critic.{channel}": channel for channel in (Channel.TEXT, Channel.MULTIMODAL)}

@@ -8,19 +8,19 @@ from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from schemas.episode import Episode
-from schemas.errors import JudgeFailure, ModelFailure
-from schemas.failure import Failure
-from schemas.observation import ScreenReader
-from schemas.record import Origin
-from schemas.verdict import StepVerdict
-from stages.critics.base import StepResult
-from stages.critics.cascade import one_vote
-from stages.critics.consensus import Judge, decide
-from stages.critics.multimodal_channel import StateChannel
-from stages.critics.replay import seen
-from stages.critics.step_critic import StateStepCritic
-from stages.critics.text_channel import CaptionChannel
+from trajmill.schemas.episode import Episode
+from trajmill.schemas.errors import JudgeFailure, ModelFailure
+from trajmill.schemas.failure import Failure
+from trajmill.schemas.observation import ScreenReader
+from trajmill.schemas.record import Origin
+from trajmill.schemas.verdict import StepVerdict
+from trajmill.stages.critics.base import StepResult
+from trajmill.stages.critics.cascade import one_vote
+from trajmill.stages.critics.consensus import Judge, decide
+from trajmill.stages.critics.multimodal_channel import StateChannel
+from trajmill.stages.critics.replay import seen
+from trajmill.stages.critics.step_critic import StateStepCritic
+from trajmill.stages.critics.text_channel import CaptionChannel
 
 STAGE = "judge"
 """Name of the stage as it stands on failures."""
@@ -115,8 +115,8 @@ async def judge_episode(episode: Episode, judge: Judge, screens: ScreenReader, o
     """One finished episode with the verdicts on its steps, the votes on the whole and the decision.
 
     Raises:
-        schemas.errors.JudgeFailure: a critic gave no usable answer.
-        schemas.errors.ModelFailure: the model behind a critic did not answer.
+        JudgeFailure: a critic gave no usable answer.
+        ModelFailure: the model behind a critic did not answer.
     """
     results = await judge.step_critic.judge(episode, screens)
     if [result.index for result in results] != [step.index for step in episode.steps]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from schemas.observation import UIElement
-from schemas.query import Slot
-from stages.critics.facts import Control, ScreenFacts
-from stages.critics.replay import SeenStep
-from stages.critics.slots import holds, same_value, slots_on, wanted
+from trajmill.schemas.observation import UIElement
+from trajmill.schemas.query import Slot
+from trajmill.stages.critics.facts import Control, ScreenFacts
+from trajmill.stages.critics.replay import SeenStep
+from trajmill.stages.critics.slots import holds, same_value, slots_on, wanted
 
 
 class Pick(NamedTuple):

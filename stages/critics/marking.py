@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 from PIL import Image, ImageDraw
 
-from schemas.actions import Action, Drag, Scroll, Swipe, TypeText, action_from_json, pressed_point
-from schemas.geometry import Box, Point, Size
-from schemas.observation import ScreenReader, UIElement
-from schemas.step import Step
-from stages.critics.deeds import element_at
+from trajmill.schemas.actions import Action, Drag, Scroll, Swipe, TypeText, action_from_json, pressed_point
+from trajmill.schemas.geometry import Box, Point, Size
+from trajmill.schemas.observation import ScreenReader, UIElement
+from trajmill.schemas.step import Step
+from trajmill.stages.critics.deeds import element_at
 
 MARKS = "marks-1"
 """Names the look of the marks; another look is another picture for a model, and another key in its cache."""

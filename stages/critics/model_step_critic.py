@@ -13,18 +13,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from schemas.episode import Episode
-from schemas.errors import JudgeFailure
-from schemas.observation import ScreenHandle, ScreenReader
-from schemas.step import Step
-from stages.critics.action_words import action_in_words, untrusted
-from stages.critics.answers import StepAnswer
-from stages.critics.base import StepResult, at_most_words
-from stages.critics.context_budget import USUAL_BUDGET, ContextBudget, kept, picture_tokens, text_tokens
-from stages.critics.pictures import marked_picture, picture
-from stages.critics.question import GREEDY, Sampling, ask_critic, critic_prompt, question, stored_evidence, version_of
-from stages.models.base import ChatModel, ChatRequest
-from stages.models.prompts import Prompt
+from trajmill.schemas.episode import Episode
+from trajmill.schemas.errors import JudgeFailure
+from trajmill.schemas.observation import ScreenHandle, ScreenReader
+from trajmill.schemas.step import Step
+from trajmill.stages.critics.action_words import action_in_words, untrusted
+from trajmill.stages.critics.answers import StepAnswer
+from trajmill.stages.critics.base import StepResult, at_most_words
+from trajmill.stages.critics.context_budget import USUAL_BUDGET, ContextBudget, kept, picture_tokens, text_tokens
+from trajmill.stages.critics.pictures import marked_picture, picture
+from trajmill.stages.critics.question import (
+    GREEDY,
+    Sampling,
+    ask_critic,
+    critic_prompt,
+    question,
+    stored_evidence,
+    version_of,
+)
+from trajmill.stages.models.base import ChatModel, ChatRequest
+from trajmill.stages.models.prompts import Prompt
 
 STEP_FIELDS = frozenset({"instruction", "history", "number", "action"})
 LONGEST_SUMMARY = 400
@@ -37,7 +45,7 @@ def step_prompt(own: Path | None = None) -> Prompt:
     """The prompt that is asked with: of the user's own file, or the one that comes with the package.
 
     Raises:
-        schemas.errors.BadInputError: the file cannot be read, or misses a section or a field.
+        BadInputError: the file cannot be read, or misses a section or a field.
     """
     return critic_prompt(own, "critic_step-1", STEP_FIELDS)
 
@@ -61,9 +69,9 @@ class ModelStepCritic:
         """Judge each step of an episode, in order.
 
         Raises:
-            schemas.errors.JudgeFailure: a step got no usable answer, or its screens are missing or do not fit; then no
+            JudgeFailure: a step got no usable answer, or its screens are missing or do not fit; then no
                 step is judged.
-            schemas.errors.ModelFailure: the model did not answer, or a stored image does not decode.
+            ModelFailure: the model did not answer, or a stored image does not decode.
         """
         results: list[StepResult] = []
         for at, step in enumerate(episode.steps):

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from schemas.episode import Episode
-from schemas.observation import ScreenReader
-from schemas.query import Slot
-from schemas.verdict import Channel
-from stages.critics.base import StepResult, Vote
-from stages.critics.facts import OFF, ON, Control
-from stages.critics.ledger import Ledger
-from stages.critics.plan import (
+from trajmill.schemas.episode import Episode
+from trajmill.schemas.observation import ScreenReader
+from trajmill.schemas.query import Slot
+from trajmill.schemas.verdict import Channel
+from trajmill.stages.critics.base import StepResult, Vote
+from trajmill.stages.critics.facts import OFF, ON, Control
+from trajmill.stages.critics.ledger import Ledger
+from trajmill.stages.critics.plan import (
     Part,
     asked_in_words,
     commits,
@@ -27,10 +27,10 @@ from stages.critics.plan import (
     replaces,
     works_on_the_spot,
 )
-from stages.critics.replay import SeenStep, TaskView, replay
-from stages.critics.signals import vote
-from stages.critics.slots import holds, same_value, slots_on, wanted
-from stages.critics.wording import is_said, mentions, repeats_harmlessly, says_no
+from trajmill.stages.critics.replay import SeenStep, TaskView, replay
+from trajmill.stages.critics.signals import vote
+from trajmill.stages.critics.slots import holds, same_value, slots_on, wanted
+from trajmill.stages.critics.wording import is_said, mentions, repeats_harmlessly, says_no
 
 
 class StateChannel:
@@ -44,7 +44,7 @@ class StateChannel:
         """Judge a finished episode by its screens.
 
         Raises:
-            schemas.errors.JudgeFailure: a screen is missing, or only the words of the task are known.
+            JudgeFailure: a screen is missing, or only the words of the task are known.
         """
         problems = find_problems(judged_task(episode.query), replay(episode, screens))
         return vote(problems, "every constraint stood as asked when it counted, and nothing else was changed", steps)

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
-from schemas.episode import Episode
-from schemas.observation import ScreenReader
-from schemas.record import content_id
-from schemas.verdict import Channel
-from stages.critics.base import StepResult, TrajectoryCritic, Vote
+from trajmill.schemas.episode import Episode
+from trajmill.schemas.observation import ScreenReader
+from trajmill.schemas.record import content_id
+from trajmill.schemas.verdict import Channel
+from trajmill.stages.critics.base import StepResult, TrajectoryCritic, Vote
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class NoisyChannel:
         """The vote of the critic that is disturbed, sometimes turned round.
 
         Raises:
-            schemas.errors.JudgeFailure: the critic that is disturbed gave no usable vote.
+            JudgeFailure: the critic that is disturbed gave no usable vote.
         """
         vote = await self.inner.judge(episode, screens, steps, draw)
         if self._chance(episode.trajectory.trajectory_id, draw) >= (

@@ -9,11 +9,11 @@ from functools import partial
 
 from PIL import Image
 
-from schemas.errors import ModelFailure
-from schemas.observation import ScreenHandle, ScreenReader, UIElement
-from schemas.record import content_id
-from schemas.step import Step
-from stages.critics.marking import MARKS, marked
+from trajmill.schemas.errors import ModelFailure
+from trajmill.schemas.observation import ScreenHandle, ScreenReader, UIElement
+from trajmill.schemas.record import content_id
+from trajmill.schemas.step import Step
+from trajmill.stages.critics.marking import MARKS, marked
 
 _UNREADABLE = (OSError, SyntaxError, ValueError, Image.DecompressionBombError)
 """What Pillow raises for bytes that are no picture, a broken one or an absurdly large one."""
@@ -31,7 +31,7 @@ def picture(screen_id: str, screens: ScreenReader) -> ScreenHandle:
 def marked_picture(step: Step, screens: ScreenReader) -> ScreenHandle:
     """The screen before a step with its action marked (paper 6.3); its id is the screen's with the mark's after it.
 
-    Encoding it raises `schemas.errors.ModelFailure` where the stored image does not decode.
+    Encoding it raises `ModelFailure` where the stored image does not decode.
 
     Raises:
         KeyError: the screen is not stored.

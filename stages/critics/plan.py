@@ -5,11 +5,11 @@ from __future__ import annotations
 from itertools import groupby
 from typing import NamedTuple
 
-from schemas.errors import JudgeFailure
-from schemas.query import Query, Slot
-from stages.critics.facts import OFF, ON, WAYS_BACK, Control
-from stages.critics.replay import INTERRUPTIONS, SeenStep, TaskView, task_view
-from stages.critics.wording import (
+from trajmill.schemas.errors import JudgeFailure
+from trajmill.schemas.query import Query, Slot
+from trajmill.stages.critics.facts import OFF, ON, WAYS_BACK, Control
+from trajmill.stages.critics.replay import INTERRUPTIONS, SeenStep, TaskView, task_view
+from trajmill.stages.critics.wording import (
     description_says_done,
     is_said,
     mentions,

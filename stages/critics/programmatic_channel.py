@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from schemas.episode import Episode
-from schemas.errors import JudgeFailure
-from schemas.observation import ScreenReader
-from schemas.verdict import Channel
-from stages.critics.base import StepResult, Vote
+from trajmill.schemas.episode import Episode
+from trajmill.schemas.errors import JudgeFailure
+from trajmill.schemas.observation import ScreenReader
+from trajmill.schemas.verdict import Channel
+from trajmill.stages.critics.base import StepResult, Vote
 
 PASSED = 1.0
 """Reward of a task that is done."""
@@ -25,7 +25,7 @@ class ProgrammaticChannel:
         """The verdict of the environment.
 
         Raises:
-            schemas.errors.JudgeFailure: the environment has no check.
+            JudgeFailure: the environment has no check.
         """
         reward = episode.trajectory.reward
         if reward is None:

@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
-from schemas.episode import Episode
-from schemas.errors import JudgeFailure
-from schemas.record import Record
-from stages.models.base import ChatMessage, ChatModel, ChatRequest, Part
-from stages.models.prompts import Filled, Prompt, own_or_packaged
-from stages.models.structured import AnswerFailure, ask
+from trajmill.schemas.episode import Episode
+from trajmill.schemas.errors import JudgeFailure
+from trajmill.schemas.record import Record
+from trajmill.stages.models.base import ChatMessage, ChatModel, ChatRequest, Part
+from trajmill.stages.models.prompts import Filled, Prompt, own_or_packaged
+from trajmill.stages.models.structured import AnswerFailure, ask
 
 A = TypeVar("A", bound=Record)
 
@@ -75,7 +75,7 @@ async def ask_critic(model: ChatModel, request: ChatRequest, answer: type[A], su
 
     Raises:
         JudgeFailure: it answered, but never in a form that says something; `subject` is named.
-        schemas.errors.ModelFailure: it did not answer.
+        ModelFailure: it did not answer.
     """
     try:
         return await ask(model, request, answer)
@@ -87,9 +87,9 @@ def critic_prompt(own: Path | None, name: str, fields: frozenset[str]) -> Prompt
     """The user's own prompt, or the one of that name that comes with the critics.
 
     Raises:
-        schemas.errors.BadInputError: the user's file cannot be read, or misses a section or a field.
+        BadInputError: the user's file cannot be read, or misses a section or a field.
     """
-    return own_or_packaged(own, "stages.critics", name, fields)
+    return own_or_packaged(own, "trajmill.stages.critics", name, fields)
 
 
 def version_of(prompt: Prompt, model: ChatModel) -> str:

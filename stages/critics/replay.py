@@ -7,16 +7,16 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
-from schemas.episode import Episode
-from schemas.errors import JudgeFailure
-from schemas.geometry import Size
-from schemas.observation import ScreenReader, UIElement
-from schemas.query import Query, Slot
-from schemas.step import Step
-from stages.critics.caption import caption_screen, caption_step
-from stages.critics.deeds import Deed, read_deed
-from stages.critics.facts import ScreenFacts, read_screen
-from stages.critics.transitions import Transition, compare
+from trajmill.schemas.episode import Episode
+from trajmill.schemas.errors import JudgeFailure
+from trajmill.schemas.geometry import Size
+from trajmill.schemas.observation import ScreenReader, UIElement
+from trajmill.schemas.query import Query, Slot
+from trajmill.schemas.step import Step
+from trajmill.stages.critics.caption import caption_screen, caption_step
+from trajmill.stages.critics.deeds import Deed, read_deed
+from trajmill.stages.critics.facts import ScreenFacts, read_screen
+from trajmill.stages.critics.transitions import Transition, compare
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")

@@ -6,18 +6,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from schemas.episode import Episode
-from schemas.observation import ScreenReader
-from schemas.verdict import Channel
-from stages.critics.action_words import untrusted
-from stages.critics.answers import trajectory_answer
-from stages.critics.base import StepResult, Vote
-from stages.critics.context_budget import USUAL_BUDGET, ContextBudget, fit, kept, picture_tokens, text_tokens
-from stages.critics.pictures import picture
-from stages.critics.question import GREEDY, Sampling, ask_critic, critic_prompt, question, stored_evidence, version_of
-from stages.critics.transcript import lay_out, say_what_is_left_out, transcribe, vote_of
-from stages.models.base import ChatModel, ChatRequest
-from stages.models.prompts import Prompt
+from trajmill.schemas.episode import Episode
+from trajmill.schemas.observation import ScreenReader
+from trajmill.schemas.verdict import Channel
+from trajmill.stages.critics.action_words import untrusted
+from trajmill.stages.critics.answers import trajectory_answer
+from trajmill.stages.critics.base import StepResult, Vote
+from trajmill.stages.critics.context_budget import USUAL_BUDGET, ContextBudget, fit, kept, picture_tokens, text_tokens
+from trajmill.stages.critics.pictures import picture
+from trajmill.stages.critics.question import (
+    GREEDY,
+    Sampling,
+    ask_critic,
+    critic_prompt,
+    question,
+    stored_evidence,
+    version_of,
+)
+from trajmill.stages.critics.transcript import lay_out, say_what_is_left_out, transcribe, vote_of
+from trajmill.stages.models.base import ChatModel, ChatRequest
+from trajmill.stages.models.prompts import Prompt
 
 MULTIMODAL_FIELDS = frozenset({"instruction", "left_out"})
 
@@ -26,7 +34,7 @@ def multimodal_prompt(own: Path | None = None) -> Prompt:
     """The prompt that is asked with: of the user's own file, or the one that comes with the package.
 
     Raises:
-        schemas.errors.BadInputError: the file cannot be read, or misses a section or a field.
+        BadInputError: the file cannot be read, or misses a section or a field.
     """
     return critic_prompt(own, "critic_multimodal-1", MULTIMODAL_FIELDS)
 
@@ -61,8 +69,8 @@ class ScreenshotChannel:
         """Cast one vote on a finished episode; equal draws send equal requests.
 
         Raises:
-            schemas.errors.JudgeFailure: no usable answer, a screen is missing, or not even two screens fit.
-            schemas.errors.ModelFailure: the model did not answer, or a stored image does not decode.
+            JudgeFailure: no usable answer, a screen is missing, or not even two screens fit.
+            ModelFailure: the model did not answer, or a stored image does not decode.
         """
         request = self._request(episode, screens, steps, draw)
         name = episode.trajectory.trajectory_id

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from schemas.verdict import StepLabel
-from stages.critics.base import StepResult, Vote
+from trajmill.schemas.verdict import StepLabel
+from trajmill.stages.critics.base import StepResult, Vote
 
 
 def vote(problems: Sequence[str], praise: str, steps: Sequence[StepResult]) -> Vote:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from schemas.query import Slot
-from stages.critics.facts import OFF, ON, Control
-from stages.critics.wording import FALSE_WORDS, TRUE_WORDS, shared_stems
+from trajmill.schemas.query import Slot
+from trajmill.stages.critics.facts import OFF, ON, Control
+from trajmill.stages.critics.wording import FALSE_WORDS, TRUE_WORDS, shared_stems
 
 
 def slots_on(page: str, slots: Iterable[Slot]) -> tuple[Slot, ...]:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from schemas.episode import Episode
-from schemas.observation import ScreenReader
-from schemas.verdict import StepLabel
-from stages.critics.base import StepResult, at_most_words
-from stages.critics.facts import Control
-from stages.critics.ledger import Ledger
-from stages.critics.multimodal_channel import find_problems
-from stages.critics.plan import (
+from trajmill.schemas.episode import Episode
+from trajmill.schemas.observation import ScreenReader
+from trajmill.schemas.verdict import StepLabel
+from trajmill.stages.critics.base import StepResult, at_most_words
+from trajmill.stages.critics.facts import Control
+from trajmill.stages.critics.ledger import Ledger
+from trajmill.stages.critics.multimodal_channel import find_problems
+from trajmill.stages.critics.plan import (
     Part,
     app_of,
     asked_in_words,
@@ -25,10 +25,10 @@ from stages.critics.plan import (
     parts_of,
     works_on_the_spot,
 )
-from stages.critics.replay import SeenStep, TaskView, replay, task_view
-from stages.critics.slots import holds, same_value, slots_on, wanted
-from stages.critics.transitions import ControlChange
-from stages.critics.wording import shared_stems
+from trajmill.stages.critics.replay import SeenStep, TaskView, replay, task_view
+from trajmill.stages.critics.slots import holds, same_value, slots_on, wanted
+from trajmill.stages.critics.transitions import ControlChange
+from trajmill.stages.critics.wording import shared_stems
 
 GOOD, NEUTRAL, HARMFUL = StepLabel.GOOD, StepLabel.NEUTRAL, StepLabel.HARMFUL
 
@@ -42,7 +42,7 @@ class StateStepCritic:
         """Judge each step of an episode.
 
         Raises:
-            schemas.errors.JudgeFailure: a screen is missing.
+            JudgeFailure: a screen is missing.
         """
         steps = replay(episode, screens)
         if not steps:

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from schemas.query import Slot
-from stages.critics.caption import NO_EFFECT
-from stages.critics.facts import WAYS_BACK
-from stages.critics.slots import same_value
-from stages.critics.wording import shared_stems
+from trajmill.schemas.query import Slot
+from trajmill.stages.critics.caption import NO_EFFECT
+from trajmill.stages.critics.facts import WAYS_BACK
+from trajmill.stages.critics.slots import same_value
+from trajmill.stages.critics.wording import shared_stems
 
 _TEXT = r'("(?:[^"\\]|\\.)*")'
 _PAGE = re.compile(rf"(?:^(?:Screen|Form)|opened) {_TEXT} of {_TEXT}")

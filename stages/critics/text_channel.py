@@ -10,18 +10,18 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from schemas.episode import Episode
-from schemas.observation import ScreenReader
-from schemas.query import Slot
-from schemas.verdict import Channel
-from stages.critics.base import StepResult, Vote
-from stages.critics.facts import Control
-from stages.critics.plan import Part, asked_in_words, is_about, judged_task, pages_from, parts_of
-from stages.critics.replay import TaskView, replay, seen
-from stages.critics.signals import vote
-from stages.critics.slots import same_value, slots_on
-from stages.critics.story import Change, Event, Story
-from stages.critics.wording import mentions, repeats_harmlessly, title_says_done
+from trajmill.schemas.episode import Episode
+from trajmill.schemas.observation import ScreenReader
+from trajmill.schemas.query import Slot
+from trajmill.schemas.verdict import Channel
+from trajmill.stages.critics.base import StepResult, Vote
+from trajmill.stages.critics.facts import Control
+from trajmill.stages.critics.plan import Part, asked_in_words, is_about, judged_task, pages_from, parts_of
+from trajmill.stages.critics.replay import TaskView, replay, seen
+from trajmill.stages.critics.signals import vote
+from trajmill.stages.critics.slots import same_value, slots_on
+from trajmill.stages.critics.story import Change, Event, Story
+from trajmill.stages.critics.wording import mentions, repeats_harmlessly, title_says_done
 
 _ENDED = re.compile(r'^(?:Ended with "success"|Answered )')
 
@@ -37,7 +37,7 @@ class CaptionChannel:
         """Judge a finished episode by its captions.
 
         Raises:
-            schemas.errors.JudgeFailure: a screen is missing, or only the words of the task are known.
+            JudgeFailure: a screen is missing, or only the words of the task are known.
         """
         problems = reason_over(judged_task(episode.query), report_of(episode, screens))
         return vote(problems, "the steps did all that was asked and nothing else", steps)

@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from schemas.episode import Episode
-from schemas.errors import JudgeFailure
-from schemas.observation import ScreenReader
-from schemas.trajectory import StopReason
-from stages.critics.action_words import action_in_words, untrusted
-from stages.critics.answers import TrajectoryAnswer
-from stages.critics.base import StepResult, Vote
-from stages.critics.context_budget import Kept
-from stages.critics.question import stored_evidence
-from stages.models.base import Part
+from trajmill.schemas.episode import Episode
+from trajmill.schemas.errors import JudgeFailure
+from trajmill.schemas.observation import ScreenReader
+from trajmill.schemas.trajectory import StopReason
+from trajmill.stages.critics.action_words import action_in_words, untrusted
+from trajmill.stages.critics.answers import TrajectoryAnswer
+from trajmill.stages.critics.base import StepResult, Vote
+from trajmill.stages.critics.context_budget import Kept
+from trajmill.stages.critics.question import stored_evidence
+from trajmill.stages.models.base import Part
 
 _STOPPED = {
     StopReason.AGENT_DONE: "The agent ended the episode itself.",

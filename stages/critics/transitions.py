@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from stages.critics.facts import Control, ScreenFacts
+from trajmill.stages.critics.facts import Control, ScreenFacts
 
 
 class ControlChange(NamedTuple):

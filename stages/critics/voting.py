@@ -11,11 +11,11 @@ from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
-from schemas.episode import Episode
-from schemas.errors import JudgeFailure, ModelFailure
-from schemas.observation import ScreenReader
-from stages.critics.base import StepResult, TrajectoryCritic, Vote
-from stages.critics.rule import FULL, PassRule
+from trajmill.schemas.episode import Episode
+from trajmill.schemas.errors import JudgeFailure, ModelFailure
+from trajmill.schemas.observation import ScreenReader
+from trajmill.stages.critics.base import StepResult, TrajectoryCritic, Vote
+from trajmill.stages.critics.rule import FULL, PassRule
 
 T = TypeVar("T")
 

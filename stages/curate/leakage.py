@@ -9,10 +9,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
-from schemas.example import Example
-from schemas.query import Query, Source, Split
-from schemas.rl_step import RLStep
-from stages.queries.phrasing import heldout_parts, phrasing_parts, skeleton
+from trajmill.schemas.example import Example
+from trajmill.schemas.query import Query, Source, Split
+from trajmill.schemas.rl_step import RLStep
+from trajmill.stages.queries.phrasing import heldout_parts, phrasing_parts, skeleton
 
 
 class LeakKind(StrEnum):

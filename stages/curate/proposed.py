@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator, Sequence
 
-from schemas.errors import FailureClass
-from schemas.failure import Failure
-from schemas.query import Query, Source, Split
-from schemas.record import Origin
-from stages.curate.leakage import TrainingText, leaks_in_queries, leaks_in_texts
-from stages.queries.proposals import STAGE, Proposed
+from trajmill.schemas.errors import FailureClass
+from trajmill.schemas.failure import Failure
+from trajmill.schemas.query import Query, Source, Split
+from trajmill.schemas.record import Origin
+from trajmill.stages.curate.leakage import TrainingText, leaks_in_queries, leaks_in_texts
+from trajmill.stages.queries.proposals import STAGE, Proposed
 
 
 def without_leaks(made: Proposed, existing: Sequence[Query], heldout_apps: Collection[str], origin: Origin) -> Proposed:

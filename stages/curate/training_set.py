@@ -8,9 +8,9 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stages.curate.dedup import without_duplicates
-from stages.curate.reweight import with_task_weights
-from stages.curate.selection import KEPT_PER_QUERY, shortest_successes, successes_in
+from trajmill.stages.curate.dedup import without_duplicates
+from trajmill.stages.curate.reweight import with_task_weights
+from trajmill.stages.curate.selection import KEPT_PER_QUERY, shortest_successes, successes_in
 
 
 class TrainingSet(NamedTuple):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from schemas.episode import Episode
-from schemas.query import Split
-from schemas.trajectory import Purpose
+from trajmill.schemas.episode import Episode
+from trajmill.schemas.query import Split
+from trajmill.schemas.trajectory import Purpose
 
 
 class Dropped(NamedTuple):

@@ -5,11 +5,11 @@ The user message is the task and the compressed history, then the observation (p
 
 from __future__ import annotations
 
-from schemas.coordinates import CoordinateFrame
-from schemas.dialects.base import Dialect
-from schemas.example import IMAGE_PLACEHOLDER, Message
-from schemas.step import Step
-from stages.guidance.strip import quotes_guidance
+from trajmill.schemas.coordinates import CoordinateFrame
+from trajmill.schemas.dialects.base import Dialect
+from trajmill.schemas.example import IMAGE_PLACEHOLDER, Message
+from trajmill.schemas.step import Step
+from trajmill.stages.guidance.strip import quotes_guidance
 
 _PLACEHOLDERS = (IMAGE_PLACEHOLDER, "<video>", "<audio>")
 """What trainers of string prompts take for a placeholder."""

@@ -8,19 +8,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from schemas.actions import action_from_json, ends_episode
-from schemas.coordinates import CoordinateSpace, native_frame
-from schemas.dialects.base import Dialect, Reply
-from schemas.dialects.gui_owl_v3 import dialect_for
-from schemas.episode import Episode
-from schemas.example import Example, Message
-from schemas.geometry import Size
-from schemas.record import Origin, content_id
-from schemas.step import Step
-from schemas.trajectory import Purpose
-from schemas.verdict import StepLabel
-from stages.derive.base import Dropped, unfit
-from stages.derive.conversation import prompt_messages, unfit_text
+from trajmill.schemas.actions import action_from_json, ends_episode
+from trajmill.schemas.coordinates import CoordinateSpace, native_frame
+from trajmill.schemas.dialects.base import Dialect, Reply
+from trajmill.schemas.dialects.gui_owl_v3 import dialect_for
+from trajmill.schemas.episode import Episode
+from trajmill.schemas.example import Example, Message
+from trajmill.schemas.geometry import Size
+from trajmill.schemas.record import Origin, content_id
+from trajmill.schemas.step import Step
+from trajmill.schemas.trajectory import Purpose
+from trajmill.schemas.verdict import StepLabel
+from trajmill.stages.derive.base import Dropped, unfit
+from trajmill.stages.derive.conversation import prompt_messages, unfit_text
 
 KIND = "end_to_end"
 MADE_BY = "derive.end_to_end/1"

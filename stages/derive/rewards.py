@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from schemas.episode import Episode
+from trajmill.schemas.episode import Episode
 
 MALFORMED_PENALTY = -0.5
 """Format reward of a trajectory that holds no well-formed action (paper 3.1.2)."""

@@ -12,16 +12,16 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from schemas.coordinates import CoordinateFrame
-from schemas.dialects.gui_owl_v3 import dialect_for
-from schemas.episode import Episode
-from schemas.record import Origin, content_id
-from schemas.rl_step import RLStep
-from schemas.trajectory import Purpose
-from stages.derive.base import Dropped, unfit
-from stages.derive.conversation import prompt_messages, unfit_text
-from stages.derive.end_to_end import LEARNED_FROM
-from stages.derive.rewards import RunningReward, TrajectoryReward, running_reward, trajectory_reward
+from trajmill.schemas.coordinates import CoordinateFrame
+from trajmill.schemas.dialects.gui_owl_v3 import dialect_for
+from trajmill.schemas.episode import Episode
+from trajmill.schemas.record import Origin, content_id
+from trajmill.schemas.rl_step import RLStep
+from trajmill.schemas.trajectory import Purpose
+from trajmill.stages.derive.base import Dropped, unfit
+from trajmill.stages.derive.conversation import prompt_messages, unfit_text
+from trajmill.stages.derive.end_to_end import LEARNED_FROM
+from trajmill.stages.derive.rewards import RunningReward, TrajectoryReward, running_reward, trajectory_reward
 
 MADE_BY = "derive.rl_steps/1"
 ON_POLICY = frozenset({Purpose.TRAIN})

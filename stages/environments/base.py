@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple, Protocol, runtime_checkable
 
-from schemas.actions import Action
-from schemas.observation import Observation
-from schemas.query import Platform, Query
+from trajmill.schemas.actions import Action
+from trajmill.schemas.observation import Observation
+from trajmill.schemas.query import Platform, Query
 
 
 class Environment(Protocol):
@@ -27,7 +27,7 @@ class Environment(Protocol):
         """Bring it into the start state of a query; equal seeds give equal episodes.
 
         Raises:
-            schemas.errors.EnvironmentFailure: of class `setup` if the start state cannot be reached.
+            EnvironmentFailure: of class `setup` if the start state cannot be reached.
         """
         ...
 
@@ -37,7 +37,7 @@ class Environment(Protocol):
         `Terminate` and `Answer` change nothing on the screen; they say that the agent is done.
 
         Raises:
-            schemas.errors.EnvironmentFailure: it crashed or hangs; the episode is void.
+            EnvironmentFailure: it crashed or hangs; the episode is void.
         """
         ...
 
@@ -84,7 +84,7 @@ class EnvironmentFactory(Protocol):
         """Start one environment and return it when it is ready.
 
         Raises:
-            schemas.errors.EnvironmentFailure: of class `setup`.
+            EnvironmentFailure: of class `setup`.
         """
         ...
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
-from schemas.errors import EnvironmentFailure
-from schemas.failure import Failure
-from schemas.query import PathStep, Platform, Query, Source, Split
-from schemas.record import Origin
+from trajmill.schemas.errors import EnvironmentFailure
+from trajmill.schemas.failure import Failure
+from trajmill.schemas.query import PathStep, Platform, Query, Source, Split
+from trajmill.schemas.record import Origin
 
 _MAX_STEPS = 10
 

@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple, TypeVar
 
-from schemas.actions import Action
-from schemas.errors import EnvironmentFailure, FailureClass, StageError, TrajmillError
-from schemas.observation import Observation
-from schemas.query import Platform, Query
-from stages.environments.base import Environment
+from trajmill.schemas.actions import Action
+from trajmill.schemas.errors import EnvironmentFailure, FailureClass, StageError, TrajmillError
+from trajmill.schemas.observation import Observation
+from trajmill.schemas.query import Platform, Query
+from trajmill.stages.environments.base import Environment
 
 T = TypeVar("T")
 

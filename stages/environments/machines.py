@@ -11,7 +11,7 @@ from functools import partial
 from time import monotonic
 from typing import NamedTuple
 
-from schemas.errors import EnvironmentFailure, FailureClass
+from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 
 POLL_SECONDS = 0.2
 """Between two looks at machines that are not ready."""

@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from schemas.errors import EnvironmentFailure, FailureClass, TrajmillError
-from stages.environments.base import Belongings, Environment, EnvironmentFactory, HealthChecked, Owner
-from stages.environments.leased import EnvironmentLimits, LeasedEnvironment, words_of
-from stages.environments.reaper import Reaper, end_processes
+from trajmill.schemas.errors import EnvironmentFailure, FailureClass, TrajmillError
+from trajmill.stages.environments.base import Belongings, Environment, EnvironmentFactory, HealthChecked, Owner
+from trajmill.stages.environments.leased import EnvironmentLimits, LeasedEnvironment, words_of
+from trajmill.stages.environments.reaper import Reaper, end_processes
 
 
 @dataclass(eq=False, slots=True)
@@ -48,7 +48,7 @@ class EnvironmentPool:
         One that is kept longer than `lease_seconds` is taken back: every call of it fails from then on.
 
         Raises:
-            schemas.errors.EnvironmentFailure: of class `setup` when none can be started in time.
+            EnvironmentFailure: of class `setup` when none can be started in time.
         """
         instance = await self._fit_instance()
         lease = LeasedEnvironment(instance.environment, self._limits)

@@ -6,12 +6,12 @@ import json
 
 from pydantic import ValidationError
 
-from schemas.actions import Action
-from schemas.errors import EnvironmentFailure, FailureClass
-from schemas.observation import Observation
-from schemas.query import Platform, Query
-from schemas.record import Record
-from stages.environments.base import Environment
+from trajmill.schemas.actions import Action
+from trajmill.schemas.errors import EnvironmentFailure, FailureClass
+from trajmill.schemas.observation import Observation
+from trajmill.schemas.query import Platform, Query
+from trajmill.schemas.record import Record
+from trajmill.stages.environments.base import Environment
 
 KEY = "showing"
 """Of a goal's JSON; what stands beside it is the environment's own goal, and both must be met."""

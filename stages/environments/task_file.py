@@ -7,10 +7,10 @@ from typing import Generic, TypeVar
 
 from pydantic import ValidationError
 
-from schemas.errors import BadInputError
-from schemas.query import PathStep, Platform, Query, Source, Split
-from schemas.record import Origin, Record
-from stages.environments.imported import ImportedTask
+from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.query import PathStep, Platform, Query, Source, Split
+from trajmill.schemas.record import Origin, Record
+from trajmill.stages.environments.imported import ImportedTask
 
 _MAKER = "task_file"
 

@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
-from schemas.observation import ScreenReader
+from trajmill.schemas.observation import ScreenReader
 
 BATCH_ROWS = 64
 """Rows of one record batch and of one Parquet row group: with images of 20 kB to 1 MB a group is 1 to 64 MB."""

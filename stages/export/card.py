@@ -8,11 +8,11 @@ from typing import NamedTuple
 import pyarrow as pa
 import yaml
 
-from stages.export.base import ExportedFile
-from stages.export.screens import SCREENS_SCHEMA
-from stages.export.trl import SFT_SCHEMA
-from stages.export.verl import RL_SCHEMA
-from stages.export.write import RL_FILE, SCREENS_FILE, SFT_FILE
+from trajmill.stages.export.base import ExportedFile
+from trajmill.stages.export.screens import SCREENS_SCHEMA
+from trajmill.stages.export.trl import SFT_SCHEMA
+from trajmill.stages.export.verl import RL_SCHEMA
+from trajmill.stages.export.write import RL_FILE, SCREENS_FILE, SFT_FILE
 
 
 class Dropped(NamedTuple):

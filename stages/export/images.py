@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from schemas.screen import IMAGE
-from stages.export.base import ImageReader
-from stages.export.lists import list_array, list_lengths
+from trajmill.schemas.screen import IMAGE
+from trajmill.stages.export.base import ImageReader
+from trajmill.stages.export.lists import list_array, list_lengths
 
 IMAGES = pa.list_(IMAGE)
 """The column `images` of every image dataset that we write."""

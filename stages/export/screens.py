@@ -8,10 +8,10 @@ from itertools import islice
 import numpy as np
 import pyarrow as pa
 
-from schemas.observation import ScreenReader, UIElement
-from schemas.screen import ELEMENT
-from stages.export.features import with_features
-from stages.export.lists import list_array
+from trajmill.schemas.observation import ScreenReader, UIElement
+from trajmill.schemas.screen import ELEMENT
+from trajmill.stages.export.features import with_features
+from trajmill.stages.export.lists import list_array
 
 SCREENS_SCHEMA = with_features(
     pa.schema(

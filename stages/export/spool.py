@@ -13,7 +13,7 @@ from typing import IO, NamedTuple
 
 import pyarrow as pa
 
-from stages.export.base import BulkScreenReader
+from trajmill.stages.export.base import BulkScreenReader
 
 _ROWS_AHEAD = 4096
 _IMAGES_AT_ONCE = 256

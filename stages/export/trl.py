@@ -11,13 +11,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.errors import BadInputError
-from schemas.example import IMAGE_PLACEHOLDER
-from stages.export.base import ImageReader, row_groups
-from stages.export.blocks import BLOCK, content_blocks
-from stages.export.features import with_features
-from stages.export.images import IMAGES, image_lists
-from stages.export.lists import cut_last, list_array, list_lengths
+from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.example import IMAGE_PLACEHOLDER
+from trajmill.stages.export.base import ImageReader, row_groups
+from trajmill.stages.export.blocks import BLOCK, content_blocks
+from trajmill.stages.export.features import with_features
+from trajmill.stages.export.images import IMAGES, image_lists
+from trajmill.stages.export.lists import cut_last, list_array, list_lengths
 
 _MESSAGE = pa.struct([("role", pa.string()), ("content", pa.list_(BLOCK))])
 

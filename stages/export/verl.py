@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.query import Split
-from stages.export.base import ImageReader, row_groups
-from stages.export.features import with_features
-from stages.export.images import IMAGES, image_lists
-from stages.export.trl import check_placeholders
+from trajmill.schemas.query import Split
+from trajmill.stages.export.base import ImageReader, row_groups
+from trajmill.stages.export.features import with_features
+from trajmill.stages.export.images import IMAGES, image_lists
+from trajmill.stages.export.trl import check_placeholders
 
 DATA_SOURCE = "trajmill/end_to_end"
 ABILITY = "gui"

@@ -10,11 +10,11 @@ from tempfile import TemporaryFile
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from stages.export.base import BulkScreenReader, ExportedFile
-from stages.export.screens import SCREENS_SCHEMA, screen_batches
-from stages.export.spool import ImageSpool
-from stages.export.trl import SFT_SCHEMA, sft_batches
-from stages.export.verl import RL_SCHEMA, rl_batches
+from trajmill.stages.export.base import BulkScreenReader, ExportedFile
+from trajmill.stages.export.screens import SCREENS_SCHEMA, screen_batches
+from trajmill.stages.export.spool import ImageSpool
+from trajmill.stages.export.trl import SFT_SCHEMA, sft_batches
+from trajmill.stages.export.verl import RL_SCHEMA, rl_batches
 
 SFT_FILE = "trl/sft.parquet"
 RL_FILE = "verl/rl.parquet"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from schemas.episode import Episode
-from schemas.guidance import DroppedStep
-from schemas.observation import ScreenReader
-from stages.critics.replay import SeenStep
+from trajmill.schemas.episode import Episode
+from trajmill.schemas.guidance import DroppedStep
+from trajmill.schemas.observation import ScreenReader
+from trajmill.stages.critics.replay import SeenStep
 
 OWN_SUCCESS = "own_success"
 """Guidance from a success of the policy itself."""
@@ -52,8 +52,8 @@ class StepDescriber(Protocol):
         """The outcome of one step of an episode.
 
         Raises:
-            schemas.errors.JudgeFailure: a screen of the step is not stored.
-            schemas.errors.ModelFailure: the model behind it did not answer.
+            JudgeFailure: a screen of the step is not stored.
+            ModelFailure: the model behind it did not answer.
         """
         ...
 
@@ -70,6 +70,6 @@ class GuidanceWriter(Protocol):
         """The essential steps to do what the query of the episode asks, as numbered lines; empty if there are none.
 
         Raises:
-            schemas.errors.ModelFailure: the model behind it did not answer.
+            ModelFailure: the model behind it did not answer.
         """
         ...

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from schemas.episode import Episode
-from schemas.observation import ScreenReader
-from stages.critics.replay import SeenStep
-from stages.guidance.base import Outcome
+from trajmill.schemas.episode import Episode
+from trajmill.schemas.observation import ScreenReader
+from trajmill.stages.critics.replay import SeenStep
+from trajmill.stages.guidance.base import Outcome
 
 
 class TreeDescriber:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from schemas.guidance import DroppedStep
-from schemas.verdict import StepLabel, StepVerdict
-from stages.critics.replay import SeenStep
-from stages.guidance.base import Kept, Outcome, StepDescription
+from trajmill.schemas.guidance import DroppedStep
+from trajmill.schemas.verdict import StepLabel, StepVerdict
+from trajmill.stages.critics.replay import SeenStep
+from trajmill.stages.guidance.base import Kept, Outcome, StepDescription
 
 _ENDINGS = ("terminate", "answer")
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from schemas.episode import Episode
+from trajmill.schemas.episode import Episode
 
 
 class Lift(NamedTuple):

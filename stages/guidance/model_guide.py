@@ -14,18 +14,18 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field, StringConstraints
 
-from schemas.episode import Episode
-from schemas.observation import ScreenReader
-from schemas.record import Record
-from schemas.step import Step
-from stages.critics.action_words import action_in_words, quotable, untrusted
-from stages.critics.pictures import marked_picture, picture
-from stages.critics.question import GREEDY, Sampling, question, stored_evidence, version_of
-from stages.critics.replay import SeenStep
-from stages.guidance.base import Outcome, StepDescription
-from stages.models.base import ChatModel, ChatRequest, Part
-from stages.models.prompts import Prompt, own_or_packaged
-from stages.models.structured import ask
+from trajmill.schemas.episode import Episode
+from trajmill.schemas.observation import ScreenReader
+from trajmill.schemas.record import Record
+from trajmill.schemas.step import Step
+from trajmill.stages.critics.action_words import action_in_words, quotable, untrusted
+from trajmill.stages.critics.pictures import marked_picture, picture
+from trajmill.stages.critics.question import GREEDY, Sampling, question, stored_evidence, version_of
+from trajmill.stages.critics.replay import SeenStep
+from trajmill.stages.guidance.base import Outcome, StepDescription
+from trajmill.stages.models.base import ChatModel, ChatRequest, Part
+from trajmill.stages.models.prompts import Prompt, own_or_packaged
+from trajmill.stages.models.structured import ask
 
 LONGEST_OUTCOME = 300
 """Characters of the outcome of one step."""
@@ -34,7 +34,7 @@ LONGEST_LINE = 200
 MOST_LINES = 20
 _LONGEST_EXPECTATION = 600
 _LONGEST_REASON = 120
-_PACKAGE = "stages.guidance"
+_PACKAGE = "trajmill.stages.guidance"
 _DESCRIBE_FIELDS = frozenset({"instruction", "action", "expectation"})
 _SYNTHESISE_FIELDS = frozenset({"instruction", "outcomes"})
 _OWN_NUMBER = re.compile(r"^(?:(?:step\s*)?\d+\s*[.:)]\s*|[-*•]\s+)+", re.IGNORECASE)
@@ -68,7 +68,7 @@ def guide_prompts(describe: Path | None = None, synthesise: Path | None = None) 
     """The prompts of the user's own files, and where there is none, those that come with the package.
 
     Raises:
-        schemas.errors.BadInputError: a file cannot be read, or misses a section or a field.
+        BadInputError: a file cannot be read, or misses a section or a field.
     """
     return GuidePrompts(
         own_or_packaged(describe, _PACKAGE, "describer_step-1", _DESCRIBE_FIELDS),
@@ -95,8 +95,8 @@ class ModelDescriber:
         The step that ends an episode is put into words without a model: it changes no screen.
 
         Raises:
-            schemas.errors.JudgeFailure: a screen of the step is not stored, or its action cannot be read.
-            schemas.errors.ModelFailure: no valid answer, or an image that does not decode.
+            JudgeFailure: a screen of the step is not stored, or its action cannot be read.
+            ModelFailure: no valid answer, or an image that does not decode.
         """
         if step.deed.kind in ("terminate", "answer"):
             return Outcome(_bounded(step.caption, LONGEST_OUTCOME))
@@ -140,7 +140,7 @@ class ModelGuidanceWriter:
         """At most `MOST_LINES` numbered lines.
 
         Raises:
-            schemas.errors.ModelFailure: no valid answer.
+            ModelFailure: no valid answer.
         """
         outcomes = "\n".join(f"{number}. {quotable(step.outcome)}" for number, step in enumerate(steps, start=1))
         filled = self.prompt.fill(instruction=untrusted(episode.query.instruction), outcomes=outcomes)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from schemas.episode import Episode
-from stages.critics.deeds import Deed
-from stages.critics.facts import control_kind
-from stages.guidance.base import StepDescription
+from trajmill.schemas.episode import Episode
+from trajmill.stages.critics.deeds import Deed
+from trajmill.stages.critics.facts import control_kind
+from trajmill.stages.guidance.base import StepDescription
 
 _LONGEST = 80
 """Longest name of an element in a line, in characters."""

@@ -6,17 +6,17 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from schemas.episode import Episode
-from schemas.errors import FailureClass, StageError
-from schemas.failure import Failure
-from schemas.guidance import DroppedStep, Guidance
-from schemas.observation import ScreenReader
-from schemas.record import Origin
-from stages.critics.replay import replay, seen
-from stages.guidance.base import OWN_SUCCESS, GuidanceWriter, StepDescriber, StepDescription
-from stages.guidance.describe import TreeDescriber
-from stages.guidance.filter import as_expected, worth_telling
-from stages.guidance.synthesise import LineWriter
+from trajmill.schemas.episode import Episode
+from trajmill.schemas.errors import FailureClass, StageError
+from trajmill.schemas.failure import Failure
+from trajmill.schemas.guidance import DroppedStep, Guidance
+from trajmill.schemas.observation import ScreenReader
+from trajmill.schemas.record import Origin
+from trajmill.stages.critics.replay import replay, seen
+from trajmill.stages.guidance.base import OWN_SUCCESS, GuidanceWriter, StepDescriber, StepDescription
+from trajmill.stages.guidance.describe import TreeDescriber
+from trajmill.stages.guidance.filter import as_expected, worth_telling
+from trajmill.stages.guidance.synthesise import LineWriter
 
 STAGE = "guide"
 """Name of the stage as it stands on failures."""

@@ -6,14 +6,14 @@ from collections import Counter
 from collections.abc import Callable
 from time import perf_counter
 
-from schemas.coordinates import CoordinateFrame
-from schemas.errors import ModelFailure
-from schemas.geometry import Size
-from schemas.model_call import ModelCall
-from schemas.record import Origin, content_id
-from schemas.storable import storable
-from stages.models.base import ChatModel, ChatRequest, Completion
-from stages.models.messages import messages_to_json, screen_id_of
+from trajmill.schemas.coordinates import CoordinateFrame
+from trajmill.schemas.errors import ModelFailure
+from trajmill.schemas.geometry import Size
+from trajmill.schemas.model_call import ModelCall
+from trajmill.schemas.record import Origin, content_id
+from trajmill.schemas.storable import storable
+from trajmill.stages.models.base import ChatModel, ChatRequest, Completion
+from trajmill.stages.models.messages import messages_to_json, screen_id_of
 
 
 def payload_hash(request: ChatRequest, model_version: str) -> str:
@@ -106,7 +106,7 @@ class AccountedModel:
         """Answer a request.
 
         Raises:
-            schemas.errors.ModelFailure: no answer; it stands on the call's row.
+            ModelFailure: no answer; it stands on the call's row.
         """
         start = perf_counter()
         completion, error = None, "the caller gave up waiting"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from schemas.coordinates import CoordinateFrame
-from schemas.geometry import Size
-from schemas.observation import Observation, ScreenHandle
+from trajmill.schemas.coordinates import CoordinateFrame
+from trajmill.schemas.geometry import Size
+from trajmill.schemas.observation import Observation, ScreenHandle
 
 Part = str | Observation | ScreenHandle
 """Text, a screen of which a model takes what it can read (pixels or accessibility tree), or a picture alone, such as a
@@ -94,7 +94,7 @@ class ChatModel(Protocol):
         """Answer a request.
 
         Raises:
-            schemas.errors.ModelFailure: no answer within the model's bounds.
+            ModelFailure: no answer within the model's bounds.
         """
         ...
 

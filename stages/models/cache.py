@@ -18,12 +18,12 @@ from typing import Any, Final
 from diskcache import Cache, JSONDisk, Timeout  # type: ignore[import-untyped]
 from diskcache.core import MODE_PICKLE  # type: ignore[import-untyped]
 
-from schemas.coordinates import CoordinateFrame
-from schemas.errors import BadInputError
-from schemas.geometry import Size
-from stages.models.accounts import payload_hash
-from stages.models.base import ChatModel, ChatRequest, Completion
-from stages.models.completions import completion_from_json, completion_to_json
+from trajmill.schemas.coordinates import CoordinateFrame
+from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.geometry import Size
+from trajmill.stages.models.accounts import payload_hash
+from trajmill.stages.models.base import ChatModel, ChatRequest, Completion
+from trajmill.stages.models.completions import completion_from_json, completion_to_json
 
 _ACTING_ROLES: Final = frozenset({"policy", "planner", "executor"})
 _LARGEST: Final = 4 * 2**30
@@ -74,7 +74,7 @@ class CachedModel:
         """Answer a request from the cache, or ask.
 
         Raises:
-            schemas.errors.ModelFailure: it had to be asked and was not answered; failures are not kept.
+            ModelFailure: it had to be asked and was not answered; failures are not kept.
         """
         if not is_repeatable(request):
             return await self._model.complete(request)

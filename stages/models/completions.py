@@ -7,7 +7,7 @@ from typing import Final
 
 from pydantic import TypeAdapter
 
-from stages.models.base import Completion
+from trajmill.stages.models.base import Completion
 
 _COMPLETION: Final = TypeAdapter(Completion)
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from schemas.coordinates import CoordinateSpace
-from stages.models.images import ANY_SIZE, GUI_OWL, QWEN2_5_VL, QWEN3_VL, PixelBudget
+from trajmill.schemas.coordinates import CoordinateSpace
+from trajmill.stages.models.images import ANY_SIZE, GUI_OWL, QWEN2_5_VL, QWEN3_VL, PixelBudget
 
 
 class ModelFamily(NamedTuple):

@@ -14,10 +14,10 @@ from typing import Final, NamedTuple
 from PIL import Image, UnidentifiedImageError
 from pydantic import Field
 
-from schemas.errors import ModelFailure
-from schemas.geometry import Size
-from schemas.observation import ScreenHandle
-from schemas.record import Record
+from trajmill.schemas.errors import ModelFailure
+from trajmill.schemas.geometry import Size
+from trajmill.schemas.observation import ScreenHandle
+from trajmill.schemas.record import Record
 
 _MOST_ELONGATED = 200
 """Ratio of the sides over which the model's own processor refuses a picture."""
@@ -42,7 +42,7 @@ class PixelBudget(Record):
         its aspect kept, so that the rounded sides are within them. A size that fits stays as it is.
 
         Raises:
-            schemas.errors.ModelFailure: the picture is too elongated for the model.
+            ModelFailure: the picture is too elongated for the model.
         """
         if min(size) < 1 or max(size) > _MOST_ELONGATED * min(size):
             raise ModelFailure(f"{size.width}x{size.height} pixels: too elongated a picture for the model")
@@ -91,7 +91,7 @@ def sent_size(screen: Size, budget: PixelBudget, scale: float = 1.0) -> Size:
     """The size at which a screen is sent: its sides times `scale`, then the budget.
 
     Raises:
-        schemas.errors.ModelFailure: too elongated for the model.
+        ModelFailure: too elongated for the model.
     """
     return budget.fit(Size(*(max(1, round(side * scale)) for side in screen)))
 
@@ -102,7 +102,7 @@ def sent_image(screen: ScreenHandle, budget: PixelBudget, scale: float = 1.0) ->
     Decodes and encodes pixels, which takes tens of milliseconds: to be called outside an event loop.
 
     Raises:
-        schemas.errors.ModelFailure: the bytes are no picture, or one too elongated; the screen is named.
+        ModelFailure: the bytes are no picture, or one too elongated; the screen is named.
     """
     encoded = screen.encode()
     try:

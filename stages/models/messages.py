@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
-from schemas.observation import Observation
-from schemas.storable import storable
-from stages.models.base import ChatMessage, Part
+from trajmill.schemas.observation import Observation
+from trajmill.schemas.storable import storable
+from trajmill.stages.models.base import ChatMessage, Part
 
 
 def messages_to_json(messages: tuple[ChatMessage, ...]) -> str:

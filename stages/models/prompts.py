@@ -8,8 +8,8 @@ from pathlib import Path
 from string import Template
 from typing import NamedTuple
 
-from schemas.errors import BadInputError
-from schemas.record import content_id
+from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.record import content_id
 
 _SECTIONS = ("system", "user")
 _SECTION_LINE = re.compile(r"^# (system|user)[ \t]*$", re.MULTILINE)
@@ -54,7 +54,7 @@ def packaged_prompt(package: str, name: str, fields: frozenset[str]) -> Prompt:
     """A prompt that comes with a package, from its data file `prompts/NAME.md`; its version is its name.
 
     Args:
-        package: dotted name, such as `stages.critics`.
+        package: dotted name, such as `trajmill.stages.critics`.
         name: such as `critic_step-1`.
         fields: the placeholders that the file must hold, each at least once, and no others.
 

@@ -8,15 +8,15 @@ from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter
 
-from schemas.coordinates import CoordinateFrame
-from schemas.errors import BadInputError, ModelFailure
-from schemas.geometry import Size
-from schemas.record import Record
-from schemas.storable import storable
-from stages.models.accounts import payload_hash
-from stages.models.base import ChatModel, ChatRequest, Completion
-from stages.models.completions import completion_from_json, completion_to_json
-from stages.models.messages import messages_to_json
+from trajmill.schemas.coordinates import CoordinateFrame
+from trajmill.schemas.errors import BadInputError, ModelFailure
+from trajmill.schemas.geometry import Size
+from trajmill.schemas.record import Record
+from trajmill.schemas.storable import storable
+from trajmill.stages.models.accounts import payload_hash
+from trajmill.stages.models.base import ChatModel, ChatRequest, Completion
+from trajmill.stages.models.completions import completion_from_json, completion_to_json
+from trajmill.stages.models.messages import messages_to_json
 
 _LONGEST_QUOTE = 60
 
@@ -76,7 +76,7 @@ class RecordingModel:
         """Answer a request and write both down.
 
         Raises:
-            schemas.errors.ModelFailure: no answer; that is written down too.
+            ModelFailure: no answer; that is written down too.
         """
         try:
             completion = await self._model.complete(request)
@@ -142,7 +142,7 @@ class ReplayedModel:
         """The frame that was recorded for screens of that size.
 
         Raises:
-            schemas.errors.ModelFailure: there is none.
+            ModelFailure: there is none.
         """
         frame = self._frames.get(screen)
         if frame is None:
@@ -153,7 +153,7 @@ class ReplayedModel:
         """Repeat the recorded answer, or the recorded failure.
 
         Raises:
-            schemas.errors.ModelFailure: the model failed then, or the request was never made; it is named.
+            ModelFailure: the model failed then, or the request was never made; it is named.
         """
         asked = payload_hash(request, self._version)
         calls = self._calls.get(asked)

@@ -15,10 +15,10 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from schemas.errors import ModelFailure
-from schemas.record import Record, content_id
-from schemas.storable import storable
-from stages.models.base import ChatMessage, ChatModel, ChatRequest, Completion
+from trajmill.schemas.errors import ModelFailure
+from trajmill.schemas.record import Record, content_id
+from trajmill.schemas.storable import storable
+from trajmill.stages.models.base import ChatMessage, ChatModel, ChatRequest, Completion
 
 A = TypeVar("A", bound=Record)
 

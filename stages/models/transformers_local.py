@@ -2,7 +2,7 @@
 
 It needs no server, and is the slow way: requests that wait at the same time are computed as one batch, and the next
 batch begins when the longest answer of this one is done. There is no guided decoding: `answer_schema` changes nothing,
-and whoever needs an answer in that form lets `stages.models.structured.ask` check it and ask again.
+and whoever needs an answer in that form lets `trajmill.stages.models.structured.ask` check it and ask again.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from itertools import accumulate, islice
 from threading import Lock
 from typing import NamedTuple
 
-from schemas.coordinates import CoordinateFrame
-from schemas.errors import ModelFailure
-from schemas.geometry import Size
-from stages.models.base import ChatRequest, Completion
-from stages.models.local.encoding import Prompt
-from stages.models.local.folder import folder_version
-from stages.models.local.generation import LoadedModel, Row, Sample, load_model
-from stages.models.local.sampling import rows_of
-from stages.models.local.settings import LocalSettings
+from trajmill.schemas.coordinates import CoordinateFrame
+from trajmill.schemas.errors import ModelFailure
+from trajmill.schemas.geometry import Size
+from trajmill.stages.models.base import ChatRequest, Completion
+from trajmill.stages.models.local.encoding import Prompt
+from trajmill.stages.models.local.folder import folder_version
+from trajmill.stages.models.local.generation import LoadedModel, Row, Sample, load_model
+from trajmill.stages.models.local.sampling import rows_of
+from trajmill.stages.models.local.settings import LocalSettings
 
 
 class _Waiting(NamedTuple):

@@ -25,15 +25,15 @@ from typing import Any
 from PIL import Image
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
-from schemas.coordinates import CoordinateFrame
-from schemas.errors import BadInputError, ModelFailure
-from schemas.geometry import Size
-from stages.models.base import ChatRequest, Completion, TokenLogprob
-from stages.models.images import sent_image
-from stages.models.local.chat_text import render_chat, use_template
-from stages.models.local.folder import folder_version, model_folder
-from stages.models.local.orphan_guard import OrphanGuard
-from stages.models.local.settings import LocalSettings
+from trajmill.schemas.coordinates import CoordinateFrame
+from trajmill.schemas.errors import BadInputError, ModelFailure
+from trajmill.schemas.geometry import Size
+from trajmill.stages.models.base import ChatRequest, Completion, TokenLogprob
+from trajmill.stages.models.images import sent_image
+from trajmill.stages.models.local.chat_text import render_chat, use_template
+from trajmill.stages.models.local.folder import folder_version, model_folder
+from trajmill.stages.models.local.orphan_guard import OrphanGuard
+from trajmill.stages.models.local.settings import LocalSettings
 
 _SEEDS = 2**63
 """vLLM keeps a seed in a signed integer of 64 bits."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
-from schemas.errors import FailureClass, StageError
-from schemas.query import Platform, Query
-from stages.environments.simulated.world import TaskGraph
-from stages.queries.sampling import TaskSample
+from trajmill.schemas.errors import FailureClass, StageError
+from trajmill.schemas.query import Platform, Query
+from trajmill.stages.environments.simulated.world import TaskGraph
+from trajmill.stages.queries.sampling import TaskSample
 
 HELDOUT_MARK = "h"
 """Stands before the number of a held-out template or clause in a phrasing id."""
@@ -178,8 +178,8 @@ class QueryWriter(Protocol):
         """Steps 3 and 4: synthesise and refine; equal briefs give equal queries where the writer can.
 
         Raises:
-            schemas.errors.StageError: no phrasing fits, or what was written is not what the brief asks for.
-            schemas.errors.ModelFailure: the model behind it did not answer.
+            StageError: no phrasing fits, or what was written is not what the brief asks for.
+            ModelFailure: the model behind it did not answer.
         """
         ...
 

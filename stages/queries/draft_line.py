@@ -10,10 +10,10 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from schemas.errors import StageError
-from schemas.query import Query, Split
-from stages.environments.simulated.world import TaskGraph
-from stages.queries.sampling import TaskSample
+from trajmill.schemas.errors import StageError
+from trajmill.schemas.query import Query, Split
+from trajmill.stages.environments.simulated.world import TaskGraph
+from trajmill.stages.queries.sampling import TaskSample
 
 
 class Candidate(NamedTuple):

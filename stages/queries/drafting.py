@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from schemas.errors import FailureClass, StageError
-from schemas.query import Query, Slot, Source, Split
-from schemas.record import Origin
-from stages.environments.simulated.reference import goal_json, reference_path, start_state_json
-from stages.environments.simulated.world import TaskGraph
-from stages.queries.base import Brief, PathMetadata, QueryWriter
-from stages.queries.difficulty import difficulty, step_limit
-from stages.queries.metadata import extract
-from stages.queries.phrasing import lost_slots
-from stages.queries.sampling import TaskSample, apps_of
+from trajmill.schemas.errors import FailureClass, StageError
+from trajmill.schemas.query import Query, Slot, Source, Split
+from trajmill.schemas.record import Origin
+from trajmill.stages.environments.simulated.reference import goal_json, reference_path, start_state_json
+from trajmill.stages.environments.simulated.world import TaskGraph
+from trajmill.stages.queries.base import Brief, PathMetadata, QueryWriter
+from trajmill.stages.queries.difficulty import difficulty, step_limit
+from trajmill.stages.queries.metadata import extract
+from trajmill.stages.queries.phrasing import lost_slots
+from trajmill.stages.queries.sampling import TaskSample, apps_of
 
 NOT_WALKED = "not walked"
 """Validation outcome of a draft."""

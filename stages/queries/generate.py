@@ -10,17 +10,17 @@ from typing import NamedTuple
 
 from pydantic import NonNegativeInt
 
-from schemas.errors import FailureClass, StageError
-from schemas.failure import Failure
-from schemas.query import Query, Split
-from schemas.record import Origin, Record, content_id
-from stages.environments.simulated.world import TaskGraph, World
-from stages.queries.base import DraftRefused, QueryValidator, QueryWriter
-from stages.queries.draft_line import Candidate, Drafted, DraftLine, start_ahead
-from stages.queries.drafting import draft
-from stages.queries.ledger import Entry, Ledger
-from stages.queries.sampling import TaskSample
-from stages.queries.splits import HELDOUT_GOALS, divide_tasks, draw_goals, share_goals
+from trajmill.schemas.errors import FailureClass, StageError
+from trajmill.schemas.failure import Failure
+from trajmill.schemas.query import Query, Split
+from trajmill.schemas.record import Origin, Record, content_id
+from trajmill.stages.environments.simulated.world import TaskGraph, World
+from trajmill.stages.queries.base import DraftRefused, QueryValidator, QueryWriter
+from trajmill.stages.queries.draft_line import Candidate, Drafted, DraftLine, start_ahead
+from trajmill.stages.queries.drafting import draft
+from trajmill.stages.queries.ledger import Entry, Ledger
+from trajmill.stages.queries.sampling import TaskSample
+from trajmill.stages.queries.splits import HELDOUT_GOALS, divide_tasks, draw_goals, share_goals
 
 STAGE = "generate"
 PASSED = "passed"

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from random import Random
 
-from schemas.query import Platform
-from stages.queries.base import Brief, PageMetadata, PathMetadata, Phrasing, SlotValue, Written
-from stages.queries.phrasing import CLAUSES, draw_phrasing
-from stages.queries.template import parse_template, tidy
+from trajmill.schemas.query import Platform
+from trajmill.stages.queries.base import Brief, PageMetadata, PathMetadata, Phrasing, SlotValue, Written
+from trajmill.stages.queries.phrasing import CLAUSES, draw_phrasing
+from trajmill.stages.queries.template import parse_template, tidy
 
 
 class GrammarWriter:

@@ -7,10 +7,10 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from schemas.observation import Observation, ScreenHandle
-from schemas.query import Platform, Source
-from schemas.record import content_id
-from stages.queries.human_tasks import HumanTask
+from trajmill.schemas.observation import Observation, ScreenHandle
+from trajmill.schemas.query import Platform, Source
+from trajmill.schemas.record import content_id
+from trajmill.stages.queries.human_tasks import HumanTask
 
 PROPOSED = frozenset({Source.CURRICULUM, Source.SCREENSHOT})
 """Sources of the queries that a model proposed: no programmatic check says whether one was done."""

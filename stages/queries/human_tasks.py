@@ -12,9 +12,9 @@ from typing import Any
 
 from pydantic import Field, ValidationError
 
-from schemas.errors import BadInputError
-from schemas.query import Platform
-from schemas.record import Record
+from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.query import Platform
+from trajmill.schemas.record import Record
 
 
 class HumanTask(Record):

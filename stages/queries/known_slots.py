@@ -8,13 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from stages.environments.simulated.app_spec import Choice, Input, Scalar, Stepper, Toggle
-from stages.environments.simulated.binding import shown
-from stages.environments.simulated.pages import Place, offered, place_of
-from stages.environments.simulated.reference import resolve_slots
-from stages.environments.simulated.world import TaskGraph, TaskSlot
-from stages.queries.base import KnownSlot
-from stages.queries.sampling import TaskSample
+from trajmill.stages.environments.simulated.app_spec import Choice, Input, Scalar, Stepper, Toggle
+from trajmill.stages.environments.simulated.binding import shown
+from trajmill.stages.environments.simulated.pages import Place, offered, place_of
+from trajmill.stages.environments.simulated.reference import resolve_slots
+from trajmill.stages.environments.simulated.world import TaskGraph, TaskSlot
+from trajmill.stages.queries.base import KnownSlot
+from trajmill.stages.queries.sampling import TaskSample
 
 NUMBER_WORDS = (
     "zero",

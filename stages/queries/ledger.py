@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from enum import Enum
 
-from schemas.query import Query, Split
-from stages.queries.phrasing import skeleton
+from trajmill.schemas.query import Query, Split
+from trajmill.stages.queries.phrasing import skeleton
 
 
 class Entry(Enum):

@@ -5,13 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from stages.environments.simulated.app_spec import AnyWidget, Button, Choice, Input, ItemList, Scalar, Stepper, Toggle
-from stages.environments.simulated.binding import bind_text, shown
-from stages.environments.simulated.pages import Place, place_of, start_values, target_of, variable_of, widgets_of
-from stages.environments.simulated.reference import resolve_slots
-from stages.environments.simulated.world import TaskGraph, TaskSlot
-from stages.queries.base import PageMetadata, PathMetadata, SlotValue
-from stages.queries.sampling import TaskSample
+from trajmill.stages.environments.simulated.app_spec import (
+    AnyWidget,
+    Button,
+    Choice,
+    Input,
+    ItemList,
+    Scalar,
+    Stepper,
+    Toggle,
+)
+from trajmill.stages.environments.simulated.binding import bind_text, shown
+from trajmill.stages.environments.simulated.pages import (
+    Place,
+    place_of,
+    start_values,
+    target_of,
+    variable_of,
+    widgets_of,
+)
+from trajmill.stages.environments.simulated.reference import resolve_slots
+from trajmill.stages.environments.simulated.world import TaskGraph, TaskSlot
+from trajmill.stages.queries.base import PageMetadata, PathMetadata, SlotValue
+from trajmill.stages.queries.sampling import TaskSample
 
 
 class _Choices(NamedTuple):

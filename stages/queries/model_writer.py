@@ -16,16 +16,16 @@ from typing import Annotated, NamedTuple
 
 from pydantic import StringConstraints
 
-from schemas.query import Platform
-from schemas.record import Record, content_id
-from stages.models.base import ChatMessage, ChatModel, ChatRequest
-from stages.models.prompts import Filled, Prompt, own_or_packaged, packaged_prompt, read_prompt
-from stages.models.structured import ask
-from stages.queries.base import HELDOUT_MARK, Brief, DraftRefused, KnownSlot, PathMetadata, Written
-from stages.queries.grammar import operations
-from stages.queries.known_slots import known_slots
-from stages.queries.slot_check import LONGEST_RAW, Checked, check_instruction, vocabulary_of, without_quotes
-from stages.queries.template import one_line
+from trajmill.schemas.query import Platform
+from trajmill.schemas.record import Record, content_id
+from trajmill.stages.models.base import ChatMessage, ChatModel, ChatRequest
+from trajmill.stages.models.prompts import Filled, Prompt, own_or_packaged, packaged_prompt, read_prompt
+from trajmill.stages.models.structured import ask
+from trajmill.stages.queries.base import HELDOUT_MARK, Brief, DraftRefused, KnownSlot, PathMetadata, Written
+from trajmill.stages.queries.grammar import operations
+from trajmill.stages.queries.known_slots import known_slots
+from trajmill.stages.queries.slot_check import LONGEST_RAW, Checked, check_instruction, vocabulary_of, without_quotes
+from trajmill.stages.queries.template import one_line
 
 ROLE = "writer"
 TRIES = 3
@@ -35,7 +35,7 @@ TEMPERATURE = 0.8
 _TRAIN_MARK = "t"
 _MOST_SHOWN = 300
 """Characters of a refused draft that stand in its failure."""
-_PACKAGE = "stages.queries"
+_PACKAGE = "trajmill.stages.queries"
 _SYNTHESISE_FIELDS = frozenset({"task", "platform", "pages", "slots"})
 _REFINE_FIELDS = frozenset({"task", "raw", "slots"})
 _TRAINED = ("writer_order-1", "writer_wish-1", "writer_short-1", "writer_report-1")
@@ -71,7 +71,7 @@ def writer_prompts(
     """The prompts of the user's own files, and where there is none, those that come with the package.
 
     Raises:
-        schemas.errors.BadInputError: a file cannot be read, or misses a section or a field.
+        BadInputError: a file cannot be read, or misses a section or a field.
     """
     return WriterPrompts(
         own_or_packaged(synthesise, _PACKAGE, "writer_synthesise-1", _SYNTHESISE_FIELDS),
@@ -97,7 +97,7 @@ class ModelWriter:
 
         Raises:
             DraftRefused: no draft of a step asked for exactly what the brief does.
-            schemas.errors.ModelFailure: the model did not answer, or never in the form it was asked for.
+            ModelFailure: the model did not answer, or never in the form it was asked for.
         """
         slots = known_slots(brief.task, brief.sample)
         vocabulary = vocabulary_of(brief.metadata)

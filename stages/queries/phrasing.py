@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from random import Random
 
-from schemas.errors import FailureClass, StageError
-from schemas.query import Query
-from stages.environments.simulated.app_spec import TaskSpec
-from stages.queries.base import HELDOUT_MARK, Clause, PathMetadata, Phrasing, SlotValue, Variant
-from stages.queries.template import parse_template
+from trajmill.schemas.errors import FailureClass, StageError
+from trajmill.schemas.query import Query
+from trajmill.stages.environments.simulated.app_spec import TaskSpec
+from trajmill.stages.queries.base import HELDOUT_MARK, Clause, PathMetadata, Phrasing, SlotValue, Variant
+from trajmill.stages.queries.template import parse_template
 
 CLAUSES = "clauses"
 """Name of the place in a template where the clauses go."""

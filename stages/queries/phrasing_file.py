@@ -7,8 +7,8 @@ from random import Random
 
 import yaml
 
-from schemas.record import Record
-from stages.queries.base import Variant
+from trajmill.schemas.record import Record
+from trajmill.stages.queries.base import Variant
 
 
 class Phrasings(Record):

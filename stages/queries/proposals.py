@@ -11,15 +11,15 @@ import re
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from schemas.errors import FailureClass, StageError
-from schemas.failure import Failure
-from schemas.query import Query, Split
-from schemas.record import Origin, content_id
-from stages.queries.difficulty import STEP_CAP
-from stages.queries.grounds import Ground
-from stages.queries.likeness import KnownTasks
-from stages.queries.proposer import BATCH, ProposedTask, TaskProposer
-from stages.queries.template import one_line
+from trajmill.schemas.errors import FailureClass, StageError
+from trajmill.schemas.failure import Failure
+from trajmill.schemas.query import Query, Split
+from trajmill.schemas.record import Origin, content_id
+from trajmill.stages.queries.difficulty import STEP_CAP
+from trajmill.stages.queries.grounds import Ground
+from trajmill.stages.queries.likeness import KnownTasks
+from trajmill.stages.queries.proposer import BATCH, ProposedTask, TaskProposer
+from trajmill.stages.queries.template import one_line
 
 STAGE = "propose"
 """Name of the stage as it stands on failures."""

@@ -9,12 +9,12 @@ from typing import Annotated, NamedTuple
 
 from pydantic import Field
 
-from schemas.record import Record, content_id
-from stages.critics.action_words import untrusted
-from stages.models.base import ChatMessage, ChatModel, ChatRequest, Part
-from stages.models.prompts import Filled, Prompt, own_or_packaged
-from stages.models.structured import ask
-from stages.queries.grounds import Ground, Practice
+from trajmill.schemas.record import Record, content_id
+from trajmill.stages.critics.action_words import untrusted
+from trajmill.stages.models.base import ChatMessage, ChatModel, ChatRequest, Part
+from trajmill.stages.models.prompts import Filled, Prompt, own_or_packaged
+from trajmill.stages.models.structured import ask
+from trajmill.stages.queries.grounds import Ground, Practice
 
 ROLE = "writer"
 RELIABLE = 0.7
@@ -28,7 +28,7 @@ _MOST_LISTED = 30
 """Tasks of a kind that a prompt lists; the last ones, which are the newest."""
 _LONGEST_LISTED = 300
 _MAX_TOKENS = 2048
-_PACKAGE = "stages.queries"
+_PACKAGE = "trajmill.stages.queries"
 _SCREEN_FIELDS = frozenset({"apps", "platform", "examples", "known", "count"})
 _CURRICULUM_FIELDS = _SCREEN_FIELDS | {"reliable", "sometimes", "failing"}
 
@@ -57,7 +57,7 @@ def proposal_prompts(curriculum: Path | None = None, screen: Path | None = None)
     """The prompts of the user's own files, and where there is none, those that come with the package.
 
     Raises:
-        schemas.errors.BadInputError: a file cannot be read, or misses a section or a field.
+        BadInputError: a file cannot be read, or misses a section or a field.
     """
     return ProposalPrompts(
         own_or_packaged(curriculum, _PACKAGE, "writer_curriculum-1", _CURRICULUM_FIELDS),
@@ -86,7 +86,7 @@ class TaskProposer:
             seed: another one gives other tasks.
 
         Raises:
-            schemas.errors.ModelFailure: no valid answer.
+            ModelFailure: no valid answer.
         """
         fields = {
             "apps": ", ".join(ground.apps) or "(the whole device)",

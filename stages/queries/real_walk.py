@@ -7,14 +7,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from schemas.actions import Terminate
-from schemas.errors import EnvironmentFailure, FailureClass
-from schemas.failure import Failure
-from schemas.query import Query
-from schemas.record import Origin
-from stages.agents.element_walk import WalkPosition, next_move
-from stages.environments.base import Environment, EnvironmentFactory
-from stages.environments.screen_goal import checked_on_screen
+from trajmill.schemas.actions import Terminate
+from trajmill.schemas.errors import EnvironmentFailure, FailureClass
+from trajmill.schemas.failure import Failure
+from trajmill.schemas.query import Query
+from trajmill.schemas.record import Origin
+from trajmill.stages.agents.element_walk import WalkPosition, next_move
+from trajmill.stages.environments.base import Environment, EnvironmentFactory
+from trajmill.stages.environments.screen_goal import checked_on_screen
 
 PASSED = "passed"
 _SEED = 0

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import networkx as nx
 
-from schemas.errors import FailureClass, StageError
-from stages.environments.simulated.app_spec import Scalar
-from stages.environments.simulated.pages import place_of
-from stages.environments.simulated.world import TaskGraph, TaskSlot
+from trajmill.schemas.errors import FailureClass, StageError
+from trajmill.stages.environments.simulated.app_spec import Scalar
+from trajmill.stages.environments.simulated.pages import place_of
+from trajmill.stages.environments.simulated.world import TaskGraph, TaskSlot
 
 PATH_CAP = 1000
 """Of a DAG with more paths than this only the first are sampled."""

@@ -15,8 +15,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from stages.queries.base import KnownSlot, PathMetadata
-from stages.queries.known_slots import NUMBER_WORDS
+from trajmill.stages.queries.base import KnownSlot, PathMetadata
+from trajmill.stages.queries.known_slots import NUMBER_WORDS
 
 LONGEST_INSTRUCTION = 400
 """Characters."""

@@ -8,10 +8,10 @@ from itertools import islice
 from random import Random
 from typing import NamedTuple
 
-from schemas.errors import BadInputError
-from schemas.query import Split
-from stages.environments.simulated.world import TaskGraph, World
-from stages.queries.sampling import TaskSample, apps_of, paths, sample
+from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.query import Split
+from trajmill.stages.environments.simulated.world import TaskGraph, World
+from trajmill.stages.queries.sampling import TaskSample, apps_of, paths, sample
 
 HELDOUT_GOALS = (Split.HELDOUT_SLOTS, Split.HELDOUT_PHRASINGS)
 """The splits that hold out goals of tasks that training has."""

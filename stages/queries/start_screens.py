@@ -6,16 +6,16 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from schemas.errors import EnvironmentFailure, FailureClass
-from schemas.failure import Failure
-from schemas.observation import Observation
-from schemas.query import Platform
-from schemas.record import Origin
-from stages.environments.base import Environment, EnvironmentFactory
-from stages.environments.pool import EnvironmentPool
-from stages.queries.grounds import Ground
-from stages.queries.proposals import STAGE, query_on
-from stages.rollout.base import Limits
+from trajmill.schemas.errors import EnvironmentFailure, FailureClass
+from trajmill.schemas.failure import Failure
+from trajmill.schemas.observation import Observation
+from trajmill.schemas.query import Platform
+from trajmill.schemas.record import Origin
+from trajmill.stages.environments.base import Environment, EnvironmentFactory
+from trajmill.stages.environments.pool import EnvironmentPool
+from trajmill.stages.queries.grounds import Ground
+from trajmill.stages.queries.proposals import STAGE, query_on
+from trajmill.stages.rollout.base import Limits
 
 
 class Started(NamedTuple):

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from random import Random
 from typing import NamedTuple
 
-from schemas.errors import BadInputError
+from trajmill.schemas.errors import BadInputError
 
 _SPECIAL = "()[]{}|"
 

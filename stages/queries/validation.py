@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from schemas.actions import Terminate
-from schemas.errors import EnvironmentFailure
-from schemas.query import Query
-from stages.environments.simulated.environment import FaultRates, SimulatedEnvironment
-from stages.environments.simulated.walker import Position, Walker
-from stages.environments.simulated.world import World
+from trajmill.schemas.actions import Terminate
+from trajmill.schemas.errors import EnvironmentFailure
+from trajmill.schemas.query import Query
+from trajmill.stages.environments.simulated.environment import FaultRates, SimulatedEnvironment
+from trajmill.stages.environments.simulated.walker import Position, Walker
+from trajmill.stages.environments.simulated.world import World
 
 TRAINING_PROFILES = 6
 """Walks use the device profiles that training has, one of them by query."""

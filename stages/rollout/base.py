@@ -6,14 +6,14 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from schemas.episode import Episode
-from schemas.failure import Failure
-from schemas.guidance import Guidance
-from schemas.observation import Observation
-from schemas.query import Query
-from schemas.trajectory import Purpose, Trajectory
-from stages.agents.base import Agent
-from stages.environments.leased import EnvironmentLimits
+from trajmill.schemas.episode import Episode
+from trajmill.schemas.failure import Failure
+from trajmill.schemas.guidance import Guidance
+from trajmill.schemas.observation import Observation
+from trajmill.schemas.query import Query
+from trajmill.schemas.trajectory import Purpose, Trajectory
+from trajmill.stages.agents.base import Agent
+from trajmill.stages.environments.leased import EnvironmentLimits
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,22 +13,22 @@ from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import TypeVar
 
-from schemas.actions import Action, Answer, Terminate, action_to_json, ends_episode, pressed_point
-from schemas.episode import Episode
-from schemas.errors import FailureClass, StageError
-from schemas.failure import Failure
-from schemas.model_call import ModelCall
-from schemas.observation import Observation
-from schemas.record import Origin, content_id
-from schemas.step import Step, TargetElement
-from schemas.storable import storable
-from schemas.trajectory import StopReason, Trajectory
-from stages.agents.base import Agent, AgentCall, Decision, EpisodeView
-from stages.environments.base import Environment
-from stages.environments.screen_goal import checked_on_screen
-from stages.models.accounts import model_call_row
-from stages.rollout.base import Attempt, Limits, Rollout
-from stages.rollout.storable import storable_decision
+from trajmill.schemas.actions import Action, Answer, Terminate, action_to_json, ends_episode, pressed_point
+from trajmill.schemas.episode import Episode
+from trajmill.schemas.errors import FailureClass, StageError
+from trajmill.schemas.failure import Failure
+from trajmill.schemas.model_call import ModelCall
+from trajmill.schemas.observation import Observation
+from trajmill.schemas.record import Origin, content_id
+from trajmill.schemas.step import Step, TargetElement
+from trajmill.schemas.storable import storable
+from trajmill.schemas.trajectory import StopReason, Trajectory
+from trajmill.stages.agents.base import Agent, AgentCall, Decision, EpisodeView
+from trajmill.stages.environments.base import Environment
+from trajmill.stages.environments.screen_goal import checked_on_screen
+from trajmill.stages.models.accounts import model_call_row
+from trajmill.stages.rollout.base import Attempt, Limits, Rollout
+from trajmill.stages.rollout.storable import storable_decision
 
 T = TypeVar("T")
 

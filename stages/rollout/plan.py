@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from schemas.guidance import Guidance
-from schemas.query import Query
-from schemas.record import content_id
-from schemas.trajectory import Purpose
-from stages.rollout.base import Attempt
+from trajmill.schemas.guidance import Guidance
+from trajmill.schemas.query import Query
+from trajmill.schemas.record import content_id
+from trajmill.schemas.trajectory import Purpose
+from trajmill.stages.rollout.base import Attempt
 
 DEVICE_PROFILES = 8
 """Environments with variants of a device choose one by `seed % DEVICE_PROFILES`."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from schemas.actions import Action, Answer, OpenApp, PressKeys, TypeText
-from schemas.storable import storable
-from stages.agents.base import Decision
+from trajmill.schemas.actions import Action, Answer, OpenApp, PressKeys, TypeText
+from trajmill.schemas.storable import storable
+from trajmill.stages.agents.base import Decision
 
 
 def storable_decision(decision: Decision) -> Decision:

@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from schemas.errors import EnvironmentFailure, FailureClass
-from schemas.failure import Failure
-from schemas.record import Origin
-from stages.environments.base import EnvironmentFactory
-from stages.environments.pool import EnvironmentPool
-from stages.rollout.base import AgentMaker, Attempt, Limits, Recorder, Rollout
-from stages.rollout.episode import run_episode, void_rollout
+from trajmill.schemas.errors import EnvironmentFailure, FailureClass
+from trajmill.schemas.failure import Failure
+from trajmill.schemas.record import Origin
+from trajmill.stages.environments.base import EnvironmentFactory
+from trajmill.stages.environments.pool import EnvironmentPool
+from trajmill.stages.rollout.base import AgentMaker, Attempt, Limits, Recorder, Rollout
+from trajmill.stages.rollout.episode import run_episode, void_rollout
 
 _RETRIED = (FailureClass.ENVIRONMENT, FailureClass.SETUP)
 

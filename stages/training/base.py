@@ -9,8 +9,8 @@ from typing import Annotated, Literal, NamedTuple
 from pydantic import Field
 from torch import Tensor
 
-from schemas.record import Record
-from stages.models.embedded.batch import Bags, Batch
+from trajmill.schemas.record import Record
+from trajmill.stages.models.embedded.batch import Bags, Batch
 
 Progress = Callable[[int, int], None]
 """Called after each update with the number of updates done and to do."""

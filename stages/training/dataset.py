@@ -10,19 +10,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 
-from schemas.actions import Action, Click
-from schemas.coordinates import native_frame
-from schemas.dialects.base import Reply
-from schemas.dialects.gui_owl_v3 import GuiOwlDesktop, GuiOwlMobile
-from schemas.errors import BadInputError
-from schemas.example import IMAGE_PLACEHOLDER
-from schemas.geometry import Box, Size
-from schemas.observation import UIElement
-from stages.agents.user_text import read
-from stages.models.embedded.batch import bags, collate
-from stages.models.embedded.candidates import Candidate
-from stages.models.embedded.situation import Situation, Viewer, nothing
-from stages.training.base import Lessons
+from trajmill.schemas.actions import Action, Click
+from trajmill.schemas.coordinates import native_frame
+from trajmill.schemas.dialects.base import Reply
+from trajmill.schemas.dialects.gui_owl_v3 import GuiOwlDesktop, GuiOwlMobile
+from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.example import IMAGE_PLACEHOLDER
+from trajmill.schemas.geometry import Box, Size
+from trajmill.schemas.observation import UIElement
+from trajmill.stages.agents.user_text import read
+from trajmill.stages.models.embedded.batch import bags, collate
+from trajmill.stages.models.embedded.candidates import Candidate
+from trajmill.stages.models.embedded.situation import Situation, Viewer, nothing
+from trajmill.stages.training.base import Lessons
 
 _SCREENS = "screens.parquet"
 _SFT, _SFT_COLUMNS = "trl/sft.parquet", ["prompt", "completion", "screen_ids", "loss_weight"]

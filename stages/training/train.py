@@ -13,13 +13,13 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from stages.models.embedded.batch import Bags, Batch
-from stages.models.embedded.network import PolicyNetwork
-from stages.models.embedded.pairs import Hidden
-from stages.models.embedded.storage import load_network, save_network
-from stages.training.base import Lessons, Optimisation, Progress, Recipe, RlRecipe, SftRecipe, TrainingReport
-from stages.training.dataset import rl_lessons, sft_lessons
-from stages.training.losses import chosen_log_probabilities, supervised_loss, trajectory_loss
+from trajmill.stages.models.embedded.batch import Bags, Batch
+from trajmill.stages.models.embedded.network import PolicyNetwork
+from trajmill.stages.models.embedded.pairs import Hidden
+from trajmill.stages.models.embedded.storage import load_network, save_network
+from trajmill.stages.training.base import Lessons, Optimisation, Progress, Recipe, RlRecipe, SftRecipe, TrainingReport
+from trajmill.stages.training.dataset import rl_lessons, sft_lessons
+from trajmill.stages.training.losses import chosen_log_probabilities, supervised_loss, trajectory_loss
 
 
 def train_policy(

@@ -4,7 +4,7 @@ import pytest
 
 from tests.flows.small_run import run_stages, small_config
 from tests.flows.synthetic_run import write_run
-from warehouse.layout import Warehouse, create_warehouse, open_warehouse
+from trajmill.warehouse.layout import Warehouse, create_warehouse, open_warehouse
 
 
 @pytest.fixture(scope="session")

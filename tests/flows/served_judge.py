@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from flows.config import Config, EvaluateSection, OtherJudgeSection, QueriesSection
-from flows.config_models import EndpointSection
 from tests.flows.small_run import small_config
+from trajmill.flows.config import Config, EvaluateSection, OtherJudgeSection, QueriesSection
+from trajmill.flows.config_models import EndpointSection
 
 _ANSWERS = {"analysis": "it moved", "summary": "moved on", "label": "GOOD", "reason": "looks done"}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from flows.config import (
+from trajmill.flows.config import (
     Config,
     EvaluateSection,
     GuidanceSection,
@@ -14,10 +14,10 @@ from flows.config import (
     RunSection,
     TrainSection,
 )
-from flows.context import RoundContext
-from flows.round import do_stage
-from flows.stages.catalogue import STAGES
-from warehouse.layout import create_warehouse
+from trajmill.flows.context import RoundContext
+from trajmill.flows.round import do_stage
+from trajmill.flows.stages.catalogue import STAGES
+from trajmill.warehouse.layout import create_warehouse
 
 
 def small_config(root: Path, rounds: int = 2) -> Config:

@@ -14,7 +14,7 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from flows.config_model_server import ModelServerSection
+from trajmill.flows.config_model_server import ModelServerSection
 
 _ROOT = Path(__file__).parents[2]
 

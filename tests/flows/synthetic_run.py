@@ -5,22 +5,22 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from schemas.actions import Action, Click, SystemButton, Terminate, action_to_json
-from schemas.errors import FailureClass
-from schemas.failure import Failure
-from schemas.observation import Observation
-from schemas.policy_version import PolicyVersion, SplitSuccess
-from schemas.query import Query, Split
-from schemas.record import Row
-from schemas.round_summary import JudgeQuality, RoundSummary, StageCount
-from schemas.screen import Screen
-from schemas.step import Step
-from schemas.trajectory import Purpose
-from schemas.verdict import Channel, StepLabel, StepVerdict, TrajectoryVerdict
-from stages.environments.simulated.environment import SimulatedEnvironment
-from stages.environments.simulated.world import load_world
 from tests.warehouse.samples import at_origin, commit_rows, judgement, query, stage_run, trajectory
-from warehouse.layout import StageRun, Warehouse
+from trajmill.schemas.actions import Action, Click, SystemButton, Terminate, action_to_json
+from trajmill.schemas.errors import FailureClass
+from trajmill.schemas.failure import Failure
+from trajmill.schemas.observation import Observation
+from trajmill.schemas.policy_version import PolicyVersion, SplitSuccess
+from trajmill.schemas.query import Query, Split
+from trajmill.schemas.record import Row
+from trajmill.schemas.round_summary import JudgeQuality, RoundSummary, StageCount
+from trajmill.schemas.screen import Screen
+from trajmill.schemas.step import Step
+from trajmill.schemas.trajectory import Purpose
+from trajmill.schemas.verdict import Channel, StepLabel, StepVerdict, TrajectoryVerdict
+from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
+from trajmill.stages.environments.simulated.world import load_world
+from trajmill.warehouse.layout import StageRun, Warehouse
 
 RUN = "run-a"
 HOSTILE = 'Order <script>alert("pizza")</script> & two [bold]drinks[/bold]'

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from flows.cli import run
-from flows.config_file import load_config
-from flows.context import RoundContext
-from flows.stages.generate import generate
-from schemas.failure import Failure
-from schemas.query import Source, Split
-from warehouse.layout import create_warehouse, open_warehouse
-from warehouse.read import read_rows, read_table
+from trajmill.flows.cli import run
+from trajmill.flows.config_file import load_config
+from trajmill.flows.context import RoundContext
+from trajmill.flows.stages.generate import generate
+from trajmill.schemas.failure import Failure
+from trajmill.schemas.query import Source, Split
+from trajmill.warehouse.layout import create_warehouse, open_warehouse
+from trajmill.warehouse.read import read_rows, read_table
 
 CONFIG = """\
 [run]

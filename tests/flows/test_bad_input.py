@@ -14,21 +14,21 @@ from pathlib import Path
 
 import pytest
 
-from flows.cli import run
-from flows.config import Config, MiniwobSection, QueriesSection, RunSection
-from flows.context import RoundContext
-from flows.policy import Policy
-from flows.stages.generate import generate
-from flows.stages.measure import measure
-from pipelines.generate import NewQueries
-from schemas.errors import BadInputError, TrajmillError
-from schemas.tables import TABLES
-from stages.environments.miniwob.pages import pages_folder
 from tests.flows.small_run import run_stages, small_config
 from tests.flows.test_kill import contents
-from warehouse.layout import Warehouse, create_warehouse, open_warehouse
-from warehouse.read import read_table
-from warehouse.releases import release_names, verify_release
+from trajmill.flows.cli import run
+from trajmill.flows.config import Config, MiniwobSection, QueriesSection, RunSection
+from trajmill.flows.context import RoundContext
+from trajmill.flows.policy import Policy
+from trajmill.flows.stages.generate import generate
+from trajmill.flows.stages.measure import measure
+from trajmill.pipelines.generate import NewQueries
+from trajmill.schemas.errors import BadInputError, TrajmillError
+from trajmill.schemas.tables import TABLES
+from trajmill.stages.environments.miniwob.pages import pages_folder
+from trajmill.warehouse.layout import Warehouse, create_warehouse, open_warehouse
+from trajmill.warehouse.read import read_table
+from trajmill.warehouse.releases import release_names, verify_release
 
 DISK_FULL = re.compile(r"\Adisk full while writing [^\n]+: nothing was lost; free some space and run the same [^\n]+\Z")
 SMALL = """
@@ -63,7 +63,7 @@ def test_an_unknown_page_is_named_with_the_nearest_one(tmp_path: Path) -> None:
 
 
 def test_a_run_without_a_query_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("flows.stages.generate.new_queries", lambda context: NewQueries(()))
+    monkeypatch.setattr("trajmill.flows.stages.generate.new_queries", lambda context: NewQueries(()))
     with pytest.raises(TrajmillError, match=r"\Ano query to learn on could be made[^\n]+\Z"):
         generate(start(small_config(tmp_path)))
 
@@ -121,7 +121,7 @@ def test_nobody_stays_behind_when_a_run_is_killed(tmp_path: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
     with (tmp_path / "words").open("wb") as words:
         process = subprocess.Popen(
-            [sys.executable, "-c", "from flows.cli import main; main()", "evolve"],
+            [sys.executable, "-c", "from trajmill.flows.cli import main; main()", "evolve"],
             cwd=tmp_path,
             env=environment | {"PREFECT_HOME": str(tmp_path / "prefect"), "PYTHONPATH": os.pathsep.join(sys.path)},
             stdout=words,

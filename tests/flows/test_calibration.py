@@ -10,31 +10,31 @@ from typing import Any
 import pytest
 from rich.console import Console, RenderableType
 
-from flows.calibration import Calibrated, calibrate
-from flows.calibration_table import calibration_table
-from flows.cli import run
-from flows.config import JudgeSection
-from flows.config_text import config_as_toml
-from flows.context import RoundContext
-from flows.once import Outcome, StageReport, once
-from flows.progress import Unwatched, watched_by
-from flows.round import do_stage
-from flows.stages.calibrate import CALIBRATE, precise_enough
-from flows.stages.catalogue import STAGES
-from flows.stages.judge import REJUDGE
-from schemas.calibration import Calibration, Ingredient
-from schemas.errors import TrajmillError
-from schemas.failure import Failure
-from schemas.model_call import ModelCall
-from schemas.trajectory import Purpose, Trajectory
-from schemas.verdict import Judgement
 from tests.flows.served_judge import config_with_judges, opinion, tiny_config
 from tests.stages.critics.labelled_files import write_set
 from tests.stages.models.fault_server import Fault, FaultReply, FaultServer, running_server
 from tests.warehouse.samples import at_origin, commit_rows, judgement, stage_run, trajectory
-from warehouse.layout import create_warehouse, open_warehouse
-from warehouse.read import read_rows
-from warehouse.sql import run_sql
+from trajmill.flows.calibration import Calibrated, calibrate
+from trajmill.flows.calibration_table import calibration_table
+from trajmill.flows.cli import run
+from trajmill.flows.config import JudgeSection
+from trajmill.flows.config_text import config_as_toml
+from trajmill.flows.context import RoundContext
+from trajmill.flows.once import Outcome, StageReport, once
+from trajmill.flows.progress import Unwatched, watched_by
+from trajmill.flows.round import do_stage
+from trajmill.flows.stages.calibrate import CALIBRATE, precise_enough
+from trajmill.flows.stages.catalogue import STAGES
+from trajmill.flows.stages.judge import REJUDGE
+from trajmill.schemas.calibration import Calibration, Ingredient
+from trajmill.schemas.errors import TrajmillError
+from trajmill.schemas.failure import Failure
+from trajmill.schemas.model_call import ModelCall
+from trajmill.schemas.trajectory import Purpose, Trajectory
+from trajmill.schemas.verdict import Judgement
+from trajmill.warehouse.layout import create_warehouse, open_warehouse
+from trajmill.warehouse.read import read_rows
+from trajmill.warehouse.sql import run_sql
 
 NOBODY = "http://127.0.0.1:9/v1"
 

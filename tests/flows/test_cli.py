@@ -11,18 +11,18 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from flows.cli import INTERRUPTED, STOPPED, run
-from flows.cli_loop import STAGE_COMMANDS
-from flows.config import Config
-from flows.interrupt import asked_to_stop
-from flows.once import StageReport
-from flows.progress import progress
-from schemas.errors import BadInputError
-from schemas.round_summary import StageCount
-from schemas.trajectory import Trajectory
 from tests.flows.synthetic_run import HOSTILE, RUN, STEPS
-from warehouse.layout import Warehouse
-from warehouse.read import read_rows
+from trajmill.flows.cli import INTERRUPTED, STOPPED, run
+from trajmill.flows.cli_loop import STAGE_COMMANDS
+from trajmill.flows.config import Config
+from trajmill.flows.interrupt import asked_to_stop
+from trajmill.flows.once import StageReport
+from trajmill.flows.progress import progress
+from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.round_summary import StageCount
+from trajmill.schemas.trajectory import Trajectory
+from trajmill.warehouse.layout import Warehouse
+from trajmill.warehouse.read import read_rows
 
 COMMANDS = (
     *(stage.name for stage in STAGE_COMMANDS),
@@ -47,7 +47,8 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, module: str, **names: object) -> N
 
 
 def test_help_does_not_load_the_engines() -> None:
-    code = f"import sys; from flows.cli import run; run(['--help']);sys.exit(sorted({HEAVY!r} & set(sys.modules)) or 0)"
+    loaded = f"sys.exit(sorted({HEAVY!r} & set(sys.modules)) or 0)"
+    code = f"import sys; from trajmill.flows.cli import run; run(['--help']); {loaded}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert all(f"\n  {command} " in done.stdout for command in COMMANDS)
@@ -84,7 +85,7 @@ def test_an_unexpected_error_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys
     def fail(config: Config) -> None:
         raise ZeroDivisionError("by nothing")
 
-    stand_in(monkeypatch, "flows.evolve", evolve=fail)
+    stand_in(monkeypatch, "trajmill.flows.evolve", evolve=fail)
     assert run(["evolve"]) == 1
     assert capsys.readouterr().err == "unexpected ZeroDivisionError: by nothing; --traceback shows where\n"
 
@@ -95,7 +96,7 @@ def test_ctrl_c_is_130_and_says_that_the_same_command_continues(
     def interrupted(config: Config) -> None:
         raise KeyboardInterrupt
 
-    stand_in(monkeypatch, "flows.evolve", evolve=interrupted)
+    stand_in(monkeypatch, "trajmill.flows.evolve", evolve=interrupted)
     assert run(["evolve"]) == INTERRUPTED
     assert capsys.readouterr().err.strip() == STOPPED
 
@@ -114,7 +115,7 @@ def test_ctrl_c_that_an_engine_turned_into_an_error_is_ctrl_c(
             raise RuntimeError("a worker failed") from None
 
     handler = signal.getsignal(signal.SIGINT)
-    stand_in(monkeypatch, "flows.evolve", evolve=swallowed)
+    stand_in(monkeypatch, "trajmill.flows.evolve", evolve=swallowed)
     assert run(["evolve"]) == INTERRUPTED
     assert capsys.readouterr().err.strip() == STOPPED
     assert worth_retrying == [True, False]
@@ -132,7 +133,7 @@ def test_a_stage_alone_is_watched_and_reported(
         return StageReport(StageCount(stage=name, rows_in=1600, rows_out=30, seconds=2.0, cost=0.0), {})
 
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
-    stand_in(monkeypatch, "flows.round", run_stage=run_stage)
+    stand_in(monkeypatch, "trajmill.flows.round", run_stage=run_stage)
     assert run([stage]) == 0
     watched, reported = capsys.readouterr().out.splitlines()
     assert watched.split()[:5] == ["round", "4", stage, "30", "rows"]

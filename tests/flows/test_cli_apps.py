@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from flows.cli import run
 from tests.stages.environments.simulated.worlds import PAPER
+from trajmill.flows.cli import run
 
 
 @pytest.fixture
@@ -53,7 +53,16 @@ def test_help_has_an_example(command: str, capsys: pytest.CaptureFixture[str]) -
 
 
 def test_serve_answers_until_it_is_interrupted(mine: Path) -> None:
-    command = [sys.executable, "-c", "from flows.cli import main; main()", "apps", "serve", str(mine), "--port", "0"]
+    command = [
+        sys.executable,
+        "-c",
+        "from trajmill.flows.cli import main; main()",
+        "apps",
+        "serve",
+        str(mine),
+        "--port",
+        "0",
+    ]
     root = Path(__file__).parents[2]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={"PYTHONPATH": str(root)}) as server:
         assert server.stdout is not None

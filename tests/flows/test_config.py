@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from flows.config import Config
-from flows.config_file import load_config
-from flows.config_section import key_paths
-from flows.config_text import config_as_toml, configuration_tables
-from schemas.errors import BadInputError
+from trajmill.flows.config import Config
+from trajmill.flows.config_file import load_config
+from trajmill.flows.config_section import key_paths
+from trajmill.flows.config_text import config_as_toml, configuration_tables
+from trajmill.schemas.errors import BadInputError
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "configuration.md"
 

@@ -7,20 +7,20 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from flows.config import Config, JudgeSection
-from flows.config_models import CriticRoles, EndpointSection, ModelsSection
-from flows.context import RoundContext
-from flows.round import do_stage
-from flows.stages.catalogue import STAGES
-from flows.stages.judge import JUDGE
-from schemas.failure import Failure
-from schemas.model_call import ModelCall
-from schemas.trajectory import Purpose, Trajectory
-from schemas.verdict import Judgement, StepVerdict, TrajectoryVerdict
 from tests.flows.small_run import small_config
 from tests.stages.models.fault_server import Fault, running_server
-from warehouse.layout import create_warehouse
-from warehouse.read import read_rows
+from trajmill.flows.config import Config, JudgeSection
+from trajmill.flows.config_models import CriticRoles, EndpointSection, ModelsSection
+from trajmill.flows.context import RoundContext
+from trajmill.flows.round import do_stage
+from trajmill.flows.stages.catalogue import STAGES
+from trajmill.flows.stages.judge import JUDGE
+from trajmill.schemas.failure import Failure
+from trajmill.schemas.model_call import ModelCall
+from trajmill.schemas.trajectory import Purpose, Trajectory
+from trajmill.schemas.verdict import Judgement, StepVerdict, TrajectoryVerdict
+from trajmill.warehouse.layout import create_warehouse
+from trajmill.warehouse.read import read_rows
 
 ANSWERS = {
     "analysis": "the screen changed",

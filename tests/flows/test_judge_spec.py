@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from flows.config import Config, JudgeSection
-from flows.config_file import load_config
-from flows.context import RoundContext
-from flows.models import model_of
-from flows.stages.judge import judge_spec
-from schemas.errors import BadInputError
-from stages.critics.consensus import Ask
-from warehouse.layout import create_warehouse
+from trajmill.flows.config import Config, JudgeSection
+from trajmill.flows.config_file import load_config
+from trajmill.flows.context import RoundContext
+from trajmill.flows.models import model_of
+from trajmill.flows.stages.judge import judge_spec
+from trajmill.schemas.errors import BadInputError
+from trajmill.stages.critics.consensus import Ask
+from trajmill.warehouse.layout import create_warehouse
 
 THREE_SERVERS = """
 [judge]

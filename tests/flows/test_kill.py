@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from schemas.tables import TABLES
 from tests.flows.small_run import run_stages, small_config
-from warehouse.layout import Warehouse, open_warehouse
-from warehouse.read import read_table
-from warehouse.releases import release_names, verify_release
+from trajmill.schemas.tables import TABLES
+from trajmill.warehouse.layout import Warehouse, open_warehouse
+from trajmill.warehouse.read import read_table
+from trajmill.warehouse.releases import release_names, verify_release
 
 VOLATILE = {"wall_ms", "environment_ms", "latency_ms", "stages"}
 """Columns that hold how long something took."""

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from flows.lora import Adapter, load_adapter, swap_adapter, unload_adapter
-from flows.model_server import ModelServer, served
-from flows.server_requests import served_models
-from schemas.errors import BadInputError, TrajmillError
 from tests.flows.stand_in_vllm import stand_in
 from tests.flows.test_model_server import free_port
+from trajmill.flows.lora import Adapter, load_adapter, swap_adapter, unload_adapter
+from trajmill.flows.model_server import ModelServer, served
+from trajmill.flows.server_requests import served_models
+from trajmill.schemas.errors import BadInputError, TrajmillError
 
 
 @pytest.fixture(scope="module")

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from flows.model_server import ModelServer, served
-from flows.server_requests import Answer, served_models
-from schemas.errors import BadInputError, TrajmillError
 from tests.flows.process_groups import is_gone, living
 from tests.flows.stand_in_vllm import stand_in
+from trajmill.flows.model_server import ModelServer, served
+from trajmill.flows.server_requests import Answer, served_models
+from trajmill.schemas.errors import BadInputError, TrajmillError
 
 
 @pytest.fixture
@@ -151,8 +151,8 @@ def test_the_key_is_asked_for_and_stands_in_no_command_line(tmp_path: Path, port
 _OWNER = """
 import sys, time
 from pathlib import Path
-from flows.config_model_server import ModelServerSection
-from flows.model_server import ModelServer, served
+from trajmill.flows.config_model_server import ModelServerSection
+from trajmill.flows.model_server import ModelServer, served
 
 section = ModelServerSection.model_validate_json(sys.argv[1])
 with served([ModelServer("critic", "judge-7b", section)], Path(sys.argv[2])) as (running,):

@@ -9,23 +9,23 @@ from typing import Any
 
 import pytest
 
-from flows.cli import run
-from flows.config_file import load_config
-from flows.context import RoundContext
-from flows.pathways import walk_for_pathways
-from flows.report.figures import read_pathways
-from flows.stages.generate import generate
-from flows.stages.pathways import pathways
-from pipelines.fan_out import ShardOutput
-from pipelines.pathways import WalkPrograms
-from schemas.errors import BadInputError, TrajmillError
-from schemas.failure import Failure
-from schemas.pathway import Pathway
-from schemas.query import Source, Split
-from stages.queries.pathways.base import Program
 from tests.stages.models.fault_server import running_server
-from warehouse.layout import create_warehouse, open_warehouse
-from warehouse.read import read_rows, read_table
+from trajmill.flows.cli import run
+from trajmill.flows.config_file import load_config
+from trajmill.flows.context import RoundContext
+from trajmill.flows.pathways import walk_for_pathways
+from trajmill.flows.report.figures import read_pathways
+from trajmill.flows.stages.generate import generate
+from trajmill.flows.stages.pathways import pathways
+from trajmill.pipelines.fan_out import ShardOutput
+from trajmill.pipelines.pathways import WalkPrograms
+from trajmill.schemas.errors import BadInputError, TrajmillError
+from trajmill.schemas.failure import Failure
+from trajmill.schemas.pathway import Pathway
+from trajmill.schemas.query import Source, Split
+from trajmill.stages.queries.pathways.base import Program
+from trajmill.warehouse.layout import create_warehouse, open_warehouse
+from trajmill.warehouse.read import read_rows, read_table
 
 PROGRAMS = """\
 - name: files

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from flows.landing import ENOUGH_LABEL, LANDED, announce_landed
-from flows.prefect_settings import QUIET_DEFAULTS, long_lived_server, names_a_server, set_quiet_defaults
-from schemas.errors import TrajmillError
+from trajmill.flows.landing import ENOUGH_LABEL, LANDED, announce_landed
+from trajmill.flows.prefect_settings import QUIET_DEFAULTS, long_lived_server, names_a_server, set_quiet_defaults
+from trajmill.schemas.errors import TrajmillError
 
 
 def test_what_the_user_has_set_stays() -> None:
@@ -59,7 +59,7 @@ def test_a_named_server_that_does_not_answer_is_told(tmp_path: Path) -> None:
         "PREFECT_API_URL": f"http://127.0.0.1:{_free_port()}/api",
         "PREFECT_HOME": str(tmp_path),
     }
-    code = "from flows.cli import main; main()"
+    code = "from trajmill.flows.cli import main; main()"
     done = subprocess.run(
         [sys.executable, "-c", code, "evolve"],
         capture_output=True,
@@ -93,7 +93,7 @@ def test_a_taken_port_is_told(tmp_path: Path) -> None:
         other.listen()
         environment = {k: v for k, v in os.environ.items() if k != "PREFECT_API_URL"}
         code = (
-            "import sys; from pathlib import Path; from flows.prefect_settings import long_lived_server\n"
+            "import sys; from pathlib import Path; from trajmill.flows.prefect_settings import long_lived_server\n"
             f"with long_lived_server(Path({str(tmp_path / 'log')!r}), {other.getsockname()[1]}): pass"
         )
         environment["PREFECT_HOME"] = str(tmp_path)
@@ -107,7 +107,7 @@ def test_a_taken_port_is_told(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_the_server_ends_when_its_owner_is_killed(tmp_path: Path) -> None:
     code = (
-        "import os, time; from pathlib import Path; from flows.prefect_settings import short_lived_server\n"
+        "import os, time; from pathlib import Path; from trajmill.flows.prefect_settings import short_lived_server\n"
         f"with short_lived_server(Path({str(tmp_path / 'log')!r})):\n"
         "    print(os.environ['PREFECT_API_URL'], flush=True); time.sleep(100)"
     )

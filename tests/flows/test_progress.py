@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from flows.progress import ConsoleWatcher, Unwatched, progress, watched_by
+from trajmill.flows.progress import ConsoleWatcher, Unwatched, progress, watched_by
 
 
 def test_nobody_watches_unless_told() -> None:

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from flows.config import Config
-from flows.config_file import load_config
-from flows.config_models import PromptsSection
-from flows.judges import own_judge
-from flows.models_ready import models_ready
-from flows.prompts import prompts_of
-from schemas.errors import BadInputError
-from stages.models.prompts import Prompt
+from trajmill.flows.config import Config
+from trajmill.flows.config_file import load_config
+from trajmill.flows.config_models import PromptsSection
+from trajmill.flows.judges import own_judge
+from trajmill.flows.models_ready import models_ready
+from trajmill.flows.prompts import prompts_of
+from trajmill.schemas.errors import BadInputError
+from trajmill.stages.models.prompts import Prompt
 
 STAGES = Path(__file__).parents[2] / "stages"
 PACKAGED = {path.stem: path for path in STAGES.glob("*/prompts/*.md")}

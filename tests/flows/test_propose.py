@@ -10,32 +10,32 @@ from typing import Any
 
 import pytest
 
-from flows.config import Config, QueriesSection, RolloutSection
-from flows.config_file import load_config
-from flows.config_models import EndpointSection, ModelsSection, PromptsSection
-from flows.context import RoundContext
-from flows.once import report_of
-from flows.round import do_stage
-from flows.stages.catalogue import STAGES, stages_of
-from flows.stages.judge import JUDGE
-from flows.stages.measure import measured_queries
-from flows.stages.propose import PROPOSE, asks_for_tasks, practice
-from flows.stages.rollout import training_queries
-from schemas.errors import BadInputError, FailureClass, TrajmillError
-from schemas.failure import Failure
-from schemas.model_call import ModelCall
-from schemas.query import Query, Source, Split
-from schemas.trajectory import Trajectory
-from stages.curate.leakage import leaks_in_queries
-from stages.queries import proposer
-from stages.queries.grounds import PROPOSED
 from tests.flows.small_run import small_config
 from tests.stages.models.fault_server import Fault, FaultReply, FaultServer, running_server
 from tests.stages.queries.honest import honest_draft
-from warehouse.commit import commit_stage
-from warehouse.layout import StageRun, Warehouse, create_warehouse
-from warehouse.read import read_rows, read_table
-from warehouse.shards import DataFile
+from trajmill.flows.config import Config, QueriesSection, RolloutSection
+from trajmill.flows.config_file import load_config
+from trajmill.flows.config_models import EndpointSection, ModelsSection, PromptsSection
+from trajmill.flows.context import RoundContext
+from trajmill.flows.once import report_of
+from trajmill.flows.round import do_stage
+from trajmill.flows.stages.catalogue import STAGES, stages_of
+from trajmill.flows.stages.judge import JUDGE
+from trajmill.flows.stages.measure import measured_queries
+from trajmill.flows.stages.propose import PROPOSE, asks_for_tasks, practice
+from trajmill.flows.stages.rollout import training_queries
+from trajmill.schemas.errors import BadInputError, FailureClass, TrajmillError
+from trajmill.schemas.failure import Failure
+from trajmill.schemas.model_call import ModelCall
+from trajmill.schemas.query import Query, Source, Split
+from trajmill.schemas.trajectory import Trajectory
+from trajmill.stages.curate.leakage import leaks_in_queries
+from trajmill.stages.queries import proposer
+from trajmill.stages.queries.grounds import PROPOSED
+from trajmill.warehouse.commit import commit_stage
+from trajmill.warehouse.layout import StageRun, Warehouse, create_warehouse
+from trajmill.warehouse.read import read_rows, read_table
+from trajmill.warehouse.shards import DataFile
 
 WRITTEN = """\
 {"instruction": "Order me a pizza", "platform": "phone", "apps": ["bites"]}
@@ -226,15 +226,15 @@ def test_proposals_are_neither_lost_nor_doubled_when_the_stage_ends_at_any_place
         dies()
 
     with monkeypatch.context() as within, pytest.raises(TrajmillError, match="gone"):
-        within.setattr("pipelines.propose.rows_to_arrow", dies)
+        within.setattr("trajmill.pipelines.propose.rows_to_arrow", dies)
         do(PROPOSE, first)
     assert proposed(first) == [] and writer.proposals == 4
     with monkeypatch.context() as after, pytest.raises(TrajmillError, match="gone"):
-        after.setattr("flows.once.commit_stage", dies)
+        after.setattr("trajmill.flows.once.commit_stage", dies)
         do(PROPOSE, first)
     assert proposed(first) == [] and writer.proposals == 8
     with monkeypatch.context() as between, pytest.raises(TrajmillError, match="gone"):
-        between.setattr("flows.once.commit_stage", commits_and_dies)
+        between.setattr("trajmill.flows.once.commit_stage", commits_and_dies)
         do(PROPOSE, first)
     made = proposed(first)
     tables = {table: read_table(first.warehouse, table).num_rows for table in ("failures", "model_calls", "screens")}

@@ -9,31 +9,31 @@ from typing import Any
 
 import pytest
 
-from flows.again import JudgedAgain
-from flows.cli import run
-from flows.config import Config
-from flows.config_text import config_as_toml
-from flows.context import RoundContext
-from flows.landing import accepted_since_training
-from flows.rejudge import rejudge
-from flows.round import do_stage
-from flows.show import find_trajectory
-from flows.stages.catalogue import STAGES
-from flows.stages.derive import DERIVE_RL
-from pipelines.history import read_history
-from schemas.errors import BadInputError, TrajmillError
-from schemas.failure import Failure
-from schemas.model_call import ModelCall
-from schemas.record import Row
-from schemas.tables import TABLES
-from schemas.trajectory import Trajectory
-from schemas.verdict import Judgement, StepVerdict, TrajectoryVerdict
 from tests.flows.served_judge import config_with_judges, opinion, tiny_config
 from tests.stages.models.fault_server import Fault, FaultReply, running_server
-from warehouse import staging
-from warehouse.layout import Warehouse, create_warehouse, open_warehouse
-from warehouse.read import read_rows
-from warehouse.sql import run_sql
+from trajmill.flows.again import JudgedAgain
+from trajmill.flows.cli import run
+from trajmill.flows.config import Config
+from trajmill.flows.config_text import config_as_toml
+from trajmill.flows.context import RoundContext
+from trajmill.flows.landing import accepted_since_training
+from trajmill.flows.rejudge import rejudge
+from trajmill.flows.round import do_stage
+from trajmill.flows.show import find_trajectory
+from trajmill.flows.stages.catalogue import STAGES
+from trajmill.flows.stages.derive import DERIVE_RL
+from trajmill.pipelines.history import read_history
+from trajmill.schemas.errors import BadInputError, TrajmillError
+from trajmill.schemas.failure import Failure
+from trajmill.schemas.model_call import ModelCall
+from trajmill.schemas.record import Row
+from trajmill.schemas.tables import TABLES
+from trajmill.schemas.trajectory import Trajectory
+from trajmill.schemas.verdict import Judgement, StepVerdict, TrajectoryVerdict
+from trajmill.warehouse import staging
+from trajmill.warehouse.layout import Warehouse, create_warehouse, open_warehouse
+from trajmill.warehouse.read import read_rows
+from trajmill.warehouse.sql import run_sql
 
 NOBODY = "http://127.0.0.1:9/v1"
 
@@ -131,7 +131,7 @@ def test_what_was_killed_is_gone_on_with(root: Path, monkeypatch: pytest.MonkeyP
             raise TrajmillError("killed")
         staging.mark_done(folder, key, result)
 
-    monkeypatch.setattr("flows.again.mark_done", mark_done)
+    monkeypatch.setattr("trajmill.flows.again.mark_done", mark_done)
     with pytest.raises(TrajmillError, match="killed"):
         rejudge(config, "plain", round_number=1)
     rejudge(config, "plain")
@@ -181,7 +181,7 @@ def test_the_command_says_what_came_of_it(root: Path, tmp_path: Path, capsys: py
 
 
 def test_a_judge_that_names_what_is_not_there_is_refused(tmp_path: Path) -> None:
-    from flows.config_file import load_config
+    from trajmill.flows.config_file import load_config
 
     file = tmp_path / "trajmill.toml"
     file.write_text('[judges.big]\ntext = ["none"]\n[judges.judge]\n')

@@ -10,15 +10,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flows.context import RoundContext
-from flows.stages.export import EXPORT, export, release_name
-from schemas.errors import TrajmillError
-from stages.export.base import BulkScreenReader, ExportedFile
-from stages.export.write import SFT_FILE, export_release
 from tests.flows.small_run import small_config
 from tests.warehouse.samples import commit_rows, judgement, stage_run
-from warehouse.layout import Warehouse, open_warehouse
-from warehouse.releases import release_names, verify_release
+from trajmill.flows.context import RoundContext
+from trajmill.flows.stages.export import EXPORT, export, release_name
+from trajmill.schemas.errors import TrajmillError
+from trajmill.stages.export.base import BulkScreenReader, ExportedFile
+from trajmill.stages.export.write import SFT_FILE, export_release
+from trajmill.warehouse.layout import Warehouse, open_warehouse
+from trajmill.warehouse.releases import release_names, verify_release
 
 
 def export_spoiled(
@@ -46,7 +46,7 @@ def test_what_is_not_sound_is_not_released(
     shutil.rmtree(context.warehouse.release(release_name(context)))
 
     with monkeypatch.context() as spoiling:
-        spoiling.setattr("pipelines.export.export_release", export_spoiled)
+        spoiling.setattr("trajmill.pipelines.export.export_release", export_spoiled)
         with pytest.raises(TrajmillError, match=r"\A[^\n]+ it is of split heldout_apps; nothing was released\Z"):
             export(context)
     assert release_name(context) not in release_names(context.warehouse)

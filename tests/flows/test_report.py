@@ -11,17 +11,17 @@ import pytest
 from PIL import Image
 from rich.console import Console
 
-from flows.report.charts import Bar, Segment, Series, Share, share_chart, stacked_bars
-from flows.report.figures import FunnelCell, JudgeCell, read_figures
-from flows.report.filmstrips import Filmstrip, filmstrips, pick_trajectories
-from flows.report.page import render_report, run_to_report, write_report
-from flows.report.round_table import round_markdown, round_table
-from schemas.errors import BadInputError
-from schemas.round_summary import RoundSummary
 from tests.flows.synthetic_run import HOSTILE, RUN, STAGES
-from warehouse.layout import Warehouse
-from warehouse.read import read_rows
-from warehouse.views import refresh_views
+from trajmill.flows.report.charts import Bar, Segment, Series, Share, share_chart, stacked_bars
+from trajmill.flows.report.figures import FunnelCell, JudgeCell, read_figures
+from trajmill.flows.report.filmstrips import Filmstrip, filmstrips, pick_trajectories
+from trajmill.flows.report.page import render_report, run_to_report, write_report
+from trajmill.flows.report.round_table import round_markdown, round_table
+from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.round_summary import RoundSummary
+from trajmill.warehouse.layout import Warehouse
+from trajmill.warehouse.read import read_rows
+from trajmill.warehouse.views import refresh_views
 
 
 class Reader(HTMLParser):

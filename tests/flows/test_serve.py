@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from flows.config import Config
-from flows.config_file import load_config
-from flows.landing import LANDED, accepted_since_training
-from flows.serve import deployments, last_round, retrain
 from tests.flows.synthetic_run import policy_version, write_run
 from tests.warehouse.samples import commit_rows, judgement, stage_run
-from warehouse.layout import create_warehouse
+from trajmill.flows.config import Config
+from trajmill.flows.config_file import load_config
+from trajmill.flows.landing import LANDED, accepted_since_training
+from trajmill.flows.serve import deployments, last_round, retrain
+from trajmill.warehouse.layout import create_warehouse
 
 ENOUGH = 2
 
@@ -43,7 +43,7 @@ class Served(NamedTuple):
 
     def announce(self, accepted: int) -> None:
         code = (
-            "from pathlib import Path; from flows.landing import announce_landed\n"
+            "from pathlib import Path; from trajmill.flows.landing import announce_landed\n"
             f"announce_landed(Path({str(self.root)!r}), {accepted}, {ENOUGH})"
         )
         subprocess.run([sys.executable, "-c", code], check=True, env=self.environment)
@@ -68,7 +68,7 @@ def served(tmp_path: Path) -> Iterator[Served]:
     environment["PREFECT_HOME"] = str(tmp_path / "prefect")
     with (tmp_path / "words").open("wb") as words:
         process = subprocess.Popen(
-            [sys.executable, "-c", "from flows.cli import main; main()", "serve", "--port", str(port)],
+            [sys.executable, "-c", "from trajmill.flows.cli import main; main()", "serve", "--port", str(port)],
             cwd=tmp_path,
             env=environment,
             stdout=words,
@@ -119,7 +119,10 @@ def test_the_deployments_say_what_starts_them(tmp_path: Path) -> None:
     config = Config.model_validate({"serve": {"cron": "5 4 * * *"}, "run": {"root": tmp_path}})
     nightly, retraining = deployments(config, tmp_path / "trajmill.toml")
     assert nightly.parameters == retraining.parameters == {"config_file": str(tmp_path / "trajmill.toml")}
-    assert (nightly.entrypoint, retraining.entrypoint) == ("flows.serve.nightly", "flows.serve.retrain")
+    assert (nightly.entrypoint, retraining.entrypoint) == (
+        "trajmill.flows.serve.nightly",
+        "trajmill.flows.serve.retrain",
+    )
     assert "5 4 * * *" in str(nightly.schedules)
     (trigger,) = retraining.triggers
     assert LANDED in str(trigger)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.server_log import last_words
+from trajmill.flows.server_log import last_words
 
 
 @pytest.mark.parametrize(

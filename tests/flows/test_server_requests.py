@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from flows.server_requests import Answer, ask_server, served_models
+from trajmill.flows.server_requests import Answer, ask_server, served_models
 
 OK = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"
 

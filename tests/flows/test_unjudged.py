@@ -8,23 +8,23 @@ from typing import Any
 
 import pytest
 
-from flows.context import RoundContext
-from flows.round import do_stage
-from flows.stages.catalogue import STAGES
-from flows.stages.derive import DERIVE
-from flows.stages.judge import JUDGE, REJUDGE
-from flows.stages.unjudged import TRIED_AT_MOST, Unjudged, taken_up
-from schemas.errors import FailureClass, JudgeFailure, TrajmillError
-from schemas.example import Example
-from schemas.failure import Failure
-from schemas.trajectory import Purpose, Trajectory
-from schemas.verdict import Judgement, TrajectoryVerdict
-from stages.critics.step_critic import StateStepCritic
 from tests.flows.small_run import small_config
 from tests.warehouse.samples import at_origin, commit_rows, judgement, stage_run, trajectory
-from warehouse import staging
-from warehouse.layout import StageRun, Warehouse, create_warehouse
-from warehouse.read import read_rows
+from trajmill.flows.context import RoundContext
+from trajmill.flows.round import do_stage
+from trajmill.flows.stages.catalogue import STAGES
+from trajmill.flows.stages.derive import DERIVE
+from trajmill.flows.stages.judge import JUDGE, REJUDGE
+from trajmill.flows.stages.unjudged import TRIED_AT_MOST, Unjudged, taken_up
+from trajmill.schemas.errors import FailureClass, JudgeFailure, TrajmillError
+from trajmill.schemas.example import Example
+from trajmill.schemas.failure import Failure
+from trajmill.schemas.trajectory import Purpose, Trajectory
+from trajmill.schemas.verdict import Judgement, TrajectoryVerdict
+from trajmill.stages.critics.step_critic import StateStepCritic
+from trajmill.warehouse import staging
+from trajmill.warehouse.layout import StageRun, Warehouse, create_warehouse
+from trajmill.warehouse.read import read_rows
 
 
 def failure(trajectory_id: str, at: StageRun, stage: str = "judge") -> Failure:
@@ -149,5 +149,5 @@ def kill_before_marker(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             raise TrajmillError("killed")
         staging.mark_done(folder, key, result)
 
-    monkeypatch.setattr("flows.once.mark_done", mark_done)
+    monkeypatch.setattr("trajmill.flows.once.mark_done", mark_done)
     return died

@@ -11,22 +11,22 @@ from dataclasses import replace
 
 import pytest
 
-from pipelines.critics import CriticModels, JudgeSpec
-from pipelines.models import ModelSpec, ServedModel
-from schemas.errors import FailureClass, ModelFailure
-from schemas.model_call import ModelCall
-from schemas.record import Origin
-from schemas.verdict import Channel
-from stages.critics.consensus import Ask
-from stages.critics.context_budget import budget_of
-from stages.critics.judge import Judged, judge_episodes
-from stages.models.accounts import AccountedModel
-from stages.models.base import ChatModel, ChatRequest
-from stages.models.families import FAMILIES
-from stages.models.openai_api.settings import ApiSettings
 from tests.stages.critics.little_app import ORIGIN
 from tests.stages.critics.phone import PhoneWalk, walk_phone
 from tests.stages.models.scripted import ScriptedModel
+from trajmill.pipelines.critics import CriticModels, JudgeSpec
+from trajmill.pipelines.models import ModelSpec, ServedModel
+from trajmill.schemas.errors import FailureClass, ModelFailure
+from trajmill.schemas.model_call import ModelCall
+from trajmill.schemas.record import Origin
+from trajmill.schemas.verdict import Channel
+from trajmill.stages.critics.consensus import Ask
+from trajmill.stages.critics.context_budget import budget_of
+from trajmill.stages.critics.judge import Judged, judge_episodes
+from trajmill.stages.models.accounts import AccountedModel
+from trajmill.stages.models.base import ChatModel, ChatRequest
+from trajmill.stages.models.families import FAMILIES
+from trajmill.stages.models.openai_api.settings import ApiSettings
 
 BOTH = (Channel.TEXT, Channel.MULTIMODAL)
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.fan_out import BeamSettings, ShardOutput, fan_out, split_evenly
-from schemas.errors import BadInputError, FailureClass
-from schemas.failure import Failure
-from schemas.tables import rows_to_arrow
-from warehouse.layout import StageRun, Warehouse, create_warehouse
-from warehouse.shards import write_shard
+from trajmill.pipelines.fan_out import BeamSettings, ShardOutput, fan_out, split_evenly
+from trajmill.schemas.errors import BadInputError, FailureClass
+from trajmill.schemas.failure import Failure
+from trajmill.schemas.tables import rows_to_arrow
+from trajmill.warehouse.layout import StageRun, Warehouse, create_warehouse
+from trajmill.warehouse.shards import write_shard
 
 AT = StageRun("run", 1, "stage")
 

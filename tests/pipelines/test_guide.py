@@ -11,26 +11,26 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from pipelines.guide import GuideSpec, WriteGuidance
-from pipelines.models import ModelSpec, ServedModel
-from schemas.episode import Episode
-from schemas.failure import Failure
-from schemas.guidance import Guidance
-from schemas.model_call import ModelCall
-from schemas.record import Row
-from schemas.tables import rows_to_arrow
-from stages.guidance.model_guide import guide_prompts
-from stages.models.families import FAMILIES
-from stages.models.openai_api.settings import ApiSettings
 from tests.stages.critics.little_app import ORIGIN
 from tests.stages.critics.phone import PhoneWalk, walk_phone
 from tests.stages.models.fault_server import Fault, FaultReply, FaultServer, running_server
-from warehouse.commit import commit_stage
-from warehouse.layout import StageRun, Warehouse, create_warehouse
-from warehouse.read import read_rows
-from warehouse.screen_journal import ScreenJournal
-from warehouse.screens import WarehouseScreens, write_screens
-from warehouse.shards import write_shard
+from trajmill.pipelines.guide import GuideSpec, WriteGuidance
+from trajmill.pipelines.models import ModelSpec, ServedModel
+from trajmill.schemas.episode import Episode
+from trajmill.schemas.failure import Failure
+from trajmill.schemas.guidance import Guidance
+from trajmill.schemas.model_call import ModelCall
+from trajmill.schemas.record import Row
+from trajmill.schemas.tables import rows_to_arrow
+from trajmill.stages.guidance.model_guide import guide_prompts
+from trajmill.stages.models.families import FAMILIES
+from trajmill.stages.models.openai_api.settings import ApiSettings
+from trajmill.warehouse.commit import commit_stage
+from trajmill.warehouse.layout import StageRun, Warehouse, create_warehouse
+from trajmill.warehouse.read import read_rows
+from trajmill.warehouse.screen_journal import ScreenJournal
+from trajmill.warehouse.screens import WarehouseScreens, write_screens
+from trajmill.warehouse.shards import write_shard
 
 ROLLOUT, GUIDE = StageRun(ORIGIN.run_id, 1, "rollout"), StageRun(ORIGIN.run_id, 1, "guide")
 TRAJECTORIES = 3

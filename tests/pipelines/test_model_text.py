@@ -10,20 +10,20 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.rollout import RolledOut
-from schemas.actions import Action, Answer, OpenApp, PressKeys, Terminate, TypeText
-from schemas.record import Row
-from schemas.tables import rows_to_arrow
-from schemas.trajectory import Purpose
-from stages.agents.base import AgentCall, Decision, EpisodeView
-from stages.models.base import ChatMessage, ChatRequest, Completion
-from stages.rollout.base import Attempt, Limits, Rollout
-from stages.rollout.episode import run_episode
 from tests.stages.rollout.toy import ORIGIN, ToyEnvironment, toy_query
-from warehouse.commit import commit_stage
-from warehouse.layout import StageRun, create_warehouse
-from warehouse.shards import write_shard
-from warehouse.sql import run_sql
+from trajmill.pipelines.rollout import RolledOut
+from trajmill.schemas.actions import Action, Answer, OpenApp, PressKeys, Terminate, TypeText
+from trajmill.schemas.record import Row
+from trajmill.schemas.tables import rows_to_arrow
+from trajmill.schemas.trajectory import Purpose
+from trajmill.stages.agents.base import AgentCall, Decision, EpisodeView
+from trajmill.stages.models.base import ChatMessage, ChatRequest, Completion
+from trajmill.stages.rollout.base import Attempt, Limits, Rollout
+from trajmill.stages.rollout.episode import run_episode
+from trajmill.warehouse.commit import commit_stage
+from trajmill.warehouse.layout import StageRun, create_warehouse
+from trajmill.warehouse.shards import write_shard
+from trajmill.warehouse.sql import run_sql
 
 NASTY = "a\ud800b\x00c\udfffd\x1f\x85\u2028\"'</script>"
 ACTIONS: tuple[Callable[[str], Action | None], ...] = (

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from schemas.actions import (
+from trajmill.schemas.actions import (
     Action,
     Answer,
     Click,

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.coordinates import CoordinateFrame, CoordinateSpace, native_frame
-from schemas.geometry import Box, Point, Size
+from trajmill.schemas.coordinates import CoordinateFrame, CoordinateSpace, native_frame
+from trajmill.schemas.geometry import Box, Point, Size
 
 SIZES = st.builds(Size, st.integers(8, 4000), st.integers(8, 4000))
 

@@ -6,10 +6,10 @@ import subprocess
 import sys
 from typing import Any
 
-from schemas.guidance import Guidance
-from schemas.query import Platform, Query, Slot
-from schemas.record import Origin, content_id
-from schemas.trajectory import Purpose, Trajectory
+from trajmill.schemas.guidance import Guidance
+from trajmill.schemas.query import Platform, Query, Slot
+from trajmill.schemas.record import Origin, content_id
+from trajmill.schemas.trajectory import Purpose, Trajectory
 
 SLOTS = (Slot(name="size", value="Large", said="big", page="bites.dish"),)
 
@@ -22,7 +22,7 @@ def test_ids_are_what_they_have_always_been() -> None:
 
 
 def test_ids_do_not_depend_on_the_process() -> None:
-    code = "from schemas.record import content_id; print(content_id('a', 1, None, [2.5, {'b': True}]))"
+    code = "from trajmill.schemas.record import content_id; print(content_id('a', 1, None, [2.5, {'b': True}]))"
     output = subprocess.run(
         [sys.executable, "-c", code], env={"PYTHONHASHSEED": "7"}, capture_output=True, text=True, check=True
     )

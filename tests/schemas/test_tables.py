@@ -11,12 +11,12 @@ import pyarrow as pa
 import pytest
 from pydantic import BaseModel
 
-from schemas import SCHEMA_VERSION
-from schemas.geometry import Box
-from schemas.observation import UIElement
-from schemas.record import COMMON_COLUMNS, Row
-from schemas.screen import ELEMENT, IMAGE
-from schemas.tables import TABLES, arrow_schema, rows_from_arrow, rows_to_arrow
+from trajmill.schemas import SCHEMA_VERSION
+from trajmill.schemas.geometry import Box
+from trajmill.schemas.observation import UIElement
+from trajmill.schemas.record import COMMON_COLUMNS, Row
+from trajmill.schemas.screen import ELEMENT, IMAGE
+from trajmill.schemas.tables import TABLES, arrow_schema, rows_from_arrow, rows_to_arrow
 
 COMMON = {field.name for field in COMMON_COLUMNS}
 

@@ -13,15 +13,15 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 
-from schemas.errors import ModelFailure
-from stages.models.base import Completion, TokenLogprob
-from stages.models.completions import completion_from_json
-from stages.models.local.settings import LocalSettings
-from stages.models.transformers_local import LocalModel
 from tests.flows.process_groups import is_gone, living
 from tests.stages.models.tiny_vlm import build_tiny_vlm
 from tests.vllm.offline_worker import BUDGET, REQUESTS
 from tests.vllm.tiny_server import ENVIRONMENT
+from trajmill.schemas.errors import ModelFailure
+from trajmill.stages.models.base import Completion, TokenLogprob
+from trajmill.stages.models.completions import completion_from_json
+from trajmill.stages.models.local.settings import LocalSettings
+from trajmill.stages.models.transformers_local import LocalModel
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900)]
 

@@ -6,22 +6,22 @@ from pathlib import Path
 
 import pytest
 
-from flows.config import Config
-from flows.config_models import CriticRoles, EndpointSection, ModelsSection
-from flows.context import RoundContext
-from flows.once import report_of
-from flows.policy import PROMOTE
-from schemas.errors import FailureClass
-from schemas.failure import Failure
-from schemas.model_call import ModelCall
-from schemas.trajectory import Trajectory
-from schemas.verdict import Judgement
 from tests.flows.small_run import run_stages, small_config
 from tests.stages.models.tiny_vlm import MAX_PIXELS
 from tests.vllm.conftest import TinyServer
 from tests.vllm.tiny_server import MODEL
-from warehouse.layout import open_warehouse
-from warehouse.read import read_rows
+from trajmill.flows.config import Config
+from trajmill.flows.config_models import CriticRoles, EndpointSection, ModelsSection
+from trajmill.flows.context import RoundContext
+from trajmill.flows.once import report_of
+from trajmill.flows.policy import PROMOTE
+from trajmill.schemas.errors import FailureClass
+from trajmill.schemas.failure import Failure
+from trajmill.schemas.model_call import ModelCall
+from trajmill.schemas.trajectory import Trajectory
+from trajmill.schemas.verdict import Judgement
+from trajmill.warehouse.layout import open_warehouse
+from trajmill.warehouse.read import read_rows
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900)]
 

@@ -15,24 +15,24 @@ import pytest
 from PIL import Image
 from pydantic import Field
 
-from flows.lora import load_adapter, swap_adapter, unload_adapter
-from flows.model_server import ModelServer, served
-from flows.server_requests import ask_server, served_models
-from schemas.errors import BadInputError, ModelFailure, TrajmillError
-from schemas.geometry import Size
-from schemas.observation import ScreenHandle
-from schemas.record import Record
-from stages.models.base import ChatMessage, ChatModel, ChatRequest, Part
-from stages.models.cache import CachedModel
-from stages.models.images import PixelBudget
-from stages.models.openai_api.model import OpenAiModel
-from stages.models.openai_api.settings import ApiSettings
-from stages.models.structured import ask
 from tests.flows.test_model_server import free_port
 from tests.stages.models.tiny_vlm import FACTOR, MAX_PIXELS, MIN_PIXELS
 from tests.vllm.conftest import TinyServer
 from tests.vllm.tiny_adapter import tiny_adapter
 from tests.vllm.tiny_server import MODEL, SERVED_CONTEXT, tiny_server
+from trajmill.flows.lora import load_adapter, swap_adapter, unload_adapter
+from trajmill.flows.model_server import ModelServer, served
+from trajmill.flows.server_requests import ask_server, served_models
+from trajmill.schemas.errors import BadInputError, ModelFailure, TrajmillError
+from trajmill.schemas.geometry import Size
+from trajmill.schemas.observation import ScreenHandle
+from trajmill.schemas.record import Record
+from trajmill.stages.models.base import ChatMessage, ChatModel, ChatRequest, Part
+from trajmill.stages.models.cache import CachedModel
+from trajmill.stages.models.images import PixelBudget
+from trajmill.stages.models.openai_api.model import OpenAiModel
+from trajmill.stages.models.openai_api.settings import ApiSettings
+from trajmill.stages.models.structured import ask
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(600)]
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from warehouse.layout import Warehouse, create_warehouse
+from trajmill.warehouse.layout import Warehouse, create_warehouse
 
 
 @pytest.fixture

@@ -10,15 +10,15 @@ from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 
-from schemas.record import Origin
-from schemas.tables import rows_to_arrow
 from tests.warehouse.samples import observation, stage_run, step_verdicts
-from warehouse.commit import commit_stage
-from warehouse.layout import create_warehouse
-from warehouse.screen_journal import ScreenJournal
-from warehouse.screens import WarehouseScreens, write_screens
-from warehouse.shards import write_shard
-from warehouse.staging import Journal, mark_done, read_marker, stage_key
+from trajmill.schemas.record import Origin
+from trajmill.schemas.tables import rows_to_arrow
+from trajmill.warehouse.commit import commit_stage
+from trajmill.warehouse.layout import create_warehouse
+from trajmill.warehouse.screen_journal import ScreenJournal
+from trajmill.warehouse.screens import WarehouseScreens, write_screens
+from trajmill.warehouse.shards import write_shard
+from trajmill.warehouse.staging import Journal, mark_done, read_marker, stage_key
 
 EPISODES = 12
 SCREENS = 7

@@ -7,20 +7,20 @@ from typing import Any
 
 from PIL import Image
 
-from schemas.geometry import Box, Size
-from schemas.observation import Observation, ScreenHandle, UIElement
-from schemas.policy_version import SplitSuccess
-from schemas.query import PathStep, Platform, Query, Slot, Source, Split
-from schemas.record import Origin, Row, content_id
-from schemas.round_summary import JudgeQuality, RoundSummary, StageCount
-from schemas.tables import rows_to_arrow
-from schemas.trajectory import Purpose, StopReason, Trajectory
-from schemas.verdict import Judgement, StepLabel, StepVerdict
-from warehouse.commit import commit_stage
-from warehouse.layout import StageRun, Warehouse
-from warehouse.read import table_of
-from warehouse.shards import write_shard
-from warehouse.views import refresh_views
+from trajmill.schemas.geometry import Box, Size
+from trajmill.schemas.observation import Observation, ScreenHandle, UIElement
+from trajmill.schemas.policy_version import SplitSuccess
+from trajmill.schemas.query import PathStep, Platform, Query, Slot, Source, Split
+from trajmill.schemas.record import Origin, Row, content_id
+from trajmill.schemas.round_summary import JudgeQuality, RoundSummary, StageCount
+from trajmill.schemas.tables import rows_to_arrow
+from trajmill.schemas.trajectory import Purpose, StopReason, Trajectory
+from trajmill.schemas.verdict import Judgement, StepLabel, StepVerdict
+from trajmill.warehouse.commit import commit_stage
+from trajmill.warehouse.layout import StageRun, Warehouse
+from trajmill.warehouse.read import table_of
+from trajmill.warehouse.shards import write_shard
+from trajmill.warehouse.views import refresh_views
 
 SIZE = Size(32, 48)
 

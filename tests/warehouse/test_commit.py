@@ -9,14 +9,14 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from schemas.tables import arrow_schema, rows_to_arrow
-from schemas.verdict import StepVerdict
 from tests.warehouse.samples import stage_run, step_verdicts
-from warehouse.commit import commit, commit_stage, is_committed
-from warehouse.delta_log import committed_files, table_versions
-from warehouse.layout import StageRun, Warehouse, open_warehouse
-from warehouse.read import read_batches, read_rows, read_table
-from warehouse.shards import DataFile, write_shard
+from trajmill.schemas.tables import arrow_schema, rows_to_arrow
+from trajmill.schemas.verdict import StepVerdict
+from trajmill.warehouse.commit import commit, commit_stage, is_committed
+from trajmill.warehouse.delta_log import committed_files, table_versions
+from trajmill.warehouse.layout import StageRun, Warehouse, open_warehouse
+from trajmill.warehouse.read import read_batches, read_rows, read_table
+from trajmill.warehouse.shards import DataFile, write_shard
 
 TABLE = "step_verdicts"
 
@@ -133,7 +133,7 @@ def test_a_column_added_later_is_null_in_older_rows(warehouse: Warehouse, monkey
     commit(warehouse, TABLE, [write(warehouse, old)], old)
     wider = arrow_schema(TABLE).append(pa.field("confidence", pa.float64(), nullable=False))
     for module in ("shards", "commit"):
-        monkeypatch.setattr(f"warehouse.{module}.arrow_schema", lambda table: wider)
+        monkeypatch.setattr(f"trajmill.warehouse.{module}.arrow_schema", lambda table: wider)
     data = rows_to_arrow(TABLE, step_verdicts(3, new)).append_column("confidence", pa.array([0.5] * 3))
     commit(warehouse, TABLE, [write_shard(warehouse, TABLE, new, 0, data)], new)
     assert read_table(warehouse, TABLE, ["confidence"]).column(0).to_pylist() == [None] * 5 + [0.5] * 3

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from schemas.errors import TrajmillError
-from schemas.tables import rows_to_arrow
 from tests.warehouse.samples import observation, stage_run, step_verdicts
-from warehouse.commit import commit
-from warehouse.layout import Warehouse
-from warehouse.read import read_table
-from warehouse.screen_journal import ScreenJournal
-from warehouse.shards import write_shard
-from warehouse.staging import Journal
+from trajmill.schemas.errors import TrajmillError
+from trajmill.schemas.tables import rows_to_arrow
+from trajmill.warehouse.commit import commit
+from trajmill.warehouse.layout import Warehouse
+from trajmill.warehouse.read import read_table
+from trajmill.warehouse.screen_journal import ScreenJournal
+from trajmill.warehouse.shards import write_shard
+from trajmill.warehouse.staging import Journal
 
 ONE_LINE = r"\Adisk full while writing [^\n]+ run the same command again\Z"
 

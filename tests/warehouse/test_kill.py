@@ -10,10 +10,10 @@ from random import Random
 import pytest
 
 from tests.warehouse.killed_stage import AT, EPISODES, KEY, SCREENS, run_and_count
-from warehouse.layout import open_warehouse
-from warehouse.screens import WarehouseScreens
-from warehouse.sql import run_sql
-from warehouse.staging import Journal, read_marker
+from trajmill.warehouse.layout import open_warehouse
+from trajmill.warehouse.screens import WarehouseScreens
+from trajmill.warehouse.sql import run_sql
+from trajmill.warehouse.staging import Journal, read_marker
 
 TRIALS = 12
 # Children are forked from a clean process: deltalake's threads do not survive a fork of this one.

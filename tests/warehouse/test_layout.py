@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from schemas import SCHEMA_VERSION
-from schemas.errors import BadInputError
-from warehouse.layout import StageRun, checked_name, create_warehouse, open_warehouse
+from trajmill.schemas import SCHEMA_VERSION
+from trajmill.schemas.errors import BadInputError
+from trajmill.warehouse.layout import StageRun, checked_name, create_warehouse, open_warehouse
 
 
 def test_a_warehouse_is_made_once_and_opened_again(tmp_path: Path) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from schemas.geometry import Box
-from schemas.pathway import EndKind, Evidence, Pathway, PathwayStep
-from schemas.query import Platform
 from tests.warehouse.samples import at_origin, commit_rows, stage_run
-from warehouse.layout import StageRun, Warehouse
-from warehouse.read import read_rows
-from warehouse.sql import run_sql
+from trajmill.schemas.geometry import Box
+from trajmill.schemas.pathway import EndKind, Evidence, Pathway, PathwayStep
+from trajmill.schemas.query import Platform
+from trajmill.warehouse.layout import StageRun, Warehouse
+from trajmill.warehouse.read import read_rows
+from trajmill.warehouse.sql import run_sql
 
 
 def pathway(at: StageRun, program: str, name: str, kind: EndKind, after: float, needs: bool | None) -> Pathway:

@@ -8,14 +8,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from schemas.errors import BadInputError
 from tests.warehouse.samples import commit_rows, stage_run, step_verdicts
-from warehouse.delta_log import committed_files, table_versions
-from warehouse.layout import Warehouse
-from warehouse.read import read_table
-from warehouse.releases import MANIFEST, Release, read_release, release_names, verify_release, write_release
-from warehouse.shards import write_shard
-from warehouse.vacuum import vacuum
+from trajmill.schemas.errors import BadInputError
+from trajmill.warehouse.delta_log import committed_files, table_versions
+from trajmill.warehouse.layout import Warehouse
+from trajmill.warehouse.read import read_table
+from trajmill.warehouse.releases import MANIFEST, Release, read_release, release_names, verify_release, write_release
+from trajmill.warehouse.shards import write_shard
+from trajmill.warehouse.vacuum import vacuum
 
 
 def export(warehouse: Warehouse, name: str, rows: int = 3) -> None:

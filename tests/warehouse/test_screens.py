@@ -9,14 +9,14 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from schemas.observation import ScreenReader
-from schemas.record import Origin
 from tests.warehouse.samples import SIZE, observation, png, stage_run
-from warehouse.commit import commit
-from warehouse.delta_log import committed_files
-from warehouse.layout import Warehouse
-from warehouse.screen_journal import ScreenJournal
-from warehouse.screens import OverlaidScreens, WarehouseScreens, write_screens
+from trajmill.schemas.observation import ScreenReader
+from trajmill.schemas.record import Origin
+from trajmill.warehouse.commit import commit
+from trajmill.warehouse.delta_log import committed_files
+from trajmill.warehouse.layout import Warehouse
+from trajmill.warehouse.screen_journal import ScreenJournal
+from trajmill.warehouse.screens import OverlaidScreens, WarehouseScreens, write_screens
 
 ORIGIN = Origin(round=1, run_id="run-a", code_version="test")
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from schemas.errors import BadInputError
 from tests.warehouse.samples import commit_rows, stage_run, step_verdicts
-from warehouse.layout import Warehouse
-from warehouse.sql import format_rows, run_sql
+from trajmill.schemas.errors import BadInputError
+from trajmill.warehouse.layout import Warehouse
+from trajmill.warehouse.sql import format_rows, run_sql
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def test_a_warehouse_that_cannot_be_written_can_be_read(filled: Warehouse, monke
         raise PermissionError(warehouse.database)
 
     filled.database.unlink()
-    monkeypatch.setattr("warehouse.sql.refresh_views", refused)
+    monkeypatch.setattr("trajmill.warehouse.sql.refresh_views", refused)
     assert run_sql(filled, "FROM step_verdicts").num_rows == 3
     assert not filled.database.exists()
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from warehouse.staging import Journal, mark_done, read_marker, stage_key, sweep
+from trajmill.warehouse.staging import Journal, mark_done, read_marker, stage_key, sweep
 
 
 def test_records_come_back_in_order_and_across_reopening(tmp_path: Path) -> None:

@@ -8,14 +8,6 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from schemas.errors import BadInputError, FailureClass
-from schemas.failure import Failure
-from schemas.policy_version import PolicyVersion, SplitSuccess
-from schemas.query import Split
-from schemas.tables import TABLES, arrow_schema, rows_to_arrow
-from schemas.trajectory import Purpose
-from schemas.verdict import Channel, TrajectoryVerdict
-from stages.metrics.intervals import wilson
 from tests.warehouse.samples import (
     at_origin,
     commit_rows,
@@ -26,11 +18,19 @@ from tests.warehouse.samples import (
     step_verdicts,
     trajectory,
 )
-from warehouse.commit import commit
-from warehouse.layout import Warehouse, open_warehouse
-from warehouse.shards import write_shard
-from warehouse.sql import run_sql
-from warehouse.views import READY_MADE, duckdb_type, refresh_views
+from trajmill.schemas.errors import BadInputError, FailureClass
+from trajmill.schemas.failure import Failure
+from trajmill.schemas.policy_version import PolicyVersion, SplitSuccess
+from trajmill.schemas.query import Split
+from trajmill.schemas.tables import TABLES, arrow_schema, rows_to_arrow
+from trajmill.schemas.trajectory import Purpose
+from trajmill.schemas.verdict import Channel, TrajectoryVerdict
+from trajmill.stages.metrics.intervals import wilson
+from trajmill.warehouse.commit import commit
+from trajmill.warehouse.layout import Warehouse, open_warehouse
+from trajmill.warehouse.shards import write_shard
+from trajmill.warehouse.sql import run_sql
+from trajmill.warehouse.views import READY_MADE, duckdb_type, refresh_views
 
 
 def ask(warehouse: Warehouse, text: str) -> list[dict[str, Any]]:
@@ -126,7 +126,7 @@ def test_a_moved_warehouse_is_read_where_it_lies(warehouse: Warehouse, tmp_path:
 def test_a_column_that_no_file_has_is_null(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
     commit_rows(warehouse, stage_run("judge"), *step_verdicts(2, stage_run("judge")))
     wider = {table: arrow_schema(table).append(pa.field("confidence", pa.list_(pa.float64()))) for table in TABLES}
-    monkeypatch.setattr("warehouse.views.arrow_schema", wider.__getitem__)
+    monkeypatch.setattr("trajmill.warehouse.views.arrow_schema", wider.__getitem__)
     assert ask(warehouse, "SELECT confidence FROM step_verdicts") == [{"confidence": None}] * 2
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from schemas.errors import BadInputError
+from trajmill.schemas.errors import BadInputError
 
 _PLACES = ("annotations.csv", "data/annotations.csv")
 _COLUMNS = ("benchmark", "model_name", "task_id", "trajectory_success")

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from schemas.actions import (
+from trajmill.schemas.actions import (
     Action,
     Answer,
     Click,
@@ -20,7 +20,7 @@ from schemas.actions import (
     TypeText,
     Wait,
 )
-from schemas.geometry import Box, Point
+from trajmill.schemas.geometry import Box, Point
 
 Boxes = Mapping[str, Box]
 """Where each element is drawn, by its BrowserGym id."""

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from PIL import Image
 
-from schemas.geometry import Size
-from schemas.observation import UIElement
-from schemas.record import content_id
+from trajmill.schemas.geometry import Size
+from trajmill.schemas.observation import UIElement
+from trajmill.schemas.record import content_id
 
 
 class UnreadableError(Exception):

@@ -15,17 +15,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from schemas.actions import Answer, Terminate, action_to_json
-from schemas.episode import Episode
-from schemas.query import Platform, Query, Source, Split
-from schemas.record import Origin, content_id
-from schemas.step import Step
-from schemas.storable import storable
-from schemas.trajectory import Purpose, StopReason, Trajectory
-from stages.critics.labelled.annotations import Label
-from stages.critics.labelled.browser_actions import read_browser_action
-from stages.critics.labelled.screens import FolderScreens, UnreadableError
-from stages.critics.labelled.tree_text import read_boxes, read_tree
+from trajmill.schemas.actions import Answer, Terminate, action_to_json
+from trajmill.schemas.episode import Episode
+from trajmill.schemas.query import Platform, Query, Source, Split
+from trajmill.schemas.record import Origin, content_id
+from trajmill.schemas.step import Step
+from trajmill.schemas.storable import storable
+from trajmill.schemas.trajectory import Purpose, StopReason, Trajectory
+from trajmill.stages.critics.labelled.annotations import Label
+from trajmill.stages.critics.labelled.browser_actions import read_browser_action
+from trajmill.stages.critics.labelled.screens import FolderScreens, UnreadableError
+from trajmill.stages.critics.labelled.tree_text import read_boxes, read_tree
 
 ENVIRONMENT = "agent-reward-bench"
 _MADE_BY = "labelled-set-1"

@@ -7,8 +7,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from schemas.geometry import Box
-from schemas.observation import UIElement
+from trajmill.schemas.geometry import Box
+from trajmill.schemas.observation import UIElement
 
 _LINE: Final = re.compile(
     r"\s*(?:\[(?P<bid>[^\]\s]+)\]\s+)?(?P<role>[A-Za-z]+)\s+"

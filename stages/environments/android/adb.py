@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 from adbutils import AdbClient, AdbConnection
 from adbutils.errors import AdbError, AdbTimeout
 
-from schemas.errors import EnvironmentFailure, FailureClass
-from stages.environments.android.shell import Line, Words, line
+from trajmill.schemas.errors import EnvironmentFailure, FailureClass
+from trajmill.stages.environments.android.shell import Line, Words, line
 
 _END = re.compile(rb"trajmill-exit:(\d{1,3})\r?\n?\Z")
 _TELL_END = '; echo "trajmill-exit:$?"'

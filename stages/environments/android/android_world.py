@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from PIL import Image
 
-from schemas.actions import (
+from trajmill.schemas.actions import (
     Action,
     Answer,
     Click,
@@ -29,13 +29,13 @@ from schemas.actions import (
     TypeText,
     Wait,
 )
-from schemas.errors import EnvironmentFailure, FailureClass
-from schemas.geometry import Box, Size
-from schemas.observation import Observation, ScreenHandle, UIElement
-from schemas.query import Platform, Query, Split
-from schemas.record import Origin
-from stages.environments.android.roles import Surroundings, class_name, is_checkable, is_field, role_of
-from stages.environments.imported import ImportedTask
+from trajmill.schemas.errors import EnvironmentFailure, FailureClass
+from trajmill.schemas.geometry import Box, Size
+from trajmill.schemas.observation import Observation, ScreenHandle, UIElement
+from trajmill.schemas.query import Platform, Query, Split
+from trajmill.schemas.record import Origin
+from trajmill.stages.environments.android.roles import Surroundings, class_name, is_checkable, is_field, role_of
+from trajmill.stages.environments.imported import ImportedTask
 
 T = TypeVar("T")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from schemas.errors import EnvironmentFailure
-from stages.environments.android.adb import AdbDevice
+from trajmill.schemas.errors import EnvironmentFailure
+from trajmill.stages.environments.android.adb import AdbDevice
 
 _PACKAGE = re.compile(r"[A-Za-z]\w*(\.\w+)+")
 _MAIN = ("-a", "android.intent.action.MAIN", "-c")

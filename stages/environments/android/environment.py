@@ -8,16 +8,16 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple
 
-from schemas.actions import Action, Answer, OpenApp, Swipe, Terminate, TypeText, Wait
-from schemas.errors import EnvironmentFailure, FailureClass
-from schemas.observation import Observation, ScreenHandle
-from schemas.query import Platform, Query
-from stages.environments.android.adb import AdbDevice
-from stages.environments.android.apps import Apps, find_launcher, start_app
-from stages.environments.android.gestures import gesture, key_event
-from stages.environments.android.goal import Ending, PhoneGoal, PhoneStart, is_reached, read_part
-from stages.environments.android.list_ends import ListEnds
-from stages.environments.android.preparation import (
+from trajmill.schemas.actions import Action, Answer, OpenApp, Swipe, Terminate, TypeText, Wait
+from trajmill.schemas.errors import EnvironmentFailure, FailureClass
+from trajmill.schemas.observation import Observation, ScreenHandle
+from trajmill.schemas.query import Platform, Query
+from trajmill.stages.environments.android.adb import AdbDevice
+from trajmill.stages.environments.android.apps import Apps, find_launcher, start_app
+from trajmill.stages.environments.android.gestures import gesture, key_event
+from trajmill.stages.environments.android.goal import Ending, PhoneGoal, PhoneStart, is_reached, read_part
+from trajmill.stages.environments.android.list_ends import ListEnds
+from trajmill.stages.environments.android.preparation import (
     ChangedSettings,
     hold_still,
     prepare,
@@ -25,9 +25,9 @@ from stages.environments.android.preparation import (
     setup_failure,
     wanted_files,
 )
-from stages.environments.android.screen import Look, look
-from stages.environments.android.settings import AndroidSettings
-from stages.environments.android.text_input import type_text
+from trajmill.stages.environments.android.screen import Look, look
+from trajmill.stages.environments.android.settings import AndroidSettings
+from trajmill.stages.environments.android.text_input import type_text
 
 _LONGEST_WAIT = 10.0
 _MOST_LAUNCHER_PAGES = 12

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from schemas.errors import EnvironmentFailure, FailureClass
-from stages.environments.android.settings import AndroidSettings
-from stages.environments.machines import POLL_SECONDS, Machines, MachineState, machine_address
+from trajmill.schemas.errors import EnvironmentFailure, FailureClass
+from trajmill.stages.environments.android.settings import AndroidSettings
+from trajmill.stages.environments.machines import POLL_SECONDS, Machines, MachineState, machine_address
 
 if TYPE_CHECKING:
-    from stages.environments.android.environment import AndroidEnvironment
+    from trajmill.stages.environments.android.environment import AndroidEnvironment
 
 
 class AndroidFactory:
@@ -32,8 +32,8 @@ class AndroidFactory:
                 connected, free and ready in time.
         """
         try:
-            from stages.environments.android.adb import AdbDevice, ServerAddress
-            from stages.environments.android.environment import AndroidEnvironment
+            from trajmill.stages.environments.android.adb import AdbDevice, ServerAddress
+            from trajmill.stages.environments.android.environment import AndroidEnvironment
         except ModuleNotFoundError as error:
             text = f"{error.name} is not installed; run `pip install 'trajmill[android]'`"
             raise EnvironmentFailure(text, FailureClass.SETUP) from error
@@ -64,7 +64,7 @@ class AndroidFactory:
 
 def _devices(settings: AndroidSettings) -> dict[str, MachineState]:
     """The devices that may be used; blocks."""
-    from stages.environments.android.adb import ServerAddress, list_devices
+    from trajmill.stages.environments.android.adb import ServerAddress, list_devices
 
     states = list_devices(ServerAddress(settings.host, settings.port), settings.call_seconds)
     server = machine_address(settings.host, settings.port)

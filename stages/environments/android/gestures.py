@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from schemas.actions import Action, Click, Drag, LongPress, PressKeys, Swipe, SystemButton
-from stages.environments.android.shell import Words
+from trajmill.schemas.actions import Action, Click, Drag, LongPress, PressKeys, Swipe, SystemButton
+from trajmill.stages.environments.android.shell import Words
 
 _SWIPE_MS = 500
 _DRAG_MS = 1000

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TypeVar
 
 from pydantic import AfterValidator, ValidationError
 
-from schemas.errors import EnvironmentFailure, FailureClass
-from schemas.record import Record
-from stages.environments.android.shell import quote
+from trajmill.schemas.errors import EnvironmentFailure, FailureClass
+from trajmill.schemas.record import Record
+from trajmill.stages.environments.android.shell import quote
 
 if TYPE_CHECKING:
-    from stages.environments.android.adb import AdbDevice
+    from trajmill.stages.environments.android.adb import AdbDevice
 
 _SETTING = re.compile(r"(system|secure|global)\.[A-Za-z0-9_.]{1,80}")
 _COMPONENT = re.compile(r"[A-Za-z][\w.]*(/[\w.$]+)?")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from schemas.actions import Swipe
-from schemas.geometry import Box
-from schemas.observation import UIElement
+from trajmill.schemas.actions import Swipe
+from trajmill.schemas.geometry import Box
+from trajmill.schemas.observation import UIElement
 
 Elements = tuple[UIElement, ...]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath
 
-from schemas.errors import EnvironmentFailure, FailureClass
-from stages.environments.android.adb import AdbDevice
-from stages.environments.android.apps import Apps, start_app
-from stages.environments.android.gestures import key_event
-from stages.environments.android.goal import PhoneGoal, PhoneStart
-from stages.environments.android.shell import Words
+from trajmill.schemas.errors import EnvironmentFailure, FailureClass
+from trajmill.stages.environments.android.adb import AdbDevice
+from trajmill.stages.environments.android.apps import Apps, start_app
+from trajmill.stages.environments.android.gestures import key_event
+from trajmill.stages.environments.android.goal import PhoneGoal, PhoneStart
+from trajmill.stages.environments.android.shell import Words
 
 _STILL = {
     "global.window_animation_scale": "0",

@@ -7,13 +7,13 @@ import struct
 from time import monotonic
 from typing import NamedTuple
 
-from schemas.errors import EnvironmentFailure
-from schemas.geometry import Box, Size
-from schemas.observation import UIElement
-from stages.environments.android.adb import AdbDevice
-from stages.environments.android.apps import Apps
-from stages.environments.android.shell import Line
-from stages.environments.android.tree import Window, read_tree
+from trajmill.schemas.errors import EnvironmentFailure
+from trajmill.schemas.geometry import Box, Size
+from trajmill.schemas.observation import UIElement
+from trajmill.stages.environments.android.adb import AdbDevice
+from trajmill.stages.environments.android.apps import Apps
+from trajmill.stages.environments.android.shell import Line
+from trajmill.stages.environments.android.tree import Window, read_tree
 
 _DUMP = "/data/local/tmp/trajmill.xml"
 _PARTS = "\ntrajmill-window\n"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from schemas.record import Record
+from trajmill.schemas.record import Record
 
 
 class AndroidSettings(Record):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from schemas.query import Platform, Query
-from schemas.record import Origin
-from stages.environments.android.goal import PhoneGoal, PhoneStart
-from stages.environments.task_file import TaskLine, read_task_lines
+from trajmill.schemas.query import Platform, Query
+from trajmill.schemas.record import Origin
+from trajmill.stages.environments.android.goal import PhoneGoal, PhoneStart
+from trajmill.stages.environments.task_file import TaskLine, read_task_lines
 
 
 class PhoneTask(TaskLine[PhoneStart, PhoneGoal]):

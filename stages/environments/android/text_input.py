@@ -9,11 +9,11 @@ import re
 from collections.abc import Iterator, Sequence
 from time import monotonic
 
-from schemas.actions import TypeText
-from schemas.errors import EnvironmentFailure, FailureClass
-from stages.environments.android.adb import AdbDevice
-from stages.environments.android.gestures import key_event
-from stages.environments.android.shell import Words
+from trajmill.schemas.actions import TypeText
+from trajmill.schemas.errors import EnvironmentFailure, FailureClass
+from trajmill.stages.environments.android.adb import AdbDevice
+from trajmill.stages.environments.android.gestures import key_event
+from trajmill.stages.environments.android.shell import Words
 
 KEYBOARD = "com.android.adbkeyboard/.AdbIME"
 """Id of ADBKeyboard, which puts Base64 broadcasts into the focused field."""

@@ -11,9 +11,17 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 from xml.etree import ElementTree
 
-from schemas.geometry import Box, Size
-from schemas.observation import UIElement
-from stages.environments.android.roles import GROUPS, Surroundings, below, class_name, is_checkable, is_field, role_of
+from trajmill.schemas.geometry import Box, Size
+from trajmill.schemas.observation import UIElement
+from trajmill.stages.environments.android.roles import (
+    GROUPS,
+    Surroundings,
+    below,
+    class_name,
+    is_checkable,
+    is_field,
+    role_of,
+)
 
 _BOUNDS = re.compile(r"\[(-?\d+),(-?\d+)\]\[(-?\d+),(-?\d+)\]")
 _TITLES = ("action_bar_title", "toolbar_title", "title")

@@ -8,17 +8,17 @@ from contextlib import suppress
 
 from playwright.async_api import Error
 
-from schemas.actions import Action
-from schemas.errors import EnvironmentFailure, FailureClass
-from schemas.observation import Observation
-from schemas.query import Platform, Query
-from stages.environments.browser.episode import BrowserEpisode, Patience, viewport_of
-from stages.environments.browser.fence import Fence, Place, place_of
-from stages.environments.browser.launch import BrowserProcess
-from stages.environments.browser.page import observation, title
-from stages.environments.browser.sheet import Pressed, Sheet, draw, elements_of, lay_out, react
-from stages.environments.browser.start import BrowserStart, read_goal, read_start
-from stages.environments.browser.tabs import Asked
+from trajmill.schemas.actions import Action
+from trajmill.schemas.errors import EnvironmentFailure, FailureClass
+from trajmill.schemas.observation import Observation
+from trajmill.schemas.query import Platform, Query
+from trajmill.stages.environments.browser.episode import BrowserEpisode, Patience, viewport_of
+from trajmill.stages.environments.browser.fence import Fence, Place, place_of
+from trajmill.stages.environments.browser.launch import BrowserProcess
+from trajmill.stages.environments.browser.page import observation, title
+from trajmill.stages.environments.browser.sheet import Pressed, Sheet, draw, elements_of, lay_out, react
+from trajmill.stages.environments.browser.start import BrowserStart, read_goal, read_start
+from trajmill.stages.environments.browser.tabs import Asked
 
 _SECONDS_TO_CLOSE = 5.0
 _MOST_BYTES = 200_000_000

@@ -10,17 +10,17 @@ from urllib.parse import urlsplit
 
 from playwright.async_api import BrowserContext, Error, Page
 
-from schemas.actions import Action, Wait
-from schemas.errors import EnvironmentFailure
-from schemas.geometry import Size
-from schemas.observation import Observation
-from stages.environments.browser.clock import freeze_time, let_pass, seed_randomness
-from stages.environments.browser.goal import holds
-from stages.environments.browser.launch import Viewport
-from stages.environments.browser.page import BEFORE_PAGE, observe, perform, settled
-from stages.environments.browser.start import BrowserGoal, BrowserStart
-from stages.environments.browser.tabs import Tabs
-from stages.environments.browser.touch import perform_by_touch
+from trajmill.schemas.actions import Action, Wait
+from trajmill.schemas.errors import EnvironmentFailure
+from trajmill.schemas.geometry import Size
+from trajmill.schemas.observation import Observation
+from trajmill.stages.environments.browser.clock import freeze_time, let_pass, seed_randomness
+from trajmill.stages.environments.browser.goal import holds
+from trajmill.stages.environments.browser.launch import Viewport
+from trajmill.stages.environments.browser.page import BEFORE_PAGE, observe, perform, settled
+from trajmill.stages.environments.browser.start import BrowserGoal, BrowserStart
+from trajmill.stages.environments.browser.tabs import Tabs
+from trajmill.stages.environments.browser.touch import perform_by_touch
 
 _SCREEN, _PHONE, _PHONE_SCALE = Size(1280, 720), Size(360, 640), 2
 _TICKS, _TICK_SECONDS = 3, 0.2

@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 
 from playwright.async_api import Error, Page
 
-from schemas.errors import EnvironmentFailure, FailureClass
-from stages.environments.browser.start import (
+from trajmill.schemas.errors import EnvironmentFailure, FailureClass
+from trajmill.stages.environments.browser.start import (
     BrowserGoal,
     BrowserStart,
     Condition,

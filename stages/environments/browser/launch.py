@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from playwright.async_api import Browser, BrowserContext, Error, Playwright, async_playwright
 
-from schemas.errors import EnvironmentFailure, FailureClass
-from schemas.geometry import Size
+from trajmill.schemas.errors import EnvironmentFailure, FailureClass
+from trajmill.schemas.geometry import Size
 
 EXECUTABLE = "chromium-headless-shell"
 _FLAGS = (
@@ -79,7 +79,7 @@ class BrowserProcess:
             proxy: address that all of its requests go through, loopback included; straight if None.
 
         Raises:
-            schemas.errors.EnvironmentFailure: of class `setup` when the browser is missing or does not start.
+            EnvironmentFailure: of class `setup` when the browser is missing or does not start.
         """
         emulated = None if viewport == self._screen else viewport
         try:

@@ -11,7 +11,7 @@ from typing import Any
 
 from playwright.async_api import CDPSession, Error, Frame, Page
 
-from schemas.actions import (
+from trajmill.schemas.actions import (
     Action,
     Click,
     Drag,
@@ -24,10 +24,10 @@ from schemas.actions import (
     TypeText,
     Wait,
 )
-from schemas.geometry import Box, Size
-from schemas.observation import Observation, ScreenHandle, UIElement
-from stages.environments.browser.keys import DRAG_STEPS, WHEEL_PIXELS, chord, clicks, milliseconds
-from stages.environments.browser.launch import Viewport
+from trajmill.schemas.geometry import Box, Size
+from trajmill.schemas.observation import Observation, ScreenHandle, UIElement
+from trajmill.stages.environments.browser.keys import DRAG_STEPS, WHEEL_PIXELS, chord, clicks, milliseconds
+from trajmill.stages.environments.browser.launch import Viewport
 
 BEFORE_PAGE = files(__package__).joinpath("before_page.js").read_text()
 """To be added to a context as an init script."""

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 from PIL import Image, ImageDraw, ImageFont
 
-from schemas.actions import Action, Click, PressKeys, SystemButton, TypeText
-from schemas.geometry import Box, Size
-from schemas.observation import UIElement
+from trajmill.schemas.actions import Action, Click, PressKeys, SystemButton, TypeText
+from trajmill.schemas.geometry import Box, Size
+from trajmill.schemas.observation import UIElement
 
 _WIDTH, _TEXT_SIZE, _GAP = 300, 13, 10  # CSS pixels
 _MOST_LINES = 12

@@ -8,9 +8,9 @@ from urllib.parse import urlsplit
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
-from schemas.errors import EnvironmentFailure, FailureClass
-from schemas.record import Record
-from stages.environments.browser.fence import place_of
+from trajmill.schemas.errors import EnvironmentFailure, FailureClass
+from trajmill.schemas.record import Record
+from trajmill.stages.environments.browser.fence import place_of
 
 T = TypeVar("T")
 _MOST_FILES, _LONGEST_FILE = 8, 1_000_000

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 
 from playwright.async_api import BrowserContext, CDPSession, Dialog, Download, Error, FileChooser, Page
 
-from schemas.errors import EnvironmentFailure
-from stages.environments.browser.launch import Viewport
-from stages.environments.browser.page import open_session
-from stages.environments.browser.sheet import Pressed, Question
-from stages.environments.browser.traffic import Traffic
+from trajmill.schemas.errors import EnvironmentFailure
+from trajmill.stages.environments.browser.launch import Viewport
+from trajmill.stages.environments.browser.page import open_session
+from trajmill.stages.environments.browser.sheet import Pressed, Question
+from trajmill.stages.environments.browser.traffic import Traffic
 
 _MOST_TABS, _MOST_DOWNLOADS = 8, 16
 _LARGEST_DOWNLOAD = 20_000_000

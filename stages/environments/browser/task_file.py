@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from schemas.query import Platform, Query
-from schemas.record import Origin
-from stages.environments.browser.start import BrowserGoal, BrowserStart
-from stages.environments.task_file import TaskLine, read_task_lines
+from trajmill.schemas.query import Platform, Query
+from trajmill.schemas.record import Origin
+from trajmill.stages.environments.browser.start import BrowserGoal, BrowserStart
+from trajmill.stages.environments.task_file import TaskLine, read_task_lines
 
 
 class WebTask(TaskLine[BrowserStart, BrowserGoal]):

@@ -6,8 +6,8 @@ import asyncio
 
 from playwright.async_api import CDPSession, Page
 
-from schemas.actions import Action, Click, Drag, LongPress, Swipe, SystemButton
-from stages.environments.browser.page import perform
+from trajmill.schemas.actions import Action, Click, Drag, LongPress, Swipe, SystemButton
+from trajmill.stages.environments.browser.page import perform
 
 _MOVES = 10
 _MOST_TAPS = 3

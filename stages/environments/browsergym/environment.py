@@ -15,14 +15,14 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from schemas.actions import Action, action_to_json
-from schemas.errors import EnvironmentFailure, FailureClass
-from schemas.observation import Observation, ScreenHandle
-from schemas.query import Platform, Query
-from schemas.record import Record
-from stages.environments.base import Belongings
-from stages.environments.browsergym.protocol import Look, Request, Reward, Trouble
-from stages.environments.reaper import end_processes
+from trajmill.schemas.actions import Action, action_to_json
+from trajmill.schemas.errors import EnvironmentFailure, FailureClass
+from trajmill.schemas.observation import Observation, ScreenHandle
+from trajmill.schemas.query import Platform, Query
+from trajmill.schemas.record import Record
+from trajmill.stages.environments.base import Belongings
+from trajmill.stages.environments.browsergym.protocol import Look, Request, Reward, Trouble
+from trajmill.stages.environments.reaper import end_processes
 
 _SECONDS_TO_LEAVE = 5.0
 _ANSWER: TypeAdapter[Look | Reward | Trouble] = TypeAdapter(Look | Reward | Trouble)

@@ -11,13 +11,13 @@ from asyncio.subprocess import DEVNULL, PIPE
 from importlib.util import find_spec
 from pathlib import Path
 
-from schemas.errors import EnvironmentFailure, FailureClass
-from stages.environments.browser.launch import EXECUTABLE
-from stages.environments.browsergym.environment import BrowserGymEnvironment
-from stages.environments.miniwob.pages import pages_folder
+from trajmill.schemas.errors import EnvironmentFailure, FailureClass
+from trajmill.stages.environments.browser.launch import EXECUTABLE
+from trajmill.stages.environments.browsergym.environment import BrowserGymEnvironment
+from trajmill.stages.environments.miniwob.pages import pages_folder
 
 _LONGEST_ANSWER = 64 * 2**20
-_PLAYER = "stages.environments.browsergym.player"
+_PLAYER = "trajmill.stages.environments.browsergym.player"
 
 
 class BrowserGymFactory:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from playwright.sync_api import Page
 
-from schemas.actions import (
+from trajmill.schemas.actions import (
     Action,
     Click,
     Drag,
@@ -20,7 +20,7 @@ from schemas.actions import (
     TypeText,
     Wait,
 )
-from stages.environments.browser.keys import DRAG_STEPS, WHEEL_PIXELS, chord, clicks, milliseconds
+from trajmill.stages.environments.browser.keys import DRAG_STEPS, WHEEL_PIXELS, chord, clicks, milliseconds
 
 
 def perform(page: Page, action: Action) -> None:

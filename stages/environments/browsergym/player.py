@@ -1,7 +1,8 @@
 """The process in which one BrowserGym environment runs: requests in, looks out, one line of JSON each.
 
-Run as `python -m stages.environments.browsergym.player BROWSER`. BrowserGym is synchronous, keeps one Playwright for
-its process, and may hang in a call: a process of its own can be waited for without holding up others, and be killed.
+Run as `python -m trajmill.stages.environments.browsergym.player BROWSER`. BrowserGym is synchronous, keeps one
+Playwright for its process, and may hang in a call: a process of its own can be waited for without holding up others,
+and be killed.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ import gymnasium
 from PIL import Image
 from playwright.sync_api import Error
 
-from schemas.actions import Action, Answer, Terminate, action_from_json
-from schemas.geometry import Size
-from stages.environments.browsergym.hands import perform
-from stages.environments.browsergym.protocol import Look, Request
-from stages.environments.browsergym.tree import PageTree, read_elements
+from trajmill.schemas.actions import Action, Answer, Terminate, action_from_json
+from trajmill.schemas.geometry import Size
+from trajmill.stages.environments.browsergym.hands import perform
+from trajmill.stages.environments.browsergym.protocol import Look, Request
+from trajmill.stages.environments.browsergym.tree import PageTree, read_elements
 
 
 class _Messages:

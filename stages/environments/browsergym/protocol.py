@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from schemas.geometry import Size
-from schemas.observation import UIElement
-from schemas.record import Record
+from trajmill.schemas.geometry import Size
+from trajmill.schemas.observation import UIElement
+from trajmill.schemas.record import Record
 
 
 class Request(Record):

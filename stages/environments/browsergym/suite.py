@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from schemas.query import Platform
-from schemas.record import Origin
-from stages.environments.browsergym.environment import BrowserGymEnvironment, BrowserGymStart
-from stages.environments.browsergym.factory import BrowserGymFactory
-from stages.environments.imported import ImportedQueries, ImportedTask, SuiteSize, ask_at_seeds, together
+from trajmill.schemas.query import Platform
+from trajmill.schemas.record import Origin
+from trajmill.stages.environments.browsergym.environment import BrowserGymEnvironment, BrowserGymStart
+from trajmill.stages.environments.browsergym.factory import BrowserGymFactory
+from trajmill.stages.environments.imported import ImportedQueries, ImportedTask, SuiteSize, ask_at_seeds, together
 
 _MAKER = "browsergym"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from schemas.geometry import Box, Size
-from schemas.observation import UIElement
+from trajmill.schemas.geometry import Box, Size
+from trajmill.schemas.observation import UIElement
 
 _ROLES = {
     "button": "button",

@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 import httpx
 from PIL import Image, UnidentifiedImageError
 
-from schemas.actions import Action, action_to_json
-from schemas.errors import EnvironmentFailure, FailureClass
-from schemas.geometry import Size
-from stages.environments.desktop.protocol import TOKEN_HEADER, Finished
-from stages.environments.desktop.pyautogui import as_command
+from trajmill.schemas.actions import Action, action_to_json
+from trajmill.schemas.errors import EnvironmentFailure, FailureClass
+from trajmill.schemas.geometry import Size
+from trajmill.stages.environments.desktop.protocol import TOKEN_HEADER, Finished
+from trajmill.stages.environments.desktop.pyautogui import as_command
 
 _POLL_SECONDS = 0.25
 _NOT_FOUND = 404

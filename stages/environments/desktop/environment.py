@@ -9,16 +9,16 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from schemas.actions import Action, Answer, Terminate, Wait
-from schemas.errors import BadInputError, EnvironmentFailure, FailureClass
-from schemas.observation import Observation, ScreenHandle
-from schemas.query import Platform, Query
-from stages.environments.base import Belongings
-from stages.environments.desktop.connection import DesktopConnection
-from stages.environments.desktop.evaluate import evaluate
-from stages.environments.desktop.prepare import prepare, until_settled
-from stages.environments.desktop.task import SetupStep, parse_evaluator
-from stages.environments.desktop.tree import read_elements
+from trajmill.schemas.actions import Action, Answer, Terminate, Wait
+from trajmill.schemas.errors import BadInputError, EnvironmentFailure, FailureClass
+from trajmill.schemas.observation import Observation, ScreenHandle
+from trajmill.schemas.query import Platform, Query
+from trajmill.stages.environments.base import Belongings
+from trajmill.stages.environments.desktop.connection import DesktopConnection
+from trajmill.stages.environments.desktop.evaluate import evaluate
+from trajmill.stages.environments.desktop.prepare import prepare, until_settled
+from trajmill.stages.environments.desktop.task import SetupStep, parse_evaluator
+from trajmill.stages.environments.desktop.tree import read_elements
 
 _LONGEST_WAIT_SECONDS = 5.0
 _SECONDS_TO_SAVE, _POLL_SECONDS = 2.0, 0.25

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from stages.environments.desktop.connection import DesktopConnection
-from stages.environments.desktop.metrics import METRICS
-from stages.environments.desktop.prepare import local_file, prepare
-from stages.environments.desktop.task import Check, Evaluator, Part
+from trajmill.stages.environments.desktop.connection import DesktopConnection
+from trajmill.stages.environments.desktop.metrics import METRICS
+from trajmill.stages.environments.desktop.prepare import local_file, prepare
+from trajmill.stages.environments.desktop.task import Check, Evaluator, Part
 
 
 async def evaluate(desktop: DesktopConnection, evaluator: Evaluator, files: Path) -> float:

@@ -13,16 +13,16 @@ from pathlib import Path
 
 import httpx
 
-from schemas.errors import EnvironmentFailure, FailureClass
-from schemas.geometry import Size
-from stages.environments.base import Belongings
-from stages.environments.desktop.connection import DesktopConnection, DesktopServer, Patience
-from stages.environments.desktop.environment import DesktopEnvironment
-from stages.environments.machines import Machines, MachineState, machine_address
-from stages.environments.reaper import end_processes
+from trajmill.schemas.errors import EnvironmentFailure, FailureClass
+from trajmill.schemas.geometry import Size
+from trajmill.stages.environments.base import Belongings
+from trajmill.stages.environments.desktop.connection import DesktopConnection, DesktopServer, Patience
+from trajmill.stages.environments.desktop.environment import DesktopEnvironment
+from trajmill.stages.environments.machines import Machines, MachineState, machine_address
+from trajmill.stages.environments.reaper import end_processes
 
 SCREEN = Size(1280, 720)
-_WATCHDOG = "stages.environments.desktop.local.watchdog"
+_WATCHDOG = "trajmill.stages.environments.desktop.local.watchdog"
 _SECONDS_TO_START, _SECONDS_TO_END = 60.0, 15.0
 _ADVICE = "name more machines, or run fewer episodes at once"
 

@@ -7,7 +7,7 @@ import io
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from stages.environments.desktop.spreadsheet import SpreadsheetError, read_sheet
+from trajmill.stages.environments.desktop.spreadsheet import SpreadsheetError, read_sheet
 
 Metric = Callable[[bytes, Any, Mapping[str, Any]], bool]
 """Compares a result's bytes with what was expected (bytes of a file, or the rules of a `rule`) under options."""

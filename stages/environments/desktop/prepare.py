@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from schemas.errors import EnvironmentFailure, FailureClass
-from stages.environments.desktop.connection import DesktopConnection
-from stages.environments.desktop.task import SetupStep
+from trajmill.schemas.errors import EnvironmentFailure, FailureClass
+from trajmill.stages.environments.desktop.connection import DesktopConnection
+from trajmill.stages.environments.desktop.task import SetupStep
 
 _LONGEST_SLEEP_SECONDS = 60.0
 _SECONDS_TO_SHOW = 20.0

@@ -7,8 +7,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from schemas.actions import Action, Click, Drag, LongPress, MoveMouse, PressKeys, Scroll, Swipe, TypeText
-from stages.environments.desktop.keys import find_keys
+from trajmill.schemas.actions import Action, Click, Drag, LongPress, MoveMouse, PressKeys, Scroll, Swipe, TypeText
+from trajmill.stages.environments.desktop.keys import find_keys
 
 # What the machine runs, always these very words: it reads the calls to make from its last argument. pyautogui types
 # ASCII alone; other text goes over the clipboard.

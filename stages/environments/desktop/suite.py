@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from schemas.errors import BadInputError
-from schemas.query import Platform, Query, Split
-from schemas.record import Origin, content_id
-from stages.environments.desktop.task import DesktopTask, read_task
-from stages.environments.imported import ImportedTask
+from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.query import Platform, Query, Split
+from trajmill.schemas.record import Origin, content_id
+from trajmill.stages.environments.desktop.task import DesktopTask, read_task
+from trajmill.stages.environments.imported import ImportedTask
 
 _MAKER = "osworld"
 _FEWEST_STEPS = 15  # OSWorld's own limit

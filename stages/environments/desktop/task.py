@@ -9,10 +9,10 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from schemas.errors import BadInputError
-from schemas.query import PathStep
-from schemas.record import Record
-from stages.environments.desktop.metrics import METRICS
+from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.query import PathStep
+from trajmill.schemas.record import Record
+from trajmill.stages.environments.desktop.metrics import METRICS
 
 _WINDOW = frozenset({"window_name", "strict", "by_class"})
 _COMMAND = frozenset({"command", "shell"})

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 from xml.etree import ElementTree
 
-from schemas.errors import EnvironmentFailure
-from schemas.geometry import Box, Size
-from schemas.observation import UIElement
-from stages.environments.desktop.protocol import COMPONENT, STATE, VALUE
+from trajmill.schemas.errors import EnvironmentFailure
+from trajmill.schemas.geometry import Box, Size
+from trajmill.schemas.observation import UIElement
+from trajmill.stages.environments.desktop.protocol import COMPONENT, STATE, VALUE
 
 _ROLES = {
     "push-button": "button",

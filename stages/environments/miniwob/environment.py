@@ -11,14 +11,14 @@ from typing import Any, NamedTuple, TypeVar
 
 from playwright.async_api import BrowserContext, CDPSession, Error, Page
 
-from schemas.actions import Action, Wait
-from schemas.errors import EnvironmentFailure, FailureClass
-from schemas.geometry import Size
-from schemas.observation import Observation
-from schemas.query import Platform, Query
-from stages.environments.browser.clock import freeze_time, let_pass, seed_randomness
-from stages.environments.browser.launch import BrowserProcess, Viewport
-from stages.environments.browser.page import (
+from trajmill.schemas.actions import Action, Wait
+from trajmill.schemas.errors import EnvironmentFailure, FailureClass
+from trajmill.schemas.geometry import Size
+from trajmill.schemas.observation import Observation
+from trajmill.schemas.query import Platform, Query
+from trajmill.stages.environments.browser.clock import freeze_time, let_pass, seed_randomness
+from trajmill.stages.environments.browser.launch import BrowserProcess, Viewport
+from trajmill.stages.environments.browser.page import (
     BEFORE_PAGE,
     ELEMENTS,
     SETTLED,
@@ -28,9 +28,9 @@ from stages.environments.browser.page import (
     screenshot,
     title,
 )
-from stages.environments.browser.traffic import Traffic
-from stages.environments.miniwob.fields import page_fields
-from stages.environments.miniwob.pages import pages_folder
+from trajmill.stages.environments.browser.traffic import Traffic
+from trajmill.stages.environments.miniwob.fields import page_fields
+from trajmill.stages.environments.miniwob.pages import pages_folder
 
 T = TypeVar("T")
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-from schemas.errors import BadInputError, EnvironmentFailure, FailureClass
+from trajmill.schemas.errors import BadInputError, EnvironmentFailure, FailureClass
 
 
 def pages_folder() -> Path:

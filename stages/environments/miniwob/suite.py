@@ -7,10 +7,10 @@ import json
 from collections.abc import Sequence
 from functools import partial
 
-from schemas.query import Platform
-from schemas.record import Origin
-from stages.environments.imported import ImportedQueries, ImportedTask, SuiteSize, ask_at_seeds, together
-from stages.environments.miniwob.environment import MiniWobEnvironment, MiniWobFactory
+from trajmill.schemas.query import Platform
+from trajmill.schemas.record import Origin
+from trajmill.stages.environments.imported import ImportedQueries, ImportedTask, SuiteSize, ask_at_seeds, together
+from trajmill.stages.environments.miniwob.environment import MiniWobEnvironment, MiniWobFactory
 
 _MAKER = "miniwob"
 _AT_ONCE = 4

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import TypeAdapter
 
-from schemas.record import Record
+from trajmill.schemas.record import Record
 
 SuiteName = Literal["all", "basic", "debug"]
 
@@ -58,7 +58,10 @@ class PageReport(Record):
 
 
 def known_pages() -> tuple[PageReport, ...]:
-    """What the last survey found, by name of the page; `python -m stages.environments.miniwob.survey` makes it anew."""
+    """What the last survey found, by name of the page.
+
+    `python -m trajmill.stages.environments.miniwob.survey` makes it anew.
+    """
     text = files(__package__).joinpath("pages.json").read_text(encoding="utf-8")
     return TypeAdapter(tuple[PageReport, ...]).validate_json(text)
 

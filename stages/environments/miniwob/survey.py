@@ -1,4 +1,7 @@
-"""Finds out which pages work: `python -m stages.environments.miniwob.survey` writes `pages.json` to standard output."""
+"""Finds out which pages work.
+
+`python -m trajmill.stages.environments.miniwob.survey` writes `pages.json` to standard output.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,12 @@ from typing import NamedTuple
 
 from playwright.async_api import Error
 
-from schemas.actions import Click, Drag
-from schemas.errors import EnvironmentFailure
-from schemas.observation import Observation
-from stages.environments.miniwob.environment import MiniWobEnvironment, MiniWobFactory, Task
-from stages.environments.miniwob.pages import page_names
-from stages.environments.miniwob.suites import PageReport
+from trajmill.schemas.actions import Click, Drag
+from trajmill.schemas.errors import EnvironmentFailure
+from trajmill.schemas.observation import Observation
+from trajmill.stages.environments.miniwob.environment import MiniWobEnvironment, MiniWobFactory, Task
+from trajmill.stages.environments.miniwob.pages import page_names
+from trajmill.stages.environments.miniwob.suites import PageReport
 
 _SEED, _OTHER_SEED = 1, 2
 _PRESSES = 4

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from stages.environments.simulated.app_spec import Item, Scalar
+from trajmill.stages.environments.simulated.app_spec import Item, Scalar
 
 _NAME = re.compile(r"\$([A-Za-z_]\w*)")
 _FIELD = re.compile(r"\{([A-Za-z_]\w*)\}")

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
-from schemas.geometry import Box, Size
-from stages.environments.simulated.palette import RAMP_LEVELS, Palette, Rgb
-from stages.environments.simulated.png import encode_png
+from trajmill.schemas.geometry import Box, Size
+from trajmill.stages.environments.simulated.palette import RAMP_LEVELS, Palette, Rgb
+from trajmill.stages.environments.simulated.png import encode_png
 
 Pixels = NDArray[np.uint8]
 """Height x width: palette indices, or ramp levels (0 to `RAMP_LEVELS` - 1) of a mask."""

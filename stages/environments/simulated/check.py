@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from stages.environments.simulated.app_spec import AppSpec
-from stages.environments.simulated.check_app import check_app
-from stages.environments.simulated.check_task import TaskScope, check_task
-from stages.environments.simulated.loader import AppFile, ErrandFile, read_spec
-from stages.environments.simulated.source import Mistake, read_source
+from trajmill.stages.environments.simulated.app_spec import AppSpec
+from trajmill.stages.environments.simulated.check_app import check_app
+from trajmill.stages.environments.simulated.check_task import TaskScope, check_task
+from trajmill.stages.environments.simulated.loader import AppFile, ErrandFile, read_spec
+from trajmill.stages.environments.simulated.source import Mistake, read_source
 
 _HERE = Path(__file__).parent
 

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
-from schemas.query import Platform
-from stages.environments.simulated.app_spec import (
+from trajmill.schemas.query import Platform
+from trajmill.stages.environments.simulated.app_spec import (
     AnyWidget,
     AppendEffect,
     AppSpec,
@@ -28,10 +28,17 @@ from stages.environments.simulated.app_spec import (
     Toggle,
     UpdateEffect,
 )
-from stages.environments.simulated.binding import fields_in, names_in
-from stages.environments.simulated.loader import AppFile
-from stages.environments.simulated.pages import BACK, all_lists, start_values, state_lists, target_of, widgets_of
-from stages.environments.simulated.source import Mistake, NodePath, Source
+from trajmill.stages.environments.simulated.binding import fields_in, names_in
+from trajmill.stages.environments.simulated.loader import AppFile
+from trajmill.stages.environments.simulated.pages import (
+    BACK,
+    all_lists,
+    start_values,
+    state_lists,
+    target_of,
+    widgets_of,
+)
+from trajmill.stages.environments.simulated.source import Mistake, NodePath, Source
 
 _ID = re.compile(r"[a-z][a-z0-9_]*")
 _COLOR = re.compile(r"#[0-9A-Fa-f]{6}")

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import networkx as nx
 
-from stages.environments.simulated.app_spec import (
+from trajmill.stages.environments.simulated.app_spec import (
     AnyWidget,
     AppSpec,
     Input,
@@ -22,8 +22,8 @@ from stages.environments.simulated.app_spec import (
     TaskSpec,
     Toggle,
 )
-from stages.environments.simulated.binding import names_in
-from stages.environments.simulated.pages import (
+from trajmill.stages.environments.simulated.binding import names_in
+from trajmill.stages.environments.simulated.pages import (
     Place,
     all_lists,
     find_widget,
@@ -35,7 +35,7 @@ from stages.environments.simulated.pages import (
     variable_of,
     widgets_of,
 )
-from stages.environments.simulated.source import Mistake, NodePath, Source
+from trajmill.stages.environments.simulated.source import Mistake, NodePath, Source
 
 _SLOT_NAME = re.compile(r"\{(\w+)\}")
 _CLAUSES = "clauses"

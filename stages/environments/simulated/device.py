@@ -6,16 +6,33 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from schemas.query import Platform
-from stages.environments.simulated.app_spec import AppSpec, Button, Choice, Input, Item, ItemList, Menu, Stepper, Toggle
-from stages.environments.simulated.effects import Store, apply_effects, make_store
-from stages.environments.simulated.layout import AppState, PageState, Popup, app_view, launcher_view, loading_view
-from stages.environments.simulated.pages import BACK
-from stages.environments.simulated.profile import DeviceProfile
-from stages.environments.simulated.program import Program
-from stages.environments.simulated.rows import Target, list_items
-from stages.environments.simulated.view import View
-from stages.environments.simulated.world import World
+from trajmill.schemas.query import Platform
+from trajmill.stages.environments.simulated.app_spec import (
+    AppSpec,
+    Button,
+    Choice,
+    Input,
+    Item,
+    ItemList,
+    Menu,
+    Stepper,
+    Toggle,
+)
+from trajmill.stages.environments.simulated.effects import Store, apply_effects, make_store
+from trajmill.stages.environments.simulated.layout import (
+    AppState,
+    PageState,
+    Popup,
+    app_view,
+    launcher_view,
+    loading_view,
+)
+from trajmill.stages.environments.simulated.pages import BACK
+from trajmill.stages.environments.simulated.profile import DeviceProfile
+from trajmill.stages.environments.simulated.program import Program
+from trajmill.stages.environments.simulated.rows import Target, list_items
+from trajmill.stages.environments.simulated.view import View
+from trajmill.stages.environments.simulated.world import World
 
 LONGEST_INPUT = 200
 """Characters that an input holds at most."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from stages.environments.simulated.canvas import Canvas
-from stages.environments.simulated.paint import PAINTERS, Brush
-from stages.environments.simulated.palette import DARK, LIGHT, WHITE, mix, parse_color
-from stages.environments.simulated.scene import Scene
+from trajmill.stages.environments.simulated.canvas import Canvas
+from trajmill.stages.environments.simulated.paint import PAINTERS, Brush
+from trajmill.stages.environments.simulated.palette import DARK, LIGHT, WHITE, mix, parse_color
+from trajmill.stages.environments.simulated.scene import Scene
 
 _LIGHTER_ON_DARK = 0.35
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from schemas.record import content_id
-from stages.environments.simulated.app_spec import (
+from trajmill.schemas.record import content_id
+from trajmill.stages.environments.simulated.app_spec import (
     AppendEffect,
     AppSpec,
     Effect,
@@ -17,8 +17,8 @@ from stages.environments.simulated.app_spec import (
     SetEffect,
     UpdateEffect,
 )
-from stages.environments.simulated.binding import bind, bind_record
-from stages.environments.simulated.pages import start_values, state_lists
+from trajmill.stages.environments.simulated.binding import bind, bind_record
+from trajmill.stages.environments.simulated.pages import start_values, state_lists
 
 
 class Records(NamedTuple):

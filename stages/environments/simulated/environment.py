@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import NamedTuple
 
-from schemas.actions import (
+from trajmill.schemas.actions import (
     Action,
     Click,
     OpenApp,
@@ -15,15 +15,22 @@ from schemas.actions import (
     SystemButton,
     TypeText,
 )
-from schemas.errors import EnvironmentFailure, FailureClass
-from schemas.observation import Observation
-from schemas.query import Platform, Query
-from schemas.record import content_id
-from stages.environments.simulated.device import Device, RunningApp, Surprise
-from stages.environments.simulated.goal import Goal, StartState, is_reached, prepared_store, read_goal, read_start_state
-from stages.environments.simulated.profile import profile_of
-from stages.environments.simulated.view import View
-from stages.environments.simulated.world import World
+from trajmill.schemas.errors import EnvironmentFailure, FailureClass
+from trajmill.schemas.observation import Observation
+from trajmill.schemas.query import Platform, Query
+from trajmill.schemas.record import content_id
+from trajmill.stages.environments.simulated.device import Device, RunningApp, Surprise
+from trajmill.stages.environments.simulated.goal import (
+    Goal,
+    StartState,
+    is_reached,
+    prepared_store,
+    read_goal,
+    read_start_state,
+)
+from trajmill.stages.environments.simulated.profile import profile_of
+from trajmill.stages.environments.simulated.view import View
+from trajmill.stages.environments.simulated.world import World
 
 _SHORTEST_SWIPE = 40
 """Pixels that a finger must move to scroll."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from schemas.geometry import Box
-from stages.environments.simulated.rows import Part, Row
+from trajmill.schemas.geometry import Box
+from trajmill.stages.environments.simulated.rows import Part, Row
 
 _TURN = 0.8
 """Part of the viewport that one scroll moves by."""

@@ -7,13 +7,19 @@ from collections.abc import Mapping
 
 from pydantic import TypeAdapter, ValidationError
 
-from schemas.errors import EnvironmentFailure, FailureClass
-from schemas.query import Platform
-from schemas.record import Record
-from stages.environments.simulated.app_spec import Item, ListChange, Scalar
-from stages.environments.simulated.effects import Store, append_record, make_store, remove_records, update_records
-from stages.environments.simulated.pages import Place, place_of
-from stages.environments.simulated.world import World
+from trajmill.schemas.errors import EnvironmentFailure, FailureClass
+from trajmill.schemas.query import Platform
+from trajmill.schemas.record import Record
+from trajmill.stages.environments.simulated.app_spec import Item, ListChange, Scalar
+from trajmill.stages.environments.simulated.effects import (
+    Store,
+    append_record,
+    make_store,
+    remove_records,
+    update_records,
+)
+from trajmill.stages.environments.simulated.pages import Place, place_of
+from trajmill.stages.environments.simulated.world import World
 
 Goal = dict[str, ListChange | Scalar]
 """`app.state`: the wanted scalar, or the change of a list."""

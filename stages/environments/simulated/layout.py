@@ -6,17 +6,26 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from schemas.geometry import Box, Size
-from schemas.observation import UIElement
-from schemas.query import Platform
-from stages.environments.simulated.app_spec import AppSpec, Item, Menu, Scalar, Screen
-from stages.environments.simulated.binding import bind_text
-from stages.environments.simulated.flow import Flow, Scroll, flow
-from stages.environments.simulated.metrics import KEYBOARD_TOP, Metrics, metrics_of
-from stages.environments.simulated.profile import DeviceProfile
-from stages.environments.simulated.rows import PageContext, Part, Row, Target, button_part, is_shown, page_rows, part
-from stages.environments.simulated.scene import Scene, Shape
-from stages.environments.simulated.view import View, make_view
+from trajmill.schemas.geometry import Box, Size
+from trajmill.schemas.observation import UIElement
+from trajmill.schemas.query import Platform
+from trajmill.stages.environments.simulated.app_spec import AppSpec, Item, Menu, Scalar, Screen
+from trajmill.stages.environments.simulated.binding import bind_text
+from trajmill.stages.environments.simulated.flow import Flow, Scroll, flow
+from trajmill.stages.environments.simulated.metrics import KEYBOARD_TOP, Metrics, metrics_of
+from trajmill.stages.environments.simulated.profile import DeviceProfile
+from trajmill.stages.environments.simulated.rows import (
+    PageContext,
+    Part,
+    Row,
+    Target,
+    button_part,
+    is_shown,
+    page_rows,
+    part,
+)
+from trajmill.stages.environments.simulated.scene import Scene, Shape
+from trajmill.stages.environments.simulated.view import View, make_view
 
 DESKTOP_ACCENT = "#3C5A86"
 _NO_SCROLL = Scroll(0, None, None)

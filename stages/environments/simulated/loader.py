@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from stages.environments.simulated import app_spec
-from stages.environments.simulated.app_spec import EFFECT_KINDS, AppSpec, ErrandSpec
-from stages.environments.simulated.source import Mistake, NodePath, Source
+from trajmill.stages.environments.simulated import app_spec
+from trajmill.stages.environments.simulated.app_spec import EFFECT_KINDS, AppSpec, ErrandSpec
+from trajmill.stages.environments.simulated.source import Mistake, NodePath, Source
 
 
 class AppFile(NamedTuple):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from schemas.geometry import Box, Size
-from schemas.query import Platform
+from trajmill.schemas.geometry import Box, Size
+from trajmill.schemas.query import Platform
 
 
 class Metrics(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from stages.environments.simulated.app_spec import (
+from trajmill.stages.environments.simulated.app_spec import (
     AnyWidget,
     AppSpec,
     Button,

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from schemas.geometry import Box
-from stages.environments.simulated.canvas import Canvas, inset
-from stages.environments.simulated.palette import BLACK, WHITE, Rgb, Theme, mix, parse_color
-from stages.environments.simulated.scene import Shape
+from trajmill.schemas.geometry import Box
+from trajmill.stages.environments.simulated.canvas import Canvas, inset
+from trajmill.stages.environments.simulated.palette import BLACK, WHITE, Rgb, Theme, mix, parse_color
+from trajmill.stages.environments.simulated.scene import Shape
 
 _CHECK_MARK = ((0.24, 0.52), (0.43, 0.71), (0.78, 0.30))
 _MINUS = ((0.26, 0.5), (0.74, 0.5))

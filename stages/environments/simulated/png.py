@@ -6,8 +6,8 @@ import struct
 import zlib
 from collections.abc import Sequence
 
-from schemas.geometry import Size
-from stages.environments.simulated.palette import Rgb
+from trajmill.schemas.geometry import Size
+from trajmill.stages.environments.simulated.palette import Rgb
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _PALETTE_COLOR_TYPE = 3

@@ -6,8 +6,8 @@ import random
 from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
 
-from schemas.record import content_id
-from stages.environments.simulated.app_spec import AppSpec, Item
+from trajmill.schemas.record import content_id
+from trajmill.stages.environments.simulated.app_spec import AppSpec, Item
 
 PROFILES = 8
 """Few, so that distinct screens repeat and are stored once."""

@@ -5,10 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from stages.environments.simulated.app_spec import AnyWidget, AppSpec, Button, Item, ItemList, Scalar, Text, Toggle
-from stages.environments.simulated.binding import names_in
-from stages.environments.simulated.pages import state_lists, variable_of, widgets_of
-from stages.environments.simulated.profile import PROFILES, DeviceProfile
+from trajmill.stages.environments.simulated.app_spec import (
+    AnyWidget,
+    AppSpec,
+    Button,
+    Item,
+    ItemList,
+    Scalar,
+    Text,
+    Toggle,
+)
+from trajmill.stages.environments.simulated.binding import names_in
+from trajmill.stages.environments.simulated.pages import state_lists, variable_of, widgets_of
+from trajmill.stages.environments.simulated.profile import PROFILES, DeviceProfile
 
 
 class PageReads(NamedTuple):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 
-from schemas.errors import BadInputError
-from schemas.query import PathStep
-from stages.environments.simulated.app_spec import (
+from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.query import PathStep
+from trajmill.stages.environments.simulated.app_spec import (
     AnyWidget,
     Button,
     Choice,
@@ -19,9 +19,9 @@ from stages.environments.simulated.app_spec import (
     Stepper,
     Toggle,
 )
-from stages.environments.simulated.binding import bind, bind_record, shown
-from stages.environments.simulated.goal import Goal, goal_to_json, start_state_to_json
-from stages.environments.simulated.pages import (
+from trajmill.stages.environments.simulated.binding import bind, bind_record, shown
+from trajmill.stages.environments.simulated.goal import Goal, goal_to_json, start_state_to_json
+from trajmill.stages.environments.simulated.pages import (
     BACK,
     Place,
     all_lists,
@@ -33,7 +33,7 @@ from stages.environments.simulated.pages import (
     variable_of,
     widgets_of,
 )
-from stages.environments.simulated.world import TaskGraph, TaskSlot
+from trajmill.stages.environments.simulated.world import TaskGraph, TaskSlot
 
 LAUNCHER = "launcher"
 """The page on which apps are opened."""

@@ -6,9 +6,9 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
-from schemas.geometry import Box, Size
-from schemas.observation import UIElement
-from stages.environments.simulated.app_spec import (
+from trajmill.schemas.geometry import Box, Size
+from trajmill.schemas.observation import UIElement
+from trajmill.stages.environments.simulated.app_spec import (
     AnyWidget,
     Button,
     Choice,
@@ -21,9 +21,9 @@ from stages.environments.simulated.app_spec import (
     Text,
     Toggle,
 )
-from stages.environments.simulated.binding import bind_record, bind_text, shown
-from stages.environments.simulated.metrics import Metrics
-from stages.environments.simulated.scene import Shape
+from trajmill.stages.environments.simulated.binding import bind_record, bind_text, shown
+from trajmill.stages.environments.simulated.metrics import Metrics
+from trajmill.stages.environments.simulated.scene import Shape
 
 _EDITABLE = ("field", "search")
 _MOST_COLUMNS = 3

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from schemas.geometry import Box, Size
+from trajmill.schemas.geometry import Box, Size
 
 
 class Shape(NamedTuple):

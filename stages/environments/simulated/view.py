@@ -8,12 +8,12 @@ from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from schemas.geometry import Box
-from schemas.observation import Observation, ScreenHandle, UIElement
-from stages.environments.simulated.draw import draw
-from stages.environments.simulated.flow import Scroll
-from stages.environments.simulated.rows import Part, Target
-from stages.environments.simulated.scene import Scene
+from trajmill.schemas.geometry import Box
+from trajmill.schemas.observation import Observation, ScreenHandle, UIElement
+from trajmill.stages.environments.simulated.draw import draw
+from trajmill.stages.environments.simulated.flow import Scroll
+from trajmill.stages.environments.simulated.rows import Part, Target
+from trajmill.stages.environments.simulated.scene import Scene
 
 MOST_VIEWS = 8192
 """Views kept per world and process; one takes about 10 kB."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from schemas.actions import Action, Click, Scroll, Swipe, SystemButton, Terminate, TypeText, Wait
-from schemas.observation import Observation, UIElement
-from schemas.query import PathStep, Platform
-from stages.environments.simulated.reference import LAUNCHER
+from trajmill.schemas.actions import Action, Click, Scroll, Swipe, SystemButton, Terminate, TypeText, Wait
+from trajmill.schemas.observation import Observation, UIElement
+from trajmill.schemas.query import PathStep, Platform
+from trajmill.stages.environments.simulated.reference import LAUNCHER
 
 _WHEEL_CLICKS = 5
 

@@ -10,13 +10,20 @@ from typing import NamedTuple
 
 import networkx as nx
 
-from schemas.errors import BadInputError
-from schemas.query import Platform
-from stages.environments.simulated.app_spec import AnyWidget, AppSpec, ErrandSpec, Scalar, SlotSpec, TaskSpec
-from stages.environments.simulated.check import builtin_files, read_files
-from stages.environments.simulated.pages import Place, find_widget, offered, place_of, start_values, variable_of
-from stages.environments.simulated.program import Program, make_program
-from stages.environments.simulated.view import ViewMemory
+from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.query import Platform
+from trajmill.stages.environments.simulated.app_spec import AnyWidget, AppSpec, ErrandSpec, Scalar, SlotSpec, TaskSpec
+from trajmill.stages.environments.simulated.check import builtin_files, read_files
+from trajmill.stages.environments.simulated.pages import (
+    Place,
+    find_widget,
+    offered,
+    place_of,
+    start_values,
+    variable_of,
+)
+from trajmill.stages.environments.simulated.program import Program, make_program
+from trajmill.stages.environments.simulated.view import ViewMemory
 
 
 class TaskSlot(NamedTuple):

@@ -9,14 +9,14 @@ from pathlib import Path
 from string import Template
 from typing import Any, NamedTuple
 
-from schemas.errors import BadInputError
-from schemas.query import Platform
-from stages.environments.simulated.app_spec import AppSpec
-from stages.environments.simulated.check import builtin_files
-from stages.environments.simulated.loader import AppFile, ErrandFile, read_spec
-from stages.environments.simulated.profile import PROFILES, DeviceProfile
-from stages.environments.simulated.source import Mistake, read_source
-from stages.environments.simulated.world import World, load_world
+from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.query import Platform
+from trajmill.stages.environments.simulated.app_spec import AppSpec
+from trajmill.stages.environments.simulated.check import builtin_files
+from trajmill.stages.environments.simulated.loader import AppFile, ErrandFile, read_spec
+from trajmill.stages.environments.simulated.profile import PROFILES, DeviceProfile
+from trajmill.stages.environments.simulated.source import Mistake, read_source
+from trajmill.stages.environments.simulated.world import World, load_world
 
 INDEX = "index.html"
 _SCRIPTS = ("binding.js", "device.js", "rows.js", "screen.js", "patch.js", "main.js")

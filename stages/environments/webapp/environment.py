@@ -11,23 +11,23 @@ from typing import NamedTuple, TypeVar
 
 from playwright.async_api import BrowserContext, Error, Page, Route
 
-from schemas.actions import Action, Scroll, Swipe
-from schemas.errors import EnvironmentFailure, FailureClass
-from schemas.geometry import Size
-from schemas.observation import Observation
-from schemas.query import Platform, Query
-from schemas.record import content_id
-from stages.environments.browser.launch import BrowserProcess, Viewport
-from stages.environments.browser.page import observation, open_session
-from stages.environments.simulated.goal import Goal, StartState, is_reached, read_goal, read_start_state
-from stages.environments.simulated.metrics import metrics_of
-from stages.environments.simulated.pages import place_of
-from stages.environments.simulated.profile import profile_of
-from stages.environments.simulated.world import World
-from stages.environments.webapp.compile import INDEX, WebApp, compile_world, media_type
-from stages.environments.webapp.hands import Hands
-from stages.environments.webapp.reader import READER, Screenful, read_screenful
-from stages.environments.webapp.state import DeviceState, read_device_state
+from trajmill.schemas.actions import Action, Scroll, Swipe
+from trajmill.schemas.errors import EnvironmentFailure, FailureClass
+from trajmill.schemas.geometry import Size
+from trajmill.schemas.observation import Observation
+from trajmill.schemas.query import Platform, Query
+from trajmill.schemas.record import content_id
+from trajmill.stages.environments.browser.launch import BrowserProcess, Viewport
+from trajmill.stages.environments.browser.page import observation, open_session
+from trajmill.stages.environments.simulated.goal import Goal, StartState, is_reached, read_goal, read_start_state
+from trajmill.stages.environments.simulated.metrics import metrics_of
+from trajmill.stages.environments.simulated.pages import place_of
+from trajmill.stages.environments.simulated.profile import profile_of
+from trajmill.stages.environments.simulated.world import World
+from trajmill.stages.environments.webapp.compile import INDEX, WebApp, compile_world, media_type
+from trajmill.stages.environments.webapp.hands import Hands
+from trajmill.stages.environments.webapp.reader import READER, Screenful, read_screenful
+from trajmill.stages.environments.webapp.state import DeviceState, read_device_state
 
 T = TypeVar("T")
 

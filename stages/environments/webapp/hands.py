@@ -6,11 +6,22 @@ from typing import NamedTuple
 
 from playwright.async_api import CDPSession, Page
 
-from schemas.actions import Action, Click, Drag, LongPress, OpenApp, PressKeys, Scroll, Swipe, SystemButton, TypeText
-from schemas.query import Platform
-from stages.environments.browser.page import perform
-from stages.environments.browser.touch import perform_by_touch
-from stages.environments.simulated.metrics import metrics_of
+from trajmill.schemas.actions import (
+    Action,
+    Click,
+    Drag,
+    LongPress,
+    OpenApp,
+    PressKeys,
+    Scroll,
+    Swipe,
+    SystemButton,
+    TypeText,
+)
+from trajmill.schemas.query import Platform
+from trajmill.stages.environments.browser.page import perform
+from trajmill.stages.environments.browser.touch import perform_by_touch
+from trajmill.stages.environments.simulated.metrics import metrics_of
 
 _OPEN = "(name) => window.trajmill.open(name)"
 _SHORTEST_SWIPE = 40

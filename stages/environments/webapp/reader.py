@@ -5,8 +5,8 @@ from __future__ import annotations
 from importlib.resources import files
 from typing import Any, NamedTuple
 
-from schemas.geometry import Box
-from schemas.observation import UIElement
+from trajmill.schemas.geometry import Box
+from trajmill.schemas.observation import UIElement
 
 READER = files(__package__).joinpath("elements.js").read_text(encoding="utf-8")
 """A function for the page; its argument is for how many frames nothing may have scrolled."""

@@ -6,8 +6,8 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
 
-from schemas.errors import BadInputError
-from stages.environments.webapp.compile import INDEX, WebApp, media_type
+from trajmill.schemas.errors import BadInputError
+from trajmill.stages.environments.webapp.compile import INDEX, WebApp, media_type
 
 HOST = "127.0.0.1"
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pydantic import StrictBool, StrictInt, StrictStr, ValidationError
 
-from schemas.errors import EnvironmentFailure
-from schemas.record import Record
-from stages.environments.simulated.effects import Store, make_records
+from trajmill.schemas.errors import EnvironmentFailure
+from trajmill.schemas.record import Record
+from trajmill.stages.environments.simulated.effects import Store, make_records
 
 Value = StrictBool | StrictInt | StrictStr
 

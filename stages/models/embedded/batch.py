@@ -11,8 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from stages.models.embedded.situation import Situation
-from stages.models.embedded.words import Lexicon
+from trajmill.stages.models.embedded.situation import Situation
+from trajmill.stages.models.embedded.words import Lexicon
 
 
 @dataclass(frozen=True, slots=True)

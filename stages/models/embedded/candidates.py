@@ -6,10 +6,10 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from schemas.actions import Action, Click, PressKeys, Scroll, Swipe, SystemButton, Terminate, TypeText
-from schemas.geometry import Box, Size
-from schemas.observation import UIElement
-from stages.models.embedded.words import STOP_WORDS, tokens
+from trajmill.schemas.actions import Action, Click, PressKeys, Scroll, Swipe, SystemButton, Terminate, TypeText
+from trajmill.schemas.geometry import Box, Size
+from trajmill.schemas.observation import UIElement
+from trajmill.stages.models.embedded.words import STOP_WORDS, tokens
 
 MAX_PRESSES = 64
 """Most elements of one screen that are candidates; the rest of a longer page is out of reach until it scrolls."""

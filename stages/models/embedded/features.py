@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from schemas.geometry import Size
-from stages.models.embedded.candidates import Candidate
-from stages.models.embedded.deeds import Deed, noted_values, plain
-from stages.models.embedded.hints import Hint, names, names_input
-from stages.models.embedded.words import code_of
+from trajmill.schemas.geometry import Size
+from trajmill.stages.models.embedded.candidates import Candidate
+from trajmill.stages.models.embedded.deeds import Deed, noted_values, plain
+from trajmill.stages.models.embedded.hints import Hint, names, names_input
+from trajmill.stages.models.embedded.words import code_of
 
 _KIND_NAMES = """other button list_item radio checkbox switch stepper_button text_field search_field icon menu menu_item
 tab link quoted noted span down up back home enter finish"""

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from stages.models.embedded.candidates import Candidate
-from stages.models.embedded.deeds import Deed, plain
-from stages.models.embedded.words import tokens
+from trajmill.stages.models.embedded.candidates import Candidate
+from trajmill.stages.models.embedded.deeds import Deed, plain
+from trajmill.stages.models.embedded.words import tokens
 
 _LINE = re.compile(r'(?:\d+[.)]\s*)?(?P<verb>\w+)[^"]*(?:"(?P<target>[^"]*)")?(?P<rest>.*)')
 _LOOKAHEAD = 3

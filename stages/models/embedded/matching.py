@@ -7,8 +7,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from stages.models.embedded.batch import Batch
-from stages.models.embedded.places import Places
+from trajmill.stages.models.embedded.batch import Batch
+from trajmill.stages.models.embedded.places import Places
 
 MATCHES = [
     "text_said",

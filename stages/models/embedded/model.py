@@ -15,18 +15,18 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from schemas.coordinates import CoordinateFrame, native_frame
-from schemas.dialects.gui_owl_v3 import GuiOwlDesktop, GuiOwlMobile
-from schemas.errors import ModelFailure
-from schemas.geometry import Size
-from schemas.observation import Observation
-from schemas.record import content_id
-from stages.agents.user_text import UserText, read
-from stages.models.base import ChatRequest, Completion
-from stages.models.embedded.batch import bags, collate
-from stages.models.embedded.network import PolicyNetwork
-from stages.models.embedded.replies import reply_for
-from stages.models.embedded.situation import View, Viewer
+from trajmill.schemas.coordinates import CoordinateFrame, native_frame
+from trajmill.schemas.dialects.gui_owl_v3 import GuiOwlDesktop, GuiOwlMobile
+from trajmill.schemas.errors import ModelFailure
+from trajmill.schemas.geometry import Size
+from trajmill.schemas.observation import Observation
+from trajmill.schemas.record import content_id
+from trajmill.stages.agents.user_text import UserText, read
+from trajmill.stages.models.base import ChatRequest, Completion
+from trajmill.stages.models.embedded.batch import bags, collate
+from trajmill.stages.models.embedded.network import PolicyNetwork
+from trajmill.stages.models.embedded.replies import reply_for
+from trajmill.stages.models.embedded.situation import View, Viewer
 
 _DECIMALS = 6
 _MOST_REMEMBERED = 4096

@@ -12,14 +12,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from stages.models.embedded.batch import Bags, Batch
-from stages.models.embedded.features import FLAGS, KINDS, is_open
-from stages.models.embedded.matching import MATCHES, match_words
-from stages.models.embedded.pairs import Hidden, PairMemory
-from stages.models.embedded.places import Places, places_of
-from stages.models.embedded.prior import prior_weights
-from stages.models.embedded.situation import WORD_FLAGS
-from stages.models.embedded.words import PADDING, PIECE_BUCKETS, WORD_BUCKETS
+from trajmill.stages.models.embedded.batch import Bags, Batch
+from trajmill.stages.models.embedded.features import FLAGS, KINDS, is_open
+from trajmill.stages.models.embedded.matching import MATCHES, match_words
+from trajmill.stages.models.embedded.pairs import Hidden, PairMemory
+from trajmill.stages.models.embedded.places import Places, places_of
+from trajmill.stages.models.embedded.prior import prior_weights
+from trajmill.stages.models.embedded.situation import WORD_FLAGS
+from trajmill.stages.models.embedded.words import PADDING, PIECE_BUCKETS, WORD_BUCKETS
 
 
 class NetworkShape(NamedTuple):

@@ -7,9 +7,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from stages.models.embedded.batch import Batch
-from stages.models.embedded.features import KINDS
-from stages.models.embedded.places import Places
+from trajmill.stages.models.embedded.batch import Batch
+from trajmill.stages.models.embedded.features import KINDS
+from trajmill.stages.models.embedded.places import Places
 
 PAIR_BUCKETS = 2**18
 _MIX_CANDIDATE, _MIX_OTHER = 0x1E3779B1, 0x05EBCA77

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from stages.models.embedded.features import FLAGS, KINDS
-from stages.models.embedded.matching import MATCHES
+from trajmill.stages.models.embedded.features import FLAGS, KINDS
+from trajmill.stages.models.embedded.matching import MATCHES
 
 _START = {
     "text_fresh_squared": 5.0,

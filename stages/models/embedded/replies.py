@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from schemas.dialects.base import Reply
-from stages.agents.user_text import UserText
-from stages.models.embedded.candidates import Candidate
-from stages.models.embedded.deeds import Deed, noted_values, plain, quoted, write_deed
-from stages.models.embedded.features import DEED_VERBS
-from stages.models.embedded.situation import View
-from stages.models.embedded.words import tokens
+from trajmill.schemas.dialects.base import Reply
+from trajmill.stages.agents.user_text import UserText
+from trajmill.stages.models.embedded.candidates import Candidate
+from trajmill.stages.models.embedded.deeds import Deed, noted_values, plain, quoted, write_deed
+from trajmill.stages.models.embedded.features import DEED_VERBS
+from trajmill.stages.models.embedded.situation import View
+from trajmill.stages.models.embedded.words import tokens
 
 _MOST_NOTES = 3
 _HOW = {"down": "down", "up": "up"}

@@ -12,14 +12,22 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from schemas.geometry import Size
-from schemas.observation import UIElement
-from stages.agents.user_text import UserText
-from stages.models.embedded.candidates import Candidate, focused_field, screen_candidates, typed_candidates
-from stages.models.embedded.deeds import Deed, noted_values, read_deed
-from stages.models.embedded.features import DEED_VERBS, FLAGS, fixed_flags, kind_of, pair_code, with_guidance, with_task
-from stages.models.embedded.hints import read_hint, remaining_hints
-from stages.models.embedded.words import Lexicon, code_of, tokens
+from trajmill.schemas.geometry import Size
+from trajmill.schemas.observation import UIElement
+from trajmill.stages.agents.user_text import UserText
+from trajmill.stages.models.embedded.candidates import Candidate, focused_field, screen_candidates, typed_candidates
+from trajmill.stages.models.embedded.deeds import Deed, noted_values, read_deed
+from trajmill.stages.models.embedded.features import (
+    DEED_VERBS,
+    FLAGS,
+    fixed_flags,
+    kind_of,
+    pair_code,
+    with_guidance,
+    with_task,
+)
+from trajmill.stages.models.embedded.hints import read_hint, remaining_hints
+from trajmill.stages.models.embedded.words import Lexicon, code_of, tokens
 
 Ids = NDArray[np.int32]
 Floats = NDArray[np.float32]

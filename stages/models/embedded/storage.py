@@ -12,9 +12,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor
 
-from schemas.errors import BadInputError
-from stages.models.embedded.model import EmbeddedModel
-from stages.models.embedded.network import NetworkShape, PolicyNetwork
+from trajmill.schemas.errors import BadInputError
+from trajmill.stages.models.embedded.model import EmbeddedModel
+from trajmill.stages.models.embedded.network import NetworkShape, PolicyNetwork
 
 _WEIGHTS, _CONFIG = "model.safetensors", "config.json"
 _MODEL_TYPE = "trajmill_candidate_scorer"

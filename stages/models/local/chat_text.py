@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 from jinja2 import TemplateError
 from transformers import PreTrainedTokenizerBase
 
-from schemas.errors import BadInputError, ModelFailure
-from schemas.observation import Observation, ScreenHandle
-from stages.models.base import ChatMessage, Part
+from trajmill.schemas.errors import BadInputError, ModelFailure
+from trajmill.schemas.observation import Observation, ScreenHandle
+from trajmill.stages.models.base import ChatMessage, Part
 
 
 class ChatText(NamedTuple):

@@ -16,11 +16,11 @@ from PIL import Image
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from schemas.errors import ModelFailure
-from schemas.observation import ScreenHandle
-from stages.models.base import ChatRequest
-from stages.models.images import PixelBudget, sent_image
-from stages.models.local.chat_text import render_chat
+from trajmill.schemas.errors import ModelFailure
+from trajmill.schemas.observation import ScreenHandle
+from trajmill.stages.models.base import ChatRequest
+from trajmill.stages.models.images import PixelBudget, sent_image
+from trajmill.stages.models.local.chat_text import render_chat
 
 
 class Pictures(NamedTuple):

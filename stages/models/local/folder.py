@@ -6,7 +6,7 @@ import hashlib
 from pathlib import Path
 from typing import Final
 
-from schemas.errors import BadInputError
+from trajmill.schemas.errors import BadInputError
 
 _DECIDING: Final = frozenset({".safetensors", ".json", ".jinja", ".txt", ".model"})
 """Suffixes of files that decide answers: weights, settings, chat template, vocabulary."""

@@ -21,13 +21,13 @@ from transformers import (
 )
 from transformers.utils.logging import disable_progress_bar
 
-from schemas.errors import BadInputError, ModelFailure
-from stages.models.base import ChatRequest, TokenLogprob
-from stages.models.local.chat_text import use_template
-from stages.models.local.encoding import PictureReader, Prompt, collate, encode
-from stages.models.local.folder import model_folder
-from stages.models.local.sampling import RowLimits, RowSampling, SeededSampling, TokenChoice
-from stages.models.local.settings import LocalSettings
+from trajmill.schemas.errors import BadInputError, ModelFailure
+from trajmill.stages.models.base import ChatRequest, TokenLogprob
+from trajmill.stages.models.local.chat_text import use_template
+from trajmill.stages.models.local.encoding import PictureReader, Prompt, collate, encode
+from trajmill.stages.models.local.folder import model_folder
+from trajmill.stages.models.local.sampling import RowLimits, RowSampling, SeededSampling, TokenChoice
+from trajmill.stages.models.local.settings import LocalSettings
 
 
 class Row(NamedTuple):

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from transformers import LogitsProcessor, StoppingCriteria
 
-from schemas.record import content_id
-from stages.models.base import ChatRequest
+from trajmill.schemas.record import content_id
+from trajmill.stages.models.base import ChatRequest
 
 
 class RowSampling(NamedTuple):

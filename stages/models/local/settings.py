@@ -6,9 +6,9 @@ from pathlib import Path
 
 from pydantic import Field
 
-from schemas.coordinates import CoordinateSpace
-from schemas.record import Record
-from stages.models.images import ANY_SIZE, PixelBudget
+from trajmill.schemas.coordinates import CoordinateSpace
+from trajmill.schemas.record import Record
+from trajmill.stages.models.images import ANY_SIZE, PixelBudget
 
 
 class LocalSettings(Record):

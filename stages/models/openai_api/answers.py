@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ValidationError
 
-from stages.models.base import Completion, TokenLogprob
-from stages.models.openai_api.trouble import AttemptFailure, Trouble, one_line
+from trajmill.stages.models.base import Completion, TokenLogprob
+from trajmill.stages.models.openai_api.trouble import AttemptFailure, Trouble, one_line
 
 _WHOLE = frozenset({"stop", "length"})
 """Finish reasons of an answer that the model ended or that `max_tokens` cut; anything else is no answer of the model

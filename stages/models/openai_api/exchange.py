@@ -7,10 +7,10 @@ from typing import Final
 
 import aiohttp
 
-from stages.models.openai_api.answers import error_message
-from stages.models.openai_api.retry import retry_after_seconds
-from stages.models.openai_api.settings import ApiSettings
-from stages.models.openai_api.trouble import AttemptFailure, Trouble, one_line
+from trajmill.stages.models.openai_api.answers import error_message
+from trajmill.stages.models.openai_api.retry import retry_after_seconds
+from trajmill.stages.models.openai_api.settings import ApiSettings
+from trajmill.stages.models.openai_api.trouble import AttemptFailure, Trouble, one_line
 
 MOST_BYTES: Final = 8 * 2**20
 """Largest answer that is read: several times the log probabilities of the longest sensible one."""

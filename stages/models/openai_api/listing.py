@@ -7,10 +7,10 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from schemas.errors import BadInputError
-from stages.models.openai_api.answers import model_names
-from stages.models.openai_api.exchange import exchange, under
-from stages.models.openai_api.trouble import AttemptFailure, Trouble
+from trajmill.schemas.errors import BadInputError
+from trajmill.stages.models.openai_api.answers import model_names
+from trajmill.stages.models.openai_api.exchange import exchange, under
+from trajmill.stages.models.openai_api.trouble import AttemptFailure, Trouble
 
 _SECONDS = 10.0
 """Bound of the question; listing its models takes a server no time."""
@@ -20,7 +20,7 @@ async def absence(session: aiohttp.ClientSession, url: str, model: str) -> str |
     """Why a server does not answer, None if it does and knows the model.
 
     Raises:
-        schemas.errors.BadInputError: it answers, but does not serve the model, refuses the key, or is something else.
+        BadInputError: it answers, but does not serve the model, refuses the key, or is something else.
     """
     try:
         async with asyncio.timeout(_SECONDS):

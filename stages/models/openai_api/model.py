@@ -7,19 +7,19 @@ from typing import NamedTuple
 
 import aiohttp
 
-from schemas.coordinates import CoordinateFrame
-from schemas.errors import BadInputError, ModelFailure
-from schemas.geometry import Size
-from stages.models.base import ChatRequest, Completion
-from stages.models.images import sent_size
-from stages.models.openai_api.answers import completion
-from stages.models.openai_api.exchange import exchange, open_session, under
-from stages.models.openai_api.listing import absence, is_there, shown
-from stages.models.openai_api.payload import has_pictures, request_body
-from stages.models.openai_api.retry import backoff_seconds
-from stages.models.openai_api.routing import Router, Server
-from stages.models.openai_api.settings import ApiSettings
-from stages.models.openai_api.trouble import AttemptFailure, Trouble
+from trajmill.schemas.coordinates import CoordinateFrame
+from trajmill.schemas.errors import BadInputError, ModelFailure
+from trajmill.schemas.geometry import Size
+from trajmill.stages.models.base import ChatRequest, Completion
+from trajmill.stages.models.images import sent_size
+from trajmill.stages.models.openai_api.answers import completion
+from trajmill.stages.models.openai_api.exchange import exchange, open_session, under
+from trajmill.stages.models.openai_api.listing import absence, is_there, shown
+from trajmill.stages.models.openai_api.payload import has_pictures, request_body
+from trajmill.stages.models.openai_api.retry import backoff_seconds
+from trajmill.stages.models.openai_api.routing import Router, Server
+from trajmill.stages.models.openai_api.settings import ApiSettings
+from trajmill.stages.models.openai_api.trouble import AttemptFailure, Trouble
 
 
 class _Connection(NamedTuple):
@@ -49,7 +49,7 @@ class OpenAiModel:
         """Positions in its texts, for a screen that is sent at `image_scale` 1.
 
         Raises:
-            schemas.errors.ModelFailure: the screen is too elongated for the model.
+            ModelFailure: the screen is too elongated for the model.
         """
         return CoordinateFrame(self._settings.space, screen, sent_size(screen, self._settings.budget))
 
@@ -57,7 +57,7 @@ class OpenAiModel:
         """Answer a request, at most `attempts` times tried.
 
         Raises:
-            schemas.errors.ModelFailure: a picture does not decode, the servers refuse the request (context too long,
+            ModelFailure: a picture does not decode, the servers refuse the request (context too long,
                 unknown model), or no attempt gave an answer; one line that names the server.
         """
         connection = await self._connected()
@@ -84,7 +84,7 @@ class OpenAiModel:
         """Find out whether a server is there, and whether every one that is knows the model.
 
         Raises:
-            schemas.errors.BadInputError: none is there, one does not know the model, or refuses the key; one line.
+            BadInputError: none is there, one does not know the model, or refuses the key; one line.
         """
         urls = self._settings.urls
         connection = await self._connected()

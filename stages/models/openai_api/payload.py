@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from schemas.observation import Observation
-from stages.models.base import ChatMessage, ChatRequest, Part
-from stages.models.images import PixelBudget, sent_image
+from trajmill.schemas.observation import Observation
+from trajmill.stages.models.base import ChatMessage, ChatRequest, Part
+from trajmill.stages.models.images import PixelBudget, sent_image
 
 _SEEDS = 2**63
 """Servers keep a seed in a signed integer of 64 bits."""
@@ -22,7 +22,7 @@ def request_body(request: ChatRequest, model: str, budget: PixelBudget) -> bytes
     """JSON of a request, screens as data URLs within `budget`.
 
     Raises:
-        schemas.errors.ModelFailure: a picture does not decode.
+        ModelFailure: a picture does not decode.
     """
     body: dict[str, Any] = {
         "model": model,

@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
-from stages.models.openai_api.throttle import Window
-from stages.models.openai_api.trouble import Trouble
+from trajmill.stages.models.openai_api.throttle import Window
+from trajmill.stages.models.openai_api.trouble import Trouble
 
 _FAILURES_OF_THE_DEAD = 3
 """Broken exchanges in a row after which a server counts as dead; without any connection it does at once."""

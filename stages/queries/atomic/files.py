@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from random import Random
 
-from stages.environments.screen_goal import KEY
-from stages.queries.atomic.base import HOME, AtomicTask, Objects, do, file, folder, launch, output_is
+from trajmill.stages.environments.screen_goal import KEY
+from trajmill.stages.queries.atomic.base import HOME, AtomicTask, Objects, do, file, folder, launch, output_is
 
 
 def click(objects: Objects, rng: Random) -> AtomicTask:

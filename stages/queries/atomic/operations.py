@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from stages.queries.atomic.base import Operation
-from stages.queries.atomic.documents import input_place, input_text, select_text, shortcut
-from stages.queries.atomic.files import click, double_click, drag_move, right_click
-from stages.queries.atomic.sheets import drag_select, input_cell, scroll
+from trajmill.stages.queries.atomic.base import Operation
+from trajmill.stages.queries.atomic.documents import input_place, input_text, select_text, shortcut
+from trajmill.stages.queries.atomic.files import click, double_click, drag_move, right_click
+from trajmill.stages.queries.atomic.sheets import drag_select, input_cell, scroll
 
 
 def all_operations() -> tuple[Operation, ...]:

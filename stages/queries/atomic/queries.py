@@ -8,14 +8,14 @@ from random import Random
 
 from pydantic import NonNegativeInt
 
-from schemas.query import PathStep, Platform, Query, Slot, Source, Split
-from schemas.record import Origin, Record, content_id
-from stages.queries.atomic.base import AtomicTask, Objects, Operation, packaged_objects
-from stages.queries.atomic.operations import all_operations
-from stages.queries.difficulty import difficulty, step_limit
-from stages.queries.ledger import Entry, Ledger
-from stages.queries.phrasing_file import Phrasings, packaged_phrasings
-from stages.queries.template import parse_template, tidy
+from trajmill.schemas.query import PathStep, Platform, Query, Slot, Source, Split
+from trajmill.schemas.record import Origin, Record, content_id
+from trajmill.stages.queries.atomic.base import AtomicTask, Objects, Operation, packaged_objects
+from trajmill.stages.queries.atomic.operations import all_operations
+from trajmill.stages.queries.difficulty import difficulty, step_limit
+from trajmill.stages.queries.ledger import Entry, Ledger
+from trajmill.stages.queries.phrasing_file import Phrasings, packaged_phrasings
+from trajmill.stages.queries.template import parse_template, tidy
 
 MADE_BY = "atomic-grammar-1"
 _FEWEST_STEPS = 15
@@ -35,7 +35,7 @@ class AtomicCounts(Record):
 def atomic_queries(
     counts: AtomicCounts, apps: Sequence[str], heldout_apps: Sequence[str], seed: int, origin: Origin
 ) -> tuple[Query, ...]:
-    """Queries of all operations in some programs; they are still to be walked (`stages.queries.real_walk`).
+    """Queries of all operations in some programs; they are still to be walked (`trajmill.stages.queries.real_walk`).
 
     No goal stands in two splits, and held-out phrasings are never seen in training. An operation on few objects gives
     fewer queries than are wanted.
@@ -47,7 +47,7 @@ def atomic_queries(
         seed: decides what is drawn.
         origin: common columns of the rows.
     """
-    objects, phrasings = packaged_objects(), packaged_phrasings("stages.queries.atomic")
+    objects, phrasings = packaged_objects(), packaged_phrasings("trajmill.stages.queries.atomic")
     ledger = Ledger()
     goals: set[str] = set()
     made: list[Query] = []

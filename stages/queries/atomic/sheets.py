@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any
 
-from stages.queries.atomic.base import HOME, AtomicTask, Objects, do, file, launch, output_is
+from trajmill.stages.queries.atomic.base import HOME, AtomicTask, Objects, do, file, launch, output_is
 
 _SHEET = f"{HOME}/Documents/table.csv"
 _ROWS = 4

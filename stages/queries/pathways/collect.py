@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from schemas.failure import Failure
-from schemas.observation import Observation
-from schemas.pathway import Pathway
-from schemas.query import Query
-from schemas.record import Origin
-from stages.environments.base import EnvironmentFactory
-from stages.queries.pathways.base import STAGE, Program, WalkBounds, WalkTally
-from stages.queries.pathways.denied import packaged_deny_list
-from stages.queries.pathways.queries import PathwaySettings, pathway_queries
-from stages.queries.pathways.search import deep_search
-from stages.queries.pathways.selection import SecondOpinion, needs_by_model, needs_by_tree
-from stages.queries.pathways.wording import PathwayGrammar
-from stages.queries.real_walk import walk_all
+from trajmill.schemas.failure import Failure
+from trajmill.schemas.observation import Observation
+from trajmill.schemas.pathway import Pathway
+from trajmill.schemas.query import Query
+from trajmill.schemas.record import Origin
+from trajmill.stages.environments.base import EnvironmentFactory
+from trajmill.stages.queries.pathways.base import STAGE, Program, WalkBounds, WalkTally
+from trajmill.stages.queries.pathways.denied import packaged_deny_list
+from trajmill.stages.queries.pathways.queries import PathwaySettings, pathway_queries
+from trajmill.stages.queries.pathways.search import deep_search
+from trajmill.stages.queries.pathways.selection import SecondOpinion, needs_by_model, needs_by_tree
+from trajmill.stages.queries.pathways.wording import PathwayGrammar
+from trajmill.stages.queries.real_walk import walk_all
 
 
 class Collected(NamedTuple):

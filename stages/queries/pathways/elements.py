@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from schemas.observation import Observation, UIElement
-from schemas.record import content_id
-from stages.agents.element_walk import targets
+from trajmill.schemas.observation import Observation, UIElement
+from trajmill.schemas.record import content_id
+from trajmill.stages.agents.element_walk import targets
 
 _OPENS_DIALOG = ("...", "…")
 

@@ -8,15 +8,15 @@ from collections.abc import Awaitable, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
-from schemas.actions import Action, Click, PressKeys, Terminate, Wait
-from schemas.errors import EnvironmentFailure, FailureClass
-from schemas.observation import Observation
-from schemas.pathway import PathwayStep
-from schemas.query import PathStep, Query
-from stages.agents.element_walk import WalkPosition, next_move
-from stages.environments.base import Environment, EnvironmentFactory
-from stages.queries.pathways.base import WalkBounds, WalkTally
-from stages.queries.pathways.elements import Look, look_at
+from trajmill.schemas.actions import Action, Click, PressKeys, Terminate, Wait
+from trajmill.schemas.errors import EnvironmentFailure, FailureClass
+from trajmill.schemas.observation import Observation
+from trajmill.schemas.pathway import PathwayStep
+from trajmill.schemas.query import PathStep, Query
+from trajmill.stages.agents.element_walk import WalkPosition, next_move
+from trajmill.stages.environments.base import Environment, EnvironmentFactory
+from trajmill.stages.queries.pathways.base import WalkBounds, WalkTally
+from trajmill.stages.queries.pathways.elements import Look, look_at
 
 T = TypeVar("T")
 _ESCAPE = PressKeys(keys=("escape",))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from schemas.pathway import EndKind, Evidence
-from stages.queries.pathways.elements import Key, Look, plain_name
+from trajmill.schemas.pathway import EndKind, Evidence
+from trajmill.stages.queries.pathways.elements import Key, Look, plain_name
 
 _CHOICES = frozenset({"menu", "menu_item"})
 _MARKS = "*• "

@@ -9,10 +9,10 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from schemas.errors import BadInputError
-from schemas.query import Platform
-from schemas.record import Record
-from stages.queries.pathways.base import Program
+from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.query import Platform
+from trajmill.schemas.record import Record
+from trajmill.stages.queries.pathways.base import Program
 
 
 class _Entry(Record):

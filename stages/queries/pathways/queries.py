@@ -9,19 +9,19 @@ from typing import NamedTuple
 
 from pydantic import Field, PositiveInt
 
-from schemas.errors import FailureClass, ModelFailure
-from schemas.failure import Failure
-from schemas.pathway import EndKind, Evidence, Pathway
-from schemas.query import PathStep, Query, Slot, Source, Split
-from schemas.record import Origin, Record, content_id
-from stages.curate.leakage import leaks_in_queries
-from stages.environments.screen_goal import KEY
-from stages.queries.base import Written
-from stages.queries.difficulty import difficulty, step_limit
-from stages.queries.ledger import Entry, Ledger
-from stages.queries.pathways.base import STAGE, Program
-from stages.queries.pathways.denied import DenyList
-from stages.queries.pathways.wording import PathwayBrief, PathwayWriter
+from trajmill.schemas.errors import FailureClass, ModelFailure
+from trajmill.schemas.failure import Failure
+from trajmill.schemas.pathway import EndKind, Evidence, Pathway
+from trajmill.schemas.query import PathStep, Query, Slot, Source, Split
+from trajmill.schemas.record import Origin, Record, content_id
+from trajmill.stages.curate.leakage import leaks_in_queries
+from trajmill.stages.environments.screen_goal import KEY
+from trajmill.stages.queries.base import Written
+from trajmill.stages.queries.difficulty import difficulty, step_limit
+from trajmill.stages.queries.ledger import Entry, Ledger
+from trajmill.stages.queries.pathways.base import STAGE, Program
+from trajmill.stages.queries.pathways.denied import DenyList
+from trajmill.stages.queries.pathways.wording import PathwayBrief, PathwayWriter
 
 _FEWEST_STEPS = 15
 """Real programs may make an agent wait."""

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from schemas.errors import EnvironmentFailure, FailureClass
-from schemas.failure import Failure
-from schemas.observation import Observation, UIElement
-from schemas.pathway import Pathway, PathwayStep
-from schemas.record import Origin
-from stages.environments.base import EnvironmentFactory
-from stages.queries.pathways.base import STAGE, Program, WalkBounds, Walked
-from stages.queries.pathways.denied import DenyList
-from stages.queries.pathways.elements import Key, Look, plain_name, promises_dialog
-from stages.queries.pathways.navigator import Lost, Navigator, OutOfBounds, ProgramEnded
-from stages.queries.pathways.outcome import Outcome, entry, outcome
-from stages.queries.pathways.start import start_query
+from trajmill.schemas.errors import EnvironmentFailure, FailureClass
+from trajmill.schemas.failure import Failure
+from trajmill.schemas.observation import Observation, UIElement
+from trajmill.schemas.pathway import Pathway, PathwayStep
+from trajmill.schemas.record import Origin
+from trajmill.stages.environments.base import EnvironmentFactory
+from trajmill.stages.queries.pathways.base import STAGE, Program, WalkBounds, Walked
+from trajmill.stages.queries.pathways.denied import DenyList
+from trajmill.stages.queries.pathways.elements import Key, Look, plain_name, promises_dialog
+from trajmill.stages.queries.pathways.navigator import Lost, Navigator, OutOfBounds, ProgramEnded
+from trajmill.stages.queries.pathways.outcome import Outcome, entry, outcome
+from trajmill.stages.queries.pathways.start import start_query
 
 _OPENS_ALWAYS = frozenset({"menu", "tab"})
 _COMMANDS = frozenset({"menu_item", "button", "link"})

@@ -6,18 +6,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from schemas.errors import EnvironmentFailure, FailureClass, ModelFailure
-from schemas.failure import Failure
-from schemas.pathway import Pathway, PathwayStep
-from schemas.record import Origin, Record, content_id
-from stages.critics.action_words import untrusted
-from stages.environments.base import EnvironmentFactory
-from stages.models.base import ChatMessage, ChatModel, ChatRequest
-from stages.models.prompts import Prompt, own_or_packaged
-from stages.models.structured import ask
-from stages.queries.pathways.base import STAGE, Program, WalkBounds
-from stages.queries.pathways.navigator import Navigator, OutOfBounds
-from stages.queries.pathways.start import start_query
+from trajmill.schemas.errors import EnvironmentFailure, FailureClass, ModelFailure
+from trajmill.schemas.failure import Failure
+from trajmill.schemas.pathway import Pathway, PathwayStep
+from trajmill.schemas.record import Origin, Record, content_id
+from trajmill.stages.critics.action_words import untrusted
+from trajmill.stages.environments.base import EnvironmentFactory
+from trajmill.stages.models.base import ChatMessage, ChatModel, ChatRequest
+from trajmill.stages.models.prompts import Prompt, own_or_packaged
+from trajmill.stages.models.structured import ask
+from trajmill.stages.queries.pathways.base import STAGE, Program, WalkBounds
+from trajmill.stages.queries.pathways.navigator import Navigator, OutOfBounds
+from trajmill.stages.queries.pathways.start import start_query
 
 TREE = "tree"
 ROLE = "writer"
@@ -103,9 +103,9 @@ def selection_prompt(own: Path | None = None) -> Prompt:
     """The prompt of the user's own file, or the one that comes with the package.
 
     Raises:
-        schemas.errors.BadInputError: the file cannot be read, or misses a section or a field.
+        BadInputError: the file cannot be read, or misses a section or a field.
     """
-    return own_or_packaged(own, "stages.queries", "writer_selection-1", _FIELDS)
+    return own_or_packaged(own, "trajmill.stages.queries", "writer_selection-1", _FIELDS)
 
 
 async def needs_by_model(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from schemas.query import Query, Source, Split
-from schemas.record import Origin
-from stages.queries.pathways.base import Program
+from trajmill.schemas.query import Query, Source, Split
+from trajmill.schemas.record import Origin
+from trajmill.stages.queries.pathways.base import Program
 
 
 def start_query(program: Program, origin: Origin) -> Query:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from random import Random
 from typing import NamedTuple, Protocol
 
-from schemas.pathway import EndKind, Pathway
-from stages.queries.base import Written
-from stages.queries.pathways.base import Program
-from stages.queries.pathways.elements import plain_name
-from stages.queries.phrasing_file import packaged_phrasings
-from stages.queries.template import parse_template, tidy
+from trajmill.schemas.pathway import EndKind, Pathway
+from trajmill.stages.queries.base import Written
+from trajmill.stages.queries.pathways.base import Program
+from trajmill.stages.queries.pathways.elements import plain_name
+from trajmill.stages.queries.phrasing_file import packaged_phrasings
+from trajmill.stages.queries.template import parse_template, tidy
 
 _SELECTED = "selected"
 
@@ -52,7 +52,7 @@ class PathwayWriter(Protocol):
         """Steps 3 and 4 of the paper; equal briefs give equal queries where the writer can.
 
         Raises:
-            schemas.errors.ModelFailure: the model behind it did not answer.
+            ModelFailure: the model behind it did not answer.
         """
         ...
 
@@ -64,7 +64,7 @@ class PathwayGrammar:
 
     def __init__(self) -> None:
         """Read the templates."""
-        self._by_end = packaged_phrasings("stages.queries.pathways")
+        self._by_end = packaged_phrasings("trajmill.stages.queries.pathways")
 
     async def write(self, brief: PathwayBrief) -> Written:
         """Draw a template and fill it in; a selection that is needed is asked for before."""

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.actions import (
+from trajmill.schemas.actions import (
     Action,
     Answer,
     Click,
@@ -24,11 +24,11 @@ from schemas.actions import (
     Wait,
     pressed_point,
 )
-from schemas.coordinates import CoordinateFrame, CoordinateSpace, native_frame
-from schemas.dialects.base import Dialect, ParseFailure, Reply
-from schemas.dialects.gui_owl_v3 import GuiOwlDesktop, GuiOwlMobile, dialect_for
-from schemas.geometry import Size
-from schemas.query import Platform
+from trajmill.schemas.coordinates import CoordinateFrame, CoordinateSpace, native_frame
+from trajmill.schemas.dialects.base import Dialect, ParseFailure, Reply
+from trajmill.schemas.dialects.gui_owl_v3 import GuiOwlDesktop, GuiOwlMobile, dialect_for
+from trajmill.schemas.geometry import Size
+from trajmill.schemas.query import Platform
 
 PHONE, SCREEN = native_frame(Size(720, 1280)), native_frame(Size(1280, 720))
 words = st.text(st.characters(codec="utf-8"), max_size=40)

@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from schemas.actions import Action, Click, Drag, PressKeys, Scroll, Terminate, TypeText, Wait
-from schemas.geometry import Box, Size
-from schemas.observation import Observation, ScreenHandle, UIElement
-from schemas.query import PathStep
-from stages.agents.element_walk import WalkMove, WalkPosition, next_move
+from trajmill.schemas.actions import Action, Click, Drag, PressKeys, Scroll, Terminate, TypeText, Wait
+from trajmill.schemas.geometry import Box, Size
+from trajmill.schemas.observation import Observation, ScreenHandle, UIElement
+from trajmill.schemas.query import PathStep
+from trajmill.stages.agents.element_walk import WalkMove, WalkPosition, next_move
 
 SCREEN = ScreenHandle("s", Size(100, 100), lambda: b"")
 

@@ -3,16 +3,16 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 
-from schemas.actions import Click
-from schemas.coordinates import CoordinateFrame, CoordinateSpace
-from schemas.geometry import Size
-from schemas.observation import Observation
-from schemas.query import Platform
-from stages.agents.base import Decision, EpisodeView
-from stages.agents.end_to_end import NO_ACTION, EndToEndAgent
-from stages.agents.explorer import explorer_agent
-from stages.models.base import ChatRequest, Completion
 from tests.stages.models.toy import ToyPhone
+from trajmill.schemas.actions import Click
+from trajmill.schemas.coordinates import CoordinateFrame, CoordinateSpace
+from trajmill.schemas.geometry import Size
+from trajmill.schemas.observation import Observation
+from trajmill.schemas.query import Platform
+from trajmill.stages.agents.base import Decision, EpisodeView
+from trajmill.stages.agents.end_to_end import NO_ACTION, EndToEndAgent
+from trajmill.stages.agents.explorer import explorer_agent
+from trajmill.stages.models.base import ChatRequest, Completion
 
 CLICK = '<tool_call>{"name": "mobile_use", "arguments": {"action": "click", "coordinate": [500, 500]}}</tool_call>'
 

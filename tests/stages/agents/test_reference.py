@@ -4,15 +4,15 @@ import asyncio
 
 import pytest
 
-from schemas.query import Query, Split
-from schemas.record import Origin
-from stages.agents.base import Decision, EpisodeView
-from stages.agents.reference import ReferenceAgent
-from stages.environments.simulated.environment import FaultRates, SimulatedEnvironment
-from stages.environments.simulated.world import World, load_world
-from stages.queries.generate import GenerationSettings, generate_queries
-from stages.queries.grammar import GrammarWriter
-from stages.queries.validation import SimulatedValidator
+from trajmill.schemas.query import Query, Split
+from trajmill.schemas.record import Origin
+from trajmill.stages.agents.base import Decision, EpisodeView
+from trajmill.stages.agents.reference import ReferenceAgent
+from trajmill.stages.environments.simulated.environment import FaultRates, SimulatedEnvironment
+from trajmill.stages.environments.simulated.world import World, load_world
+from trajmill.stages.queries.generate import GenerationSettings, generate_queries
+from trajmill.stages.queries.grammar import GrammarWriter
+from trajmill.stages.queries.validation import SimulatedValidator
 
 ORIGIN = Origin(round=0, run_id="test", code_version="test")
 

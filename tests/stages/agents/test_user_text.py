@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.agents.user_text import UserText, compose, read
+from trajmill.stages.agents.user_text import UserText, compose, read
 
 
 def test_layout() -> None:

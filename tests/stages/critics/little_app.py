@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from schemas.actions import Action, Click, Terminate, TypeText, action_to_json
-from schemas.episode import Episode
-from schemas.geometry import Box, Size
-from schemas.observation import UIElement
-from schemas.query import Platform, Query, Slot, Source, Split
-from schemas.record import Origin, content_id
-from schemas.step import Step, TargetElement
-from schemas.trajectory import Purpose, StopReason, Trajectory
-from stages.critics.deeds import element_at
+from trajmill.schemas.actions import Action, Click, Terminate, TypeText, action_to_json
+from trajmill.schemas.episode import Episode
+from trajmill.schemas.geometry import Box, Size
+from trajmill.schemas.observation import UIElement
+from trajmill.schemas.query import Platform, Query, Slot, Source, Split
+from trajmill.schemas.record import Origin, content_id
+from trajmill.schemas.step import Step, TargetElement
+from trajmill.schemas.trajectory import Purpose, StopReason, Trajectory
+from trajmill.stages.critics.deeds import element_at
 
 ORIGIN = Origin(round=1, run_id="run", code_version="test")
 SIZE = Size(720, 1280)

@@ -5,22 +5,22 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 
-from schemas.episode import Episode
-from schemas.geometry import Size
-from schemas.observation import Observation, UIElement
-from schemas.query import Platform, Query
-from schemas.trajectory import Purpose
-from schemas.verdict import StepLabel
-from stages.agents.reference import ReferenceAgent
-from stages.critics.base import StepResult
-from stages.environments.simulated.environment import SimulatedEnvironment
-from stages.environments.simulated.world import World, load_world
-from stages.queries.generate import GenerationSettings, generate_queries
-from stages.queries.grammar import GrammarWriter
-from stages.queries.validation import SimulatedValidator
-from stages.rollout.base import Attempt, Limits
-from stages.rollout.episode import run_episode
 from tests.stages.critics.little_app import ORIGIN
+from trajmill.schemas.episode import Episode
+from trajmill.schemas.geometry import Size
+from trajmill.schemas.observation import Observation, UIElement
+from trajmill.schemas.query import Platform, Query
+from trajmill.schemas.trajectory import Purpose
+from trajmill.schemas.verdict import StepLabel
+from trajmill.stages.agents.reference import ReferenceAgent
+from trajmill.stages.critics.base import StepResult
+from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
+from trajmill.stages.environments.simulated.world import World, load_world
+from trajmill.stages.queries.generate import GenerationSettings, generate_queries
+from trajmill.stages.queries.grammar import GrammarWriter
+from trajmill.stages.queries.validation import SimulatedValidator
+from trajmill.stages.rollout.base import Attempt, Limits
+from trajmill.stages.rollout.episode import run_episode
 
 
 @dataclass

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from schemas.actions import (
+from tests.stages.critics.little_app import SIZE, checkout, dish
+from trajmill.schemas.actions import (
     Action,
     Answer,
     Click,
@@ -21,9 +22,8 @@ from schemas.actions import (
     Wait,
     action_to_json,
 )
-from schemas.geometry import Size
-from stages.critics.action_words import LONGEST_TEXT, action_in_words, untrusted
-from tests.stages.critics.little_app import SIZE, checkout, dish
+from trajmill.schemas.geometry import Size
+from trajmill.stages.critics.action_words import LONGEST_TEXT, action_in_words, untrusted
 
 SCREEN = Size(1000, 2000)
 

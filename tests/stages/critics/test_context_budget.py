@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as some
 from pydantic import ValidationError
 
-from schemas.errors import JudgeFailure
-from schemas.geometry import Size
-from stages.critics.context_budget import ContextBudget, fit, kept, picture_tokens, text_tokens
 from tests.stages.models.scripted import ScriptedModel
+from trajmill.schemas.errors import JudgeFailure
+from trajmill.schemas.geometry import Size
+from trajmill.stages.critics.context_budget import ContextBudget, fit, kept, picture_tokens, text_tokens
 
 
 @given(some.integers(1, 300), some.integers(0, 300))

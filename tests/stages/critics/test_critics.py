@@ -6,11 +6,6 @@ import asyncio
 
 import pytest
 
-from schemas.actions import Swipe, SystemButton, Wait
-from schemas.episode import Episode
-from schemas.query import PathStep, Query
-from schemas.verdict import Channel, StepLabel
-from stages.critics.judge import judge_episode, state_judge
 from tests.stages.critics.little_app import (
     ORIGIN,
     Trees,
@@ -24,6 +19,11 @@ from tests.stages.critics.little_app import (
     placed,
     right_walk,
 )
+from trajmill.schemas.actions import Swipe, SystemButton, Wait
+from trajmill.schemas.episode import Episode
+from trajmill.schemas.query import PathStep, Query
+from trajmill.schemas.verdict import Channel, StepLabel
+from trajmill.stages.critics.judge import judge_episode, state_judge
 
 RECEIPT = ("1 x Margherita", "Size: Large", "Note: ring twice")
 

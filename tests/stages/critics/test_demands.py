@@ -4,12 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-from schemas.actions import SystemButton
-from schemas.episode import Episode
-from schemas.observation import UIElement
-from schemas.query import Query, Slot
-from stages.critics.judge import judge_episode, judge_episodes, state_judge
-from stages.critics.step_critic import StateStepCritic
 from tests.stages.critics.little_app import (
     ORIGIN,
     PRESS,
@@ -25,6 +19,12 @@ from tests.stages.critics.little_app import (
     placed,
     right_walk,
 )
+from trajmill.schemas.actions import SystemButton
+from trajmill.schemas.episode import Episode
+from trajmill.schemas.observation import UIElement
+from trajmill.schemas.query import Query, Slot
+from trajmill.stages.critics.judge import judge_episode, judge_episodes, state_judge
+from trajmill.stages.critics.step_critic import StateStepCritic
 
 ON = ("clickable", "checked")
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from stages.critics.facts import page_of, read_screen
 from tests.stages.critics.little_app import checkout, dish, element, launcher, placed
+from trajmill.stages.critics.facts import page_of, read_screen
 
 
 def test_a_page_is_read() -> None:

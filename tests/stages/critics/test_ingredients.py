@@ -6,10 +6,10 @@ from itertools import product
 
 import pytest
 
-from schemas.calibration import Ingredient
-from schemas.verdict import Channel
-from stages.critics.ingredients import Ballot, Evidence, Spent, parts_of, tally
-from stages.critics.rule import read_rule
+from trajmill.schemas.calibration import Ingredient
+from trajmill.schemas.verdict import Channel
+from trajmill.stages.critics.ingredients import Ballot, Evidence, Spent, parts_of, tally
+from trajmill.stages.critics.rule import read_rule
 
 TWO_MODELS = read_rule("consensus(text,multimodal:0.5:4of4/2models>full:3of4/2models)")
 TEXT, MULTIMODAL = Channel.TEXT, Channel.MULTIMODAL

@@ -8,22 +8,6 @@ from dataclasses import dataclass
 
 import pytest
 
-from schemas.episode import Episode
-from schemas.errors import FailureClass, JudgeFailure, ModelFailure, StageError
-from schemas.observation import ScreenReader, UIElement
-from schemas.query import PathStep
-from schemas.round_summary import JudgeQuality
-from schemas.verdict import Channel
-from stages.critics.base import StepResult, Vote, at_most_words
-from stages.critics.calibration import agreement, calibrate
-from stages.critics.cascade import one_vote
-from stages.critics.consensus import Judge
-from stages.critics.judge import Judged, judge_episodes, state_judge
-from stages.critics.multimodal_channel import StateChannel
-from stages.critics.noisy import NoisyChannel
-from stages.critics.replay import SeenScreens
-from stages.critics.step_critic import StateStepCritic
-from stages.critics.text_channel import CaptionChannel, report_of
 from tests.stages.critics.little_app import (
     ORIGIN,
     Trees,
@@ -36,6 +20,22 @@ from tests.stages.critics.little_app import (
     placed,
     right_walk,
 )
+from trajmill.schemas.episode import Episode
+from trajmill.schemas.errors import FailureClass, JudgeFailure, ModelFailure, StageError
+from trajmill.schemas.observation import ScreenReader, UIElement
+from trajmill.schemas.query import PathStep
+from trajmill.schemas.round_summary import JudgeQuality
+from trajmill.schemas.verdict import Channel
+from trajmill.stages.critics.base import StepResult, Vote, at_most_words
+from trajmill.stages.critics.calibration import agreement, calibrate
+from trajmill.stages.critics.cascade import one_vote
+from trajmill.stages.critics.consensus import Judge
+from trajmill.stages.critics.judge import Judged, judge_episodes, state_judge
+from trajmill.stages.critics.multimodal_channel import StateChannel
+from trajmill.stages.critics.noisy import NoisyChannel
+from trajmill.stages.critics.replay import SeenScreens
+from trajmill.stages.critics.step_critic import StateStepCritic
+from trajmill.stages.critics.text_channel import CaptionChannel, report_of
 
 
 @dataclass(frozen=True)

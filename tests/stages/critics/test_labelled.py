@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from schemas.actions import (
+from tests.stages.critics.labelled_files import HEADER, label_row, write_set, write_trajectory
+from trajmill.schemas.actions import (
     Action,
     Answer,
     Click,
@@ -19,17 +20,16 @@ from schemas.actions import (
     Wait,
     action_from_json,
 )
-from schemas.errors import BadInputError
-from schemas.geometry import Box, Size
-from schemas.observation import UIElement
-from schemas.record import Origin
-from schemas.trajectory import StopReason
-from stages.critics.labelled.annotations import Label, read_labels
-from stages.critics.labelled.browser_actions import read_browser_action
-from stages.critics.labelled.screens import FolderScreens, UnreadableError
-from stages.critics.labelled.trajectories import find_trajectory, read_trajectory
-from stages.critics.labelled.tree_text import read_boxes, read_tree
-from tests.stages.critics.labelled_files import HEADER, label_row, write_set, write_trajectory
+from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.geometry import Box, Size
+from trajmill.schemas.observation import UIElement
+from trajmill.schemas.record import Origin
+from trajmill.schemas.trajectory import StopReason
+from trajmill.stages.critics.labelled.annotations import Label, read_labels
+from trajmill.stages.critics.labelled.browser_actions import read_browser_action
+from trajmill.stages.critics.labelled.screens import FolderScreens, UnreadableError
+from trajmill.stages.critics.labelled.trajectories import find_trajectory, read_trajectory
+from trajmill.stages.critics.labelled.tree_text import read_boxes, read_tree
 
 ORIGIN = Origin(round=0, run_id="r", code_version="test")
 LABEL = Label("webarena", "GenericAgent-tiny", "webarena.1", True)

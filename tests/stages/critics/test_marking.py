@@ -10,11 +10,11 @@ from itertools import pairwise
 import pytest
 from PIL import Image, ImageChops
 
-from schemas.actions import Action, Click, Drag, LongPress, Scroll, Swipe, Terminate, TypeText, Wait
-from schemas.geometry import Box
-from schemas.observation import UIElement
-from stages.critics.marking import draw_mark, marked_screen
 from tests.stages.critics.little_app import SIZE, Trees, Walk, checkout, right_walk
+from trajmill.schemas.actions import Action, Click, Drag, LongPress, Scroll, Swipe, Terminate, TypeText, Wait
+from trajmill.schemas.geometry import Box
+from trajmill.schemas.observation import UIElement
+from trajmill.stages.critics.marking import draw_mark, marked_screen
 
 
 class Blank(Trees):

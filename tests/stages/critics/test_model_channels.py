@@ -8,21 +8,21 @@ from dataclasses import replace
 
 import pytest
 
-from schemas.episode import Episode
-from schemas.errors import JudgeFailure, ModelFailure
-from schemas.observation import ScreenHandle
-from schemas.trajectory import StopReason
-from schemas.verdict import Channel
-from stages.critics.base import StepResult, TrajectoryCritic, Vote
-from stages.critics.captioned_text import CaptionedTextChannel
-from stages.critics.captioner import LONGEST_CAPTION, ModelCaptioner, TreeCaptioner
-from stages.critics.context_budget import ContextBudget
-from stages.critics.question import Sampling
-from stages.critics.screenshot_channel import ScreenshotChannel
-from stages.models.base import ChatRequest
 from tests.stages.critics.phone import PhoneWalk, StoredScreens, notes_on, repeated, walk_phone
 from tests.stages.critics.test_model_step_critic import hidden_from_critics, pictures, words
 from tests.stages.models.scripted import ScriptedModel
+from trajmill.schemas.episode import Episode
+from trajmill.schemas.errors import JudgeFailure, ModelFailure
+from trajmill.schemas.observation import ScreenHandle
+from trajmill.schemas.trajectory import StopReason
+from trajmill.schemas.verdict import Channel
+from trajmill.stages.critics.base import StepResult, TrajectoryCritic, Vote
+from trajmill.stages.critics.captioned_text import CaptionedTextChannel
+from trajmill.stages.critics.captioner import LONGEST_CAPTION, ModelCaptioner, TreeCaptioner
+from trajmill.stages.critics.context_budget import ContextBudget
+from trajmill.stages.critics.question import Sampling
+from trajmill.stages.critics.screenshot_channel import ScreenshotChannel
+from trajmill.stages.models.base import ChatRequest
 
 KINDS = ("text", "multimodal")
 

@@ -10,25 +10,25 @@ from typing import Any
 
 import pytest
 
-from schemas.episode import Episode
-from schemas.errors import FailureClass, JudgeFailure, ModelFailure
-from schemas.geometry import Size
-from schemas.observation import Observation
-from schemas.verdict import StepLabel
-from stages.critics.base import StepResult, Vote
-from stages.critics.captioned_text import CaptionedTextChannel
-from stages.critics.captioner import ModelCaptioner, TreeCaptioner
-from stages.critics.cascade import one_vote
-from stages.critics.consensus import Judge
-from stages.critics.judge import Judged, judge_episodes
-from stages.critics.model_step_critic import ModelStepCritic
-from stages.critics.screenshot_channel import ScreenshotChannel
-from stages.models.base import ChatModel
-from stages.models.openai_api.model import OpenAiModel
-from stages.models.openai_api.settings import ApiSettings
 from tests.stages.critics.little_app import ORIGIN
 from tests.stages.critics.phone import PhoneWalk, StoredScreens, notes_on, walk_phone
 from tests.stages.models.fault_server import Fault, FaultReply, FaultServer, running_server
+from trajmill.schemas.episode import Episode
+from trajmill.schemas.errors import FailureClass, JudgeFailure, ModelFailure
+from trajmill.schemas.geometry import Size
+from trajmill.schemas.observation import Observation
+from trajmill.schemas.verdict import StepLabel
+from trajmill.stages.critics.base import StepResult, Vote
+from trajmill.stages.critics.captioned_text import CaptionedTextChannel
+from trajmill.stages.critics.captioner import ModelCaptioner, TreeCaptioner
+from trajmill.stages.critics.cascade import one_vote
+from trajmill.stages.critics.consensus import Judge
+from trajmill.stages.critics.judge import Judged, judge_episodes
+from trajmill.stages.critics.model_step_critic import ModelStepCritic
+from trajmill.stages.critics.screenshot_channel import ScreenshotChannel
+from trajmill.stages.models.base import ChatModel
+from trajmill.stages.models.openai_api.model import OpenAiModel
+from trajmill.stages.models.openai_api.settings import ApiSettings
 
 FAULTS = [fault for fault in Fault if fault is not Fault.NONE]
 PASSING = [fault for fault in FAULTS if fault not in (Fault.TOO_LONG, Fault.UNKNOWN_MODEL, Fault.HUGE)]

@@ -11,17 +11,17 @@ from collections.abc import Sequence
 import pytest
 from PIL import Image, ImageChops
 
-from schemas.errors import JudgeFailure, ModelFailure
-from schemas.observation import ScreenHandle
-from schemas.verdict import StepLabel
-from stages.critics.base import SUMMARY_WORDS, StepResult
-from stages.critics.context_budget import ContextBudget, budget_of
-from stages.critics.model_step_critic import LONGEST_SUMMARY, STEP_FIELDS, ModelStepCritic
-from stages.critics.question import Sampling
-from stages.models.base import ChatRequest, Completion, Part
-from stages.models.prompts import Prompt, packaged_prompt
 from tests.stages.critics.phone import PhoneWalk, StoredScreens, repeated, walk_phone
 from tests.stages.models.scripted import ScriptedModel
+from trajmill.schemas.errors import JudgeFailure, ModelFailure
+from trajmill.schemas.observation import ScreenHandle
+from trajmill.schemas.verdict import StepLabel
+from trajmill.stages.critics.base import SUMMARY_WORDS, StepResult
+from trajmill.stages.critics.context_budget import ContextBudget, budget_of
+from trajmill.stages.critics.model_step_critic import LONGEST_SUMMARY, STEP_FIELDS, ModelStepCritic
+from trajmill.stages.critics.question import Sampling
+from trajmill.stages.models.base import ChatRequest, Completion, Part
+from trajmill.stages.models.prompts import Prompt, packaged_prompt
 
 
 @pytest.fixture(scope="module")
@@ -222,7 +222,7 @@ def test_sampling_and_prompt_are_parameters(walk: PhoneWalk) -> None:
 
 
 def test_the_packaged_prompt_has_its_fields() -> None:
-    prompt = packaged_prompt("stages.critics", "critic_step-1", STEP_FIELDS)
+    prompt = packaged_prompt("trajmill.stages.critics", "critic_step-1", STEP_FIELDS)
     assert "30 words" in prompt.system and "HARMFUL" in prompt.system
 
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.verdict import Channel
-from stages.critics.rule import ChannelRule, PassRule, Rule, all_of, read_rule
+from trajmill.schemas.verdict import Channel
+from trajmill.stages.critics.rule import ChannelRule, PassRule, Rule, all_of, read_rule
 
 TEXT, MULTIMODAL = Channel.TEXT, Channel.MULTIMODAL
 

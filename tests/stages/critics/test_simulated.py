@@ -6,24 +6,24 @@ import asyncio
 
 import pytest
 
-from schemas.episode import Episode
-from schemas.geometry import Size
-from schemas.observation import Observation, UIElement
-from schemas.query import Query
-from schemas.trajectory import Purpose
-from stages.agents.reference import ReferenceAgent
-from stages.critics.calibration import calibrate
-from stages.critics.judge import judge_episodes, state_judge
-from stages.environments.simulated.environment import SimulatedEnvironment
-from stages.environments.simulated.world import World, load_world
-from stages.guidance.base import REFERENCE_PATH
-from stages.guidance.write import write_guidance
-from stages.queries.generate import GenerationSettings, generate_queries
-from stages.queries.grammar import GrammarWriter
-from stages.queries.validation import SimulatedValidator
-from stages.rollout.base import Attempt, Limits
-from stages.rollout.episode import run_episode
 from tests.stages.critics.little_app import ORIGIN
+from trajmill.schemas.episode import Episode
+from trajmill.schemas.geometry import Size
+from trajmill.schemas.observation import Observation, UIElement
+from trajmill.schemas.query import Query
+from trajmill.schemas.trajectory import Purpose
+from trajmill.stages.agents.reference import ReferenceAgent
+from trajmill.stages.critics.calibration import calibrate
+from trajmill.stages.critics.judge import judge_episodes, state_judge
+from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
+from trajmill.stages.environments.simulated.world import World, load_world
+from trajmill.stages.guidance.base import REFERENCE_PATH
+from trajmill.stages.guidance.write import write_guidance
+from trajmill.stages.queries.generate import GenerationSettings, generate_queries
+from trajmill.stages.queries.grammar import GrammarWriter
+from trajmill.stages.queries.validation import SimulatedValidator
+from trajmill.stages.rollout.base import Attempt, Limits
+from trajmill.stages.rollout.episode import run_episode
 
 
 class Seen:

@@ -15,20 +15,20 @@ import pytest
 
 from benchmarks.policy_queries import benchmark_queries
 from benchmarks.synthetic_judge import PASSED, Rates, SilentStepCritic, repeated, true_outcomes
-from schemas.episode import Episode
-from schemas.errors import JudgeFailure
-from schemas.observation import ScreenReader
-from schemas.round_summary import JudgeQuality
-from schemas.verdict import Channel
-from stages.critics.base import StepResult, TrajectoryCritic, Vote
-from stages.critics.calibration import agreement, calibrate
-from stages.critics.cascade import ChannelPlan
-from stages.critics.consensus import Ask, Judge
-from stages.critics.judge import judge_episodes
-from stages.critics.voting import Pass
-from stages.environments.simulated.world import load_world
-from stages.metrics.intervals import Interval, wilson
 from tests.stages.critics.little_app import ORIGIN, Trees
+from trajmill.schemas.episode import Episode
+from trajmill.schemas.errors import JudgeFailure
+from trajmill.schemas.observation import ScreenReader
+from trajmill.schemas.round_summary import JudgeQuality
+from trajmill.schemas.verdict import Channel
+from trajmill.stages.critics.base import StepResult, TrajectoryCritic, Vote
+from trajmill.stages.critics.calibration import agreement, calibrate
+from trajmill.stages.critics.cascade import ChannelPlan
+from trajmill.stages.critics.consensus import Ask, Judge
+from trajmill.stages.critics.judge import judge_episodes
+from trajmill.stages.critics.voting import Pass
+from trajmill.stages.environments.simulated.world import load_world
+from trajmill.stages.metrics.intervals import Interval, wilson
 
 TRAJECTORIES = 2400
 Z = 3.29

@@ -8,17 +8,17 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from schemas.episode import Episode
-from schemas.errors import FailureClass, JudgeFailure, ModelFailure, StageError
-from schemas.observation import ScreenReader
-from schemas.verdict import Channel
-from stages.critics.base import StepResult, Vote
-from stages.critics.cascade import ChannelPlan
-from stages.critics.consensus import Ask, Judge
-from stages.critics.judge import Judged, judge_each, judge_episodes
-from stages.critics.step_critic import StateStepCritic
-from stages.critics.voting import Pass
 from tests.stages.critics.little_app import ORIGIN, Trees, right_walk
+from trajmill.schemas.episode import Episode
+from trajmill.schemas.errors import FailureClass, JudgeFailure, ModelFailure, StageError
+from trajmill.schemas.observation import ScreenReader
+from trajmill.schemas.verdict import Channel
+from trajmill.stages.critics.base import StepResult, Vote
+from trajmill.stages.critics.cascade import ChannelPlan
+from trajmill.stages.critics.consensus import Ask, Judge
+from trajmill.stages.critics.judge import Judged, judge_each, judge_episodes
+from trajmill.stages.critics.step_critic import StateStepCritic
+from trajmill.stages.critics.voting import Pass
 
 YES, NO = True, False
 GARBAGE, SILENCE = JudgeFailure("garbage"), ModelFailure("no answer")

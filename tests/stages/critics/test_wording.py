@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from stages.critics.wording import (
+from trajmill.stages.critics.wording import (
     description_says_done,
     is_said,
     mentions,

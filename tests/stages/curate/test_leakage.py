@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from schemas.example import Example, Message
-from schemas.query import Platform, Query, Slot, Source, Split
-from schemas.record import Origin
-from schemas.rl_step import RLStep
-from stages.curate.leakage import (
+from trajmill.schemas.example import Example, Message
+from trajmill.schemas.query import Platform, Query, Slot, Source, Split
+from trajmill.schemas.record import Origin
+from trajmill.schemas.rl_step import RLStep
+from trajmill.stages.curate.leakage import (
     LeakKind,
     TrainingText,
     example_texts,

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.curate.reweight import plan_attempts, success_average, task_weight
+from trajmill.stages.curate.reweight import plan_attempts, success_average, task_weight
 
 averages = st.dictionaries(st.text("abc", min_size=1, max_size=3), st.floats(0, 1), min_size=1, max_size=12)
 

@@ -3,12 +3,12 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from schemas.example import Example
-from schemas.tables import rows_to_arrow
-from stages.curate.dedup import without_duplicates
-from stages.curate.training_set import training_set
-from stages.derive.end_to_end import end_to_end_examples
 from tests.stages.derive.samples import ORIGIN, query, size_of, success
+from trajmill.schemas.example import Example
+from trajmill.schemas.tables import rows_to_arrow
+from trajmill.stages.curate.dedup import without_duplicates
+from trajmill.stages.curate.training_set import training_set
+from trajmill.stages.derive.end_to_end import end_to_end_examples
 
 
 def examples_of(length: int, name: str, asked: str) -> tuple[Example, ...]:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from schemas.actions import Action, Click, Terminate, action_to_json
-from schemas.coordinates import CoordinateFrame, native_frame
-from schemas.dialects.base import Reply
-from schemas.dialects.gui_owl_v3 import dialect_for
-from schemas.episode import Episode
-from schemas.geometry import Size
-from schemas.query import Platform, Query, Source, Split
-from schemas.record import Origin, content_id
-from schemas.step import Step
-from schemas.trajectory import Purpose, StopReason, Trajectory
-from schemas.verdict import Judgement, StepLabel, StepVerdict
+from trajmill.schemas.actions import Action, Click, Terminate, action_to_json
+from trajmill.schemas.coordinates import CoordinateFrame, native_frame
+from trajmill.schemas.dialects.base import Reply
+from trajmill.schemas.dialects.gui_owl_v3 import dialect_for
+from trajmill.schemas.episode import Episode
+from trajmill.schemas.geometry import Size
+from trajmill.schemas.query import Platform, Query, Source, Split
+from trajmill.schemas.record import Origin, content_id
+from trajmill.schemas.step import Step
+from trajmill.schemas.trajectory import Purpose, StopReason, Trajectory
+from trajmill.schemas.verdict import Judgement, StepLabel, StepVerdict
 
 PHONE, DESKTOP = Size(720, 1280), Size(1280, 720)
 ORIGIN = Origin(round=1, run_id="run", code_version="test")

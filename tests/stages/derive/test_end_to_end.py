@@ -2,17 +2,17 @@ from __future__ import annotations
 
 import pytest
 
-from schemas.actions import Action, Click, Drag, OpenApp, Scroll, TypeText, Wait, action_from_json
-from schemas.coordinates import native_frame
-from schemas.dialects.base import Reply
-from schemas.dialects.gui_owl_v3 import dialect_for
-from schemas.episode import Episode
-from schemas.query import Platform, Split
-from schemas.tables import rows_from_arrow, rows_to_arrow
-from schemas.trajectory import Purpose
-from schemas.verdict import StepLabel
-from stages.derive.end_to_end import end_to_end_examples
 from tests.stages.derive.samples import DESKTOP, DONE, ORIGIN, PHONE, TAP, episode, query, size_of, step, success
+from trajmill.schemas.actions import Action, Click, Drag, OpenApp, Scroll, TypeText, Wait, action_from_json
+from trajmill.schemas.coordinates import native_frame
+from trajmill.schemas.dialects.base import Reply
+from trajmill.schemas.dialects.gui_owl_v3 import dialect_for
+from trajmill.schemas.episode import Episode
+from trajmill.schemas.query import Platform, Split
+from trajmill.schemas.tables import rows_from_arrow, rows_to_arrow
+from trajmill.schemas.trajectory import Purpose
+from trajmill.schemas.verdict import StepLabel
+from trajmill.stages.derive.end_to_end import end_to_end_examples
 
 GOOD, NEUTRAL, HARMFUL = StepLabel.GOOD, StepLabel.NEUTRAL, StepLabel.HARMFUL
 

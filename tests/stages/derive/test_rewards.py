@@ -5,8 +5,8 @@ import statistics
 
 import pytest
 
-from stages.derive.rewards import RunningReward, running_reward, trajectory_reward
 from tests.stages.derive.samples import TAP, episode, failure, step, success
+from trajmill.stages.derive.rewards import RunningReward, running_reward, trajectory_reward
 
 
 def test_accuracy_and_format_are_kept_apart() -> None:

@@ -10,15 +10,15 @@ from typing import TypeVar
 
 import pytest
 
-from schemas.actions import Action, Click, Wait
-from schemas.errors import BadInputError, EnvironmentFailure, FailureClass
-from schemas.observation import Observation
-from schemas.query import Query
-from stages.environments.base import Belongings
-from stages.environments.leased import EnvironmentLimits, LeasedEnvironment
-from stages.environments.pool import EnvironmentPool
 from tests.stages.environments.test_reaper import runs, until_gone
 from tests.stages.rollout.toy import ToyEnvironment, toy_query
+from trajmill.schemas.actions import Action, Click, Wait
+from trajmill.schemas.errors import BadInputError, EnvironmentFailure, FailureClass
+from trajmill.schemas.observation import Observation
+from trajmill.schemas.query import Query
+from trajmill.stages.environments.base import Belongings
+from trajmill.stages.environments.leased import EnvironmentLimits, LeasedEnvironment
+from trajmill.stages.environments.pool import EnvironmentPool
 
 T = TypeVar("T")
 PRESS = Click(x=5, y=5)
@@ -380,8 +380,8 @@ def test_an_instance_whose_closing_hangs_is_ended_with_its_processes_and_folders
 def test_a_killed_worker_leaves_nothing_of_its_environments() -> None:
     code = """
 import asyncio, subprocess
-from stages.environments.base import Belongings
-from stages.environments.pool import EnvironmentPool
+from trajmill.stages.environments.base import Belongings
+from trajmill.stages.environments.pool import EnvironmentPool
 from tests.stages.rollout.toy import ToyEnvironment
 
 class Holding(ToyEnvironment):

@@ -7,7 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-from stages.environments.reaper import Reaper, end_processes
+from trajmill.stages.environments.reaper import Reaper, end_processes
 
 STUBBORN = """
 import os, signal, subprocess, sys, time
@@ -19,7 +19,7 @@ time.sleep(600)
 OWNER = f"""
 import subprocess, sys, time
 from pathlib import Path
-from stages.environments.reaper import Reaper
+from trajmill.stages.environments.reaper import Reaper
 program = subprocess.Popen([sys.executable, "-c", {STUBBORN!r}], stdout=subprocess.PIPE, text=True)
 words = program.stdout.readline().strip()
 reaper = Reaper()

@@ -7,14 +7,14 @@ import json
 
 import pytest
 
-from schemas.actions import Click, Wait
-from schemas.errors import EnvironmentFailure, FailureClass
-from schemas.observation import Observation
-from schemas.query import Query
-from schemas.record import Origin
-from stages.environments.screen_goal import checked_on_screen
-from stages.queries.pathways.start import start_query
 from tests.stages.queries.pathways.toy import PROGRAM, Toy
+from trajmill.schemas.actions import Click, Wait
+from trajmill.schemas.errors import EnvironmentFailure, FailureClass
+from trajmill.schemas.observation import Observation
+from trajmill.schemas.query import Query
+from trajmill.schemas.record import Origin
+from trajmill.stages.environments.screen_goal import checked_on_screen
+from trajmill.stages.queries.pathways.start import start_query
 
 ORIGIN = Origin(round=1, run_id="run", code_version="code")
 EDIT_MENU = Click(x=110, y=30)

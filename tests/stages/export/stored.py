@@ -10,14 +10,14 @@ from functools import cache
 import pyarrow as pa
 from PIL import Image
 
-from schemas.actions import Action, Click
-from schemas.geometry import Box, Size
-from schemas.observation import UIElement
-from schemas.query import Platform
-from schemas.tables import rows_to_arrow
-from stages.derive.end_to_end import end_to_end_examples
-from stages.derive.rl_steps import rl_steps
 from tests.stages.derive.samples import DONE, ORIGIN, episode, failure, frame_of, query, size_of, step, success
+from trajmill.schemas.actions import Action, Click
+from trajmill.schemas.geometry import Box, Size
+from trajmill.schemas.observation import UIElement
+from trajmill.schemas.query import Platform
+from trajmill.schemas.tables import rows_to_arrow
+from trajmill.stages.derive.end_to_end import end_to_end_examples
+from trajmill.stages.derive.rl_steps import rl_steps
 
 
 @dataclass

@@ -5,8 +5,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.export.blocks import BLOCK, content_blocks
-from stages.export.lists import cut_last, list_array
+from trajmill.stages.export.blocks import BLOCK, content_blocks
+from trajmill.stages.export.lists import cut_last, list_array
 
 pieces = st.lists(st.sampled_from(["<image>", "a", "<", "image>", "ü ", "\n"]), max_size=8).map("".join)
 

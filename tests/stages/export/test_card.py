@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from stages.export.base import ExportedFile
-from stages.export.card import CardFacts, Dropped, dataset_card
-from stages.export.write import export_release
 from tests.stages.export.stored import StoredScreens, examples, rl_rows
+from trajmill.stages.export.base import ExportedFile
+from trajmill.stages.export.card import CardFacts, Dropped, dataset_card
+from trajmill.stages.export.write import export_release
 
 FACTS = CardFacts(
     name="round-003",

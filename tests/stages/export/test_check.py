@@ -7,10 +7,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from schemas.record import content_id
-from stages.export.check import check_release
-from stages.export.write import RL_FILE, SFT_FILE, export_release
 from tests.stages.export.stored import StoredScreens, examples, png, rl_rows
+from trajmill.schemas.record import content_id
+from trajmill.stages.export.check import check_release
+from trajmill.stages.export.write import RL_FILE, SFT_FILE, export_release
 
 
 @pytest.fixture

@@ -10,17 +10,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from schemas.errors import BadInputError
-from schemas.observation import UIElement
-from schemas.screen import ELEMENT
-from stages.export.base import BATCH_ROWS, row_groups
-from stages.export.features import with_features
-from stages.export.screens import SCREENS_SCHEMA, screen_batches
-from stages.export.spool import ImageSpool
-from stages.export.trl import SFT_SCHEMA, sft_batches
-from stages.export.verl import RL_SCHEMA
-from stages.export.write import RL_FILE, SCREENS_FILE, SFT_FILE, export_release
 from tests.stages.export.stored import StoredScreens, examples, png, rl_rows
+from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.observation import UIElement
+from trajmill.schemas.screen import ELEMENT
+from trajmill.stages.export.base import BATCH_ROWS, row_groups
+from trajmill.stages.export.features import with_features
+from trajmill.stages.export.screens import SCREENS_SCHEMA, screen_batches
+from trajmill.stages.export.spool import ImageSpool
+from trajmill.stages.export.trl import SFT_SCHEMA, sft_batches
+from trajmill.stages.export.verl import RL_SCHEMA
+from trajmill.stages.export.write import RL_FILE, SCREENS_FILE, SFT_FILE, export_release
 
 
 @pytest.fixture

@@ -6,26 +6,26 @@ import asyncio
 from collections.abc import Iterable
 from pathlib import Path
 
-from schemas.episode import Episode
-from schemas.geometry import Size
-from schemas.observation import Observation, UIElement
-from schemas.query import Platform, Query
-from schemas.tables import rows_to_arrow
-from schemas.trajectory import Purpose
-from schemas.verdict import Judgement
-from stages.agents.reference import ReferenceAgent
-from stages.agents.user_text import compose
-from stages.derive.end_to_end import end_to_end_examples
-from stages.environments.simulated.environment import FaultRates, SimulatedEnvironment
-from stages.environments.simulated.world import load_world
-from stages.export.check import check_release
-from stages.export.write import export_release
-from stages.queries.generate import GenerationSettings, generate_queries
-from stages.queries.grammar import GrammarWriter
-from stages.queries.validation import SimulatedValidator
-from stages.rollout.base import Attempt, Limits
-from stages.rollout.episode import run_episode
 from tests.stages.derive.samples import COMMON, ORIGIN
+from trajmill.schemas.episode import Episode
+from trajmill.schemas.geometry import Size
+from trajmill.schemas.observation import Observation, UIElement
+from trajmill.schemas.query import Platform, Query
+from trajmill.schemas.tables import rows_to_arrow
+from trajmill.schemas.trajectory import Purpose
+from trajmill.schemas.verdict import Judgement
+from trajmill.stages.agents.reference import ReferenceAgent
+from trajmill.stages.agents.user_text import compose
+from trajmill.stages.derive.end_to_end import end_to_end_examples
+from trajmill.stages.environments.simulated.environment import FaultRates, SimulatedEnvironment
+from trajmill.stages.environments.simulated.world import load_world
+from trajmill.stages.export.check import check_release
+from trajmill.stages.export.write import export_release
+from trajmill.stages.queries.generate import GenerationSettings, generate_queries
+from trajmill.stages.queries.grammar import GrammarWriter
+from trajmill.stages.queries.validation import SimulatedValidator
+from trajmill.stages.rollout.base import Attempt, Limits
+from trajmill.stages.rollout.episode import run_episode
 
 
 class SeenScreens(dict[str, Observation]):

@@ -6,16 +6,6 @@ import asyncio
 
 import pytest
 
-from schemas.actions import Swipe, SystemButton, Wait
-from schemas.episode import Episode
-from schemas.errors import FailureClass
-from schemas.failure import Failure
-from schemas.guidance import Guidance
-from stages.critics.judge import judge_episode, state_judge
-from stages.guidance.base import OWN_SUCCESS, REFERENCE_PATH
-from stages.guidance.lift import guidance_lift
-from stages.guidance.strip import quotes_guidance
-from stages.guidance.write import write_guidance
 from tests.stages.critics.little_app import (
     ORIGIN,
     Trees,
@@ -28,6 +18,16 @@ from tests.stages.critics.little_app import (
     placed,
     right_walk,
 )
+from trajmill.schemas.actions import Swipe, SystemButton, Wait
+from trajmill.schemas.episode import Episode
+from trajmill.schemas.errors import FailureClass
+from trajmill.schemas.failure import Failure
+from trajmill.schemas.guidance import Guidance
+from trajmill.stages.critics.judge import judge_episode, state_judge
+from trajmill.stages.guidance.base import OWN_SUCCESS, REFERENCE_PATH
+from trajmill.stages.guidance.lift import guidance_lift
+from trajmill.stages.guidance.strip import quotes_guidance
+from trajmill.stages.guidance.write import write_guidance
 
 
 def written(episode: Episode, trees: Trees, judged: bool = False) -> Guidance:

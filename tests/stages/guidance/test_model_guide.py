@@ -8,39 +8,39 @@ from collections.abc import Callable
 
 import pytest
 
-from schemas.actions import Click, Terminate
-from schemas.coordinates import native_frame
-from schemas.dialects.base import Reply
-from schemas.dialects.gui_owl_v3 import dialect_for
-from schemas.episode import Episode
-from schemas.errors import FailureClass, ModelFailure
-from schemas.failure import Failure
-from schemas.geometry import Size
-from schemas.guidance import Guidance
-from schemas.observation import Observation, ScreenHandle
-from schemas.query import Platform, Query
-from schemas.trajectory import Purpose
-from schemas.verdict import Judgement, StepLabel, StepVerdict
-from stages.agents.end_to_end import EndToEndAgent
-from stages.derive.end_to_end import end_to_end_examples
-from stages.environments.simulated.environment import SimulatedEnvironment
-from stages.environments.simulated.world import load_world
-from stages.guidance.base import OWN_SUCCESS, REFERENCE_PATH
-from stages.guidance.model_guide import (
+from tests.stages.critics.little_app import ORIGIN
+from tests.stages.critics.phone import PhoneWalk, StoredScreens, walk_phone
+from tests.stages.models.scripted import ScriptedModel
+from trajmill.schemas.actions import Click, Terminate
+from trajmill.schemas.coordinates import native_frame
+from trajmill.schemas.dialects.base import Reply
+from trajmill.schemas.dialects.gui_owl_v3 import dialect_for
+from trajmill.schemas.episode import Episode
+from trajmill.schemas.errors import FailureClass, ModelFailure
+from trajmill.schemas.failure import Failure
+from trajmill.schemas.geometry import Size
+from trajmill.schemas.guidance import Guidance
+from trajmill.schemas.observation import Observation, ScreenHandle
+from trajmill.schemas.query import Platform, Query
+from trajmill.schemas.trajectory import Purpose
+from trajmill.schemas.verdict import Judgement, StepLabel, StepVerdict
+from trajmill.stages.agents.end_to_end import EndToEndAgent
+from trajmill.stages.derive.end_to_end import end_to_end_examples
+from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
+from trajmill.stages.environments.simulated.world import load_world
+from trajmill.stages.guidance.base import OWN_SUCCESS, REFERENCE_PATH
+from trajmill.stages.guidance.model_guide import (
     LONGEST_LINE,
     LONGEST_OUTCOME,
     MOST_LINES,
     ModelDescriber,
     ModelGuidanceWriter,
 )
-from stages.guidance.strip import quotes_guidance
-from stages.guidance.write import Guide, guide_episodes, write_guidance
-from stages.models.base import ChatRequest, Completion
-from stages.rollout.base import Attempt, Limits, Rollout
-from stages.rollout.episode import run_episode
-from tests.stages.critics.little_app import ORIGIN
-from tests.stages.critics.phone import PhoneWalk, StoredScreens, walk_phone
-from tests.stages.models.scripted import ScriptedModel
+from trajmill.stages.guidance.strip import quotes_guidance
+from trajmill.stages.guidance.write import Guide, guide_episodes, write_guidance
+from trajmill.stages.models.base import ChatRequest, Completion
+from trajmill.stages.rollout.base import Attempt, Limits, Rollout
+from trajmill.stages.rollout.episode import run_episode
 
 Answer = str | Completion | ModelFailure
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.metrics.intervals import wilson
+from trajmill.stages.metrics.intervals import wilson
 
 
 def test_it_is_the_published_interval() -> None:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from schemas.query import Split
-from stages.metrics.success import MeasuredEpisode, success_by_split
+from trajmill.schemas.query import Split
+from trajmill.stages.metrics.success import MeasuredEpisode, success_by_split
 
 SLOTS, TRAIN = Split.HELDOUT_SLOTS, Split.TRAIN
 

@@ -25,7 +25,7 @@ import pytest
 from aiohttp import web
 from PIL import Image
 
-from schemas.geometry import Size
+from trajmill.schemas.geometry import Size
 
 
 class Fault(StrEnum):

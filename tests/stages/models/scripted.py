@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from schemas.coordinates import CoordinateFrame, native_frame
-from schemas.errors import ModelFailure
-from schemas.geometry import Size
-from stages.models.base import ChatMessage, ChatRequest, Completion
+from trajmill.schemas.coordinates import CoordinateFrame, native_frame
+from trajmill.schemas.errors import ModelFailure
+from trajmill.schemas.geometry import Size
+from trajmill.stages.models.base import ChatMessage, ChatRequest, Completion
 
 
 def request(text: str = "What is it?", role: str = "critic.text", **fields: object) -> ChatRequest:

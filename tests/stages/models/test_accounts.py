@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from schemas.errors import ModelFailure
-from schemas.geometry import Size
-from schemas.model_call import ModelCall
-from schemas.observation import Observation, ScreenHandle
-from schemas.record import Origin
-from schemas.tables import rows_from_arrow, rows_to_arrow
-from stages.models.accounts import AccountedModel, payload_hash
-from stages.models.base import ChatMessage, ChatRequest, Completion
 from tests.stages.models.scripted import ScriptedModel, request
+from trajmill.schemas.errors import ModelFailure
+from trajmill.schemas.geometry import Size
+from trajmill.schemas.model_call import ModelCall
+from trajmill.schemas.observation import Observation, ScreenHandle
+from trajmill.schemas.record import Origin
+from trajmill.schemas.tables import rows_from_arrow, rows_to_arrow
+from trajmill.stages.models.accounts import AccountedModel, payload_hash
+from trajmill.stages.models.base import ChatMessage, ChatRequest, Completion
 
 ORIGIN = Origin(round=2, run_id="run", code_version="test")
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from schemas.errors import BadInputError, ModelFailure
-from schemas.geometry import Size
-from schemas.observation import ScreenHandle
-from stages.models.base import ChatMessage, ChatRequest, Completion, TokenLogprob
-from stages.models.cache import CachedModel
 from tests.stages.models.scripted import ScriptedModel, request
+from trajmill.schemas.errors import BadInputError, ModelFailure
+from trajmill.schemas.geometry import Size
+from trajmill.schemas.observation import ScreenHandle
+from trajmill.stages.models.base import ChatMessage, ChatRequest, Completion, TokenLogprob
+from trajmill.stages.models.cache import CachedModel
 
 ANSWER = Completion("yes\ud800", 7, 3, "stop", ("no",), (TokenLogprob("y", -0.5, (("y", -0.5),)),), price=0.5)
 
@@ -178,7 +178,7 @@ def test_a_folder_that_holds_something_else_is_one_line(tmp_path: Path) -> None:
 _PROCESS = """
 import asyncio, sys
 from pathlib import Path
-from stages.models.cache import CachedModel
+from trajmill.stages.models.cache import CachedModel
 from tests.stages.models.scripted import ScriptedModel, request
 
 async def talk():

@@ -1,12 +1,12 @@
 from __future__ import annotations
 
-from schemas.actions import Click, PressKeys, Scroll, Swipe, SystemButton, Terminate, TypeText
-from schemas.geometry import Box, Size
-from schemas.observation import UIElement
-from stages.models.embedded.candidates import Candidate, screen_candidates, typed_candidates
-from stages.models.embedded.deeds import Deed, noted_values, read_deed, write_deed
-from stages.models.embedded.hints import names, names_input, read_hint, remaining_hints
-from stages.models.embedded.words import Lexicon, normal_form
+from trajmill.schemas.actions import Click, PressKeys, Scroll, Swipe, SystemButton, Terminate, TypeText
+from trajmill.schemas.geometry import Box, Size
+from trajmill.schemas.observation import UIElement
+from trajmill.stages.models.embedded.candidates import Candidate, screen_candidates, typed_candidates
+from trajmill.stages.models.embedded.deeds import Deed, noted_values, read_deed, write_deed
+from trajmill.stages.models.embedded.hints import names, names_input, read_hint, remaining_hints
+from trajmill.stages.models.embedded.words import Lexicon, normal_form
 
 SIZE = Size(720, 1280)
 FIELD = UIElement("text_field", "Note", Box(0, 500, 700, 560), ("clickable", "editable", "focused"))

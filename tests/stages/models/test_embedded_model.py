@@ -8,18 +8,19 @@ from pathlib import Path
 import pytest
 import torch
 
-from schemas.coordinates import native_frame
-from schemas.dialects.base import Reply
-from schemas.dialects.gui_owl_v3 import dialect_for
-from schemas.errors import BadInputError, ModelFailure
-from schemas.geometry import Size
-from schemas.query import Platform
-from stages.agents.user_text import compose
-from stages.models.base import ChatMessage, ChatRequest
-from stages.models.embedded.model import EmbeddedModel
-from stages.models.embedded.network import PolicyNetwork
-from stages.models.embedded.situation import View
-from stages.models.embedded.storage import (
+from tests.stages.models.toy import SIZE, ToyPhone, element, observe
+from trajmill.schemas.coordinates import native_frame
+from trajmill.schemas.dialects.base import Reply
+from trajmill.schemas.dialects.gui_owl_v3 import dialect_for
+from trajmill.schemas.errors import BadInputError, ModelFailure
+from trajmill.schemas.geometry import Size
+from trajmill.schemas.query import Platform
+from trajmill.stages.agents.user_text import compose
+from trajmill.stages.models.base import ChatMessage, ChatRequest
+from trajmill.stages.models.embedded.model import EmbeddedModel
+from trajmill.stages.models.embedded.network import PolicyNetwork
+from trajmill.stages.models.embedded.situation import View
+from trajmill.stages.models.embedded.storage import (
     embedded_model,
     load_embedded_model,
     load_network,
@@ -27,7 +28,6 @@ from stages.models.embedded.storage import (
     save_network,
     untrained_network,
 )
-from tests.stages.models.toy import SIZE, ToyPhone, element, observe
 
 
 def request(seed: int, *, dish: str = "Pad Thai", temperature: float = 1.0, hints: str | None = None) -> ChatRequest:

@@ -4,17 +4,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from schemas.observation import Observation
-from stages.agents.user_text import read
-from stages.models.embedded.batch import Bags, Batch, bags, collate
-from stages.models.embedded.features import FLAGS, is_open
-from stages.models.embedded.matching import MATCHES, match_words
-from stages.models.embedded.network import PolicyNetwork
-from stages.models.embedded.pairs import Hidden
-from stages.models.embedded.places import places_of
-from stages.models.embedded.situation import Viewer
-from stages.models.embedded.storage import untrained_network
 from tests.stages.models.toy import SIZE, element, observe
+from trajmill.schemas.observation import Observation
+from trajmill.stages.agents.user_text import read
+from trajmill.stages.models.embedded.batch import Bags, Batch, bags, collate
+from trajmill.stages.models.embedded.features import FLAGS, is_open
+from trajmill.stages.models.embedded.matching import MATCHES, match_words
+from trajmill.stages.models.embedded.network import PolicyNetwork
+from trajmill.stages.models.embedded.pairs import Hidden
+from trajmill.stages.models.embedded.places import places_of
+from trajmill.stages.models.embedded.situation import Viewer
+from trajmill.stages.models.embedded.storage import untrained_network
 
 SCREEN = observe(
     element("heading", "Margherita", "title"),

@@ -5,8 +5,8 @@ from collections import Counter
 import pytest
 import torch
 
-from stages.models.local.sampling import RowLimits, RowSampling, SeededSampling, rows_of
 from tests.stages.models.scripted import request
+from trajmill.stages.models.local.sampling import RowLimits, RowSampling, SeededSampling, rows_of
 
 LOGITS = torch.tensor([0.5, 0.3, 0.15, 0.05]).log()
 

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from stages.models.local.orphan_guard import OrphanGuard
+from trajmill.stages.models.local.orphan_guard import OrphanGuard
 
 _OWNER = """
 import sys, time
-from stages.models.local.orphan_guard import OrphanGuard
+from trajmill.stages.models.local.orphan_guard import OrphanGuard
 guard = OrphanGuard({int(sys.argv[1])})
 print(guard._process.pid, flush=True)
 time.sleep(600)

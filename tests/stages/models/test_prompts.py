@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from schemas.errors import BadInputError
-from stages.models.prompts import packaged_prompt, read_prompt
+from trajmill.schemas.errors import BadInputError
+from trajmill.stages.models.prompts import packaged_prompt, read_prompt
 
 FIELDS = frozenset({"task", "screen"})
 SOUND = "# system\n\nYou judge. It costs $$5.\n\n# user\n\nTask: $task\n\n# Screen\n\n${screen}s\n"

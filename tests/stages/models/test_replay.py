@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from schemas.errors import BadInputError, ModelFailure
-from schemas.geometry import Size
-from stages.models.base import Completion, TokenLogprob
-from stages.models.replay import RecordingModel, ReplayedModel
 from tests.stages.models.scripted import ScriptedModel, request
+from trajmill.schemas.errors import BadInputError, ModelFailure
+from trajmill.schemas.geometry import Size
+from trajmill.stages.models.base import Completion, TokenLogprob
+from trajmill.stages.models.replay import RecordingModel, ReplayedModel
 
 ANSWERS = [
     Completion("one\ud800\x00", 7, 3, "stop", ("two",), (TokenLogprob("o", -0.5, (("o", -0.5),)),), 0.25),

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.errors import FailureClass, ModelFailure
-from schemas.record import Record
-from stages.models.base import ChatRequest, Completion
-from stages.models.structured import AnswerFailure, ask, parse_answer
 from tests.stages.models.scripted import ScriptedModel, request
+from trajmill.schemas.errors import FailureClass, ModelFailure
+from trajmill.schemas.record import Record
+from trajmill.stages.models.base import ChatRequest, Completion
+from trajmill.stages.models.structured import AnswerFailure, ask, parse_answer
 
 
 class Verdict(Record):

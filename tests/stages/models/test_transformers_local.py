@@ -14,16 +14,16 @@ from PIL import Image
 from safetensors.torch import load_file, save_file
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
-from schemas.coordinates import CoordinateSpace
-from schemas.errors import BadInputError, ModelFailure
-from schemas.geometry import Size
-from schemas.observation import Observation, ScreenHandle
-from stages.models.base import ChatMessage, ChatRequest, Completion, Part
-from stages.models.images import PixelBudget
-from stages.models.local.chat_text import render_chat
-from stages.models.local.settings import LocalSettings
-from stages.models.transformers_local import LocalModel
 from tests.stages.models.tiny_vlm import CONTEXT, FACTOR, MAX_PIXELS, MIN_PIXELS, build_tiny_vlm
+from trajmill.schemas.coordinates import CoordinateSpace
+from trajmill.schemas.errors import BadInputError, ModelFailure
+from trajmill.schemas.geometry import Size
+from trajmill.schemas.observation import Observation, ScreenHandle
+from trajmill.stages.models.base import ChatMessage, ChatRequest, Completion, Part
+from trajmill.stages.models.images import PixelBudget
+from trajmill.stages.models.local.chat_text import render_chat
+from trajmill.stages.models.local.settings import LocalSettings
+from trajmill.stages.models.transformers_local import LocalModel
 
 BUDGET = PixelBudget(factor=FACTOR, min_pixels=MIN_PIXELS, max_pixels=MAX_PIXELS)
 PHONE = Size(720, 1280)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from schemas.errors import BadInputError
-from stages.models.vllm_offline import OfflineModel, OfflineSettings
 from tests.stages.models.tiny_vlm import build_tiny_vlm
+from trajmill.schemas.errors import BadInputError
+from trajmill.stages.models.vllm_offline import OfflineModel, OfflineSettings
 
 
 @pytest.mark.skipif(importlib.util.find_spec("vllm") is not None, reason="vLLM is installed")

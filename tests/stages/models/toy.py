@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from schemas.actions import Action, Click, Swipe, Terminate, TypeText
-from schemas.geometry import Box, Size
-from schemas.observation import Observation, ScreenHandle, UIElement
-from schemas.record import content_id
+from trajmill.schemas.actions import Action, Click, Swipe, Terminate, TypeText
+from trajmill.schemas.geometry import Box, Size
+from trajmill.schemas.observation import Observation, ScreenHandle, UIElement
+from trajmill.schemas.record import content_id
 
 SIZE = Size(720, 1280)
 DISHES = ("Margherita", "Beef Ramen", "Greek Salad", "Pad Thai", "Cheeseburger")

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from schemas.record import Origin
-from stages.environments.simulated.world import TaskGraph, World, load_world
+from trajmill.schemas.record import Origin
+from trajmill.stages.environments.simulated.world import TaskGraph, World, load_world
 
 
 @pytest.fixture(scope="session")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from stages.environments.simulated.app_spec import Scalar
-from stages.environments.simulated.world import TaskGraph
-from stages.queries.sampling import Path, SlotChoice, TaskSample, paths
+from trajmill.stages.environments.simulated.app_spec import Scalar
+from trajmill.stages.environments.simulated.world import TaskGraph
+from trajmill.stages.queries.sampling import Path, SlotChoice, TaskSample, paths
 
 
 def chosen(task: TaskGraph, **values: Scalar) -> TaskSample:

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from schemas.query import PathStep
-from stages.queries.difficulty import STEP_CAP, difficulty, step_limit
+from trajmill.schemas.query import PathStep
+from trajmill.stages.queries.difficulty import STEP_CAP, difficulty, step_limit
 
 
 def _path(*pages: str, operation: str = "tap") -> tuple[PathStep, ...]:

@@ -5,16 +5,16 @@ from collections import Counter
 
 import pytest
 
-from schemas.errors import FailureClass, ModelFailure
-from schemas.query import Query, Split
-from schemas.record import Origin, content_id
-from stages.curate.leakage import leaks_in_queries
-from stages.environments.simulated.app_spec import AppSpec
-from stages.environments.simulated.world import World
-from stages.queries.base import Brief, PathMetadata, Phrasing, Written
-from stages.queries.generate import Generated, GenerationSettings, generate_queries
-from stages.queries.grammar import GrammarWriter
-from stages.queries.validation import SimulatedValidator
+from trajmill.schemas.errors import FailureClass, ModelFailure
+from trajmill.schemas.query import Query, Split
+from trajmill.schemas.record import Origin, content_id
+from trajmill.stages.curate.leakage import leaks_in_queries
+from trajmill.stages.environments.simulated.app_spec import AppSpec
+from trajmill.stages.environments.simulated.world import World
+from trajmill.stages.queries.base import Brief, PathMetadata, Phrasing, Written
+from trajmill.stages.queries.generate import Generated, GenerationSettings, generate_queries
+from trajmill.stages.queries.grammar import GrammarWriter
+from trajmill.stages.queries.validation import SimulatedValidator
 
 HELDOUT_APPS = ("notes", "clock")
 SETTINGS = GenerationSettings(

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stages.environments.simulated.app_spec import Scalar
-from stages.environments.simulated.world import TaskGraph, World
-from stages.queries.base import Clause, Phrasing, Variant
-from stages.queries.grammar import GrammarWriter
-from stages.queries.metadata import extract
-from stages.queries.phrasing import draw_phrasing, lost_slots
-from stages.queries.sampling import paths, sample
 from tests.stages.queries.samples import chosen
+from trajmill.stages.environments.simulated.app_spec import Scalar
+from trajmill.stages.environments.simulated.world import TaskGraph, World
+from trajmill.stages.queries.base import Clause, Phrasing, Variant
+from trajmill.stages.queries.grammar import GrammarWriter
+from trajmill.stages.queries.metadata import extract
+from trajmill.stages.queries.phrasing import draw_phrasing, lost_slots
+from trajmill.stages.queries.sampling import paths, sample
 
 GOLDEN_RAW: list[tuple[dict[str, Scalar], str]] = [
     (

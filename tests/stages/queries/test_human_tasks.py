@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from schemas.errors import BadInputError
-from schemas.query import Platform
-from stages.queries.human_tasks import HumanTask, read_human_tasks
+from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.query import Platform
+from trajmill.stages.queries.human_tasks import HumanTask, read_human_tasks
 
 GOOD = '{"instruction": "Order me a pizza", "platform": "phone", "apps": ["bites"]}'
 

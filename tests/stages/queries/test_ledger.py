@@ -4,13 +4,13 @@ import asyncio
 
 import pytest
 
-from schemas.query import Query, Split
-from schemas.record import Origin
-from stages.environments.simulated.world import TaskGraph
-from stages.queries.drafting import draft
-from stages.queries.grammar import GrammarWriter
-from stages.queries.ledger import Entry, Ledger
 from tests.stages.queries.samples import chosen
+from trajmill.schemas.query import Query, Split
+from trajmill.schemas.record import Origin
+from trajmill.stages.environments.simulated.world import TaskGraph
+from trajmill.stages.queries.drafting import draft
+from trajmill.stages.queries.grammar import GrammarWriter
+from trajmill.stages.queries.ledger import Entry, Ledger
 
 
 @pytest.fixture

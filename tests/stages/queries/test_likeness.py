@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from stages.queries.likeness import KnownTasks, Likeness
+from trajmill.stages.queries.likeness import KnownTasks, Likeness
 
 ALARM = "Set an alarm for 7:30 on weekdays."
 

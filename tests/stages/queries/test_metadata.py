@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-from stages.environments.simulated.world import TaskGraph, World
-from stages.queries.metadata import extract
 from tests.stages.queries.samples import chosen, chosen_through
+from trajmill.stages.environments.simulated.world import TaskGraph, World
+from trajmill.stages.queries.metadata import extract
 
 
 def test_pages_carry_their_settings_in_the_order_of_the_screen(order: TaskGraph) -> None:

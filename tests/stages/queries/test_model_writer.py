@@ -7,22 +7,22 @@ from collections.abc import Callable
 
 import pytest
 
-from schemas.errors import FailureClass, ModelFailure
-from schemas.query import Split
-from schemas.record import Origin
-from stages.curate.leakage import leaks_in_queries
-from stages.environments.simulated.world import TaskGraph, World
-from stages.models.base import ChatRequest, Completion
-from stages.queries.base import Brief, DraftRefused, Written
-from stages.queries.generate import Generated, GenerationSettings, generate_queries
-from stages.queries.grammar import GrammarWriter
-from stages.queries.metadata import extract
-from stages.queries.model_writer import TRIES, ModelWriter
-from stages.queries.phrasing import heldout_parts
-from stages.queries.validation import SimulatedValidator
 from tests.stages.models.scripted import ScriptedModel
 from tests.stages.queries.honest import honest_draft
 from tests.stages.queries.samples import chosen
+from trajmill.schemas.errors import FailureClass, ModelFailure
+from trajmill.schemas.query import Split
+from trajmill.schemas.record import Origin
+from trajmill.stages.curate.leakage import leaks_in_queries
+from trajmill.stages.environments.simulated.world import TaskGraph, World
+from trajmill.stages.models.base import ChatRequest, Completion
+from trajmill.stages.queries.base import Brief, DraftRefused, Written
+from trajmill.stages.queries.generate import Generated, GenerationSettings, generate_queries
+from trajmill.stages.queries.grammar import GrammarWriter
+from trajmill.stages.queries.metadata import extract
+from trajmill.stages.queries.model_writer import TRIES, ModelWriter
+from trajmill.stages.queries.phrasing import heldout_parts
+from trajmill.stages.queries.validation import SimulatedValidator
 
 Answer = str | Completion | ModelFailure
 

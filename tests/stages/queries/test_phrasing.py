@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from schemas.errors import StageError
-from stages.environments.simulated.app_spec import Scalar
-from stages.environments.simulated.world import TaskGraph
-from stages.queries.base import PathMetadata, Phrasing
-from stages.queries.metadata import extract
-from stages.queries.phrasing import blank, draw_phrasing, lost_slots
 from tests.stages.queries.samples import chosen
+from trajmill.schemas.errors import StageError
+from trajmill.stages.environments.simulated.app_spec import Scalar
+from trajmill.stages.environments.simulated.world import TaskGraph
+from trajmill.stages.queries.base import PathMetadata, Phrasing
+from trajmill.stages.queries.metadata import extract
+from trajmill.stages.queries.phrasing import blank, draw_phrasing, lost_slots
 
 
 def _metadata(order: TaskGraph, **values: Scalar) -> PathMetadata:

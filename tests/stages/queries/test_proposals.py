@@ -6,22 +6,22 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from schemas.errors import FailureClass, ModelFailure
-from schemas.observation import Observation
-from schemas.query import Platform, Query, Source, Split
-from schemas.record import Origin
-from stages.curate.leakage import leaks_in_queries
-from stages.environments.simulated.environment import SimulatedEnvironment
-from stages.environments.simulated.world import TaskGraph, World
-from stages.models.base import ChatRequest, Completion
-from stages.queries.drafting import draft
-from stages.queries.grammar import GrammarWriter
-from stages.queries.grounds import Ground, Practice, curriculum_grounds
-from stages.queries.human_tasks import HumanTask
-from stages.queries.proposals import LONGEST_TASK, Proposed, propose_tasks
-from stages.queries.proposer import BATCH, TaskProposer
 from tests.stages.models.scripted import ScriptedModel
 from tests.stages.queries.samples import chosen
+from trajmill.schemas.errors import FailureClass, ModelFailure
+from trajmill.schemas.observation import Observation
+from trajmill.schemas.query import Platform, Query, Source, Split
+from trajmill.schemas.record import Origin
+from trajmill.stages.curate.leakage import leaks_in_queries
+from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
+from trajmill.stages.environments.simulated.world import TaskGraph, World
+from trajmill.stages.models.base import ChatRequest, Completion
+from trajmill.stages.queries.drafting import draft
+from trajmill.stages.queries.grammar import GrammarWriter
+from trajmill.stages.queries.grounds import Ground, Practice, curriculum_grounds
+from trajmill.stages.queries.human_tasks import HumanTask
+from trajmill.stages.queries.proposals import LONGEST_TASK, Proposed, propose_tasks
+from trajmill.stages.queries.proposer import BATCH, TaskProposer
 
 Answer = str | Completion | ModelFailure
 BITES = Ground(Platform.PHONE, ("bites",), examples=("Order me a pizza.",))

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schemas.errors import StageError
-from stages.environments.simulated.world import TaskGraph, World
-from stages.queries.sampling import OPTIONAL_CAP, paths, sample
+from trajmill.schemas.errors import StageError
+from trajmill.stages.environments.simulated.world import TaskGraph, World
+from trajmill.stages.queries.sampling import OPTIONAL_CAP, paths, sample
 
 seeds = st.integers(0, 2**32)
 

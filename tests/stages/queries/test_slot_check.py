@@ -4,16 +4,22 @@ from random import Random
 
 import pytest
 
-from stages.environments.simulated.app_spec import Scalar
-from stages.environments.simulated.world import TaskGraph, World
-from stages.queries.base import KnownSlot
-from stages.queries.grammar import GrammarWriter
-from stages.queries.known_slots import known_slots
-from stages.queries.metadata import extract
-from stages.queries.phrasing import draw_phrasing
-from stages.queries.sampling import TaskSample, paths, sample
-from stages.queries.slot_check import LONGEST_INSTRUCTION, LONGEST_RAW, Checked, check_instruction, vocabulary_of
 from tests.stages.queries.samples import chosen
+from trajmill.stages.environments.simulated.app_spec import Scalar
+from trajmill.stages.environments.simulated.world import TaskGraph, World
+from trajmill.stages.queries.base import KnownSlot
+from trajmill.stages.queries.grammar import GrammarWriter
+from trajmill.stages.queries.known_slots import known_slots
+from trajmill.stages.queries.metadata import extract
+from trajmill.stages.queries.phrasing import draw_phrasing
+from trajmill.stages.queries.sampling import TaskSample, paths, sample
+from trajmill.stages.queries.slot_check import (
+    LONGEST_INSTRUCTION,
+    LONGEST_RAW,
+    Checked,
+    check_instruction,
+    vocabulary_of,
+)
 
 
 def _checked(task: TaskGraph, drawn: TaskSample, text: str, longest: int = LONGEST_INSTRUCTION) -> Checked:

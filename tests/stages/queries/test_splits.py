@@ -4,10 +4,10 @@ from random import Random
 
 import pytest
 
-from schemas.errors import BadInputError
-from schemas.query import Split
-from stages.environments.simulated.world import TaskGraph, World
-from stages.queries.splits import divide_tasks, draw_goals, share_goals
+from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.query import Split
+from trajmill.stages.environments.simulated.world import TaskGraph, World
+from trajmill.stages.queries.splits import divide_tasks, draw_goals, share_goals
 
 WANTED = {Split.TRAIN: 20, Split.HELDOUT_SLOTS: 5, Split.HELDOUT_PHRASINGS: 5}
 

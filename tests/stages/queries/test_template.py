@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.errors import BadInputError
-from stages.queries.template import parse_template, tidy
+from trajmill.schemas.errors import BadInputError
+from trajmill.stages.queries.template import parse_template, tidy
 
 WORDS = {"dish": "Pad Thai", "size": "large"}
 

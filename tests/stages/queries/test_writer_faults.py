@@ -7,20 +7,20 @@ from typing import Any
 
 import pytest
 
-from schemas.errors import FailureClass
-from schemas.query import Platform
-from schemas.record import Origin
-from stages.environments.simulated.world import World
-from stages.models.openai_api.model import OpenAiModel
-from stages.models.openai_api.settings import ApiSettings
-from stages.queries.generate import Generated, GenerationSettings, generate_queries
-from stages.queries.grounds import Ground
-from stages.queries.model_writer import ModelWriter
-from stages.queries.proposals import Proposed, propose_tasks
-from stages.queries.proposer import TaskProposer
-from stages.queries.validation import SimulatedValidator
 from tests.stages.models.fault_server import Fault, FaultReply, FaultServer, running_server
 from tests.stages.queries.honest import honest_draft
+from trajmill.schemas.errors import FailureClass
+from trajmill.schemas.query import Platform
+from trajmill.schemas.record import Origin
+from trajmill.stages.environments.simulated.world import World
+from trajmill.stages.models.openai_api.model import OpenAiModel
+from trajmill.stages.models.openai_api.settings import ApiSettings
+from trajmill.stages.queries.generate import Generated, GenerationSettings, generate_queries
+from trajmill.stages.queries.grounds import Ground
+from trajmill.stages.queries.model_writer import ModelWriter
+from trajmill.stages.queries.proposals import Proposed, propose_tasks
+from trajmill.stages.queries.proposer import TaskProposer
+from trajmill.stages.queries.validation import SimulatedValidator
 
 SETTINGS = GenerationSettings(train=24, heldout_slots=4, heldout_phrasings=4)
 ENDING = (Fault.HANG, Fault.SLOW)

@@ -4,13 +4,13 @@ import asyncio
 
 import pytest
 
-from schemas.actions import Action, Click, Terminate, Wait
-from schemas.errors import FailureClass, ModelFailure
-from schemas.trajectory import Purpose, StopReason
-from stages.agents.base import Decision, EpisodeView
-from stages.rollout.base import Attempt, Limits, Rollout
-from stages.rollout.episode import run_episode
 from tests.stages.rollout.toy import ORIGIN, ToyAgent, ToyEnvironment, press_and_finish, toy_query
+from trajmill.schemas.actions import Action, Click, Terminate, Wait
+from trajmill.schemas.errors import FailureClass, ModelFailure
+from trajmill.schemas.trajectory import Purpose, StopReason
+from trajmill.stages.agents.base import Decision, EpisodeView
+from trajmill.stages.rollout.base import Attempt, Limits, Rollout
+from trajmill.stages.rollout.episode import run_episode
 
 
 def roll(agent: ToyAgent, environment: ToyEnvironment, limits: Limits | None = None) -> Rollout:

@@ -8,18 +8,18 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from schemas.actions import Action
-from schemas.errors import EnvironmentFailure, FailureClass
-from schemas.observation import Observation
-from schemas.query import Query
-from schemas.trajectory import Purpose, StopReason
-from stages.agents.base import Decision, EpisodeView
-from stages.environments.base import Belongings
-from stages.environments.leased import EnvironmentLimits
-from stages.rollout.base import Attempt, Limits, Rollout
-from stages.rollout.worker import run_attempts
 from tests.stages.environments.test_reaper import runs
 from tests.stages.rollout.toy import ORIGIN, ToyAgent, ToyEnvironment, press_and_finish, toy_query
+from trajmill.schemas.actions import Action
+from trajmill.schemas.errors import EnvironmentFailure, FailureClass
+from trajmill.schemas.observation import Observation
+from trajmill.schemas.query import Query
+from trajmill.schemas.trajectory import Purpose, StopReason
+from trajmill.stages.agents.base import Decision, EpisodeView
+from trajmill.stages.environments.base import Belongings
+from trajmill.stages.environments.leased import EnvironmentLimits
+from trajmill.stages.rollout.base import Attempt, Limits, Rollout
+from trajmill.stages.rollout.worker import run_attempts
 
 HASTE = EnvironmentLimits(start_seconds=0.3, reset_seconds=0.3, step_seconds=0.3, score_seconds=0.3, close_seconds=0.3)
 HANG = 600.0

@@ -11,17 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from schemas.actions import Terminate, TypeText
-from schemas.errors import FailureClass
-from schemas.query import Query
-from schemas.trajectory import Purpose
-from stages.agents.base import Decision, EpisodeView
-from stages.environments.base import EnvironmentFactory
-from stages.rollout.base import Attempt, Limits, Rollout
-from stages.rollout.worker import run_attempts
 from tests.stages.environments.browser.processes import descendants
 from tests.stages.environments.test_reaper import until_gone
 from tests.stages.rollout.toy import ORIGIN
+from trajmill.schemas.actions import Terminate, TypeText
+from trajmill.schemas.errors import FailureClass
+from trajmill.schemas.query import Query
+from trajmill.schemas.trajectory import Purpose
+from trajmill.stages.agents.base import Decision, EpisodeView
+from trajmill.stages.environments.base import EnvironmentFactory
+from trajmill.stages.rollout.base import Attempt, Limits, Rollout
+from trajmill.stages.rollout.worker import run_attempts
 
 
 class Saboteur:
@@ -85,9 +85,9 @@ def assert_overcome(done: list[Rollout]) -> None:
 
 @pytest.mark.browser
 def test_a_browser_that_is_killed_costs_one_try() -> None:
-    from stages.environments.browser.environment import BrowserFactory
     from tests.stages.environments.browser.playing import a_query
     from tests.stages.environments.browser.site import serving
+    from trajmill.stages.environments.browser.environment import BrowserFactory
 
     with serving() as site:
         assert_overcome(round_of([a_query(f"{site}/")] * 2, BrowserFactory(), "chrom"))
@@ -96,8 +96,8 @@ def test_a_browser_that_is_killed_costs_one_try() -> None:
 @pytest.mark.desktop
 @pytest.mark.parametrize("program", ["Xvfb", "mousepad"])
 def test_a_display_or_program_that_is_killed_costs_one_try(tmp_path: Path, program: str) -> None:
-    from stages.environments.desktop.factory import LocalDesktops
     from tests.stages.environments.desktop.queries import query_of
+    from trajmill.stages.environments.desktop.factory import LocalDesktops
 
     query = query_of(tmp_path, config=[{"type": "launch", "parameters": {"command": ["mousepad"]}}])
     assert_overcome(round_of([query] * 2, LocalDesktops(tmp_path), program))

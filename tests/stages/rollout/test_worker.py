@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import asyncio
 
-from schemas.errors import FailureClass
-from schemas.trajectory import Purpose
-from stages.rollout.base import Attempt, Limits, Rollout
-from stages.rollout.worker import run_attempts
 from tests.stages.rollout.toy import ORIGIN, ToyAgent, ToyEnvironment, ToyFactory, press_and_finish, toy_query
+from trajmill.schemas.errors import FailureClass
+from trajmill.schemas.trajectory import Purpose
+from trajmill.stages.rollout.base import Attempt, Limits, Rollout
+from trajmill.stages.rollout.worker import run_attempts
 
 
 def work(factory: ToyFactory, attempts: int, concurrency: int, limits: Limits | None = None) -> list[Rollout]:

@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from schemas.actions import Action, Click, Terminate
-from schemas.errors import EnvironmentFailure, FailureClass
-from schemas.geometry import Box, Size
-from schemas.observation import Observation, ScreenHandle, UIElement
-from schemas.query import PathStep, Platform, Query, Source, Split
-from schemas.record import Origin
-from stages.agents.base import Decision, EpisodeView
+from trajmill.schemas.actions import Action, Click, Terminate
+from trajmill.schemas.errors import EnvironmentFailure, FailureClass
+from trajmill.schemas.geometry import Box, Size
+from trajmill.schemas.observation import Observation, ScreenHandle, UIElement
+from trajmill.schemas.query import PathStep, Platform, Query, Source, Split
+from trajmill.schemas.record import Origin
+from trajmill.stages.agents.base import Decision, EpisodeView
 
 ORIGIN = Origin(round=1, run_id="run", code_version="test")
 BUTTON = UIElement("button", "Go", Box(0, 0, 10, 10), ("clickable",))

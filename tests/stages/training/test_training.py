@@ -9,27 +9,27 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from schemas.actions import Click, TypeText
-from schemas.errors import BadInputError
-from schemas.geometry import Box
-from schemas.query import Platform
-from schemas.screen import ELEMENT
-from stages.agents.base import Decision, EpisodeView
-from stages.agents.end_to_end import EndToEndAgent
-from stages.models.embedded.candidates import Candidate
-from stages.models.embedded.network import NetworkShape, PolicyNetwork
-from stages.models.embedded.storage import (
+from tests.stages.models.toy import DISHES, SIZES, ToyPhone
+from trajmill.schemas.actions import Click, TypeText
+from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.geometry import Box
+from trajmill.schemas.query import Platform
+from trajmill.schemas.screen import ELEMENT
+from trajmill.stages.agents.base import Decision, EpisodeView
+from trajmill.stages.agents.end_to_end import EndToEndAgent
+from trajmill.stages.models.embedded.candidates import Candidate
+from trajmill.stages.models.embedded.network import NetworkShape, PolicyNetwork
+from trajmill.stages.models.embedded.storage import (
     embedded_model,
     load_network,
     network_version,
     save_network,
     untrained_network,
 )
-from stages.training.base import Lessons, Optimisation, RlRecipe, SftRecipe
-from stages.training.dataset import SeenScreen, Turn, chosen_candidate, lessons, rl_lessons, sft_lessons
-from stages.training.losses import supervised_loss, trajectory_loss
-from stages.training.train import select, train_network, train_policy
-from tests.stages.models.toy import DISHES, SIZES, ToyPhone
+from trajmill.stages.training.base import Lessons, Optimisation, RlRecipe, SftRecipe
+from trajmill.stages.training.dataset import SeenScreen, Turn, chosen_candidate, lessons, rl_lessons, sft_lessons
+from trajmill.stages.training.losses import supervised_loss, trajectory_loss
+from trajmill.stages.training.train import select, train_network, train_policy
 
 SAID = {"Small": "tiny", "Medium": "normal", "Large": "huge"}
 """What the user calls the sizes: words that are not on the screen and have to be learned."""

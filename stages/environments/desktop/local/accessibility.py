@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
-from schemas.geometry import Box
-from stages.environments.desktop.local.atspi import (
+from trajmill.schemas.geometry import Box
+from trajmill.stages.environments.desktop.local.atspi import (
     Item,
     Reference,
     extents_call,
@@ -18,11 +18,11 @@ from stages.environments.desktop.local.atspi import (
     read_item,
     tree_call,
 )
-from stages.environments.desktop.local.bus import Bus
-from stages.environments.desktop.local.listed import read_listed
-from stages.environments.desktop.local.sheets import read_cells, sheets_in
-from stages.environments.desktop.local.texts import read_texts
-from stages.environments.desktop.protocol import COMPONENT, STATE, VALUE
+from trajmill.stages.environments.desktop.local.bus import Bus
+from trajmill.stages.environments.desktop.local.listed import read_listed
+from trajmill.stages.environments.desktop.local.sheets import read_cells, sheets_in
+from trajmill.stages.environments.desktop.local.texts import read_texts
+from trajmill.stages.environments.desktop.protocol import COMPONENT, STATE, VALUE
 
 SECONDS_TO_READ = 10.0
 """A program that has not told its tree by then hangs."""

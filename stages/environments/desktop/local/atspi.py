@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from stages.environments.desktop.local.bus import BusCall
+from trajmill.stages.environments.desktop.local.bus import BusCall
 
 ROLES = tuple(
     """invalid,accelerator-label,alert,animation,arrow,calendar,canvas,check-box,check-menu-item,color-chooser,

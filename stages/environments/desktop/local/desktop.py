@@ -8,16 +8,16 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from schemas.actions import Action
-from schemas.geometry import Size
-from stages.environments.desktop.local.accessibility import SECONDS_TO_READ, read_tree
-from stages.environments.desktop.local.atspi import Reference, programs_call
-from stages.environments.desktop.local.hands import Hands
-from stages.environments.desktop.local.home import CREATED
-from stages.environments.desktop.local.session import Program, Session
-from stages.environments.desktop.local.user import HOME
-from stages.environments.desktop.local.windows import WindowInfo
-from stages.environments.desktop.protocol import Finished
+from trajmill.schemas.actions import Action
+from trajmill.schemas.geometry import Size
+from trajmill.stages.environments.desktop.local.accessibility import SECONDS_TO_READ, read_tree
+from trajmill.stages.environments.desktop.local.atspi import Reference, programs_call
+from trajmill.stages.environments.desktop.local.hands import Hands
+from trajmill.stages.environments.desktop.local.home import CREATED
+from trajmill.stages.environments.desktop.local.session import Program, Session
+from trajmill.stages.environments.desktop.local.user import HOME
+from trajmill.stages.environments.desktop.local.windows import WindowInfo
+from trajmill.stages.environments.desktop.protocol import Finished
 
 _SECONDS_FOR_WINDOW = 60.0
 _SECONDS_FOR_WINDOW_OF_ANOTHER = 5.0

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from schemas.geometry import Size
+from trajmill.schemas.geometry import Size
 
 SCREEN_FILE = "Xvfb_screen0"
 _HEADER = struct.Struct(">25I")  # an XWD file header, always big-endian

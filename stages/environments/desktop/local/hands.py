@@ -8,9 +8,9 @@ from Xlib import X
 from Xlib.display import Display
 from Xlib.ext import xtest
 
-from schemas.actions import Action, Click, Drag, LongPress, MoveMouse, PressKeys, Scroll, Swipe, TypeText
-from stages.environments.desktop.keys import find_keys
-from stages.environments.desktop.local.keyboard import Keyboard
+from trajmill.schemas.actions import Action, Click, Drag, LongPress, MoveMouse, PressKeys, Scroll, Swipe, TypeText
+from trajmill.stages.environments.desktop.keys import find_keys
+from trajmill.stages.environments.desktop.local.keyboard import Keyboard
 
 _BUTTONS = {"left": 1, "middle": 2, "right": 3}
 _WHEEL_UP, _WHEEL_DOWN = 4, 5

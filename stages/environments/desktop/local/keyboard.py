@@ -10,7 +10,7 @@ from Xlib import XK, X
 from Xlib.display import Display
 from Xlib.ext import xtest
 
-from stages.environments.desktop.keys import KeyName
+from trajmill.stages.environments.desktop.keys import KeyName
 
 _SECONDS_TO_LEARN = 0.15
 _LATIN1_END, _UNICODE_KEYSYMS = 0x100, 0x01000000

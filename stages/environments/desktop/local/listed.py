@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence, Set
 
-from stages.environments.desktop.local.atspi import Item, Reference, property_call, role_name, state_names
-from stages.environments.desktop.local.bus import Bus
+from trajmill.stages.environments.desktop.local.atspi import Item, Reference, property_call, role_name, state_names
+from trajmill.stages.environments.desktop.local.bus import Bus
 
 LISTING_ROLES = frozenset({"layered-pane", "list-box", "list", "table", "tree-table", "tree", "document-text"})
 _LEVELS = 12

@@ -8,18 +8,18 @@ import secrets
 import signal
 from pathlib import Path
 
-from schemas.geometry import Size
-from stages.environments.desktop.local.desktop import LocalDesktop
-from stages.environments.desktop.local.processes import adopt_orphans, die_with_parent
-from stages.environments.desktop.local.server import serve_desktop
-from stages.environments.desktop.local.user import become_ordinary, private_home
+from trajmill.schemas.geometry import Size
+from trajmill.stages.environments.desktop.local.desktop import LocalDesktop
+from trajmill.stages.environments.desktop.local.processes import adopt_orphans, die_with_parent
+from trajmill.stages.environments.desktop.local.server import serve_desktop
+from trajmill.stages.environments.desktop.local.user import become_ordinary, private_home
 
 
 def serve(folder: Path, width: int, height: int, watchdog: int) -> None:
     """Start a desktop under a folder of its own, say where it is served, and serve it for ever.
 
     Raises:
-        schemas.errors.EnvironmentFailure: of class `setup`: the desktop does not start.
+        EnvironmentFailure: of class `setup`: the desktop does not start.
     """
     os.setsid()
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

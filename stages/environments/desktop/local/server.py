@@ -19,11 +19,11 @@ from urllib.parse import parse_qs
 from pydantic import ValidationError
 from Xlib.error import ConnectionClosedError, XError
 
-from schemas.actions import action_from_json
-from schemas.errors import EnvironmentFailure
-from stages.environments.desktop.local.desktop import DesktopError, LocalDesktop, RefusedError
-from stages.environments.desktop.local.windows import WindowInfo
-from stages.environments.desktop.protocol import TOKEN_HEADER
+from trajmill.schemas.actions import action_from_json
+from trajmill.schemas.errors import EnvironmentFailure
+from trajmill.stages.environments.desktop.local.desktop import DesktopError, LocalDesktop, RefusedError
+from trajmill.stages.environments.desktop.local.windows import WindowInfo
+from trajmill.stages.environments.desktop.protocol import TOKEN_HEADER
 
 _LONGEST_BODY = 256 * 1024 * 1024
 

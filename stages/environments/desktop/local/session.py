@@ -13,13 +13,13 @@ from typing import NamedTuple, TypeVar
 
 from jeepney.wrappers import DBusErrorResponse
 
-from schemas.errors import EnvironmentFailure, FailureClass
-from schemas.geometry import Size
-from stages.environments.desktop.local.bus import Bus, BusCall
-from stages.environments.desktop.local.frame import FrameBuffer
-from stages.environments.desktop.local.home import make_home, variables
-from stages.environments.desktop.local.processes import die_with_parent, end_descendants
-from stages.environments.desktop.local.windows import Windows
+from trajmill.schemas.errors import EnvironmentFailure, FailureClass
+from trajmill.schemas.geometry import Size
+from trajmill.stages.environments.desktop.local.bus import Bus, BusCall
+from trajmill.stages.environments.desktop.local.frame import FrameBuffer
+from trajmill.stages.environments.desktop.local.home import make_home, variables
+from trajmill.stages.environments.desktop.local.processes import die_with_parent, end_descendants
+from trajmill.stages.environments.desktop.local.windows import Windows
 
 T = TypeVar("T")
 

@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from schemas.geometry import Box
-from stages.environments.desktop.local.atspi import Item, Reference, extents_call, property_call, state_names
-from stages.environments.desktop.local.bus import Bus
-from stages.environments.desktop.local.texts import read_texts
-from stages.environments.desktop.spreadsheet import cell_address
+from trajmill.schemas.geometry import Box
+from trajmill.stages.environments.desktop.local.atspi import Item, Reference, extents_call, property_call, state_names
+from trajmill.stages.environments.desktop.local.bus import Bus
+from trajmill.stages.environments.desktop.local.texts import read_texts
+from trajmill.stages.environments.desktop.spreadsheet import cell_address
 
 _MOST_COLUMNS, _MOST_ROWS = 30, 60
 _MOST_CELLS = 600

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stages.environments.desktop.local.atspi import Reference, property_call
-from stages.environments.desktop.local.bus import Bus
+from trajmill.stages.environments.desktop.local.atspi import Reference, property_call
+from trajmill.stages.environments.desktop.local.bus import Bus
 
 _LONGEST = 4000
 

@@ -1,6 +1,6 @@
 """The process that stands over one local desktop: starts its server and, whatever happens, leaves nothing behind.
 
-Run as `python -m stages.environments.desktop.local.watchdog WIDTH HEIGHT`. It writes one line of JSON when the
+Run as `python -m trajmill.stages.environments.desktop.local.watchdog WIDTH HEIGHT`. It writes one line of JSON when the
 desktop is ready, `{"port": ..., "token": ..., "folder": ...}`, or `{"error": ...}`. When its standard input closes,
 because its parent wants that or has been killed, and when the server ends for whatever reason, it kills every
 process that descends from it and removes the folder.
@@ -17,7 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from stages.environments.desktop.local.processes import adopt_orphans, end_descendants
+from trajmill.stages.environments.desktop.local.processes import adopt_orphans, end_descendants
 
 
 def main() -> None:
@@ -42,7 +42,7 @@ def _serve(folder: Path, width: int, height: int) -> None:
     watchdog = os.getppid()
     try:
         # Not before the fork, so that the watchdog stays small.
-        from stages.environments.desktop.local.serve import serve
+        from trajmill.stages.environments.desktop.local.serve import serve
 
         serve(folder, width, height, watchdog)
     except BaseException as error:

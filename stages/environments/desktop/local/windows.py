@@ -12,7 +12,7 @@ from Xlib.display import Display
 from Xlib.protocol import event, rq
 from Xlib.xobject.drawable import Window
 
-from schemas.geometry import Box
+from trajmill.schemas.geometry import Box
 
 _FROM_PAGER = 2
 _POLL_SECONDS = 0.002

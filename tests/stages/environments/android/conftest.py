@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from schemas.query import Query
-from stages.environments.simulated.world import World, load_world
 from tests.stages.environments.android.stand_in.phone import Phone
 from tests.stages.environments.android.stand_in.server import AdbServer, serving
 from tests.stages.environments.android.stand_in.tasks import verified_queries
+from trajmill.schemas.query import Query
+from trajmill.stages.environments.simulated.world import World, load_world
 
 
 @pytest.fixture(scope="package")

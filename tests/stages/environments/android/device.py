@@ -6,17 +6,17 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from schemas.actions import Click
-from schemas.observation import Observation, UIElement
-from schemas.query import Platform, Query
-from stages.environments.android.environment import AndroidEnvironment
-from stages.environments.android.factory import AndroidFactory
-from stages.environments.android.settings import AndroidSettings
-from stages.environments.android.task_file import PhoneTask
-from stages.environments.task_file import query_of
 from tests.stages.environments.android.stand_in.phone import Phone
 from tests.stages.environments.android.stand_in.server import AdbServer
 from tests.stages.environments.android.stand_in.tasks import ORIGIN
+from trajmill.schemas.actions import Click
+from trajmill.schemas.observation import Observation, UIElement
+from trajmill.schemas.query import Platform, Query
+from trajmill.stages.environments.android.environment import AndroidEnvironment
+from trajmill.stages.environments.android.factory import AndroidFactory
+from trajmill.stages.environments.android.settings import AndroidSettings
+from trajmill.stages.environments.android.task_file import PhoneTask
+from trajmill.stages.environments.task_file import query_of
 
 
 def settings_for(server: AdbServer, **changes: Any) -> AndroidSettings:

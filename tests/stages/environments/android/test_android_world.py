@@ -9,19 +9,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from schemas.actions import Action, Answer, Click, OpenApp, PressKeys, Swipe, SystemButton, Terminate, TypeText
-from schemas.errors import EnvironmentFailure, FailureClass
-from schemas.geometry import Size
-from schemas.observation import Observation
-from schemas.query import Query, Split
-from stages.environments.android.android_world import (
+from tests.stages.environments.android.stand_in.tasks import ORIGIN
+from trajmill.schemas.actions import Action, Answer, Click, OpenApp, PressKeys, Swipe, SystemButton, Terminate, TypeText
+from trajmill.schemas.errors import EnvironmentFailure, FailureClass
+from trajmill.schemas.geometry import Size
+from trajmill.schemas.observation import Observation
+from trajmill.schemas.query import Query, Split
+from trajmill.stages.environments.android.android_world import (
     AndroidWorld,
     AndroidWorldEnvironment,
     AndroidWorldFactory,
     json_action,
     query_of,
 )
-from tests.stages.environments.android.stand_in.tasks import ORIGIN
 
 
 @dataclass

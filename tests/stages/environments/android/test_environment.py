@@ -8,7 +8,10 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from schemas.actions import (
+from tests.stages.environments.android.device import element, environment_on, press, task
+from tests.stages.environments.android.stand_in.phone import START_FILE, Phone
+from tests.stages.environments.android.stand_in.server import AdbServer
+from trajmill.schemas.actions import (
     Action,
     Answer,
     Click,
@@ -22,14 +25,11 @@ from schemas.actions import (
     Terminate,
     Wait,
 )
-from schemas.errors import EnvironmentFailure
-from schemas.geometry import Size
-from schemas.observation import Observation
-from schemas.query import Platform
-from stages.environments.android.gestures import gesture
-from tests.stages.environments.android.device import element, environment_on, press, task
-from tests.stages.environments.android.stand_in.phone import START_FILE, Phone
-from tests.stages.environments.android.stand_in.server import AdbServer
+from trajmill.schemas.errors import EnvironmentFailure
+from trajmill.schemas.geometry import Size
+from trajmill.schemas.observation import Observation
+from trajmill.schemas.query import Platform
+from trajmill.stages.environments.android.gestures import gesture
 
 
 def play(

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from schemas.actions import OpenApp, TypeText
-from schemas.errors import EnvironmentFailure, FailureClass
-from stages.environments.android.factory import AndroidFactory
-from stages.environments.android.settings import AndroidSettings
-from stages.environments.pool import EnvironmentPool
 from tests.stages.environments.android.device import environment_on, press, settings_for, task
 from tests.stages.environments.android.stand_in.phone import ADB_KEYBOARD, OWN_KEYBOARD, Faults, Phone
 from tests.stages.environments.android.stand_in.server import AdbServer
+from trajmill.schemas.actions import OpenApp, TypeText
+from trajmill.schemas.errors import EnvironmentFailure, FailureClass
+from trajmill.stages.environments.android.factory import AndroidFactory
+from trajmill.stages.environments.android.settings import AndroidSettings
+from trajmill.stages.environments.pool import EnvironmentPool
 
 FAULTS = [
     (Faults(offline=True), "device offline"),
@@ -214,8 +214,8 @@ def test_a_device_is_free_again_once_the_process_that_leased_it_was_killed(phone
     settings = settings_for(server, serials=(phone.serial,))
     code = f"""
 import asyncio, time
-from stages.environments.android.factory import AndroidFactory
-from stages.environments.android.settings import AndroidSettings
+from trajmill.stages.environments.android.factory import AndroidFactory
+from trajmill.stages.environments.android.settings import AndroidSettings
 environment = asyncio.run(AndroidFactory(AndroidSettings.model_validate_json({settings.model_dump_json()!r}))())
 print("leased", flush=True)
 time.sleep(600)
@@ -239,9 +239,9 @@ def test_without_adbutils_one_line_says_what_to_install() -> None:
     code = """
 import asyncio, sys
 sys.modules["adbutils"] = None
-from stages.environments.android import android_world, task_file
-from stages.environments.android.factory import AndroidFactory
-from stages.environments.android.settings import AndroidSettings
+from trajmill.stages.environments.android import android_world, task_file
+from trajmill.stages.environments.android.factory import AndroidFactory
+from trajmill.stages.environments.android.settings import AndroidSettings
 try:
     asyncio.run(AndroidFactory(AndroidSettings())())
 except Exception as error:

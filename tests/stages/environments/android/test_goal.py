@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from schemas.actions import Answer, OpenApp
-from schemas.errors import EnvironmentFailure, FailureClass
 from tests.stages.environments.android.device import environment_on, task
 from tests.stages.environments.android.stand_in.phone import Phone
 from tests.stages.environments.android.stand_in.server import AdbServer
+from trajmill.schemas.actions import Answer, OpenApp
+from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 
 NOTE = '/sdcard/Download/it\'s a "note"; $(reboot).txt'
 

@@ -4,19 +4,19 @@ import asyncio
 
 import pytest
 
-from schemas.errors import FailureClass
-from schemas.query import Platform, Query
-from schemas.trajectory import Purpose, StopReason
-from stages.agents.reference import ReferenceAgent
-from stages.environments.android.factory import AndroidFactory
-from stages.environments.simulated.world import World
-from stages.environments.task_file import query_of
-from stages.rollout.base import Attempt, Limits, Rollout
-from stages.rollout.worker import run_attempts
 from tests.stages.environments.android.device import settings_for
 from tests.stages.environments.android.stand_in.phone import Faults, Phone
 from tests.stages.environments.android.stand_in.server import AdbServer
 from tests.stages.environments.android.stand_in.tasks import ORIGIN, task_line
+from trajmill.schemas.errors import FailureClass
+from trajmill.schemas.query import Platform, Query
+from trajmill.schemas.trajectory import Purpose, StopReason
+from trajmill.stages.agents.reference import ReferenceAgent
+from trajmill.stages.environments.android.factory import AndroidFactory
+from trajmill.stages.environments.simulated.world import World
+from trajmill.stages.environments.task_file import query_of
+from trajmill.stages.rollout.base import Attempt, Limits, Rollout
+from trajmill.stages.rollout.worker import run_attempts
 
 
 @pytest.fixture

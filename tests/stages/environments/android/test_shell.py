@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stages.environments.android.shell import line, quote
 from tests.stages.environments.android.stand_in.sh import Exit, Result, Shell
+from trajmill.stages.environments.android.shell import line, quote
 
 HOSTILE = [
     "'; reboot #",

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from schemas.errors import BadInputError
-from schemas.query import Platform, Query, Source
-from stages.environments.android.task_file import read_task_file
-from stages.environments.simulated.world import World
 from tests.stages.environments.android.stand_in.tasks import ORIGIN, task_line
+from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.query import Platform, Query, Source
+from trajmill.stages.environments.android.task_file import read_task_file
+from trajmill.stages.environments.simulated.world import World
 
 
 def test_a_line_is_an_imported_query(world: World, queries: list[Query], tmp_path: Path) -> None:

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.actions import TypeText
-from schemas.errors import EnvironmentFailure, FailureClass
-from stages.environments.android.text_input import ascii_commands, unicode_commands
 from tests.stages.environments.android.device import element, environment_on, press, task
 from tests.stages.environments.android.stand_in.phone import ADB_KEYBOARD, OWN_KEYBOARD, Phone
 from tests.stages.environments.android.stand_in.programs import spaces
 from tests.stages.environments.android.stand_in.server import AdbServer
+from trajmill.schemas.actions import TypeText
+from trajmill.schemas.errors import EnvironmentFailure, FailureClass
+from trajmill.stages.environments.android.text_input import ascii_commands, unicode_commands
 
 PRINTABLE = st.text("%s abc'\"$`\\;&|<>()~#\n", max_size=30)
 

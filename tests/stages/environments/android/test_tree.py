@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from schemas.actions import Swipe
-from schemas.geometry import Box, Size
-from schemas.observation import UIElement
-from stages.environments.android.list_ends import ListEnds
-from stages.environments.android.tree import Window, read_tree
+from trajmill.schemas.actions import Swipe
+from trajmill.schemas.geometry import Box, Size
+from trajmill.schemas.observation import UIElement
+from trajmill.stages.environments.android.list_ends import ListEnds
+from trajmill.stages.environments.android.tree import Window, read_tree
 
 WINDOW = Window(Size(1080, 2400), "Settings", "com.android.launcher3", None)
 

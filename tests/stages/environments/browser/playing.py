@@ -7,11 +7,11 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from schemas.actions import Click
-from schemas.observation import Observation, UIElement
-from schemas.query import Platform, Query, Source, Split
-from stages.environments.browser.environment import BrowserEnvironment, BrowserFactory
-from stages.environments.browser.episode import Patience
+from trajmill.schemas.actions import Click
+from trajmill.schemas.observation import Observation, UIElement
+from trajmill.schemas.query import Platform, Query, Source, Split
+from trajmill.stages.environments.browser.environment import BrowserEnvironment, BrowserFactory
+from trajmill.stages.environments.browser.episode import Patience
 
 T = TypeVar("T")
 SHORT = Patience(load=5.0, turn=5.0, network=1.0)

@@ -8,12 +8,12 @@ from functools import partial
 import pytest
 from PIL import Image
 
-from schemas.actions import Answer, Click, LongPress, PressKeys, Scroll, Swipe, SystemButton, TypeText, Wait
-from schemas.errors import EnvironmentFailure, FailureClass
-from schemas.observation import Observation
-from schemas.query import Platform
-from stages.environments.browser.environment import BrowserEnvironment, BrowserFactory
 from tests.stages.environments.browser.playing import SHORT, a_query, element, play, press, texts
+from trajmill.schemas.actions import Answer, Click, LongPress, PressKeys, Scroll, Swipe, SystemButton, TypeText, Wait
+from trajmill.schemas.errors import EnvironmentFailure, FailureClass
+from trajmill.schemas.observation import Observation
+from trajmill.schemas.query import Platform
+from trajmill.stages.environments.browser.environment import BrowserEnvironment, BrowserFactory
 
 pytestmark = pytest.mark.browser
 PHONE = partial(BrowserFactory, Platform.PHONE, SHORT)

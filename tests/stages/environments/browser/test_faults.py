@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Error
 
-from schemas.actions import Click
-from schemas.errors import EnvironmentFailure, FailureClass
-from schemas.query import Query
-from stages.environments.browser.environment import BrowserEnvironment, BrowserFactory
-from stages.environments.browser.episode import Patience
 from tests.stages.environments.browser.playing import a_query, element, play, press, texts
 from tests.stages.environments.browser.processes import alive, descendants, named
+from trajmill.schemas.actions import Click
+from trajmill.schemas.errors import EnvironmentFailure, FailureClass
+from trajmill.schemas.query import Query
+from trajmill.stages.environments.browser.environment import BrowserEnvironment, BrowserFactory
+from trajmill.stages.environments.browser.episode import Patience
 
 pytestmark = pytest.mark.browser
 IMPATIENT = Patience(load=2.0, turn=2.0, network=0.5)
@@ -130,7 +130,7 @@ def test_several_leases_at_once_start_one_browser(site: str) -> None:
 _PARENT = """
 import asyncio, sys
 from tests.stages.environments.browser.playing import a_query
-from stages.environments.browser.environment import BrowserFactory
+from trajmill.stages.environments.browser.environment import BrowserFactory
 
 async def main():
     environment = await BrowserFactory()()

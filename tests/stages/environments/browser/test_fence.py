@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import pytest
 
-from stages.environments.browser.fence import Fence, Place, place_of
+from trajmill.stages.environments.browser.fence import Fence, Place, place_of
 
 T = TypeVar("T")
 

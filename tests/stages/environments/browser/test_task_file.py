@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from schemas.errors import BadInputError
-from schemas.query import Platform, Split
-from schemas.record import Origin
-from stages.environments.browser.start import read_goal, read_start
-from stages.environments.browser.task_file import read_task_file
+from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.query import Platform, Split
+from trajmill.schemas.record import Origin
+from trajmill.stages.environments.browser.start import read_goal, read_start
+from trajmill.stages.environments.browser.task_file import read_task_file
 
 ORIGIN = Origin(round=1, run_id="run", code_version="0")
 TASK = (

@@ -15,22 +15,22 @@ from typing import TypeVar
 import pytest
 from PIL import Image
 
-from schemas.actions import Click, Terminate, TypeText
-from schemas.errors import EnvironmentFailure, FailureClass
-from schemas.observation import Observation, UIElement
-from schemas.query import Query, Split
-from schemas.record import Origin
-from schemas.trajectory import Purpose
-from stages.agents.base import Decision, EpisodeView
-from stages.environments.browsergym.environment import BrowserGymEnvironment
-from stages.environments.browsergym.factory import BrowserGymFactory
-from stages.environments.browsergym.suite import import_tasks
-from stages.environments.imported import SuiteSize
-from stages.environments.leased import EnvironmentLimits
-from stages.environments.reaper import end_processes
-from stages.rollout.base import Attempt, Limits, Rollout
-from stages.rollout.worker import run_attempts
 from tests.stages.environments.test_reaper import runs, until_gone
+from trajmill.schemas.actions import Click, Terminate, TypeText
+from trajmill.schemas.errors import EnvironmentFailure, FailureClass
+from trajmill.schemas.observation import Observation, UIElement
+from trajmill.schemas.query import Query, Split
+from trajmill.schemas.record import Origin
+from trajmill.schemas.trajectory import Purpose
+from trajmill.stages.agents.base import Decision, EpisodeView
+from trajmill.stages.environments.browsergym.environment import BrowserGymEnvironment
+from trajmill.stages.environments.browsergym.factory import BrowserGymFactory
+from trajmill.stages.environments.browsergym.suite import import_tasks
+from trajmill.stages.environments.imported import SuiteSize
+from trajmill.stages.environments.leased import EnvironmentLimits
+from trajmill.stages.environments.reaper import end_processes
+from trajmill.stages.rollout.base import Attempt, Limits, Rollout
+from trajmill.stages.rollout.worker import run_attempts
 
 pytest.importorskip("browsergym.core", reason="needs pip install 'trajmill[browsergym]'")
 pytestmark = pytest.mark.browser
@@ -172,9 +172,9 @@ def family(process: int) -> list[int]:
 def test_a_killed_worker_leaves_no_player_and_no_browser(queries: dict[str, Query]) -> None:
     code = f"""
 import asyncio
-from schemas.query import Query
-from stages.environments.browsergym.factory import BrowserGymFactory
-from stages.environments.pool import EnvironmentPool
+from trajmill.schemas.query import Query
+from trajmill.stages.environments.browsergym.factory import BrowserGymFactory
+from trajmill.stages.environments.pool import EnvironmentPool
 
 async def main():
     query = Query.model_validate_json({queries["miniwob.click-button"].model_dump_json()!r})

@@ -6,8 +6,8 @@ import subprocess
 import sys
 from typing import Any
 
-from schemas.geometry import Box, Size
-from stages.environments.browsergym.tree import PageTree, read_elements
+from trajmill.schemas.geometry import Box, Size
+from trajmill.stages.environments.browsergym.tree import PageTree, read_elements
 
 SCREEN = Size(100, 80)
 
@@ -68,7 +68,7 @@ def test_without_browsergym_one_line_says_what_to_install() -> None:
     code = """
 import asyncio, sys
 sys.modules["browsergym"] = None
-from stages.environments.browsergym.factory import BrowserGymFactory
+from trajmill.stages.environments.browsergym.factory import BrowserGymFactory
 try:
     asyncio.run(BrowserGymFactory()())
 except Exception as error:

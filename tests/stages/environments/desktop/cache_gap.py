@@ -11,12 +11,12 @@ import sys
 import time
 from pathlib import Path
 
-from schemas.geometry import Size
-from stages.environments.desktop.local.atspi import Item, Reference, programs_call, read_item, tree_call
-from stages.environments.desktop.local.bus import Bus
-from stages.environments.desktop.local.listed import read_listed
-from stages.environments.desktop.local.processes import adopt_orphans, end_descendants
-from stages.environments.desktop.local.session import Session
+from trajmill.schemas.geometry import Size
+from trajmill.stages.environments.desktop.local.atspi import Item, Reference, programs_call, read_item, tree_call
+from trajmill.stages.environments.desktop.local.bus import Bus
+from trajmill.stages.environments.desktop.local.listed import read_listed
+from trajmill.stages.environments.desktop.local.processes import adopt_orphans, end_descendants
+from trajmill.stages.environments.desktop.local.session import Session
 
 _SECONDS = 30.0
 

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from schemas.query import Query
-from schemas.record import Origin
-from stages.environments.desktop.suite import import_tasks
+from trajmill.schemas.query import Query
+from trajmill.schemas.record import Origin
+from trajmill.stages.environments.desktop.suite import import_tasks
 
 ORIGIN = Origin(round=0, run_id="test", code_version="test")
 

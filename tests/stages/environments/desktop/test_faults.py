@@ -16,16 +16,16 @@ from typing import NamedTuple, TypeVar
 import httpx
 import pytest
 
-from schemas.actions import TypeText
-from schemas.errors import EnvironmentFailure, FailureClass
-from schemas.query import Query
-from stages.environments.desktop.connection import Patience
-from stages.environments.desktop.environment import DesktopEnvironment
-from stages.environments.desktop.factory import LocalDesktops
-from stages.environments.desktop.local.processes import descendants, listened_on
-from stages.environments.desktop.protocol import TOKEN_HEADER
-from stages.environments.pool import EnvironmentPool
 from tests.stages.environments.desktop.queries import query_of
+from trajmill.schemas.actions import TypeText
+from trajmill.schemas.errors import EnvironmentFailure, FailureClass
+from trajmill.schemas.query import Query
+from trajmill.stages.environments.desktop.connection import Patience
+from trajmill.stages.environments.desktop.environment import DesktopEnvironment
+from trajmill.stages.environments.desktop.factory import LocalDesktops
+from trajmill.stages.environments.desktop.local.processes import descendants, listened_on
+from trajmill.stages.environments.desktop.protocol import TOKEN_HEADER
+from trajmill.stages.environments.pool import EnvironmentPool
 
 pytestmark = pytest.mark.desktop
 T = TypeVar("T")
@@ -34,7 +34,7 @@ HASTE = Patience(look=8.0)
 PARENT = """
 import asyncio, sys
 from pathlib import Path
-from stages.environments.desktop.factory import LocalDesktops
+from trajmill.stages.environments.desktop.factory import LocalDesktops
 
 async def main():
     environment = await LocalDesktops(Path("."))()
@@ -193,7 +193,7 @@ def test_killing_the_parent_leaves_no_process_and_no_folder() -> None:
 
 
 def test_a_hung_watchdog_goes_with_its_desktop(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stages.environments.desktop.factory._SECONDS_TO_END", 0.2)
+    monkeypatch.setattr("trajmill.stages.environments.desktop.factory._SECONDS_TO_END", 0.2)
 
     async def stop(environment: DesktopEnvironment, _: LocalDesktops) -> None:
         (watchdog,) = environment.belongings().process_ids

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from stages.environments.desktop.metrics import METRICS
-from stages.environments.desktop.spreadsheet import SpreadsheetError, cell_address, read_sheet
+from trajmill.stages.environments.desktop.metrics import METRICS
+from trajmill.stages.environments.desktop.spreadsheet import SpreadsheetError, cell_address, read_sheet
 
 _MAIN = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
 _RELATIONS = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"

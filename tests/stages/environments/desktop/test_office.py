@@ -12,11 +12,11 @@ from typing import TypeVar
 
 import pytest
 
-from schemas.actions import Action, Click, PressKeys, TypeText, Wait
-from schemas.observation import UIElement
-from stages.environments.desktop.environment import DesktopEnvironment
-from stages.environments.desktop.factory import LocalDesktops
 from tests.stages.environments.desktop.queries import query_of
+from trajmill.schemas.actions import Action, Click, PressKeys, TypeText, Wait
+from trajmill.schemas.observation import UIElement
+from trajmill.stages.environments.desktop.environment import DesktopEnvironment
+from trajmill.stages.environments.desktop.factory import LocalDesktops
 
 pytestmark = pytest.mark.desktop
 T = TypeVar("T")

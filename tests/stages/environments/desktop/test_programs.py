@@ -11,16 +11,16 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from schemas.actions import Click, Terminate, TypeText
-from schemas.query import Query
-from schemas.trajectory import Purpose
-from stages.agents.reference import ReferenceAgent
-from stages.environments.desktop.factory import LocalDesktops
-from stages.environments.desktop.local.processes import descendants
-from stages.environments.desktop.suite import import_tasks, packaged_tasks
-from stages.rollout.base import Attempt, Limits, Rollout
-from stages.rollout.worker import run_attempts
 from tests.stages.environments.desktop.queries import ORIGIN, query_of
+from trajmill.schemas.actions import Click, Terminate, TypeText
+from trajmill.schemas.query import Query
+from trajmill.schemas.trajectory import Purpose
+from trajmill.stages.agents.reference import ReferenceAgent
+from trajmill.stages.environments.desktop.factory import LocalDesktops
+from trajmill.stages.environments.desktop.local.processes import descendants
+from trajmill.stages.environments.desktop.suite import import_tasks, packaged_tasks
+from trajmill.stages.rollout.base import Attempt, Limits, Rollout
+from trajmill.stages.rollout.worker import run_attempts
 
 pytestmark = pytest.mark.desktop
 QUERIES = import_tasks(packaged_tasks(), 0.0, ORIGIN)

@@ -12,14 +12,14 @@ from typing import Any, TypeVar
 
 import pytest
 
-from schemas.actions import Action, Click, Drag, PressKeys, Scroll, Terminate, TypeText
-from schemas.errors import EnvironmentFailure, FailureClass
-from stages.environments.desktop.connection import Patience
-from stages.environments.desktop.environment import DesktopEnvironment
-from stages.environments.desktop.factory import LocalDesktops, RemoteDesktops
-from stages.environments.pool import EnvironmentPool
 from tests.stages.environments.desktop.osworld_server import OsworldMachine, osworld_machine
 from tests.stages.environments.desktop.queries import query_of
+from trajmill.schemas.actions import Action, Click, Drag, PressKeys, Scroll, Terminate, TypeText
+from trajmill.schemas.errors import EnvironmentFailure, FailureClass
+from trajmill.stages.environments.desktop.connection import Patience
+from trajmill.stages.environments.desktop.environment import DesktopEnvironment
+from trajmill.stages.environments.desktop.factory import LocalDesktops, RemoteDesktops
+from trajmill.stages.environments.pool import EnvironmentPool
 
 T = TypeVar("T")
 HASTE = Patience(lease=0.0, ready=1.0, look=3.0, prepare=5.0)
@@ -163,7 +163,7 @@ def test_more_episodes_than_machines_is_one_line(tmp_path: Path) -> None:
 OTHER = """
 import asyncio, sys, time
 from pathlib import Path
-from stages.environments.desktop.factory import RemoteDesktops
+from trajmill.stages.environments.desktop.factory import RemoteDesktops
 environment = asyncio.run(RemoteDesktops((sys.argv[1],), Path())())
 print("leased", flush=True)
 time.sleep(600)

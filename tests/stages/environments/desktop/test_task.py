@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from schemas.errors import BadInputError
-from schemas.query import Split
-from stages.environments.desktop.suite import import_tasks, packaged_tasks
-from stages.environments.desktop.task import parse_task
 from tests.stages.environments.desktop.queries import ORIGIN
+from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.query import Split
+from trajmill.stages.environments.desktop.suite import import_tasks, packaged_tasks
+from trajmill.stages.environments.desktop.task import parse_task
 
 RULE = {"type": "rule", "rules": {"expected": "1"}}
 OUTPUT = {"type": "vm_command_line", "command": ["true"]}

@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from schemas.errors import EnvironmentFailure
-from schemas.geometry import Box, Size
-from schemas.observation import UIElement
-from stages.environments.desktop.tree import Tree, read_elements
 from tests.stages.environments.desktop.osworld_server import NAMESPACE
+from trajmill.schemas.errors import EnvironmentFailure
+from trajmill.schemas.geometry import Box, Size
+from trajmill.schemas.observation import UIElement
+from trajmill.stages.environments.desktop.tree import Tree, read_elements
 
 SCREEN = Size(400, 300)
 SHOWN = "showing visible enabled sensitive"

@@ -13,14 +13,14 @@ from typing import TypeVar
 import pytest
 from PIL import Image
 
-from schemas.actions import Click, PressKeys, TypeText, Wait
-from schemas.errors import EnvironmentFailure, FailureClass
-from schemas.observation import Observation, UIElement
-from schemas.query import Query, Split
-from schemas.record import Origin
-from stages.environments.imported import SuiteSize
-from stages.environments.miniwob.environment import MiniWobEnvironment, MiniWobFactory
-from stages.environments.miniwob.suite import import_queries
+from trajmill.schemas.actions import Click, PressKeys, TypeText, Wait
+from trajmill.schemas.errors import EnvironmentFailure, FailureClass
+from trajmill.schemas.observation import Observation, UIElement
+from trajmill.schemas.query import Query, Split
+from trajmill.schemas.record import Origin
+from trajmill.stages.environments.imported import SuiteSize
+from trajmill.stages.environments.miniwob.environment import MiniWobEnvironment, MiniWobFactory
+from trajmill.stages.environments.miniwob.suite import import_queries
 
 pytestmark = pytest.mark.browser
 ORIGIN = Origin(round=1, run_id="run", code_version="test")

@@ -9,13 +9,13 @@ import pytest
 
 pytest.importorskip("miniwob")
 
-from schemas.record import Origin
-from stages.environments.imported import SuiteSize
-from stages.environments.miniwob.fields import page_fields
-from stages.environments.miniwob.pages import page_names
-from stages.environments.miniwob.suite import import_queries
-from stages.environments.miniwob.suites import known_pages, suite_pages
-from stages.environments.miniwob.survey import survey
+from trajmill.schemas.record import Origin
+from trajmill.stages.environments.imported import SuiteSize
+from trajmill.stages.environments.miniwob.fields import page_fields
+from trajmill.stages.environments.miniwob.pages import page_names
+from trajmill.stages.environments.miniwob.suite import import_queries
+from trajmill.stages.environments.miniwob.suites import known_pages, suite_pages
+from trajmill.stages.environments.miniwob.survey import survey
 
 _SAMPLE = sorted({*page_names()[::13], "chase-circle", "email-inbox-star-reply", "simon-says", "use-autocomplete"})
 """Some of each kind, and those that were hard to hold still."""

@@ -3,10 +3,10 @@ from pathlib import Path
 
 import pytest
 
-from schemas.errors import BadInputError
-from stages.environments.simulated.check import builtin_files, check_files, read_files
-from stages.environments.simulated.world import load_world
 from tests.stages.environments.simulated.worlds import DOCS, PAPER, SHELF, garden
+from trajmill.schemas.errors import BadInputError
+from trajmill.stages.environments.simulated.check import builtin_files, check_files, read_files
+from trajmill.stages.environments.simulated.world import load_world
 
 ELSEWHERE = {
     "name: Cactus": "name: Cactus",

@@ -7,15 +7,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from schemas.actions import Terminate
-from schemas.observation import Observation
-from stages.environments.simulated.app_spec import ListChange, Scalar
-from stages.environments.simulated.binding import shown
-from stages.environments.simulated.environment import SimulatedEnvironment
-from stages.environments.simulated.reference import resolve_slots
-from stages.environments.simulated.walker import Position, Walker
-from stages.environments.simulated.world import TaskGraph, load_world
 from tests.stages.environments.simulated.worlds import NO_FAULTS, paths_of, task_query
+from trajmill.schemas.actions import Terminate
+from trajmill.schemas.observation import Observation
+from trajmill.stages.environments.simulated.app_spec import ListChange, Scalar
+from trajmill.stages.environments.simulated.binding import shown
+from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
+from trajmill.stages.environments.simulated.reference import resolve_slots
+from trajmill.stages.environments.simulated.walker import Position, Walker
+from trajmill.stages.environments.simulated.world import TaskGraph, load_world
 
 WORLD = load_world()
 MOST_STEPS = 80

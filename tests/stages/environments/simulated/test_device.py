@@ -2,10 +2,10 @@ import json
 
 import pytest
 
-from schemas.actions import Click, LongPress, OpenApp, PressKeys, Scroll, Swipe, SystemButton, TypeText, Wait
-from schemas.query import Platform
-from stages.environments.simulated.metrics import KEYBOARD_TOP
 from tests.stages.environments.simulated.worlds import PAPER, SHELF, Hand, garden, world_of
+from trajmill.schemas.actions import Click, LongPress, OpenApp, PressKeys, Scroll, Swipe, SystemButton, TypeText, Wait
+from trajmill.schemas.query import Platform
+from trajmill.stages.environments.simulated.metrics import KEYBOARD_TOP
 
 PHONE = world_of(garden(), SHELF)
 DESKTOP = world_of(PAPER)

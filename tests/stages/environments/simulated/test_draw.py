@@ -6,11 +6,11 @@ import pytest
 from PIL import Image, ImageChops
 
 from benchmarks.drawing import KINDS
-from schemas.geometry import Box, Size
-from stages.environments.simulated.draw import draw
-from stages.environments.simulated.paint import PAINTERS
-from stages.environments.simulated.palette import BLACK, WHITE, Palette, Rgb
-from stages.environments.simulated.scene import Scene, Shape
+from trajmill.schemas.geometry import Box, Size
+from trajmill.stages.environments.simulated.draw import draw
+from trajmill.stages.environments.simulated.paint import PAINTERS
+from trajmill.stages.environments.simulated.palette import BLACK, WHITE, Palette, Rgb
+from trajmill.stages.environments.simulated.scene import Scene, Shape
 
 SIZE = Size(360, 240)
 BOX = Box(40, 60, 320, 140)

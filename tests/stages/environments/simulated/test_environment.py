@@ -5,13 +5,13 @@ import pickle
 import pytest
 from PIL import Image
 
-from schemas.actions import Click, SystemButton, Wait
-from schemas.errors import EnvironmentFailure, FailureClass
-from schemas.observation import Observation
-from schemas.query import Platform
-from stages.environments.base import Environment, EnvironmentFactory
-from stages.environments.simulated.environment import FaultRates, SimulatedEnvironment, SimulatedFactory
 from tests.stages.environments.simulated.worlds import PAPER, SHELF, garden, query_of, world_of
+from trajmill.schemas.actions import Click, SystemButton, Wait
+from trajmill.schemas.errors import EnvironmentFailure, FailureClass
+from trajmill.schemas.observation import Observation
+from trajmill.schemas.query import Platform
+from trajmill.stages.environments.base import Environment, EnvironmentFactory
+from trajmill.stages.environments.simulated.environment import FaultRates, SimulatedEnvironment, SimulatedFactory
 
 WORLD = world_of(garden(), SHELF, PAPER)
 

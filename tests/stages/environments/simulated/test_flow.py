@@ -1,10 +1,10 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schemas.geometry import Box
-from stages.environments.simulated.flow import flow
-from stages.environments.simulated.rows import Part, Row
-from stages.environments.simulated.scene import Shape
+from trajmill.schemas.geometry import Box
+from trajmill.stages.environments.simulated.flow import flow
+from trajmill.stages.environments.simulated.rows import Part, Row
+from trajmill.stages.environments.simulated.scene import Shape
 
 
 def _row(number: int, height: int) -> Row:

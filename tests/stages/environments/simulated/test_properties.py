@@ -6,16 +6,16 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from schemas import actions as act
-from schemas.errors import EnvironmentFailure
-from schemas.observation import Observation
-from schemas.query import Platform
-from stages.environments.simulated.check import builtin_files, read_files
-from stages.environments.simulated.environment import FaultRates, SimulatedEnvironment
-from stages.environments.simulated.scene import Scene
-from stages.environments.simulated.view import View
-from stages.environments.simulated.world import World
 from tests.stages.environments.simulated.worlds import PAPER, SHELF, garden, query_of, world_of
+from trajmill.schemas import actions as act
+from trajmill.schemas.errors import EnvironmentFailure
+from trajmill.schemas.observation import Observation
+from trajmill.schemas.query import Platform
+from trajmill.stages.environments.simulated.check import builtin_files, read_files
+from trajmill.stages.environments.simulated.environment import FaultRates, SimulatedEnvironment
+from trajmill.stages.environments.simulated.scene import Scene
+from trajmill.stages.environments.simulated.view import View
+from trajmill.stages.environments.simulated.world import World
 
 _BUILTIN = read_files(builtin_files())
 WORLD = World({file.spec.app: file.spec for file in _BUILTIN.apps} | {**world_of(garden(), PAPER, SHELF).apps}, {})

@@ -2,15 +2,6 @@ import random
 
 import pytest
 
-from schemas.actions import Click, Swipe, SystemButton, Terminate, TypeText
-from schemas.errors import BadInputError
-from schemas.query import PathStep, Platform
-from stages.environments.simulated.app_spec import Scalar
-from stages.environments.simulated.check import builtin_files, read_files
-from stages.environments.simulated.environment import FaultRates, SimulatedEnvironment
-from stages.environments.simulated.reference import goal_json, reference_path, resolve_slots, start_state_json
-from stages.environments.simulated.walker import Position, Walker
-from stages.environments.simulated.world import TaskGraph, World, load_world
 from tests.stages.environments.simulated.worlds import (
     NO_FAULTS,
     PAPER,
@@ -22,6 +13,15 @@ from tests.stages.environments.simulated.worlds import (
     walk,
     world_of,
 )
+from trajmill.schemas.actions import Click, Swipe, SystemButton, Terminate, TypeText
+from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.query import PathStep, Platform
+from trajmill.stages.environments.simulated.app_spec import Scalar
+from trajmill.stages.environments.simulated.check import builtin_files, read_files
+from trajmill.stages.environments.simulated.environment import FaultRates, SimulatedEnvironment
+from trajmill.stages.environments.simulated.reference import goal_json, reference_path, resolve_slots, start_state_json
+from trajmill.stages.environments.simulated.walker import Position, Walker
+from trajmill.stages.environments.simulated.world import TaskGraph, World, load_world
 
 GARDEN = world_of(garden()).task("garden.water")
 

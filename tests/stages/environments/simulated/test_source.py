@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from stages.environments.simulated.source import Mistake, Source, parse_source, read_source
+from trajmill.stages.environments.simulated.source import Mistake, Source, parse_source, read_source
 
 
 def read(text: str) -> Source:

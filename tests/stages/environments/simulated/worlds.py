@@ -8,17 +8,17 @@ from pathlib import Path
 
 import networkx as nx
 
-from schemas.actions import Action, Click, Terminate
-from schemas.observation import Observation, UIElement
-from schemas.query import Platform, Query, Source, Split
-from stages.environments.simulated.app_spec import Scalar
-from stages.environments.simulated.environment import FaultRates, SimulatedEnvironment
-from stages.environments.simulated.loader import AppFile, ErrandFile, read_spec
-from stages.environments.simulated.reference import goal_json, reference_path, start_state_json
-from stages.environments.simulated.source import Source as YamlSource
-from stages.environments.simulated.source import parse_source
-from stages.environments.simulated.walker import Position, Walker
-from stages.environments.simulated.world import TaskGraph, World
+from trajmill.schemas.actions import Action, Click, Terminate
+from trajmill.schemas.observation import Observation, UIElement
+from trajmill.schemas.query import Platform, Query, Source, Split
+from trajmill.stages.environments.simulated.app_spec import Scalar
+from trajmill.stages.environments.simulated.environment import FaultRates, SimulatedEnvironment
+from trajmill.stages.environments.simulated.loader import AppFile, ErrandFile, read_spec
+from trajmill.stages.environments.simulated.reference import goal_json, reference_path, start_state_json
+from trajmill.stages.environments.simulated.source import Source as YamlSource
+from trajmill.stages.environments.simulated.source import parse_source
+from trajmill.stages.environments.simulated.walker import Position, Walker
+from trajmill.stages.environments.simulated.world import TaskGraph, World
 
 DOCS = Path(__file__).parents[4] / "docs" / "apps.md"
 NO_FAULTS = FaultRates(popup=0)

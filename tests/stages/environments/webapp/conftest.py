@@ -5,12 +5,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from schemas.query import Platform
-from stages.environments.simulated.check import builtin_files, read_files
-from stages.environments.simulated.world import World
-from stages.environments.webapp.environment import WebAppEnvironment, WebAppFactory
 from tests.stages.environments.simulated.worlds import PAPER, SHELF, garden, world_of
 from tests.stages.environments.webapp.twins import POPUP
+from trajmill.schemas.query import Platform
+from trajmill.stages.environments.simulated.check import builtin_files, read_files
+from trajmill.stages.environments.simulated.world import World
+from trajmill.stages.environments.webapp.environment import WebAppEnvironment, WebAppFactory
 
 
 def everything() -> World:

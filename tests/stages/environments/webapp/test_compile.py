@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from schemas.errors import BadInputError
-from schemas.query import Platform
-from stages.environments.simulated.check import builtin_files
-from stages.environments.simulated.profile import DeviceProfile
-from stages.environments.webapp.compile import INDEX, WebApp, compile_files, compile_world, write_web_app
-from stages.environments.webapp.serve import web_app_server
 from tests.stages.environments.simulated.worlds import PAPER, SHELF, garden, world_of
+from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.query import Platform
+from trajmill.stages.environments.simulated.check import builtin_files
+from trajmill.stages.environments.simulated.profile import DeviceProfile
+from trajmill.stages.environments.webapp.compile import INDEX, WebApp, compile_files, compile_world, write_web_app
+from trajmill.stages.environments.webapp.serve import web_app_server
 
 HOSTILE = garden().replace("name: Garden", 'name: "</script><script>hacked=1</script><!--"', 1)
 

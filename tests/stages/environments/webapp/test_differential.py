@@ -6,13 +6,13 @@ import random
 
 import pytest
 
-from schemas.actions import Action, OpenApp, PressKeys, Scroll, Swipe, SystemButton, TypeText
-from schemas.query import Platform
-from stages.environments.simulated.app_spec import Scalar
-from stages.environments.simulated.world import TaskGraph
 from tests.stages.environments.simulated.worlds import paths_of, query_of, task_query
 from tests.stages.environments.webapp.conftest import Browser, everything
 from tests.stages.environments.webapp.twins import Twins
+from trajmill.schemas.actions import Action, OpenApp, PressKeys, Scroll, Swipe, SystemButton, TypeText
+from trajmill.schemas.query import Platform
+from trajmill.stages.environments.simulated.app_spec import Scalar
+from trajmill.stages.environments.simulated.world import TaskGraph
 
 pytestmark = pytest.mark.browser
 _APPS = sorted({task.name.partition(".")[0] for task in everything().tasks()})

@@ -11,16 +11,27 @@ from typing import TypeVar
 import pytest
 from PIL import Image
 
-from schemas.actions import Action, Click, Drag, LongPress, OpenApp, Scroll, Swipe, SystemButton, Terminate, TypeText
-from schemas.errors import EnvironmentFailure, FailureClass
-from schemas.observation import Observation, UIElement
-from schemas.query import Platform
-from stages.environments.simulated.walker import Position, Walker
-from stages.environments.simulated.world import World
-from stages.environments.webapp.environment import WebAppEnvironment, WebAppFactory
 from tests.stages.environments.simulated.worlds import SHELF, garden, paths_of, query_of, task_query, world_of
 from tests.stages.environments.webapp.test_compile import HOSTILE
 from tests.stages.environments.webapp.twins import Twins
+from trajmill.schemas.actions import (
+    Action,
+    Click,
+    Drag,
+    LongPress,
+    OpenApp,
+    Scroll,
+    Swipe,
+    SystemButton,
+    Terminate,
+    TypeText,
+)
+from trajmill.schemas.errors import EnvironmentFailure, FailureClass
+from trajmill.schemas.observation import Observation, UIElement
+from trajmill.schemas.query import Platform
+from trajmill.stages.environments.simulated.walker import Position, Walker
+from trajmill.stages.environments.simulated.world import World
+from trajmill.stages.environments.webapp.environment import WebAppEnvironment, WebAppFactory
 
 pytestmark = pytest.mark.browser
 T = TypeVar("T")

@@ -10,15 +10,15 @@ from contextlib import suppress
 import pytest
 from playwright.async_api import Error
 
-from schemas.query import Platform, Query
-from schemas.record import Origin
-from schemas.trajectory import Purpose, StopReason
-from stages.agents.reference import ReferenceAgent
-from stages.environments.simulated.world import World, load_world
-from stages.environments.webapp.environment import WebAppFactory
-from stages.rollout.base import Attempt, Limits, Rollout
-from stages.rollout.worker import run_attempts
 from tests.stages.environments.simulated.worlds import paths_of, task_query
+from trajmill.schemas.query import Platform, Query
+from trajmill.schemas.record import Origin
+from trajmill.schemas.trajectory import Purpose, StopReason
+from trajmill.stages.agents.reference import ReferenceAgent
+from trajmill.stages.environments.simulated.world import World, load_world
+from trajmill.stages.environments.webapp.environment import WebAppFactory
+from trajmill.stages.rollout.base import Attempt, Limits, Rollout
+from trajmill.stages.rollout.worker import run_attempts
 
 pytestmark = pytest.mark.browser
 ORIGIN = Origin(round=1, run_id="run", code_version="test")

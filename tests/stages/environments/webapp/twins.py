@@ -6,16 +6,16 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from schemas.actions import Action, Click, PressKeys, Scroll, Swipe, SystemButton, Terminate
-from schemas.observation import Observation, UIElement
-from schemas.query import Platform, Query
-from stages.environments.browser.page import observation
-from stages.environments.simulated.environment import FaultRates, SimulatedEnvironment
-from stages.environments.simulated.metrics import metrics_of
-from stages.environments.simulated.walker import Move, Position, Walker
-from stages.environments.simulated.world import World
-from stages.environments.webapp.environment import WebAppEnvironment
-from stages.environments.webapp.reader import Screenful
+from trajmill.schemas.actions import Action, Click, PressKeys, Scroll, Swipe, SystemButton, Terminate
+from trajmill.schemas.observation import Observation, UIElement
+from trajmill.schemas.query import Platform, Query
+from trajmill.stages.environments.browser.page import observation
+from trajmill.stages.environments.simulated.environment import FaultRates, SimulatedEnvironment
+from trajmill.stages.environments.simulated.metrics import metrics_of
+from trajmill.stages.environments.simulated.walker import Move, Position, Walker
+from trajmill.stages.environments.simulated.world import World
+from trajmill.stages.environments.webapp.environment import WebAppEnvironment
+from trajmill.stages.environments.webapp.reader import Screenful
 
 POPUP = 0.2
 _MOST_TURNS = 40

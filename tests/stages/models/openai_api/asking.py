@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
 
-from stages.models.base import ChatMessage, ChatModel, ChatRequest, Completion, Part
-from stages.models.openai_api.model import OpenAiModel
-from stages.models.openai_api.settings import ApiSettings
+from trajmill.stages.models.base import ChatMessage, ChatModel, ChatRequest, Completion, Part
+from trajmill.stages.models.openai_api.model import OpenAiModel
+from trajmill.stages.models.openai_api.settings import ApiSettings
 
 _T = TypeVar("_T")
 

@@ -6,10 +6,10 @@ import re
 
 import pytest
 
-from schemas.errors import ModelFailure
-from stages.models.openai_api.exchange import MOST_BYTES
 from tests.stages.models.fault_server import Fault, FaultReply, running_server
 from tests.stages.models.openai_api.asking import asked, settings
+from trajmill.schemas.errors import ModelFailure
+from trajmill.stages.models.openai_api.exchange import MOST_BYTES
 
 _BOUNDS = {"read_seconds": 0.3, "total_seconds": 0.6, "attempts": 3}
 _RETRIED = {

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from schemas.coordinates import CoordinateFrame, CoordinateSpace
-from schemas.errors import BadInputError, ModelFailure
-from schemas.geometry import Size
-from schemas.observation import Observation
-from stages.models.base import ChatMessage, ChatRequest, Completion, TokenLogprob
-from stages.models.images import QWEN2_5_VL, QWEN3_VL, PixelBudget
-from stages.models.openai_api.model import OpenAiModel
 from tests.stages.models.fault_server import FaultReply, running_server
 from tests.stages.models.openai_api.asking import asked, asked_all, request, settings
 from tests.stages.models.test_images import handle, picture
+from trajmill.schemas.coordinates import CoordinateFrame, CoordinateSpace
+from trajmill.schemas.errors import BadInputError, ModelFailure
+from trajmill.schemas.geometry import Size
+from trajmill.schemas.observation import Observation
+from trajmill.stages.models.base import ChatMessage, ChatRequest, Completion, TokenLogprob
+from trajmill.stages.models.images import QWEN2_5_VL, QWEN3_VL, PixelBudget
+from trajmill.stages.models.openai_api.model import OpenAiModel
 
 
 def test_an_answer_with_usage_and_price() -> None:

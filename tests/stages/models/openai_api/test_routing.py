@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
-from stages.models.base import Completion
-from stages.models.openai_api.model import OpenAiModel
-from stages.models.openai_api.routing import Lease, Router
-from stages.models.openai_api.throttle import Window
-from stages.models.openai_api.trouble import Trouble
 from tests.stages.models.fault_server import Fault, running_server
 from tests.stages.models.openai_api.asking import asked_all, request, settings
+from trajmill.stages.models.base import Completion
+from trajmill.stages.models.openai_api.model import OpenAiModel
+from trajmill.stages.models.openai_api.routing import Lease, Router
+from trajmill.stages.models.openai_api.throttle import Window
+from trajmill.stages.models.openai_api.trouble import Trouble
 
 
 def test_two_servers_share_the_requests() -> None:

@@ -7,14 +7,14 @@ import subprocess
 from pathlib import Path
 from typing import get_args
 
-from schemas.query import Query, Source, Split
-from schemas.record import Origin
-from stages.curate.leakage import leaks_in_queries
-from stages.environments.desktop.task import parse_evaluator, parse_task
-from stages.environments.screen_goal import KEY
-from stages.queries.atomic.base import AtomicApp
-from stages.queries.atomic.operations import all_operations
-from stages.queries.atomic.queries import AtomicCounts, atomic_queries
+from trajmill.schemas.query import Query, Source, Split
+from trajmill.schemas.record import Origin
+from trajmill.stages.curate.leakage import leaks_in_queries
+from trajmill.stages.environments.desktop.task import parse_evaluator, parse_task
+from trajmill.stages.environments.screen_goal import KEY
+from trajmill.stages.queries.atomic.base import AtomicApp
+from trajmill.stages.queries.atomic.operations import all_operations
+from trajmill.stages.queries.atomic.queries import AtomicCounts, atomic_queries
 
 APPS = get_args(AtomicApp)
 COUNTS = AtomicCounts(train=5, heldout_slots=2, heldout_phrasings=2)

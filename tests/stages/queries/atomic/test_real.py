@@ -7,13 +7,13 @@ from typing import get_args
 
 import pytest
 
-from schemas.record import Origin
-from stages.environments.desktop.factory import LocalDesktops
-from stages.environments.desktop.suite import packaged_tasks
-from stages.queries.atomic.base import AtomicApp
-from stages.queries.atomic.operations import all_operations
-from stages.queries.atomic.queries import AtomicCounts, atomic_queries
-from stages.queries.real_walk import Checked, walk_all
+from trajmill.schemas.record import Origin
+from trajmill.stages.environments.desktop.factory import LocalDesktops
+from trajmill.stages.environments.desktop.suite import packaged_tasks
+from trajmill.stages.queries.atomic.base import AtomicApp
+from trajmill.stages.queries.atomic.operations import all_operations
+from trajmill.stages.queries.atomic.queries import AtomicCounts, atomic_queries
+from trajmill.stages.queries.real_walk import Checked, walk_all
 
 
 @pytest.mark.desktop

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from schemas.errors import BadInputError
-from stages.environments.desktop.task import parse_task
-from stages.queries.pathways.programs import packaged_programs, read_programs
+from trajmill.schemas.errors import BadInputError
+from trajmill.stages.environments.desktop.task import parse_task
+from trajmill.stages.queries.pathways.programs import packaged_programs, read_programs
 
 
 def test_the_packaged_programs_have_start_states_that_a_desktop_understands() -> None:

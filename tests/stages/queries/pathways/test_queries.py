@@ -8,23 +8,23 @@ from collections.abc import Sequence
 
 import pytest
 
-from schemas.pathway import EndKind, Pathway
-from schemas.query import PathStep, Platform, Query, Source, Split
-from schemas.record import Origin
-from schemas.trajectory import Purpose
-from stages.agents.reference import ReferenceAgent
-from stages.curate.leakage import leaks_in_queries
-from stages.environments.simulated.environment import FaultRates, SimulatedFactory
-from stages.environments.simulated.world import World
-from stages.queries.pathways.base import Program, WalkBounds
-from stages.queries.pathways.collect import Collected, collect_pathways, make_queries
-from stages.queries.pathways.denied import packaged_deny_list
-from stages.queries.pathways.queries import Made, PathwaySettings, pathway_queries
-from stages.queries.pathways.wording import PathwayGrammar
-from stages.queries.real_walk import walk_all
-from stages.rollout.base import Attempt, Limits, Rollout
-from stages.rollout.worker import run_attempts
 from tests.stages.queries.pathways.toy import PROGRAM, ToyFactory
+from trajmill.schemas.pathway import EndKind, Pathway
+from trajmill.schemas.query import PathStep, Platform, Query, Source, Split
+from trajmill.schemas.record import Origin
+from trajmill.schemas.trajectory import Purpose
+from trajmill.stages.agents.reference import ReferenceAgent
+from trajmill.stages.curate.leakage import leaks_in_queries
+from trajmill.stages.environments.simulated.environment import FaultRates, SimulatedFactory
+from trajmill.stages.environments.simulated.world import World
+from trajmill.stages.queries.pathways.base import Program, WalkBounds
+from trajmill.stages.queries.pathways.collect import Collected, collect_pathways, make_queries
+from trajmill.stages.queries.pathways.denied import packaged_deny_list
+from trajmill.stages.queries.pathways.queries import Made, PathwaySettings, pathway_queries
+from trajmill.stages.queries.pathways.wording import PathwayGrammar
+from trajmill.stages.queries.real_walk import walk_all
+from trajmill.stages.rollout.base import Attempt, Limits, Rollout
+from trajmill.stages.rollout.worker import run_attempts
 
 BOUNDS = WalkBounds(seconds=20, seconds_per_step=0.2)
 HALF = PathwaySettings(heldout_slots=0.25, heldout_phrasings=0.25)

@@ -8,15 +8,15 @@ import os
 
 import pytest
 
-from schemas.pathway import EndKind, Pathway
-from schemas.query import Platform
-from schemas.record import Origin
-from stages.environments.base import EnvironmentFactory
-from stages.queries.pathways.base import Program, WalkBounds
-from stages.queries.pathways.collect import Collected, collect_pathways, make_queries
-from stages.queries.pathways.programs import packaged_programs, read_programs
-from stages.queries.pathways.queries import PathwaySettings
 from tests.stages.queries.pathways.office_page import serving
+from trajmill.schemas.pathway import EndKind, Pathway
+from trajmill.schemas.query import Platform
+from trajmill.schemas.record import Origin
+from trajmill.stages.environments.base import EnvironmentFactory
+from trajmill.stages.queries.pathways.base import Program, WalkBounds
+from trajmill.stages.queries.pathways.collect import Collected, collect_pathways, make_queries
+from trajmill.stages.queries.pathways.programs import packaged_programs, read_programs
+from trajmill.stages.queries.pathways.queries import PathwaySettings
 
 BOUNDS = WalkBounds(depth=3, seconds=240)
 
@@ -40,7 +40,7 @@ def by_names(collected: Collected) -> dict[str, Pathway]:
 
 @pytest.mark.browser
 def test_menus_tabs_and_pages_of_a_web_page_are_walked_and_asked_for(origin: Origin) -> None:
-    from stages.environments.browser.environment import BrowserFactory
+    from trajmill.stages.environments.browser.environment import BrowserFactory
 
     asked: list[str] = []
     with serving(asked) as url:
@@ -66,9 +66,9 @@ def test_menus_tabs_and_pages_of_a_web_page_are_walked_and_asked_for(origin: Ori
 
 @pytest.mark.desktop
 def test_a_calculator_on_a_real_desktop_is_walked_and_leaves_no_process(origin: Origin) -> None:
-    from stages.environments.desktop.factory import LocalDesktops
-    from stages.environments.desktop.local.processes import descendants
-    from stages.environments.desktop.suite import packaged_tasks
+    from trajmill.stages.environments.desktop.factory import LocalDesktops
+    from trajmill.stages.environments.desktop.local.processes import descendants
+    from trajmill.stages.environments.desktop.suite import packaged_tasks
 
     before = descendants(os.getpid())
     (program,) = read_programs(packaged_programs(), ("galculator",))
@@ -88,8 +88,8 @@ def test_a_calculator_on_a_real_desktop_is_walked_and_leaves_no_process(origin: 
 
 @pytest.mark.desktop
 def test_what_needs_a_selection_in_a_real_file_manager(origin: Origin) -> None:
-    from stages.environments.desktop.factory import LocalDesktops
-    from stages.environments.desktop.suite import packaged_tasks
+    from trajmill.stages.environments.desktop.factory import LocalDesktops
+    from trajmill.stages.environments.desktop.suite import packaged_tasks
 
     (program,) = read_programs(packaged_programs(), ("pcmanfm",))
     narrow = BOUNDS.model_copy(update={"breadth": 2, "depth": 1})
@@ -104,8 +104,8 @@ def test_what_needs_a_selection_in_a_real_file_manager(origin: Origin) -> None:
 @pytest.mark.desktop
 @pytest.mark.parametrize(("name", "own"), [("libreoffice-writer", "Form"), ("libreoffice-calc", "Sheet")])
 def test_menus_and_dialogs_of_a_real_office_are_walked(origin: Origin, name: str, own: str) -> None:
-    from stages.environments.desktop.factory import LocalDesktops
-    from stages.environments.desktop.suite import packaged_tasks
+    from trajmill.stages.environments.desktop.factory import LocalDesktops
+    from trajmill.stages.environments.desktop.suite import packaged_tasks
 
     (program,) = read_programs(packaged_programs(), (name,))
     program = program.model_copy(update={"selecting": ()})

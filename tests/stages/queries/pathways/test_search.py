@@ -6,14 +6,14 @@ import asyncio
 
 import pytest
 
-from schemas.errors import FailureClass
-from schemas.geometry import Box
-from schemas.pathway import EndKind, Pathway
-from schemas.record import Origin
-from stages.queries.pathways.base import WalkBounds, Walked
-from stages.queries.pathways.denied import deny_list, packaged_deny_list
-from stages.queries.pathways.search import deep_search
 from tests.stages.queries.pathways.toy import PROGRAM, ToyFactory
+from trajmill.schemas.errors import FailureClass
+from trajmill.schemas.geometry import Box
+from trajmill.schemas.pathway import EndKind, Pathway
+from trajmill.schemas.record import Origin
+from trajmill.stages.queries.pathways.base import WalkBounds, Walked
+from trajmill.stages.queries.pathways.denied import deny_list, packaged_deny_list
+from trajmill.stages.queries.pathways.search import deep_search
 
 BOUNDS = WalkBounds(seconds=20, seconds_per_step=0.2)
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 
-from schemas.errors import ModelFailure
-from schemas.pathway import Pathway
-from schemas.record import Origin
-from stages.models.base import ChatRequest
-from stages.queries.pathways.base import WalkBounds
-from stages.queries.pathways.denied import packaged_deny_list
-from stages.queries.pathways.search import deep_search
-from stages.queries.pathways.selection import SecondOpinion, needs_by_model, needs_by_tree, selection_prompt
 from tests.stages.models.scripted import ScriptedModel
 from tests.stages.queries.pathways.toy import PROGRAM, ToyFactory
+from trajmill.schemas.errors import ModelFailure
+from trajmill.schemas.pathway import Pathway
+from trajmill.schemas.record import Origin
+from trajmill.stages.models.base import ChatRequest
+from trajmill.stages.queries.pathways.base import WalkBounds
+from trajmill.stages.queries.pathways.denied import packaged_deny_list
+from trajmill.stages.queries.pathways.search import deep_search
+from trajmill.stages.queries.pathways.selection import SecondOpinion, needs_by_model, needs_by_tree, selection_prompt
 
 BOUNDS = WalkBounds(seconds=20, seconds_per_step=0.2)
 

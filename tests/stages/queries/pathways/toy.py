@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 
-from schemas.actions import Action, Click, PressKeys
-from schemas.errors import EnvironmentFailure
-from schemas.geometry import Box, Size
-from schemas.observation import Observation, ScreenHandle, UIElement
-from schemas.query import PathStep, Platform, Query
-from schemas.record import content_id
-from stages.queries.pathways.base import Program
+from trajmill.schemas.actions import Action, Click, PressKeys
+from trajmill.schemas.errors import EnvironmentFailure
+from trajmill.schemas.geometry import Box, Size
+from trajmill.schemas.observation import Observation, ScreenHandle, UIElement
+from trajmill.schemas.query import PathStep, Platform, Query
+from trajmill.schemas.record import content_id
+from trajmill.stages.queries.pathways.base import Program
 
 SIZE = Size(1280, 720)
 PROGRAM = Program(

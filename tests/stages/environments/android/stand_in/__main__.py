@@ -8,10 +8,10 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from stages.environments.simulated.world import load_world
 from tests.stages.environments.android.stand_in.phone import Phone
 from tests.stages.environments.android.stand_in.server import serving
 from tests.stages.environments.android.stand_in.tasks import task_line, verified_queries
+from trajmill.stages.environments.simulated.world import load_world
 
 
 def main() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from xml.etree import ElementTree
 
-from schemas.geometry import Box
-from schemas.observation import UIElement
+from trajmill.schemas.geometry import Box
+from trajmill.schemas.observation import UIElement
 
 _CLASSES = {
     "button": "android.widget.Button",

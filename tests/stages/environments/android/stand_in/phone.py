@@ -9,14 +9,14 @@ from typing import NamedTuple
 
 from PIL import Image
 
-from schemas.actions import Action, Click, OpenApp, PressKeys, Swipe, SystemButton, TypeText
-from schemas.geometry import Box, Size
-from schemas.observation import UIElement
-from schemas.query import Platform, Query, Source, Split
-from schemas.record import Origin
-from stages.environments.simulated.device import Device
-from stages.environments.simulated.environment import FaultRates, SimulatedEnvironment
-from stages.environments.simulated.world import World
+from trajmill.schemas.actions import Action, Click, OpenApp, PressKeys, Swipe, SystemButton, TypeText
+from trajmill.schemas.geometry import Box, Size
+from trajmill.schemas.observation import UIElement
+from trajmill.schemas.query import Platform, Query, Source, Split
+from trajmill.schemas.record import Origin
+from trajmill.stages.environments.simulated.device import Device
+from trajmill.stages.environments.simulated.environment import FaultRates, SimulatedEnvironment
+from trajmill.stages.environments.simulated.world import World
 
 START_FILE = "/sdcard/trajmill/start.json"
 """Writing `{"start_state": ..., "goal": ..., "seed": ...}` here makes that start state of the simulator."""

@@ -6,10 +6,10 @@ import base64
 import re
 from collections.abc import Callable, Sequence
 
-from schemas.geometry import Box
 from tests.stages.environments.android.stand_in.hierarchy import dump
 from tests.stages.environments.android.stand_in.phone import ADB_KEYBOARD, LAUNCHER, Phone
 from tests.stages.environments.android.stand_in.sh import Exit, Result, Shell
+from trajmill.schemas.geometry import Box
 
 _ACTIVITY = ".MainActivity"
 

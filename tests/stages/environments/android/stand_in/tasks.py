@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 
-from schemas.query import Platform, Query, Split
-from schemas.record import Origin
-from stages.environments.android.goal import PhoneGoal, PhoneStart
-from stages.environments.android.task_file import PhoneTask
-from stages.environments.simulated.world import World
-from stages.queries.generate import GenerationSettings, generate_queries
-from stages.queries.grammar import GrammarWriter
-from stages.queries.validation import SimulatedValidator
 from tests.stages.environments.android.stand_in.phone import REACHED_FILE, START_FILE
+from trajmill.schemas.query import Platform, Query, Split
+from trajmill.schemas.record import Origin
+from trajmill.stages.environments.android.goal import PhoneGoal, PhoneStart
+from trajmill.stages.environments.android.task_file import PhoneTask
+from trajmill.stages.environments.simulated.world import World
+from trajmill.stages.queries.generate import GenerationSettings, generate_queries
+from trajmill.stages.queries.grammar import GrammarWriter
+from trajmill.stages.queries.validation import SimulatedValidator
 
 ORIGIN = Origin(round=0, run_id="stand-in", code_version="stand-in")
 
