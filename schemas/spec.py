@@ -1,0 +1,71 @@
+"""What every description of a part is: a frozen record that is a section of the configuration and opens the part.
+
+A spec is the one description of an environment, an agent, a critic, a model, an exporter or a recipe. It is what the
+user writes in the configuration, what a worker is sent, and what opens the part. Its fields carry their defaults, and
+the mark `OPERATIONAL` where they decide no row.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+
+class Operational:
+    """The type of the mark `OPERATIONAL`."""
+
+
+OPERATIONAL = Operational()
+"""Marks a field, as in `Annotated[int, OPERATIONAL]`, that decides how work is done and nothing of its rows: an
+address, a time limit, the number of workers. It is not part of a run's identity."""
+
+
+class Spec(BaseModel):
+    """A table of the configuration; a key that is not listed is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
+
+    def identity(self) -> dict[str, Any]:
+        """All that decides rows, as JSON values: every field that is not `OPERATIONAL`, files by their contents."""
+        return {
+            name: identity_of(getattr(self, name))
+            for name, info in type(self).model_fields.items()
+            if not any(isinstance(mark, Operational) for mark in info.metadata)
+        }
+
+
+def identity_of(value: object) -> Any:
+    """The identity of a field's value: specs and containers by their parts, files by their contents."""
+    match value:
+        case Spec():
+            return value.identity()
+        case Path():
+            return content_of(value)
+        case Mapping():
+            return {str(key): identity_of(each) for key, each in value.items()}
+        case tuple() | list():
+            return [identity_of(each) for each in value]
+        case frozenset() | set():
+            return sorted(str(each) for each in value)
+        case _:
+            return value
+
+
+def content_of(path: Path) -> str:
+    """A hash of a file's bytes, or of the names and bytes of all files in a folder; the name itself is not in it.
+
+    A path where nothing is stands for itself: whoever opens it says that it is missing.
+    """
+    if path.is_file():
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "blake2b").hexdigest()[:24]
+    if not path.is_dir():
+        return str(path)
+    digest = hashlib.blake2b(digest_size=12)
+    for file in sorted(each for each in path.rglob("*") if each.is_file()):
+        digest.update(f"{file.relative_to(path).as_posix()} {content_of(file)}\n".encode())
+    return digest.hexdigest()

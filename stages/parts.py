@@ -1,0 +1,61 @@
+"""Finds the spec of a part by its `kind`: the built-in ones, and those of installed packages.
+
+A package adds a part with an entry point and no change here, for example an environment in its `pyproject.toml`:
+
+    [project.entry-points."trajmill.environments"]
+    my_phone = "my_package.phone:PhoneSpec"
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import EntryPoint, entry_points
+
+from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.spec import Spec
+
+
+@dataclass(frozen=True)
+class PartGroup:
+    """One sort of part."""
+
+    name: str
+    """The entry point group, e.g. `trajmill.environments`."""
+    word: str
+    """What one of them is called in a message, e.g. `environment`."""
+    built_in: Mapping[str, str] = field(default_factory=dict)
+    """Where the built-in specs are, by kind, as entry points write it: `package.module:Class`."""
+
+    def kinds(self) -> tuple[str, ...]:
+        """All kinds that can be named, the built-in ones first."""
+        return (*self.built_in, *sorted(set(self._added()) - set(self.built_in)))
+
+    def spec_class(self, kind: str) -> type[Spec]:
+        """The spec of a kind; its module is imported now.
+
+        Raises:
+            BadInputError: there is no such kind, or the package that adds it cannot be imported.
+        """
+        if kind in self.built_in:
+            return _load(EntryPoint(kind, self.built_in[kind], self.name))
+        added = self._added()
+        if kind not in added:
+            close = difflib.get_close_matches(kind, self.kinds(), n=1, cutoff=0.5)
+            instead = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(self.kinds())}"
+            raise BadInputError(f"there is no {self.word} of kind {kind!r}; {instead}")
+        return _load(added[kind])
+
+    def _added(self) -> dict[str, EntryPoint]:
+        return {point.name: point for point in entry_points(group=self.name)}
+
+
+def _load(point: EntryPoint) -> type[Spec]:
+    try:
+        found = point.load()
+    except (ImportError, AttributeError) as error:
+        raise BadInputError(f"{point.group}: {point.name} = {point.value} cannot be loaded: {error}") from error
+    if not (isinstance(found, type) and issubclass(found, Spec)):
+        raise BadInputError(f"{point.group}: {point.name} = {point.value} is no trajmill.schemas.spec.Spec")
+    return found
