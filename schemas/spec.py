@@ -61,11 +61,11 @@ def content_of(path: Path) -> str:
     A path where nothing is stands for itself: whoever opens it says that it is missing.
     """
     if path.is_file():
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "blake2b").hexdigest()[:24]
+        with path.open("rb") as opened:
+            return hashlib.file_digest(opened, "blake2b").hexdigest()[:24]
     if not path.is_dir():
         return str(path)
     digest = hashlib.blake2b(digest_size=12)
-    for file in sorted(each for each in path.rglob("*") if each.is_file()):
-        digest.update(f"{file.relative_to(path).as_posix()} {content_of(file)}\n".encode())
+    for part in sorted(each for each in path.rglob("*") if each.is_file()):
+        digest.update(f"{part.relative_to(path).as_posix()} {content_of(part)}\n".encode())
     return digest.hexdigest()
