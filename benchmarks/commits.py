@@ -20,7 +20,7 @@ import pyarrow as pa
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import Observation, ScreenHandle, UIElement
 from trajmill.schemas.record import Origin, content_id
-from trajmill.schemas.tables import arrow_schema
+from trajmill.schemas.tables.registry import arrow_schema
 from trajmill.warehouse.commit import commit_stage
 from trajmill.warehouse.layout import StageRun, Warehouse, create_warehouse
 from trajmill.warehouse.read import read_table

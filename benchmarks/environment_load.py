@@ -16,9 +16,9 @@ from typing import Any, NamedTuple, TypeVar
 from benchmarks.process_tree import tree_bytes, tree_cpu_seconds
 from trajmill.schemas.actions import Action
 from trajmill.schemas.observation import Observation
-from trajmill.schemas.query import Query
 from trajmill.schemas.record import Origin
-from trajmill.schemas.trajectory import Purpose
+from trajmill.schemas.tables.query import Query
+from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.environments.base import Environment, EnvironmentFactory
 from trajmill.stages.environments.leased import EnvironmentLimits, LeasedEnvironment
 from trajmill.stages.rollout.base import AgentMaker, Attempt, Limits, Rollout

@@ -21,7 +21,7 @@ from benchmarks.policy_queries import benchmark_queries
 from trajmill.schemas.actions import Action, Click, SystemButton, Terminate, TypeText
 from trajmill.schemas.errors import EnvironmentFailure
 from trajmill.schemas.observation import Observation, UIElement
-from trajmill.schemas.query import Platform, Query
+from trajmill.schemas.tables.query import Platform, Query
 from trajmill.stages.agents.base import Agent, Decision, EpisodeView
 from trajmill.stages.agents.reference import ReferenceAgent
 from trajmill.stages.environments.base import EnvironmentFactory

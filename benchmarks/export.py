@@ -29,10 +29,10 @@ from trajmill.schemas.dialects.base import Reply
 from trajmill.schemas.dialects.gui_owl_v3 import GuiOwlMobile
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import UIElement
-from trajmill.schemas.query import Split
 from trajmill.schemas.record import content_id
-from trajmill.schemas.screen import IMAGE
-from trajmill.schemas.tables import arrow_schema
+from trajmill.schemas.tables.query import Split
+from trajmill.schemas.tables.registry import arrow_schema
+from trajmill.schemas.tables.screen import IMAGE
 from trajmill.stages.curate.training_set import training_set
 from trajmill.stages.export.check import check_release
 from trajmill.stages.export.write import export_release

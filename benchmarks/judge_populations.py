@@ -11,11 +11,11 @@ from typing import NamedTuple
 from trajmill.schemas.actions import Action, Click, SystemButton, Terminate, TypeText
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.geometry import Size
-from trajmill.schemas.guidance import Guidance
 from trajmill.schemas.observation import Observation, UIElement
-from trajmill.schemas.query import Platform, Query
 from trajmill.schemas.record import Origin, content_id
-from trajmill.schemas.trajectory import Purpose
+from trajmill.schemas.tables.guidance import Guidance
+from trajmill.schemas.tables.query import Platform, Query
+from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.agents.base import Agent, Decision, EpisodeView
 from trajmill.stages.agents.end_to_end import EndToEndAgent
 from trajmill.stages.agents.reference import ReferenceAgent

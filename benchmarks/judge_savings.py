@@ -21,8 +21,8 @@ from benchmarks.synthetic_judge import Rates, SilentStepCritic, repeated, true_o
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import ScreenReader
-from trajmill.schemas.query import Platform
-from trajmill.schemas.verdict import Channel
+from trajmill.schemas.tables.query import Platform
+from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.critics.base import StepResult, TrajectoryCritic, Vote
 from trajmill.stages.critics.calibration import agreement, calibrate
 from trajmill.stages.critics.cascade import ChannelPlan

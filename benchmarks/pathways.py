@@ -12,9 +12,9 @@ import asyncio
 from collections import Counter
 from collections.abc import Sequence
 
-from trajmill.schemas.pathway import EndKind
-from trajmill.schemas.query import PathStep, Platform
 from trajmill.schemas.record import Origin
+from trajmill.schemas.tables.pathway import EndKind
+from trajmill.schemas.tables.query import PathStep, Platform
 from trajmill.stages.environments.base import EnvironmentFactory
 from trajmill.stages.environments.simulated.environment import FaultRates, SimulatedFactory
 from trajmill.stages.environments.simulated.world import load_world

@@ -20,9 +20,9 @@ import torch
 from benchmarks.policy_queries import benchmark_queries
 from trajmill.schemas.actions import Click, Terminate, TypeText
 from trajmill.schemas.observation import Observation
-from trajmill.schemas.query import Query, Split
 from trajmill.schemas.record import content_id
-from trajmill.schemas.trajectory import Purpose
+from trajmill.schemas.tables.query import Query, Split
+from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.agents.base import Agent, Decision, EpisodeView
 from trajmill.stages.agents.end_to_end import EndToEndAgent
 from trajmill.stages.agents.reference import ReferenceAgent

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from trajmill.schemas.query import Query
 from trajmill.schemas.record import Origin
+from trajmill.schemas.tables.query import Query
 from trajmill.stages.environments.simulated.world import World
 from trajmill.stages.queries.generate import GenerationSettings, generate_queries
 from trajmill.stages.queries.grammar import GrammarWriter

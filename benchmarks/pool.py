@@ -26,9 +26,9 @@ from trajmill.pipelines.rollout import RollOut
 from trajmill.schemas.actions import Action
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import Observation, ScreenHandle, UIElement
-from trajmill.schemas.query import PathStep, Platform, Query, Source, Split
 from trajmill.schemas.record import Origin
-from trajmill.schemas.trajectory import Purpose
+from trajmill.schemas.tables.query import PathStep, Platform, Query, Source, Split
+from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.rollout.base import Attempt, Limits
 from trajmill.warehouse.layout import StageRun, create_warehouse
 

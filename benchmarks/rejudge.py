@@ -22,8 +22,8 @@ from tests.stages.models.fault_server import running_server
 from trajmill.pipelines.critics import CriticModels, JudgeSpec
 from trajmill.pipelines.models import ModelSpec, ServedModel
 from trajmill.schemas.episode import Episode
-from trajmill.schemas.model_call import ModelCall
-from trajmill.schemas.verdict import Channel
+from trajmill.schemas.tables.model_call import ModelCall
+from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.critics.judge import judge_episodes
 from trajmill.stages.environments.simulated.environment import FaultRates
 from trajmill.stages.environments.simulated.world import load_world

@@ -10,9 +10,9 @@ from benchmarks.judge_populations import Seen, walk
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import JudgeFailure
 from trajmill.schemas.observation import ScreenReader
-from trajmill.schemas.query import Query
 from trajmill.schemas.record import content_id
-from trajmill.schemas.verdict import Channel, StepLabel
+from trajmill.schemas.tables.query import Query
+from trajmill.schemas.tables.verdict import Channel, StepLabel
 from trajmill.stages.critics.base import StepResult, Vote
 from trajmill.stages.critics.noisy import NoisyChannel
 from trajmill.stages.environments.simulated.environment import FaultRates

@@ -20,7 +20,7 @@ from trajmill.flows.progress import progress
 from trajmill.flows.stages.unjudged import TRIED_AT_MOST
 from trajmill.pipelines.fan_out import fan_out, split_evenly
 from trajmill.pipelines.judge import AGAIN, JudgeTrajectories
-from trajmill.pipelines.verdicts import read_verdicts
+from trajmill.pipelines.reading.verdicts import read_verdicts
 from trajmill.warehouse.atomic import disk_full_as_error, write_text
 from trajmill.warehouse.commit import commit_stage
 from trajmill.warehouse.layout import StageRun

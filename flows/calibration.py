@@ -12,10 +12,10 @@ from trajmill.flows.evidence import Evaluated, rewards_of, stored_evidence
 from trajmill.flows.judges import NamedJudge, judge_named
 from trajmill.flows.labelled_set import judge_labelled_set
 from trajmill.flows.models_ready import models_ready
-from trajmill.schemas.calibration import Calibration
 from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.record import Row
-from trajmill.schemas.tables import rows_to_arrow
+from trajmill.schemas.tables.calibration import Calibration
+from trajmill.schemas.tables.registry import rows_to_arrow
 from trajmill.stages.critics.calibration import agreement
 from trajmill.stages.critics.ingredients import Tally, tally
 from trajmill.warehouse.commit import commit_stage

@@ -10,9 +10,9 @@ from trajmill.flows.config import Config
 from trajmill.flows.environments import environment_of
 from trajmill.pipelines.environments import EnvironmentSpec
 from trajmill.pipelines.fan_out import BeamSettings
-from trajmill.pipelines.queries import queries_of
-from trajmill.schemas.query import Query
+from trajmill.pipelines.reading.queries import queries_of
 from trajmill.schemas.record import Origin
+from trajmill.schemas.tables.query import Query
 from trajmill.warehouse.layout import StageRun, Warehouse
 
 

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 from trajmill.flows.again import JudgedAgain, Stored, finished_trajectories, judge_again
 from trajmill.flows.context import RoundContext
 from trajmill.flows.judges import NamedJudge
-from trajmill.pipelines.verdicts import read_verdicts
+from trajmill.pipelines.reading.verdicts import read_verdicts
 from trajmill.schemas.record import Row
-from trajmill.schemas.trajectory import Purpose
-from trajmill.schemas.verdict import Channel
+from trajmill.schemas.tables.trajectory import Purpose
+from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.critics.calibration import PASSED
 from trajmill.stages.critics.ingredients import Ballot, Evidence, Spent
 from trajmill.warehouse.read import read_table

@@ -19,7 +19,7 @@ from trajmill.flows.prefect_settings import short_lived_server
 from trajmill.flows.report.page import write_report
 from trajmill.flows.round import round_flow
 from trajmill.flows.stages.export import release_name
-from trajmill.schemas.round_summary import RoundSummary
+from trajmill.schemas.tables.round_summary import RoundSummary
 from trajmill.warehouse.atomic import disk_full_as_error
 from trajmill.warehouse.layout import Warehouse, create_warehouse
 from trajmill.warehouse.lock import sole_worker

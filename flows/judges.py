@@ -14,7 +14,7 @@ from trajmill.pipelines.critics import CriticModels, JudgeSpec
 from trajmill.pipelines.judge import OtherJudge
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.record import content_id
-from trajmill.schemas.verdict import Channel
+from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.critics.consensus import Ask
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow.compute as pc
 
 from trajmill.flows.config import Config
-from trajmill.pipelines.verdicts import read_verdicts
+from trajmill.pipelines.reading.verdicts import read_verdicts
 from trajmill.schemas.record import content_id
 from trajmill.warehouse.layout import create_warehouse
 from trajmill.warehouse.read import read_table

@@ -9,7 +9,7 @@ from typing import Any
 
 from trajmill.flows.context import RoundContext
 from trajmill.schemas.errors import TrajmillError
-from trajmill.schemas.round_summary import StageCount
+from trajmill.schemas.tables.round_summary import StageCount
 from trajmill.warehouse.atomic import disk_full_as_error
 from trajmill.warehouse.commit import commit_stage
 from trajmill.warehouse.layout import StageRun

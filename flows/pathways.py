@@ -15,8 +15,8 @@ from trajmill.flows.report.figures import PathwayRow, read_pathways
 from trajmill.flows.report.page import write_report
 from trajmill.flows.round import watched
 from trajmill.flows.stages.pathways import PATHWAY_QUERIES, PATHWAYS, pathway_queries, pathways, programs_of
-from trajmill.schemas.failure import Failure
-from trajmill.schemas.query import Split
+from trajmill.schemas.tables.failure import Failure
+from trajmill.schemas.tables.query import Split
 from trajmill.stages.queries.pathways.queries import PathwaySettings
 from trajmill.warehouse.atomic import disk_full_as_error
 from trajmill.warehouse.layout import create_warehouse

@@ -26,10 +26,10 @@ from trajmill.flows.report.round_table import round_markdown, round_table
 from trajmill.flows.stages.catalogue import NEEDED, STAGES, Stage, stages_of
 from trajmill.flows.stages.generate import GENERATE
 from trajmill.flows.stages.judge import JUDGE, REJUDGE
-from trajmill.pipelines.history import read_history
+from trajmill.pipelines.reading.history import read_history
 from trajmill.pipelines.rollout import episodes_done
 from trajmill.schemas.errors import BadInputError, TrajmillError
-from trajmill.schemas.round_summary import RoundSummary
+from trajmill.schemas.tables.round_summary import RoundSummary
 from trajmill.warehouse.layout import create_warehouse
 from trajmill.warehouse.lock import sole_worker
 from trajmill.warehouse.read import read_rows

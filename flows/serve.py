@@ -14,7 +14,7 @@ from prefect.types.entrypoint import EntrypointType
 from trajmill.flows.config import Config
 from trajmill.flows.config_file import load_config
 from trajmill.flows.landing import ENOUGH_LABEL, LANDED, accepted_since_training, warehouse_resource
-from trajmill.schemas.round_summary import RoundSummary
+from trajmill.schemas.tables.round_summary import RoundSummary
 from trajmill.warehouse.layout import create_warehouse
 from trajmill.warehouse.lock import RunInUseError
 from trajmill.warehouse.read import read_rows

@@ -10,11 +10,11 @@ from rich.console import Console
 from rich.text import Text
 
 from trajmill.flows.report.figures import connect
-from trajmill.pipelines.episodes import read_episodes
+from trajmill.pipelines.reading.episodes import read_episodes
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import BadInputError
-from trajmill.schemas.step import Step
-from trajmill.schemas.verdict import StepVerdict
+from trajmill.schemas.tables.step import Step
+from trajmill.schemas.tables.verdict import StepVerdict
 from trajmill.stages.critics.marking import marked_screen
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.screens import WarehouseScreens

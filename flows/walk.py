@@ -14,8 +14,8 @@ from trajmill.flows.round import watched
 from trajmill.flows.stages.generate import GENERATE, generate
 from trajmill.flows.stages.walk import WALK, walk_queries
 from trajmill.schemas.errors import BadInputError
-from trajmill.schemas.query import Query, Source
-from trajmill.schemas.trajectory import Trajectory
+from trajmill.schemas.tables.query import Query, Source
+from trajmill.schemas.tables.trajectory import Trajectory
 from trajmill.warehouse.atomic import disk_full_as_error
 from trajmill.warehouse.layout import create_warehouse
 from trajmill.warehouse.lock import sole_worker

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from trajmill.pipelines.environments import EnvironmentSpec
 from trajmill.pipelines.generate import NewQueries
-from trajmill.schemas.query import Platform
 from trajmill.schemas.record import Origin
+from trajmill.schemas.tables.query import Platform
 from trajmill.stages.queries.atomic.base import STAGE
 from trajmill.stages.queries.atomic.queries import AtomicCounts, atomic_queries
 from trajmill.stages.queries.real_walk import Checked, walk_all

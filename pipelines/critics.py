@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from trajmill.pipelines.models import ModelSpec
-from trajmill.schemas.model_call import ModelCall
 from trajmill.schemas.record import Origin
-from trajmill.schemas.verdict import Channel
+from trajmill.schemas.tables.model_call import ModelCall
+from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.critics.base import StepCritic, TrajectoryCritic
 from trajmill.stages.critics.captioned_text import CaptionedTextChannel, text_prompt
 from trajmill.stages.critics.captioner import ModelCaptioner, ScreenCaptioner, TreeCaptioner, caption_prompt

@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from trajmill.pipelines.episodes import read_episodes
 from trajmill.pipelines.fan_out import ShardOutput
+from trajmill.pipelines.reading.episodes import read_episodes
 from trajmill.schemas.coordinates import CoordinateFrame, native_frame
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.record import Origin
-from trajmill.schemas.tables import rows_to_arrow
+from trajmill.schemas.tables.registry import rows_to_arrow
 from trajmill.stages.derive.end_to_end import end_to_end_examples
 from trajmill.stages.derive.rl_steps import failed_groups, rl_steps, stored_rewards
 from trajmill.warehouse.layout import StageRun, Warehouse

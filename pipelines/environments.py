@@ -7,7 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Protocol
 
-from trajmill.schemas.query import Platform
+from trajmill.schemas.tables.query import Platform
 from trajmill.stages.environments.base import EnvironmentFactory
 from trajmill.stages.environments.simulated.environment import FaultRates, SimulatedFactory
 from trajmill.stages.environments.simulated.world import World, load_world

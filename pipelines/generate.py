@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from trajmill.pipelines.environments import world_of
 from trajmill.pipelines.models import ModelSpec
-from trajmill.schemas.failure import Failure
-from trajmill.schemas.model_call import ModelCall
-from trajmill.schemas.query import Query
 from trajmill.schemas.record import Origin
+from trajmill.schemas.tables.failure import Failure
+from trajmill.schemas.tables.model_call import ModelCall
+from trajmill.schemas.tables.query import Query
 from trajmill.stages.queries.generate import Generated, GenerationSettings, generate_queries
 from trajmill.stages.queries.grammar import GrammarWriter
 from trajmill.stages.queries.model_writer import ModelWriter, WriterPrompts

@@ -7,15 +7,15 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 
-from trajmill.pipelines.episodes import read_episodes
 from trajmill.pipelines.fan_out import ShardOutput
 from trajmill.pipelines.models import ModelSpec
+from trajmill.pipelines.reading.episodes import read_episodes
 from trajmill.schemas.episode import Episode
-from trajmill.schemas.failure import Failure
-from trajmill.schemas.guidance import Guidance
-from trajmill.schemas.model_call import ModelCall
 from trajmill.schemas.record import Origin, Row
-from trajmill.schemas.tables import rows_to_arrow
+from trajmill.schemas.tables.failure import Failure
+from trajmill.schemas.tables.guidance import Guidance
+from trajmill.schemas.tables.model_call import ModelCall
+from trajmill.schemas.tables.registry import rows_to_arrow
 from trajmill.stages.guidance.base import OWN_SUCCESS, REFERENCE_PATH, GuidanceWriter, StepDescriber
 from trajmill.stages.guidance.describe import TreeDescriber
 from trajmill.stages.guidance.model_guide import GuidePrompts, ModelDescriber, ModelGuidanceWriter, guide_prompts

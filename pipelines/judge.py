@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from trajmill.pipelines.critics import JudgeSpec
-from trajmill.pipelines.episodes import read_episodes
 from trajmill.pipelines.fan_out import ShardOutput
+from trajmill.pipelines.reading.episodes import read_episodes
 from trajmill.schemas.episode import Episode
-from trajmill.schemas.failure import Failure
-from trajmill.schemas.model_call import ModelCall
 from trajmill.schemas.record import Origin, Row
-from trajmill.schemas.tables import rows_to_arrow
+from trajmill.schemas.tables.failure import Failure
+from trajmill.schemas.tables.model_call import ModelCall
+from trajmill.schemas.tables.registry import rows_to_arrow
 from trajmill.stages.critics.judge import Judged, judge_episodes
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.screens import WarehouseScreens

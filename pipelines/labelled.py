@@ -11,9 +11,9 @@ from pathlib import Path
 from trajmill.pipelines.critics import JudgeSpec
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import FailureClass
-from trajmill.schemas.failure import Failure
-from trajmill.schemas.model_call import ModelCall
 from trajmill.schemas.record import Origin
+from trajmill.schemas.tables.failure import Failure
+from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.stages.critics.ingredients import Ballot, Evidence, Spent
 from trajmill.stages.critics.judge import judge_each
 from trajmill.stages.critics.labelled.annotations import Label

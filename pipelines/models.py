@@ -17,8 +17,8 @@ from pydantic import SecretStr
 from trajmill.schemas.coordinates import CoordinateFrame
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.geometry import Size
-from trajmill.schemas.model_call import ModelCall
 from trajmill.schemas.record import Origin
+from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.stages.critics.context_budget import USUAL_BUDGET, ContextBudget
 from trajmill.stages.models.base import ChatModel, ChatRequest, Completion
 from trajmill.stages.models.families import ModelFamily

@@ -9,15 +9,15 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from trajmill.pipelines.drawing import ScreenKeeper, painters
 from trajmill.pipelines.environments import EnvironmentSpec
 from trajmill.pipelines.fan_out import BeamSettings, ShardOutput, StageOutput, fan_out
 from trajmill.pipelines.generate import NewQueries
 from trajmill.pipelines.models import ModelSpec
-from trajmill.pipelines.painting import ScreenKeeper, painters
-from trajmill.schemas.model_call import ModelCall
-from trajmill.schemas.pathway import Pathway
 from trajmill.schemas.record import Origin, Row
-from trajmill.schemas.tables import rows_to_arrow
+from trajmill.schemas.tables.model_call import ModelCall
+from trajmill.schemas.tables.pathway import Pathway
+from trajmill.schemas.tables.registry import rows_to_arrow
 from trajmill.stages.models.prompts import Prompt
 from trajmill.stages.queries.pathways.base import Program, WalkBounds
 from trajmill.stages.queries.pathways.collect import Collected, collect_pathways, make_queries

@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from trajmill.pipelines.drawing import ScreenKeeper, painters
 from trajmill.pipelines.environments import EnvironmentSpec
 from trajmill.pipelines.fan_out import BeamSettings, ShardOutput, StageOutput, fan_out
 from trajmill.pipelines.models import ModelSpec
-from trajmill.pipelines.painting import ScreenKeeper, painters
-from trajmill.pipelines.queries import queries_of
-from trajmill.schemas.model_call import ModelCall
+from trajmill.pipelines.reading.queries import queries_of
 from trajmill.schemas.observation import Observation
-from trajmill.schemas.query import Query
 from trajmill.schemas.record import Origin, Row, content_id
-from trajmill.schemas.tables import rows_to_arrow
-from trajmill.schemas.trajectory import Purpose
+from trajmill.schemas.tables.model_call import ModelCall
+from trajmill.schemas.tables.query import Query
+from trajmill.schemas.tables.registry import rows_to_arrow
+from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.curate.proposed import without_leaks
 from trajmill.stages.queries.grounds import Ground
 from trajmill.stages.queries.proposals import Proposed, propose_tasks

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from trajmill.pipelines.models import ModelSpec
-from trajmill.schemas.query import Query
+from trajmill.schemas.tables.query import Query
 from trajmill.stages.agents.base import Agent
 from trajmill.stages.agents.end_to_end import EndToEndAgent
 from trajmill.stages.agents.explorer import explorer_agent

@@ -8,18 +8,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from trajmill.pipelines.drawing import ScreenKeeper, painters
 from trajmill.pipelines.environments import EnvironmentSpec
 from trajmill.pipelines.fan_out import BeamSettings, ShardOutput, StageOutput, fan_out, split_evenly
-from trajmill.pipelines.painting import ScreenKeeper, painters
 from trajmill.pipelines.resources import AgentSpec
 from trajmill.schemas.episode import Episode
-from trajmill.schemas.failure import Failure
-from trajmill.schemas.model_call import ModelCall
-from trajmill.schemas.query import Platform
 from trajmill.schemas.record import Origin, Record, Row
-from trajmill.schemas.step import Step
-from trajmill.schemas.tables import rows_to_arrow
-from trajmill.schemas.trajectory import Trajectory
+from trajmill.schemas.tables.failure import Failure
+from trajmill.schemas.tables.model_call import ModelCall
+from trajmill.schemas.tables.query import Platform
+from trajmill.schemas.tables.registry import rows_to_arrow
+from trajmill.schemas.tables.step import Step
+from trajmill.schemas.tables.trajectory import Trajectory
 from trajmill.stages.rollout.base import Attempt, Limits, Rollout
 from trajmill.stages.rollout.worker import run_attempts
 from trajmill.warehouse.layout import StageRun, Warehouse

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from trajmill.schemas.model_call import ModelCall
-from trajmill.schemas.query import Query
 from trajmill.schemas.record import Record
-from trajmill.schemas.step import Step
-from trajmill.schemas.trajectory import Trajectory
-from trajmill.schemas.verdict import Judgement, StepVerdict, TrajectoryVerdict
+from trajmill.schemas.tables.model_call import ModelCall
+from trajmill.schemas.tables.query import Query
+from trajmill.schemas.tables.step import Step
+from trajmill.schemas.tables.trajectory import Trajectory
+from trajmill.schemas.tables.verdict import Judgement, StepVerdict, TrajectoryVerdict
 
 
 class Episode(Record):

@@ -10,7 +10,7 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.transaction import AddAction, PostCommitHookProperties
 
-from trajmill.schemas.tables import TABLES, arrow_schema
+from trajmill.schemas.tables.registry import TABLES, arrow_schema
 from trajmill.warehouse.atomic import disk_full_as_error
 from trajmill.warehouse.delta_log import delta_table
 from trajmill.warehouse.layout import StageRun, Warehouse
@@ -28,7 +28,7 @@ def commit_stage(warehouse: Warehouse, at: StageRun, files: Mapping[str, Sequenc
     """Commit the shards of one stage to their tables and return each table's version.
 
     Idempotent as a whole: after a crash between two tables, the same call completes it. What other rows point to is
-    committed first (`screens`, then in the order of `trajmill.schemas.tables.TABLES`).
+    committed first (`screens`, then in the order of `trajmill.schemas.tables.registry.TABLES`).
     The DuckDB views are not refreshed here: that costs as much as all tables of a stage together, and whoever reads
     through trajmill refreshes them first.
     """

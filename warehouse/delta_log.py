@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from trajmill.schemas.tables import TABLES
+from trajmill.schemas.tables.registry import TABLES
 from trajmill.warehouse.layout import Warehouse
 
 _FIRST_ENTRY = Path("_delta_log", f"{0:020d}.json")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from trajmill.schemas import SCHEMA_VERSION
 from trajmill.schemas.errors import BadInputError
-from trajmill.schemas.tables import TABLES
+from trajmill.schemas.tables.registry import TABLES
 from trajmill.warehouse.atomic import write_text
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")

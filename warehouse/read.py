@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from trajmill.schemas.record import Row
-from trajmill.schemas.tables import TABLES, rows_from_arrow
+from trajmill.schemas.tables.registry import TABLES, rows_from_arrow
 from trajmill.warehouse.delta_log import committed_files
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.shards import file_schema
@@ -32,7 +32,7 @@ def read_table(
 
     Args:
         warehouse: where to read.
-        table: a name of `trajmill.schemas.tables.TABLES`.
+        table: a name of `trajmill.schemas.tables.registry.TABLES`.
         columns: names of the columns to read, all if None.
         rounds: only rows of these rounds.
         run_id: only rows of this run.

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from trajmill.schemas.tables import arrow_schema
+from trajmill.schemas.tables.registry import arrow_schema
 from trajmill.warehouse.atomic import replacing
 from trajmill.warehouse.delta_log import delta_table, logged_names
 from trajmill.warehouse.layout import StageRun, Warehouse

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from pathlib import Path
 
-from trajmill.schemas.tables import TABLES
+from trajmill.schemas.tables.registry import TABLES
 from trajmill.warehouse.delta_log import committed_files
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.releases import read_release, release_names

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.record import content_id
-from trajmill.schemas.tables import TABLES, arrow_schema
+from trajmill.schemas.tables.registry import TABLES, arrow_schema
 from trajmill.warehouse.atomic import is_disk_full, replacing
 from trajmill.warehouse.delta_log import Snapshot, newest_log_entry, snapshot
 from trajmill.warehouse.layout import Warehouse

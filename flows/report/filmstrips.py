@@ -9,9 +9,9 @@ from typing import NamedTuple
 from PIL import Image
 
 from trajmill.flows.report.figures import connect
-from trajmill.pipelines.episodes import read_episodes
+from trajmill.pipelines.reading.episodes import read_episodes
 from trajmill.schemas.episode import Episode
-from trajmill.schemas.step import Step
+from trajmill.schemas.tables.step import Step
 from trajmill.stages.critics.marking import marked_screen
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.screens import WarehouseScreens

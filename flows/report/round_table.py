@@ -12,8 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from trajmill.flows.report.figures import SPLIT_NAMES
-from trajmill.schemas.policy_version import SplitSuccess
-from trajmill.schemas.round_summary import RoundSummary
+from trajmill.schemas.tables.policy_version import SplitSuccess
+from trajmill.schemas.tables.round_summary import RoundSummary
 from trajmill.stages.critics.calibration import Rate, agreement
 from trajmill.stages.metrics.intervals import wilson
 

@@ -6,11 +6,11 @@ from trajmill.flows.context import RoundContext
 from trajmill.flows.once import Outcome, StageReport, finished, once
 from trajmill.flows.progress import progress
 from trajmill.flows.stages.judge import collected
-from trajmill.pipelines.episodes import read_episodes
-from trajmill.pipelines.verdicts import read_verdicts
-from trajmill.schemas.calibration import Calibration
-from trajmill.schemas.round_summary import JudgeQuality
-from trajmill.schemas.trajectory import Purpose
+from trajmill.pipelines.reading.episodes import read_episodes
+from trajmill.pipelines.reading.verdicts import read_verdicts
+from trajmill.schemas.tables.calibration import Calibration
+from trajmill.schemas.tables.round_summary import JudgeQuality
+from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.critics.calibration import agreement, calibrate
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.read import read_rows

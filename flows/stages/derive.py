@@ -14,8 +14,8 @@ from trajmill.flows.stages.judge import collected
 from trajmill.flows.stages.unjudged import taken_up
 from trajmill.pipelines.derive import DeriveExamples, DeriveRLSteps
 from trajmill.pipelines.fan_out import fan_out, split_evenly
-from trajmill.pipelines.history import read_history
-from trajmill.schemas.trajectory import Purpose
+from trajmill.pipelines.reading.history import read_history
+from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.warehouse.layout import StageRun
 from trajmill.warehouse.shards import DataFile
 

@@ -9,8 +9,8 @@ from trajmill.flows.once import Outcome, StageReport, finished, once
 from trajmill.flows.policy import BASELINE, is_served, policy_of
 from trajmill.flows.stages.measure import measure
 from trajmill.flows.stages.train import TRAIN
-from trajmill.schemas.policy_version import PolicyVersion, SplitSuccess
-from trajmill.schemas.tables import rows_to_arrow
+from trajmill.schemas.tables.policy_version import PolicyVersion, SplitSuccess
+from trajmill.schemas.tables.registry import rows_to_arrow
 from trajmill.warehouse.layout import StageRun
 from trajmill.warehouse.shards import write_shard
 

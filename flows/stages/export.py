@@ -9,8 +9,8 @@ from trajmill.flows.once import Outcome, StageReport, once
 from trajmill.flows.policy import policy_before
 from trajmill.flows.stages.derive import left_out
 from trajmill.flows.stages.judge import judge_spec
-from trajmill.pipelines.export import ReleaseRequest, make_release
-from trajmill.pipelines.history import read_history
+from trajmill.pipelines.reading.history import read_history
+from trajmill.pipelines.release import ReleaseRequest, make_release
 from trajmill.warehouse.layout import StageRun
 
 EXPORT = "export"

@@ -9,10 +9,10 @@ from trajmill.flows.once import Outcome, StageReport, once
 from trajmill.flows.policy import is_served
 from trajmill.flows.stages.sources import new_queries
 from trajmill.schemas.errors import TrajmillError
-from trajmill.schemas.failure import Failure
-from trajmill.schemas.query import Split
 from trajmill.schemas.record import Row
-from trajmill.schemas.tables import rows_to_arrow
+from trajmill.schemas.tables.failure import Failure
+from trajmill.schemas.tables.query import Split
+from trajmill.schemas.tables.registry import rows_to_arrow
 from trajmill.stages.models.embedded.storage import save_network, untrained_network
 from trajmill.warehouse.layout import StageRun
 from trajmill.warehouse.shards import write_shard

@@ -13,11 +13,11 @@ from trajmill.flows.prompts import prompts_of
 from trajmill.flows.stages.rollout import attempt_all, training_queries, unguided_episodes
 from trajmill.pipelines.fan_out import fan_out, split_evenly
 from trajmill.pipelines.guide import GuideSpec, WriteGuidance
-from trajmill.pipelines.history import read_history
+from trajmill.pipelines.reading.history import read_history
 from trajmill.pipelines.resources import AgentSpec
-from trajmill.schemas.guidance import Guidance
-from trajmill.schemas.query import Query
-from trajmill.schemas.trajectory import Purpose
+from trajmill.schemas.tables.guidance import Guidance
+from trajmill.schemas.tables.query import Query
+from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.guidance.base import REFERENCE_PATH
 from trajmill.stages.rollout.plan import plan_guided, plan_once
 from trajmill.warehouse.layout import StageRun

@@ -11,7 +11,7 @@ from trajmill.flows.stages.unjudged import taken_up
 from trajmill.pipelines.critics import JudgeSpec
 from trajmill.pipelines.fan_out import fan_out, split_evenly
 from trajmill.pipelines.judge import JudgeTrajectories
-from trajmill.schemas.trajectory import Purpose
+from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.warehouse.layout import StageRun
 from trajmill.warehouse.read import read_table
 

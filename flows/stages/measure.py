@@ -11,9 +11,9 @@ from trajmill.flows.context import RoundContext
 from trajmill.flows.once import Outcome
 from trajmill.flows.policy import Policy, acting
 from trajmill.flows.stages.rollout import attempt_all
-from trajmill.schemas.policy_version import SplitSuccess
-from trajmill.schemas.query import HELDOUT_SPLITS, Query, Split
-from trajmill.schemas.trajectory import Purpose
+from trajmill.schemas.tables.policy_version import SplitSuccess
+from trajmill.schemas.tables.query import HELDOUT_SPLITS, Query, Split
+from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.metrics.success import MeasuredEpisode, success_by_split
 from trajmill.stages.queries.grounds import PROPOSED
 from trajmill.stages.rollout.plan import plan_once

@@ -13,9 +13,9 @@ from trajmill.flows.prompts import prompts_of
 from trajmill.pipelines.generate import NewQueries
 from trajmill.pipelines.pathways import WalkPrograms, queries_from_pathways, walk_programs
 from trajmill.schemas.errors import BadInputError, TrajmillError
-from trajmill.schemas.pathway import Pathway
 from trajmill.schemas.record import Row
-from trajmill.schemas.tables import rows_to_arrow
+from trajmill.schemas.tables.pathway import Pathway
+from trajmill.schemas.tables.registry import rows_to_arrow
 from trajmill.stages.queries.pathways.base import STAGE, Program, WalkBounds
 from trajmill.stages.queries.pathways.programs import packaged_programs, read_programs
 from trajmill.stages.queries.pathways.queries import PathwaySettings

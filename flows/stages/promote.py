@@ -18,10 +18,10 @@ from trajmill.flows.stages.judge import JUDGE, REJUDGE
 from trajmill.flows.stages.propose import PROPOSE
 from trajmill.flows.stages.rollout import ROLLOUT
 from trajmill.flows.stages.train import TRAIN, sft_recipe
-from trajmill.schemas.policy_version import PolicyVersion, SplitSuccess
-from trajmill.schemas.query import Split
-from trajmill.schemas.round_summary import RoundSummary, StageCount
-from trajmill.schemas.tables import rows_to_arrow
+from trajmill.schemas.tables.policy_version import PolicyVersion, SplitSuccess
+from trajmill.schemas.tables.query import Split
+from trajmill.schemas.tables.registry import rows_to_arrow
+from trajmill.schemas.tables.round_summary import RoundSummary, StageCount
 from trajmill.warehouse.layout import StageRun
 from trajmill.warehouse.shards import write_shard
 

@@ -7,11 +7,11 @@ from trajmill.flows.context import RoundContext
 from trajmill.flows.models import model_of
 from trajmill.flows.once import Outcome, StageReport, once
 from trajmill.flows.prompts import prompts_of
-from trajmill.pipelines.history import read_history
 from trajmill.pipelines.propose import ProposeTasks, Wanted, have_tasks_proposed
+from trajmill.pipelines.reading.history import read_history
 from trajmill.schemas.errors import BadInputError
-from trajmill.schemas.query import Split
-from trajmill.schemas.round_summary import StageCount
+from trajmill.schemas.tables.query import Split
+from trajmill.schemas.tables.round_summary import StageCount
 from trajmill.stages.queries.grounds import Ground, Practice, curriculum_grounds
 from trajmill.stages.queries.human_tasks import read_human_tasks
 from trajmill.stages.queries.proposals import STAGE

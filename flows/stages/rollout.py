@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from trajmill.flows.context import RoundContext
 from trajmill.flows.once import Outcome, StageReport, once
 from trajmill.flows.policy import acting, policy_before
-from trajmill.pipelines.history import read_history
+from trajmill.pipelines.reading.history import read_history
 from trajmill.pipelines.resources import AgentSpec
 from trajmill.pipelines.rollout import RollOut, roll_out
-from trajmill.schemas.query import Query, Split
 from trajmill.schemas.record import content_id
+from trajmill.schemas.tables.query import Query, Split
 from trajmill.stages.curate.reweight import plan_attempts
 from trajmill.stages.environments.leased import EnvironmentLimits
 from trajmill.stages.rollout.base import Attempt, Limits

@@ -15,8 +15,8 @@ from trajmill.flows.stages.pathways import queries_by_pathways
 from trajmill.pipelines.atomic import queries_for_operations
 from trajmill.pipelines.generate import ModelPen, NewQueries, queries_from_dags
 from trajmill.schemas.errors import BadInputError
-from trajmill.schemas.query import Query
 from trajmill.schemas.record import Origin
+from trajmill.schemas.tables.query import Query
 from trajmill.stages.environments.imported import SuiteSize
 from trajmill.stages.queries.atomic.base import AtomicApp
 from trajmill.stages.queries.atomic.queries import AtomicCounts

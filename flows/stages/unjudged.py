@@ -12,8 +12,8 @@ from collections import Counter
 from typing import Any, NamedTuple
 
 from trajmill.flows.context import RoundContext
-from trajmill.pipelines.verdicts import read_verdicts
-from trajmill.schemas.trajectory import Purpose
+from trajmill.pipelines.reading.verdicts import read_verdicts
+from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.critics.judge import STAGE
 from trajmill.warehouse.read import read_table
 

@@ -9,8 +9,8 @@ from trajmill.flows.stages.generate import GENERATE
 from trajmill.flows.stages.rollout import attempt_all
 from trajmill.pipelines.resources import AgentSpec
 from trajmill.schemas.errors import TrajmillError
-from trajmill.schemas.query import Query, Source
-from trajmill.schemas.trajectory import Purpose
+from trajmill.schemas.tables.query import Query, Source
+from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.rollout.plan import plan_once
 from trajmill.warehouse.layout import StageRun
 

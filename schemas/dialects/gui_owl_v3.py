@@ -36,7 +36,7 @@ from trajmill.schemas.dialects.base import Dialect, ParseFailure, Reply
 from trajmill.schemas.dialects.gui_owl_v3_arguments import Arguments, ArgumentsError
 from trajmill.schemas.dialects.gui_owl_v3_tools import desktop_system_prompt, mobile_system_prompt
 from trajmill.schemas.geometry import Point
-from trajmill.schemas.query import Platform
+from trajmill.schemas.tables.query import Platform
 
 _OPEN, _CLOSE = "<tool_call>", "</tool_call>"
 _MOUSE_CLICKS = {

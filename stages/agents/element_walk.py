@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from trajmill.schemas.actions import Action, Click, Drag, PressKeys, Scroll, Terminate, TypeText, Wait
 from trajmill.schemas.observation import Observation, UIElement
-from trajmill.schemas.query import PathStep
+from trajmill.schemas.tables.query import PathStep
 
 _MOST_WAITS = 20
 _WAIT_SECONDS = 0.25

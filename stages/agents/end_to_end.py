@@ -8,8 +8,8 @@ from time import perf_counter
 from trajmill.schemas.coordinates import CoordinateFrame
 from trajmill.schemas.dialects.base import Dialect, ParseFailure
 from trajmill.schemas.dialects.gui_owl_v3 import dialect_for
-from trajmill.schemas.query import Platform
 from trajmill.schemas.record import content_id
+from trajmill.schemas.tables.query import Platform
 from trajmill.stages.agents.base import AgentCall, Decision, EpisodeView
 from trajmill.stages.agents.user_text import compose
 from trajmill.stages.models.base import ChatMessage, ChatModel, ChatRequest

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trajmill.schemas.query import Platform
+from trajmill.schemas.tables.query import Platform
 from trajmill.stages.agents.end_to_end import EndToEndAgent
 from trajmill.stages.models.base import ChatModel
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from trajmill.schemas.actions import Action
-from trajmill.schemas.query import Query, Source
+from trajmill.schemas.tables.query import Query, Source
 from trajmill.stages.agents.base import Decision, EpisodeView
 from trajmill.stages.agents.element_walk import WalkPosition, next_move
 from trajmill.stages.environments.simulated.walker import Position, Walker

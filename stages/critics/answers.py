@@ -7,7 +7,7 @@ from typing import Annotated, Any, cast
 from pydantic import Field, StrictBool, StrictInt, StringConstraints, create_model, field_validator, model_validator
 
 from trajmill.schemas.record import Record
-from trajmill.schemas.verdict import StepLabel
+from trajmill.schemas.tables.verdict import StepLabel
 
 Said = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 """Words; none at all are no answer."""

@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.observation import ScreenReader
-from trajmill.schemas.verdict import Channel, StepLabel
+from trajmill.schemas.tables.verdict import Channel, StepLabel
 
 SUMMARY_WORDS = 30
 """Longest summary of a step, in words."""

@@ -9,8 +9,8 @@ from typing import NamedTuple
 from trajmill.schemas.actions import TypeText
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.observation import ScreenReader
-from trajmill.schemas.round_summary import JudgeQuality
-from trajmill.schemas.verdict import StepLabel
+from trajmill.schemas.tables.round_summary import JudgeQuality
+from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.critics.replay import SeenStep, replay, seen
 from trajmill.stages.critics.rule import read_rule
 from trajmill.stages.metrics.intervals import Interval, wilson

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from trajmill.schemas.verdict import Channel
+from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.critics.base import TrajectoryCritic
 from trajmill.stages.critics.rule import ChannelRule, all_of
 from trajmill.stages.critics.voting import Case, CastVote, Missing, Pass, PassResult, hold

@@ -12,7 +12,7 @@ from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import JudgeFailure, ModelFailure
 from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.record import Origin
-from trajmill.schemas.verdict import Judgement, TrajectoryVerdict
+from trajmill.schemas.tables.verdict import Judgement, TrajectoryVerdict
 from trajmill.stages.critics.base import StepCritic, StepResult
 from trajmill.stages.critics.cascade import ChannelPlan, ChannelResult, ask_channel
 from trajmill.stages.critics.rule import Rule, all_of

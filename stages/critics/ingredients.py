@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from math import ceil
 from typing import NamedTuple
 
-from trajmill.schemas.calibration import Ingredient
-from trajmill.schemas.round_summary import JudgeQuality
-from trajmill.schemas.verdict import Channel
+from trajmill.schemas.tables.calibration import Ingredient
+from trajmill.schemas.tables.round_summary import JudgeQuality
+from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.critics.rule import FULL, ChannelRule, PassRule, Rule, all_of
 
 _STEP_CRITIC, _DESCRIBER = "critic.step", "describer"

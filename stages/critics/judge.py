@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import JudgeFailure, ModelFailure
-from trajmill.schemas.failure import Failure
 from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.record import Origin
-from trajmill.schemas.verdict import StepVerdict
+from trajmill.schemas.tables.failure import Failure
+from trajmill.schemas.tables.verdict import StepVerdict
 from trajmill.stages.critics.base import StepResult
 from trajmill.stages.critics.cascade import one_vote
 from trajmill.stages.critics.consensus import Judge, decide

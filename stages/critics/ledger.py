@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from trajmill.schemas.observation import UIElement
-from trajmill.schemas.query import Slot
+from trajmill.schemas.tables.query import Slot
 from trajmill.stages.critics.facts import Control, ScreenFacts
 from trajmill.stages.critics.replay import SeenStep
 from trajmill.stages.critics.slots import holds, same_value, slots_on, wanted

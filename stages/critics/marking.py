@@ -16,7 +16,7 @@ from PIL import Image, ImageDraw
 from trajmill.schemas.actions import Action, Drag, Scroll, Swipe, TypeText, action_from_json, pressed_point
 from trajmill.schemas.geometry import Box, Point, Size
 from trajmill.schemas.observation import ScreenReader, UIElement
-from trajmill.schemas.step import Step
+from trajmill.schemas.tables.step import Step
 from trajmill.stages.critics.deeds import element_at
 
 MARKS = "marks-1"

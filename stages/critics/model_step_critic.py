@@ -16,7 +16,7 @@ from pathlib import Path
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import JudgeFailure
 from trajmill.schemas.observation import ScreenHandle, ScreenReader
-from trajmill.schemas.step import Step
+from trajmill.schemas.tables.step import Step
 from trajmill.stages.critics.action_words import action_in_words, untrusted
 from trajmill.stages.critics.answers import StepAnswer
 from trajmill.stages.critics.base import StepResult, at_most_words

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.observation import ScreenReader
-from trajmill.schemas.query import Slot
-from trajmill.schemas.verdict import Channel
+from trajmill.schemas.tables.query import Slot
+from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.critics.base import StepResult, Vote
 from trajmill.stages.critics.facts import OFF, ON, Control
 from trajmill.stages.critics.ledger import Ledger

@@ -12,7 +12,7 @@ from PIL import Image
 from trajmill.schemas.errors import ModelFailure
 from trajmill.schemas.observation import ScreenHandle, ScreenReader, UIElement
 from trajmill.schemas.record import content_id
-from trajmill.schemas.step import Step
+from trajmill.schemas.tables.step import Step
 from trajmill.stages.critics.marking import MARKS, marked
 
 _UNREADABLE = (OSError, SyntaxError, ValueError, Image.DecompressionBombError)

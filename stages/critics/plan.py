@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from trajmill.schemas.errors import JudgeFailure
-from trajmill.schemas.query import Query, Slot
+from trajmill.schemas.tables.query import Query, Slot
 from trajmill.stages.critics.facts import OFF, ON, WAYS_BACK, Control
 from trajmill.stages.critics.replay import INTERRUPTIONS, SeenStep, TaskView, task_view
 from trajmill.stages.critics.wording import (

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import JudgeFailure
 from trajmill.schemas.observation import ScreenReader
-from trajmill.schemas.verdict import Channel
+from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.critics.base import StepResult, Vote
 
 PASSED = 1.0

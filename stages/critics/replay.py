@@ -11,8 +11,8 @@ from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import JudgeFailure
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import ScreenReader, UIElement
-from trajmill.schemas.query import Query, Slot
-from trajmill.schemas.step import Step
+from trajmill.schemas.tables.query import Query, Slot
+from trajmill.schemas.tables.step import Step
 from trajmill.stages.critics.caption import caption_screen, caption_step
 from trajmill.stages.critics.deeds import Deed, read_deed
 from trajmill.stages.critics.facts import ScreenFacts, read_screen

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from itertools import accumulate
 from typing import NamedTuple
 
-from trajmill.schemas.verdict import Channel, TrajectoryVerdict
+from trajmill.schemas.tables.verdict import Channel, TrajectoryVerdict
 
 FULL = "full"
 """The resolution of the screenshots as they are stored."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.observation import ScreenReader
-from trajmill.schemas.verdict import Channel
+from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.critics.action_words import untrusted
 from trajmill.stages.critics.answers import trajectory_answer
 from trajmill.stages.critics.base import StepResult, Vote

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trajmill.schemas.verdict import StepLabel
+from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.critics.base import StepResult, Vote
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from trajmill.schemas.query import Slot
+from trajmill.schemas.tables.query import Slot
 from trajmill.stages.critics.facts import OFF, ON, Control
 from trajmill.stages.critics.wording import FALSE_WORDS, TRUE_WORDS, shared_stems
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.observation import ScreenReader
-from trajmill.schemas.verdict import StepLabel
+from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.critics.base import StepResult, at_most_words
 from trajmill.stages.critics.facts import Control
 from trajmill.stages.critics.ledger import Ledger

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from trajmill.schemas.query import Slot
+from trajmill.schemas.tables.query import Slot
 from trajmill.stages.critics.caption import NO_EFFECT
 from trajmill.stages.critics.facts import WAYS_BACK
 from trajmill.stages.critics.slots import same_value

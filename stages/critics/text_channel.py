@@ -12,8 +12,8 @@ from collections.abc import Sequence
 
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.observation import ScreenReader
-from trajmill.schemas.query import Slot
-from trajmill.schemas.verdict import Channel
+from trajmill.schemas.tables.query import Slot
+from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.critics.base import StepResult, Vote
 from trajmill.stages.critics.facts import Control
 from trajmill.stages.critics.plan import Part, asked_in_words, is_about, judged_task, pages_from, parts_of

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import JudgeFailure
 from trajmill.schemas.observation import ScreenReader
-from trajmill.schemas.trajectory import StopReason
+from trajmill.schemas.tables.trajectory import StopReason
 from trajmill.stages.critics.action_words import action_in_words, untrusted
 from trajmill.stages.critics.answers import TrajectoryAnswer
 from trajmill.stages.critics.base import StepResult, Vote

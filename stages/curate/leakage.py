@@ -9,9 +9,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
-from trajmill.schemas.example import Example
-from trajmill.schemas.query import Query, Source, Split
-from trajmill.schemas.rl_step import RLStep
+from trajmill.schemas.tables.example import Example
+from trajmill.schemas.tables.query import Query, Source, Split
+from trajmill.schemas.tables.rl_step import RLStep
 from trajmill.stages.queries.phrasing import heldout_parts, phrasing_parts, skeleton
 
 

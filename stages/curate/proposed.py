@@ -6,9 +6,9 @@ import json
 from collections.abc import Collection, Iterator, Sequence
 
 from trajmill.schemas.errors import FailureClass
-from trajmill.schemas.failure import Failure
-from trajmill.schemas.query import Query, Source, Split
 from trajmill.schemas.record import Origin
+from trajmill.schemas.tables.failure import Failure
+from trajmill.schemas.tables.query import Query, Source, Split
 from trajmill.stages.curate.leakage import TrainingText, leaks_in_queries, leaks_in_texts
 from trajmill.stages.queries.proposals import STAGE, Proposed
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from trajmill.schemas.episode import Episode
-from trajmill.schemas.query import Split
-from trajmill.schemas.trajectory import Purpose
+from trajmill.schemas.tables.query import Split
+from trajmill.schemas.tables.trajectory import Purpose
 
 
 class Dropped(NamedTuple):

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from trajmill.schemas.coordinates import CoordinateFrame
 from trajmill.schemas.dialects.base import Dialect
-from trajmill.schemas.example import IMAGE_PLACEHOLDER, Message
-from trajmill.schemas.step import Step
+from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER, Message
+from trajmill.schemas.tables.step import Step
 from trajmill.stages.guidance.strip import quotes_guidance
 
 _PLACEHOLDERS = (IMAGE_PLACEHOLDER, "<video>", "<audio>")

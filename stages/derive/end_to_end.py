@@ -13,12 +13,12 @@ from trajmill.schemas.coordinates import CoordinateSpace, native_frame
 from trajmill.schemas.dialects.base import Dialect, Reply
 from trajmill.schemas.dialects.gui_owl_v3 import dialect_for
 from trajmill.schemas.episode import Episode
-from trajmill.schemas.example import Example, Message
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.record import Origin, content_id
-from trajmill.schemas.step import Step
-from trajmill.schemas.trajectory import Purpose
-from trajmill.schemas.verdict import StepLabel
+from trajmill.schemas.tables.example import Example, Message
+from trajmill.schemas.tables.step import Step
+from trajmill.schemas.tables.trajectory import Purpose
+from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.derive.base import Dropped, unfit
 from trajmill.stages.derive.conversation import prompt_messages, unfit_text
 

@@ -16,8 +16,8 @@ from trajmill.schemas.coordinates import CoordinateFrame
 from trajmill.schemas.dialects.gui_owl_v3 import dialect_for
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.record import Origin, content_id
-from trajmill.schemas.rl_step import RLStep
-from trajmill.schemas.trajectory import Purpose
+from trajmill.schemas.tables.rl_step import RLStep
+from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.derive.base import Dropped, unfit
 from trajmill.stages.derive.conversation import prompt_messages, unfit_text
 from trajmill.stages.derive.end_to_end import LEARNED_FROM

@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 from trajmill.schemas.actions import Action
 from trajmill.schemas.observation import Observation
-from trajmill.schemas.query import Platform, Query
+from trajmill.schemas.tables.query import Platform, Query
 
 
 class Environment(Protocol):

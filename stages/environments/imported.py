@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
 from trajmill.schemas.errors import EnvironmentFailure
-from trajmill.schemas.failure import Failure
-from trajmill.schemas.query import PathStep, Platform, Query, Source, Split
 from trajmill.schemas.record import Origin
+from trajmill.schemas.tables.failure import Failure
+from trajmill.schemas.tables.query import PathStep, Platform, Query, Source, Split
 
 _MAX_STEPS = 10
 

@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeVar
 from trajmill.schemas.actions import Action
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass, StageError, TrajmillError
 from trajmill.schemas.observation import Observation
-from trajmill.schemas.query import Platform, Query
+from trajmill.schemas.tables.query import Platform, Query
 from trajmill.stages.environments.base import Environment
 
 T = TypeVar("T")

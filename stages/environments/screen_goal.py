@@ -9,8 +9,8 @@ from pydantic import ValidationError
 from trajmill.schemas.actions import Action
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.observation import Observation
-from trajmill.schemas.query import Platform, Query
 from trajmill.schemas.record import Record
+from trajmill.schemas.tables.query import Platform, Query
 from trajmill.stages.environments.base import Environment
 
 KEY = "showing"

@@ -8,8 +8,8 @@ from typing import Generic, TypeVar
 from pydantic import ValidationError
 
 from trajmill.schemas.errors import BadInputError
-from trajmill.schemas.query import PathStep, Platform, Query, Source, Split
 from trajmill.schemas.record import Origin, Record
+from trajmill.schemas.tables.query import PathStep, Platform, Query, Source, Split
 from trajmill.stages.environments.imported import ImportedTask
 
 _MAKER = "task_file"

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trajmill.schemas.example import IMAGE_PLACEHOLDER
+from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER
 from trajmill.stages.export.lists import list_array, list_lengths
 
 BLOCK = pa.struct([("type", pa.string()), ("text", pa.string())])

@@ -19,9 +19,9 @@ from trajmill.schemas.actions import Action, action_from_json
 from trajmill.schemas.coordinates import native_frame
 from trajmill.schemas.dialects.base import Dialect, Reply
 from trajmill.schemas.dialects.gui_owl_v3 import GuiOwlDesktop, GuiOwlMobile
-from trajmill.schemas.example import IMAGE_PLACEHOLDER
 from trajmill.schemas.geometry import Size
-from trajmill.schemas.query import Split
+from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER
+from trajmill.schemas.tables.query import Split
 from trajmill.stages.export.write import RL_FILE, SCREENS_FILE, SFT_FILE
 from trajmill.stages.guidance.strip import quotes_guidance
 

@@ -6,11 +6,11 @@ import json
 
 import pyarrow as pa
 
-from trajmill.schemas.screen import IMAGE
+from trajmill.schemas.tables.screen import IMAGE
 
 
 def with_features(schema: pa.Schema) -> pa.Schema:
-    """The schema with metadata key `huggingface`; every column of the type `trajmill.schemas.screen.IMAGE` is an image.
+    """The schema with metadata key `huggingface`; columns of the type `schemas.tables.screen.IMAGE` are images.
 
     Made by hand so that exporting needs neither `datasets` nor torch; a test holds it against `datasets.Features`.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from trajmill.schemas.screen import IMAGE
+from trajmill.schemas.tables.screen import IMAGE
 from trajmill.stages.export.base import ImageReader
 from trajmill.stages.export.lists import list_array, list_lengths
 

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from trajmill.schemas.observation import ScreenReader, UIElement
-from trajmill.schemas.screen import ELEMENT
+from trajmill.schemas.tables.screen import ELEMENT
 from trajmill.stages.export.features import with_features
 from trajmill.stages.export.lists import list_array
 

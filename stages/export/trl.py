@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trajmill.schemas.errors import BadInputError
-from trajmill.schemas.example import IMAGE_PLACEHOLDER
+from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER
 from trajmill.stages.export.base import ImageReader, row_groups
 from trajmill.stages.export.blocks import BLOCK, content_blocks
 from trajmill.stages.export.features import with_features

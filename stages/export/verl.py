@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trajmill.schemas.query import Split
+from trajmill.schemas.tables.query import Split
 from trajmill.stages.export.base import ImageReader, row_groups
 from trajmill.stages.export.features import with_features
 from trajmill.stages.export.images import IMAGES, image_lists

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from trajmill.schemas.episode import Episode
-from trajmill.schemas.guidance import DroppedStep
 from trajmill.schemas.observation import ScreenReader
+from trajmill.schemas.tables.guidance import DroppedStep
 from trajmill.stages.critics.replay import SeenStep
 
 OWN_SUCCESS = "own_success"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from trajmill.schemas.guidance import DroppedStep
-from trajmill.schemas.verdict import StepLabel, StepVerdict
+from trajmill.schemas.tables.guidance import DroppedStep
+from trajmill.schemas.tables.verdict import StepLabel, StepVerdict
 from trajmill.stages.critics.replay import SeenStep
 from trajmill.stages.guidance.base import Kept, Outcome, StepDescription
 

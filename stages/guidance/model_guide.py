@@ -17,7 +17,7 @@ from pydantic import Field, StringConstraints
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.record import Record
-from trajmill.schemas.step import Step
+from trajmill.schemas.tables.step import Step
 from trajmill.stages.critics.action_words import action_in_words, quotable, untrusted
 from trajmill.stages.critics.pictures import marked_picture, picture
 from trajmill.stages.critics.question import GREEDY, Sampling, question, stored_evidence, version_of

@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import FailureClass, StageError
-from trajmill.schemas.failure import Failure
-from trajmill.schemas.guidance import DroppedStep, Guidance
 from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.record import Origin
+from trajmill.schemas.tables.failure import Failure
+from trajmill.schemas.tables.guidance import DroppedStep, Guidance
 from trajmill.stages.critics.replay import replay, seen
 from trajmill.stages.guidance.base import OWN_SUCCESS, GuidanceWriter, StepDescriber, StepDescription
 from trajmill.stages.guidance.describe import TreeDescriber

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from trajmill.schemas.policy_version import SplitSuccess
-from trajmill.schemas.query import Split
+from trajmill.schemas.tables.policy_version import SplitSuccess
+from trajmill.schemas.tables.query import Split
 
 
 class MeasuredEpisode(NamedTuple):

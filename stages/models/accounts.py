@@ -9,9 +9,9 @@ from time import perf_counter
 from trajmill.schemas.coordinates import CoordinateFrame
 from trajmill.schemas.errors import ModelFailure
 from trajmill.schemas.geometry import Size
-from trajmill.schemas.model_call import ModelCall
 from trajmill.schemas.record import Origin, content_id
 from trajmill.schemas.storable import storable
+from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.stages.models.base import ChatModel, ChatRequest, Completion
 from trajmill.stages.models.messages import messages_to_json, screen_id_of
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
 from trajmill.schemas.errors import FailureClass, StageError
-from trajmill.schemas.query import Platform, Query
+from trajmill.schemas.tables.query import Platform, Query
 from trajmill.stages.environments.simulated.world import TaskGraph
 from trajmill.stages.queries.sampling import TaskSample
 

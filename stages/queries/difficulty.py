@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trajmill.schemas.query import PathStep
+from trajmill.schemas.tables.query import PathStep
 
 EASY_PAGES = 2
 MEDIUM_PAGES = 4

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from trajmill.schemas.errors import StageError
-from trajmill.schemas.query import Query, Split
+from trajmill.schemas.tables.query import Query, Split
 from trajmill.stages.environments.simulated.world import TaskGraph
 from trajmill.stages.queries.sampling import TaskSample
 

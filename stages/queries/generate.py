@@ -11,9 +11,9 @@ from typing import NamedTuple
 from pydantic import NonNegativeInt
 
 from trajmill.schemas.errors import FailureClass, StageError
-from trajmill.schemas.failure import Failure
-from trajmill.schemas.query import Query, Split
 from trajmill.schemas.record import Origin, Record, content_id
+from trajmill.schemas.tables.failure import Failure
+from trajmill.schemas.tables.query import Query, Split
 from trajmill.stages.environments.simulated.world import TaskGraph, World
 from trajmill.stages.queries.base import DraftRefused, QueryValidator, QueryWriter
 from trajmill.stages.queries.draft_line import Candidate, Drafted, DraftLine, start_ahead

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from random import Random
 
-from trajmill.schemas.query import Platform
+from trajmill.schemas.tables.query import Platform
 from trajmill.stages.queries.base import Brief, PageMetadata, PathMetadata, Phrasing, SlotValue, Written
 from trajmill.stages.queries.phrasing import CLAUSES, draw_phrasing
 from trajmill.stages.queries.template import parse_template, tidy

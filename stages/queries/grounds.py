@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from trajmill.schemas.observation import Observation, ScreenHandle
-from trajmill.schemas.query import Platform, Source
 from trajmill.schemas.record import content_id
+from trajmill.schemas.tables.query import Platform, Source
 from trajmill.stages.queries.human_tasks import HumanTask
 
 PROPOSED = frozenset({Source.CURRICULUM, Source.SCREENSHOT})

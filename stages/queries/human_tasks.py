@@ -13,8 +13,8 @@ from typing import Any
 from pydantic import Field, ValidationError
 
 from trajmill.schemas.errors import BadInputError
-from trajmill.schemas.query import Platform
 from trajmill.schemas.record import Record
+from trajmill.schemas.tables.query import Platform
 
 
 class HumanTask(Record):

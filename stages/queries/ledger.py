@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from trajmill.schemas.query import Query, Split
+from trajmill.schemas.tables.query import Query, Split
 from trajmill.stages.queries.phrasing import skeleton
 
 

@@ -16,8 +16,8 @@ from typing import Annotated, NamedTuple
 
 from pydantic import StringConstraints
 
-from trajmill.schemas.query import Platform
 from trajmill.schemas.record import Record, content_id
+from trajmill.schemas.tables.query import Platform
 from trajmill.stages.models.base import ChatMessage, ChatModel, ChatRequest
 from trajmill.stages.models.prompts import Filled, Prompt, own_or_packaged, packaged_prompt, read_prompt
 from trajmill.stages.models.structured import ask

@@ -12,9 +12,9 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from trajmill.schemas.errors import FailureClass, StageError
-from trajmill.schemas.failure import Failure
-from trajmill.schemas.query import Query, Split
 from trajmill.schemas.record import Origin, content_id
+from trajmill.schemas.tables.failure import Failure
+from trajmill.schemas.tables.query import Query, Split
 from trajmill.stages.queries.difficulty import STEP_CAP
 from trajmill.stages.queries.grounds import Ground
 from trajmill.stages.queries.likeness import KnownTasks

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from trajmill.schemas.actions import Terminate
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
-from trajmill.schemas.failure import Failure
-from trajmill.schemas.query import Query
 from trajmill.schemas.record import Origin
+from trajmill.schemas.tables.failure import Failure
+from trajmill.schemas.tables.query import Query
 from trajmill.stages.agents.element_walk import WalkPosition, next_move
 from trajmill.stages.environments.base import Environment, EnvironmentFactory
 from trajmill.stages.environments.screen_goal import checked_on_screen

@@ -9,7 +9,7 @@ from random import Random
 from typing import NamedTuple
 
 from trajmill.schemas.errors import BadInputError
-from trajmill.schemas.query import Split
+from trajmill.schemas.tables.query import Split
 from trajmill.stages.environments.simulated.world import TaskGraph, World
 from trajmill.stages.queries.sampling import TaskSample, apps_of, paths, sample
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
-from trajmill.schemas.failure import Failure
 from trajmill.schemas.observation import Observation
-from trajmill.schemas.query import Platform
 from trajmill.schemas.record import Origin
+from trajmill.schemas.tables.failure import Failure
+from trajmill.schemas.tables.query import Platform
 from trajmill.stages.environments.base import Environment, EnvironmentFactory
 from trajmill.stages.environments.pool import EnvironmentPool
 from trajmill.stages.queries.grounds import Ground

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from trajmill.schemas.actions import Terminate
 from trajmill.schemas.errors import EnvironmentFailure
-from trajmill.schemas.query import Query
+from trajmill.schemas.tables.query import Query
 from trajmill.stages.environments.simulated.environment import FaultRates, SimulatedEnvironment
 from trajmill.stages.environments.simulated.walker import Position, Walker
 from trajmill.stages.environments.simulated.world import World

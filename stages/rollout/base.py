@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from trajmill.schemas.episode import Episode
-from trajmill.schemas.failure import Failure
-from trajmill.schemas.guidance import Guidance
 from trajmill.schemas.observation import Observation
-from trajmill.schemas.query import Query
-from trajmill.schemas.trajectory import Purpose, Trajectory
+from trajmill.schemas.tables.failure import Failure
+from trajmill.schemas.tables.guidance import Guidance
+from trajmill.schemas.tables.query import Query
+from trajmill.schemas.tables.trajectory import Purpose, Trajectory
 from trajmill.stages.agents.base import Agent
 from trajmill.stages.environments.leased import EnvironmentLimits
 

@@ -16,13 +16,13 @@ from typing import TypeVar
 from trajmill.schemas.actions import Action, Answer, Terminate, action_to_json, ends_episode, pressed_point
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import FailureClass, StageError
-from trajmill.schemas.failure import Failure
-from trajmill.schemas.model_call import ModelCall
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.record import Origin, content_id
-from trajmill.schemas.step import Step, TargetElement
 from trajmill.schemas.storable import storable
-from trajmill.schemas.trajectory import StopReason, Trajectory
+from trajmill.schemas.tables.failure import Failure
+from trajmill.schemas.tables.model_call import ModelCall
+from trajmill.schemas.tables.step import Step, TargetElement
+from trajmill.schemas.tables.trajectory import StopReason, Trajectory
 from trajmill.stages.agents.base import Agent, AgentCall, Decision, EpisodeView
 from trajmill.stages.environments.base import Environment
 from trajmill.stages.environments.screen_goal import checked_on_screen

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from trajmill.schemas.guidance import Guidance
-from trajmill.schemas.query import Query
 from trajmill.schemas.record import content_id
-from trajmill.schemas.trajectory import Purpose
+from trajmill.schemas.tables.guidance import Guidance
+from trajmill.schemas.tables.query import Query
+from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.rollout.base import Attempt
 
 DEVICE_PROFILES = 8

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
-from trajmill.schemas.failure import Failure
 from trajmill.schemas.record import Origin
+from trajmill.schemas.tables.failure import Failure
 from trajmill.stages.environments.base import EnvironmentFactory
 from trajmill.stages.environments.pool import EnvironmentPool
 from trajmill.stages.rollout.base import AgentMaker, Attempt, Limits, Recorder, Rollout

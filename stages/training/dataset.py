@@ -15,9 +15,9 @@ from trajmill.schemas.coordinates import native_frame
 from trajmill.schemas.dialects.base import Reply
 from trajmill.schemas.dialects.gui_owl_v3 import GuiOwlDesktop, GuiOwlMobile
 from trajmill.schemas.errors import BadInputError
-from trajmill.schemas.example import IMAGE_PLACEHOLDER
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import UIElement
+from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER
 from trajmill.stages.agents.user_text import read
 from trajmill.stages.models.embedded.batch import bags, collate
 from trajmill.stages.models.embedded.candidates import Candidate

@@ -8,16 +8,16 @@ from typing import Any
 from tests.warehouse.samples import at_origin, commit_rows, judgement, query, stage_run, trajectory
 from trajmill.schemas.actions import Action, Click, SystemButton, Terminate, action_to_json
 from trajmill.schemas.errors import FailureClass
-from trajmill.schemas.failure import Failure
 from trajmill.schemas.observation import Observation
-from trajmill.schemas.policy_version import PolicyVersion, SplitSuccess
-from trajmill.schemas.query import Query, Split
 from trajmill.schemas.record import Row
-from trajmill.schemas.round_summary import JudgeQuality, RoundSummary, StageCount
-from trajmill.schemas.screen import Screen
-from trajmill.schemas.step import Step
-from trajmill.schemas.trajectory import Purpose
-from trajmill.schemas.verdict import Channel, StepLabel, StepVerdict, TrajectoryVerdict
+from trajmill.schemas.tables.failure import Failure
+from trajmill.schemas.tables.policy_version import PolicyVersion, SplitSuccess
+from trajmill.schemas.tables.query import Query, Split
+from trajmill.schemas.tables.round_summary import JudgeQuality, RoundSummary, StageCount
+from trajmill.schemas.tables.screen import Screen
+from trajmill.schemas.tables.step import Step
+from trajmill.schemas.tables.trajectory import Purpose
+from trajmill.schemas.tables.verdict import Channel, StepLabel, StepVerdict, TrajectoryVerdict
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
 from trajmill.stages.environments.simulated.world import load_world
 from trajmill.warehouse.layout import StageRun, Warehouse

@@ -11,8 +11,8 @@ from trajmill.flows.cli import run
 from trajmill.flows.config_file import load_config
 from trajmill.flows.context import RoundContext
 from trajmill.flows.stages.generate import generate
-from trajmill.schemas.failure import Failure
-from trajmill.schemas.query import Source, Split
+from trajmill.schemas.tables.failure import Failure
+from trajmill.schemas.tables.query import Source, Split
 from trajmill.warehouse.layout import create_warehouse, open_warehouse
 from trajmill.warehouse.read import read_rows, read_table
 

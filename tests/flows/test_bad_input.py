@@ -24,7 +24,7 @@ from trajmill.flows.stages.generate import generate
 from trajmill.flows.stages.measure import measure
 from trajmill.pipelines.generate import NewQueries
 from trajmill.schemas.errors import BadInputError, TrajmillError
-from trajmill.schemas.tables import TABLES
+from trajmill.schemas.tables.registry import TABLES
 from trajmill.stages.environments.miniwob.pages import pages_folder
 from trajmill.warehouse.layout import Warehouse, create_warehouse, open_warehouse
 from trajmill.warehouse.read import read_table

@@ -26,12 +26,12 @@ from trajmill.flows.round import do_stage
 from trajmill.flows.stages.calibrate import CALIBRATE, precise_enough
 from trajmill.flows.stages.catalogue import STAGES
 from trajmill.flows.stages.judge import REJUDGE
-from trajmill.schemas.calibration import Calibration, Ingredient
 from trajmill.schemas.errors import TrajmillError
-from trajmill.schemas.failure import Failure
-from trajmill.schemas.model_call import ModelCall
-from trajmill.schemas.trajectory import Purpose, Trajectory
-from trajmill.schemas.verdict import Judgement
+from trajmill.schemas.tables.calibration import Calibration, Ingredient
+from trajmill.schemas.tables.failure import Failure
+from trajmill.schemas.tables.model_call import ModelCall
+from trajmill.schemas.tables.trajectory import Purpose, Trajectory
+from trajmill.schemas.tables.verdict import Judgement
 from trajmill.warehouse.layout import create_warehouse, open_warehouse
 from trajmill.warehouse.read import read_rows
 from trajmill.warehouse.sql import run_sql

@@ -19,8 +19,8 @@ from trajmill.flows.interrupt import asked_to_stop
 from trajmill.flows.once import StageReport
 from trajmill.flows.progress import progress
 from trajmill.schemas.errors import BadInputError
-from trajmill.schemas.round_summary import StageCount
-from trajmill.schemas.trajectory import Trajectory
+from trajmill.schemas.tables.round_summary import StageCount
+from trajmill.schemas.tables.trajectory import Trajectory
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.read import read_rows
 

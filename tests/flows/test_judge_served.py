@@ -15,10 +15,10 @@ from trajmill.flows.context import RoundContext
 from trajmill.flows.round import do_stage
 from trajmill.flows.stages.catalogue import STAGES
 from trajmill.flows.stages.judge import JUDGE
-from trajmill.schemas.failure import Failure
-from trajmill.schemas.model_call import ModelCall
-from trajmill.schemas.trajectory import Purpose, Trajectory
-from trajmill.schemas.verdict import Judgement, StepVerdict, TrajectoryVerdict
+from trajmill.schemas.tables.failure import Failure
+from trajmill.schemas.tables.model_call import ModelCall
+from trajmill.schemas.tables.trajectory import Purpose, Trajectory
+from trajmill.schemas.tables.verdict import Judgement, StepVerdict, TrajectoryVerdict
 from trajmill.warehouse.layout import create_warehouse
 from trajmill.warehouse.read import read_rows
 

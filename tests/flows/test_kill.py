@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.flows.small_run import run_stages, small_config
-from trajmill.schemas.tables import TABLES
+from trajmill.schemas.tables.registry import TABLES
 from trajmill.warehouse.layout import Warehouse, open_warehouse
 from trajmill.warehouse.read import read_table
 from trajmill.warehouse.releases import release_names, verify_release

@@ -17,12 +17,12 @@ from trajmill.flows.stages.catalogue import STAGES
 from trajmill.flows.stages.export import EXPORT, export, release_name
 from trajmill.flows.stages.promote import compare
 from trajmill.pipelines.derive import DeriveExamples
-from trajmill.pipelines.episodes import guidance_texts
+from trajmill.pipelines.reading.episodes import guidance_texts
 from trajmill.schemas.errors import BadInputError, TrajmillError
-from trajmill.schemas.policy_version import PolicyVersion, SplitSuccess
-from trajmill.schemas.query import Query, Split
-from trajmill.schemas.round_summary import RoundSummary
-from trajmill.schemas.trajectory import Purpose, Trajectory
+from trajmill.schemas.tables.policy_version import PolicyVersion, SplitSuccess
+from trajmill.schemas.tables.query import Query, Split
+from trajmill.schemas.tables.round_summary import RoundSummary
+from trajmill.schemas.tables.trajectory import Purpose, Trajectory
 from trajmill.warehouse.layout import Warehouse, open_warehouse
 from trajmill.warehouse.read import read_rows, read_table
 from trajmill.warehouse.releases import release_names
@@ -70,13 +70,13 @@ def test_replies_that_quote_their_hints_are_neither_learned_nor_released(
     learned = read_table(small_run, "examples", rounds=[context.round])["trajectory_id"].to_pylist()
     told = dict.fromkeys(guidance_texts(small_run, context.run_id), "1. never said\n<tool_call>")
 
-    monkeypatch.setattr("trajmill.pipelines.export.guidance_texts", lambda *_: told)
+    monkeypatch.setattr("trajmill.pipelines.release.guidance_texts", lambda *_: told)
     shutil.rmtree(context.at(EXPORT).staging(context.warehouse))
     shutil.rmtree(context.warehouse.release(release_name(context)))
     with pytest.raises(TrajmillError, match=r"it quotes the guidance .*; nothing was released"):
         export(context)
 
-    monkeypatch.setattr("trajmill.pipelines.episodes.guidance_texts", lambda *_: told)
+    monkeypatch.setattr("trajmill.pipelines.reading.episodes.guidance_texts", lambda *_: told)
     job = DeriveExamples(context.warehouse, context.at("again"), context.origin, (context.round,), True, True)
     made = job(0, sorted(set(learned)))
     quoting = sum(name in guided for name in learned)

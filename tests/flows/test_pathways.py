@@ -20,9 +20,9 @@ from trajmill.flows.stages.pathways import pathways
 from trajmill.pipelines.fan_out import ShardOutput
 from trajmill.pipelines.pathways import WalkPrograms
 from trajmill.schemas.errors import BadInputError, TrajmillError
-from trajmill.schemas.failure import Failure
-from trajmill.schemas.pathway import Pathway
-from trajmill.schemas.query import Source, Split
+from trajmill.schemas.tables.failure import Failure
+from trajmill.schemas.tables.pathway import Pathway
+from trajmill.schemas.tables.query import Source, Split
 from trajmill.stages.queries.pathways.base import Program
 from trajmill.warehouse.layout import create_warehouse, open_warehouse
 from trajmill.warehouse.read import read_rows, read_table

@@ -25,10 +25,10 @@ from trajmill.flows.stages.measure import measured_queries
 from trajmill.flows.stages.propose import PROPOSE, asks_for_tasks, practice
 from trajmill.flows.stages.rollout import training_queries
 from trajmill.schemas.errors import BadInputError, FailureClass, TrajmillError
-from trajmill.schemas.failure import Failure
-from trajmill.schemas.model_call import ModelCall
-from trajmill.schemas.query import Query, Source, Split
-from trajmill.schemas.trajectory import Trajectory
+from trajmill.schemas.tables.failure import Failure
+from trajmill.schemas.tables.model_call import ModelCall
+from trajmill.schemas.tables.query import Query, Source, Split
+from trajmill.schemas.tables.trajectory import Trajectory
 from trajmill.stages.curate.leakage import leaks_in_queries
 from trajmill.stages.queries import proposer
 from trajmill.stages.queries.grounds import PROPOSED

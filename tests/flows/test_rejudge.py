@@ -22,14 +22,14 @@ from trajmill.flows.round import do_stage
 from trajmill.flows.show import find_trajectory
 from trajmill.flows.stages.catalogue import STAGES
 from trajmill.flows.stages.derive import DERIVE_RL
-from trajmill.pipelines.history import read_history
+from trajmill.pipelines.reading.history import read_history
 from trajmill.schemas.errors import BadInputError, TrajmillError
-from trajmill.schemas.failure import Failure
-from trajmill.schemas.model_call import ModelCall
 from trajmill.schemas.record import Row
-from trajmill.schemas.tables import TABLES
-from trajmill.schemas.trajectory import Trajectory
-from trajmill.schemas.verdict import Judgement, StepVerdict, TrajectoryVerdict
+from trajmill.schemas.tables.failure import Failure
+from trajmill.schemas.tables.model_call import ModelCall
+from trajmill.schemas.tables.registry import TABLES
+from trajmill.schemas.tables.trajectory import Trajectory
+from trajmill.schemas.tables.verdict import Judgement, StepVerdict, TrajectoryVerdict
 from trajmill.warehouse import staging
 from trajmill.warehouse.layout import Warehouse, create_warehouse, open_warehouse
 from trajmill.warehouse.read import read_rows

@@ -18,7 +18,7 @@ from trajmill.flows.report.filmstrips import Filmstrip, filmstrips, pick_traject
 from trajmill.flows.report.page import render_report, run_to_report, write_report
 from trajmill.flows.report.round_table import round_markdown, round_table
 from trajmill.schemas.errors import BadInputError
-from trajmill.schemas.round_summary import RoundSummary
+from trajmill.schemas.tables.round_summary import RoundSummary
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.read import read_rows
 from trajmill.warehouse.views import refresh_views

@@ -21,7 +21,7 @@ from trajmill.flows.serve import retrain
 from trajmill.flows.stages.catalogue import STAGES
 from trajmill.flows.stages.judge import JUDGE
 from trajmill.flows.stages.train import TRAIN
-from trajmill.schemas.policy_version import PolicyVersion
+from trajmill.schemas.tables.policy_version import PolicyVersion
 from trajmill.warehouse.layout import create_warehouse
 from trajmill.warehouse.lock import RunInUseError, sole_worker
 from trajmill.warehouse.read import read_rows

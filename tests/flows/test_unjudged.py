@@ -17,10 +17,10 @@ from trajmill.flows.stages.derive import DERIVE
 from trajmill.flows.stages.judge import JUDGE, REJUDGE
 from trajmill.flows.stages.unjudged import TRIED_AT_MOST, Unjudged, taken_up
 from trajmill.schemas.errors import FailureClass, JudgeFailure, TrajmillError
-from trajmill.schemas.example import Example
-from trajmill.schemas.failure import Failure
-from trajmill.schemas.trajectory import Purpose, Trajectory
-from trajmill.schemas.verdict import Judgement, TrajectoryVerdict
+from trajmill.schemas.tables.example import Example
+from trajmill.schemas.tables.failure import Failure
+from trajmill.schemas.tables.trajectory import Purpose, Trajectory
+from trajmill.schemas.tables.verdict import Judgement, TrajectoryVerdict
 from trajmill.stages.critics.step_critic import StateStepCritic
 from trajmill.warehouse import staging
 from trajmill.warehouse.layout import StageRun, Warehouse, create_warehouse

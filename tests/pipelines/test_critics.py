@@ -17,9 +17,9 @@ from tests.stages.models.scripted import ScriptedModel
 from trajmill.pipelines.critics import CriticModels, JudgeSpec
 from trajmill.pipelines.models import ModelSpec, ServedModel
 from trajmill.schemas.errors import FailureClass, ModelFailure
-from trajmill.schemas.model_call import ModelCall
 from trajmill.schemas.record import Origin
-from trajmill.schemas.verdict import Channel
+from trajmill.schemas.tables.model_call import ModelCall
+from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.critics.consensus import Ask
 from trajmill.stages.critics.context_budget import budget_of
 from trajmill.stages.critics.judge import Judged, judge_episodes

@@ -8,8 +8,8 @@ import pytest
 
 from trajmill.pipelines.fan_out import BeamSettings, ShardOutput, fan_out, split_evenly
 from trajmill.schemas.errors import BadInputError, FailureClass
-from trajmill.schemas.failure import Failure
-from trajmill.schemas.tables import rows_to_arrow
+from trajmill.schemas.tables.failure import Failure
+from trajmill.schemas.tables.registry import rows_to_arrow
 from trajmill.warehouse.layout import StageRun, Warehouse, create_warehouse
 from trajmill.warehouse.shards import write_shard
 

@@ -17,11 +17,11 @@ from tests.stages.models.fault_server import Fault, FaultReply, FaultServer, run
 from trajmill.pipelines.guide import GuideSpec, WriteGuidance
 from trajmill.pipelines.models import ModelSpec, ServedModel
 from trajmill.schemas.episode import Episode
-from trajmill.schemas.failure import Failure
-from trajmill.schemas.guidance import Guidance
-from trajmill.schemas.model_call import ModelCall
 from trajmill.schemas.record import Row
-from trajmill.schemas.tables import rows_to_arrow
+from trajmill.schemas.tables.failure import Failure
+from trajmill.schemas.tables.guidance import Guidance
+from trajmill.schemas.tables.model_call import ModelCall
+from trajmill.schemas.tables.registry import rows_to_arrow
 from trajmill.stages.guidance.model_guide import guide_prompts
 from trajmill.stages.models.families import FAMILIES
 from trajmill.stages.models.openai_api.settings import ApiSettings

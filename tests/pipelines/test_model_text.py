@@ -14,8 +14,8 @@ from tests.stages.rollout.toy import ORIGIN, ToyEnvironment, toy_query
 from trajmill.pipelines.rollout import RolledOut
 from trajmill.schemas.actions import Action, Answer, OpenApp, PressKeys, Terminate, TypeText
 from trajmill.schemas.record import Row
-from trajmill.schemas.tables import rows_to_arrow
-from trajmill.schemas.trajectory import Purpose
+from trajmill.schemas.tables.registry import rows_to_arrow
+from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.agents.base import AgentCall, Decision, EpisodeView
 from trajmill.stages.models.base import ChatMessage, ChatRequest, Completion
 from trajmill.stages.rollout.base import Attempt, Limits, Rollout

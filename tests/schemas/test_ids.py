@@ -6,10 +6,10 @@ import subprocess
 import sys
 from typing import Any
 
-from trajmill.schemas.guidance import Guidance
-from trajmill.schemas.query import Platform, Query, Slot
 from trajmill.schemas.record import Origin, content_id
-from trajmill.schemas.trajectory import Purpose, Trajectory
+from trajmill.schemas.tables.guidance import Guidance
+from trajmill.schemas.tables.query import Platform, Query, Slot
+from trajmill.schemas.tables.trajectory import Purpose, Trajectory
 
 SLOTS = (Slot(name="size", value="Large", said="big", page="bites.dish"),)
 

@@ -16,10 +16,10 @@ from trajmill.flows.context import RoundContext
 from trajmill.flows.once import report_of
 from trajmill.flows.policy import PROMOTE
 from trajmill.schemas.errors import FailureClass
-from trajmill.schemas.failure import Failure
-from trajmill.schemas.model_call import ModelCall
-from trajmill.schemas.trajectory import Trajectory
-from trajmill.schemas.verdict import Judgement
+from trajmill.schemas.tables.failure import Failure
+from trajmill.schemas.tables.model_call import ModelCall
+from trajmill.schemas.tables.trajectory import Trajectory
+from trajmill.schemas.tables.verdict import Judgement
 from trajmill.warehouse.layout import open_warehouse
 from trajmill.warehouse.read import read_rows
 

@@ -12,7 +12,7 @@ from types import FrameType
 
 from tests.warehouse.samples import observation, stage_run, step_verdicts
 from trajmill.schemas.record import Origin
-from trajmill.schemas.tables import rows_to_arrow
+from trajmill.schemas.tables.registry import rows_to_arrow
 from trajmill.warehouse.commit import commit_stage
 from trajmill.warehouse.layout import create_warehouse
 from trajmill.warehouse.screen_journal import ScreenJournal

@@ -9,13 +9,13 @@ from PIL import Image
 
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import Observation, ScreenHandle, UIElement
-from trajmill.schemas.policy_version import SplitSuccess
-from trajmill.schemas.query import PathStep, Platform, Query, Slot, Source, Split
 from trajmill.schemas.record import Origin, Row, content_id
-from trajmill.schemas.round_summary import JudgeQuality, RoundSummary, StageCount
-from trajmill.schemas.tables import rows_to_arrow
-from trajmill.schemas.trajectory import Purpose, StopReason, Trajectory
-from trajmill.schemas.verdict import Judgement, StepLabel, StepVerdict
+from trajmill.schemas.tables.policy_version import SplitSuccess
+from trajmill.schemas.tables.query import PathStep, Platform, Query, Slot, Source, Split
+from trajmill.schemas.tables.registry import rows_to_arrow
+from trajmill.schemas.tables.round_summary import JudgeQuality, RoundSummary, StageCount
+from trajmill.schemas.tables.trajectory import Purpose, StopReason, Trajectory
+from trajmill.schemas.tables.verdict import Judgement, StepLabel, StepVerdict
 from trajmill.warehouse.commit import commit_stage
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.read import table_of

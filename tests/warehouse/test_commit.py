@@ -10,8 +10,8 @@ import pytest
 from deltalake import DeltaTable
 
 from tests.warehouse.samples import stage_run, step_verdicts
-from trajmill.schemas.tables import arrow_schema, rows_to_arrow
-from trajmill.schemas.verdict import StepVerdict
+from trajmill.schemas.tables.registry import arrow_schema, rows_to_arrow
+from trajmill.schemas.tables.verdict import StepVerdict
 from trajmill.warehouse.commit import commit, commit_stage, is_committed
 from trajmill.warehouse.delta_log import committed_files, table_versions
 from trajmill.warehouse.layout import StageRun, Warehouse, open_warehouse

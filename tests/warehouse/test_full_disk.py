@@ -11,7 +11,7 @@ import pytest
 
 from tests.warehouse.samples import observation, stage_run, step_verdicts
 from trajmill.schemas.errors import TrajmillError
-from trajmill.schemas.tables import rows_to_arrow
+from trajmill.schemas.tables.registry import rows_to_arrow
 from trajmill.warehouse.commit import commit
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.read import read_table

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.warehouse.samples import at_origin, commit_rows, stage_run
 from trajmill.schemas.geometry import Box
-from trajmill.schemas.pathway import EndKind, Evidence, Pathway, PathwayStep
-from trajmill.schemas.query import Platform
+from trajmill.schemas.tables.pathway import EndKind, Evidence, Pathway, PathwayStep
+from trajmill.schemas.tables.query import Platform
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.read import read_rows
 from trajmill.warehouse.sql import run_sql

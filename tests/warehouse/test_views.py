@@ -19,12 +19,12 @@ from tests.warehouse.samples import (
     trajectory,
 )
 from trajmill.schemas.errors import BadInputError, FailureClass
-from trajmill.schemas.failure import Failure
-from trajmill.schemas.policy_version import PolicyVersion, SplitSuccess
-from trajmill.schemas.query import Split
-from trajmill.schemas.tables import TABLES, arrow_schema, rows_to_arrow
-from trajmill.schemas.trajectory import Purpose
-from trajmill.schemas.verdict import Channel, TrajectoryVerdict
+from trajmill.schemas.tables.failure import Failure
+from trajmill.schemas.tables.policy_version import PolicyVersion, SplitSuccess
+from trajmill.schemas.tables.query import Split
+from trajmill.schemas.tables.registry import TABLES, arrow_schema, rows_to_arrow
+from trajmill.schemas.tables.trajectory import Purpose
+from trajmill.schemas.tables.verdict import Channel, TrajectoryVerdict
 from trajmill.stages.metrics.intervals import wilson
 from trajmill.warehouse.commit import commit
 from trajmill.warehouse.layout import Warehouse, open_warehouse

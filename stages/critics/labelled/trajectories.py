@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 
 from trajmill.schemas.actions import Answer, Terminate, action_to_json
 from trajmill.schemas.episode import Episode
-from trajmill.schemas.query import Platform, Query, Source, Split
 from trajmill.schemas.record import Origin, content_id
-from trajmill.schemas.step import Step
 from trajmill.schemas.storable import storable
-from trajmill.schemas.trajectory import Purpose, StopReason, Trajectory
+from trajmill.schemas.tables.query import Platform, Query, Source, Split
+from trajmill.schemas.tables.step import Step
+from trajmill.schemas.tables.trajectory import Purpose, StopReason, Trajectory
 from trajmill.stages.critics.labelled.annotations import Label
 from trajmill.stages.critics.labelled.browser_actions import read_browser_action
 from trajmill.stages.critics.labelled.screens import FolderScreens, UnreadableError

@@ -32,8 +32,8 @@ from trajmill.schemas.actions import (
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import Observation, ScreenHandle, UIElement
-from trajmill.schemas.query import Platform, Query, Split
 from trajmill.schemas.record import Origin
+from trajmill.schemas.tables.query import Platform, Query, Split
 from trajmill.stages.environments.android.roles import Surroundings, class_name, is_checkable, is_field, role_of
 from trajmill.stages.environments.imported import ImportedTask
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from trajmill.schemas.actions import Action, Answer, OpenApp, Swipe, Terminate, TypeText, Wait
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.observation import Observation, ScreenHandle
-from trajmill.schemas.query import Platform, Query
+from trajmill.schemas.tables.query import Platform, Query
 from trajmill.stages.environments.android.adb import AdbDevice
 from trajmill.stages.environments.android.apps import Apps, find_launcher, start_app
 from trajmill.stages.environments.android.gestures import gesture, key_event

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from trajmill.schemas.query import Platform, Query
 from trajmill.schemas.record import Origin
+from trajmill.schemas.tables.query import Platform, Query
 from trajmill.stages.environments.android.goal import PhoneGoal, PhoneStart
 from trajmill.stages.environments.task_file import TaskLine, read_task_lines
 

@@ -11,7 +11,7 @@ from playwright.async_api import Error
 from trajmill.schemas.actions import Action
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.observation import Observation
-from trajmill.schemas.query import Platform, Query
+from trajmill.schemas.tables.query import Platform, Query
 from trajmill.stages.environments.browser.episode import BrowserEpisode, Patience, viewport_of
 from trajmill.stages.environments.browser.fence import Fence, Place, place_of
 from trajmill.stages.environments.browser.launch import BrowserProcess

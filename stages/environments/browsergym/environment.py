@@ -18,8 +18,8 @@ from pydantic import TypeAdapter, ValidationError
 from trajmill.schemas.actions import Action, action_to_json
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.observation import Observation, ScreenHandle
-from trajmill.schemas.query import Platform, Query
 from trajmill.schemas.record import Record
+from trajmill.schemas.tables.query import Platform, Query
 from trajmill.stages.environments.base import Belongings
 from trajmill.stages.environments.browsergym.protocol import Look, Request, Reward, Trouble
 from trajmill.stages.environments.reaper import end_processes

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from trajmill.schemas.query import Platform
 from trajmill.schemas.record import Origin
+from trajmill.schemas.tables.query import Platform
 from trajmill.stages.environments.browsergym.environment import BrowserGymEnvironment, BrowserGymStart
 from trajmill.stages.environments.browsergym.factory import BrowserGymFactory
 from trajmill.stages.environments.imported import ImportedQueries, ImportedTask, SuiteSize, ask_at_seeds, together

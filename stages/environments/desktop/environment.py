@@ -12,7 +12,7 @@ from pathlib import Path
 from trajmill.schemas.actions import Action, Answer, Terminate, Wait
 from trajmill.schemas.errors import BadInputError, EnvironmentFailure, FailureClass
 from trajmill.schemas.observation import Observation, ScreenHandle
-from trajmill.schemas.query import Platform, Query
+from trajmill.schemas.tables.query import Platform, Query
 from trajmill.stages.environments.base import Belongings
 from trajmill.stages.environments.desktop.connection import DesktopConnection
 from trajmill.stages.environments.desktop.evaluate import evaluate

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 from trajmill.schemas.errors import BadInputError
-from trajmill.schemas.query import Platform, Query, Split
 from trajmill.schemas.record import Origin, content_id
+from trajmill.schemas.tables.query import Platform, Query, Split
 from trajmill.stages.environments.desktop.task import DesktopTask, read_task
 from trajmill.stages.environments.imported import ImportedTask
 

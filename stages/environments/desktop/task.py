@@ -10,8 +10,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from trajmill.schemas.errors import BadInputError
-from trajmill.schemas.query import PathStep
 from trajmill.schemas.record import Record
+from trajmill.schemas.tables.query import PathStep
 from trajmill.stages.environments.desktop.metrics import METRICS
 
 _WINDOW = frozenset({"window_name", "strict", "by_class"})

@@ -15,7 +15,7 @@ from trajmill.schemas.actions import Action, Wait
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation
-from trajmill.schemas.query import Platform, Query
+from trajmill.schemas.tables.query import Platform, Query
 from trajmill.stages.environments.browser.clock import freeze_time, let_pass, seed_randomness
 from trajmill.stages.environments.browser.launch import BrowserProcess, Viewport
 from trajmill.stages.environments.browser.page import (

@@ -7,8 +7,8 @@ import json
 from collections.abc import Sequence
 from functools import partial
 
-from trajmill.schemas.query import Platform
 from trajmill.schemas.record import Origin
+from trajmill.schemas.tables.query import Platform
 from trajmill.stages.environments.imported import ImportedQueries, ImportedTask, SuiteSize, ask_at_seeds, together
 from trajmill.stages.environments.miniwob.environment import MiniWobEnvironment, MiniWobFactory
 

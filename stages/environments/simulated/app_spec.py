@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from trajmill.schemas.query import Platform
 from trajmill.schemas.record import Record
+from trajmill.schemas.tables.query import Platform
 
 Scalar = str | int | bool
 Item = dict[str, Scalar]

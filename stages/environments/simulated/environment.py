@@ -17,8 +17,8 @@ from trajmill.schemas.actions import (
 )
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.observation import Observation
-from trajmill.schemas.query import Platform, Query
 from trajmill.schemas.record import content_id
+from trajmill.schemas.tables.query import Platform, Query
 from trajmill.stages.environments.simulated.device import Device, RunningApp, Surprise
 from trajmill.stages.environments.simulated.goal import (
     Goal,

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pydantic import TypeAdapter, ValidationError
 
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
-from trajmill.schemas.query import Platform
 from trajmill.schemas.record import Record
+from trajmill.schemas.tables.query import Platform
 from trajmill.stages.environments.simulated.app_spec import Item, ListChange, Scalar
 from trajmill.stages.environments.simulated.effects import (
     Store,

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import UIElement
-from trajmill.schemas.query import Platform
+from trajmill.schemas.tables.query import Platform
 from trajmill.stages.environments.simulated.app_spec import AppSpec, Item, Menu, Scalar, Screen
 from trajmill.stages.environments.simulated.binding import bind_text
 from trajmill.stages.environments.simulated.flow import Flow, Scroll, flow

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from trajmill.schemas.geometry import Box, Size
-from trajmill.schemas.query import Platform
+from trajmill.schemas.tables.query import Platform
 
 
 class Metrics(NamedTuple):

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 
 from trajmill.schemas.errors import BadInputError
-from trajmill.schemas.query import PathStep
+from trajmill.schemas.tables.query import PathStep
 from trajmill.stages.environments.simulated.app_spec import (
     AnyWidget,
     Button,

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from trajmill.schemas.actions import Action, Click, Scroll, Swipe, SystemButton, Terminate, TypeText, Wait
 from trajmill.schemas.observation import Observation, UIElement
-from trajmill.schemas.query import PathStep, Platform
+from trajmill.schemas.tables.query import PathStep, Platform
 from trajmill.stages.environments.simulated.reference import LAUNCHER
 
 _WHEEL_CLICKS = 5

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import networkx as nx
 
 from trajmill.schemas.errors import BadInputError
-from trajmill.schemas.query import Platform
+from trajmill.schemas.tables.query import Platform
 from trajmill.stages.environments.simulated.app_spec import AnyWidget, AppSpec, ErrandSpec, Scalar, SlotSpec, TaskSpec
 from trajmill.stages.environments.simulated.check import builtin_files, read_files
 from trajmill.stages.environments.simulated.pages import (

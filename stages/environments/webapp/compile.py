@@ -10,7 +10,7 @@ from string import Template
 from typing import Any, NamedTuple
 
 from trajmill.schemas.errors import BadInputError
-from trajmill.schemas.query import Platform
+from trajmill.schemas.tables.query import Platform
 from trajmill.stages.environments.simulated.app_spec import AppSpec
 from trajmill.stages.environments.simulated.check import builtin_files
 from trajmill.stages.environments.simulated.loader import AppFile, ErrandFile, read_spec

@@ -15,8 +15,8 @@ from trajmill.schemas.actions import Action, Scroll, Swipe
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation
-from trajmill.schemas.query import Platform, Query
 from trajmill.schemas.record import content_id
+from trajmill.schemas.tables.query import Platform, Query
 from trajmill.stages.environments.browser.launch import BrowserProcess, Viewport
 from trajmill.stages.environments.browser.page import observation, open_session
 from trajmill.stages.environments.simulated.goal import Goal, StartState, is_reached, read_goal, read_start_state

@@ -18,7 +18,7 @@ from trajmill.schemas.actions import (
     SystemButton,
     TypeText,
 )
-from trajmill.schemas.query import Platform
+from trajmill.schemas.tables.query import Platform
 from trajmill.stages.environments.browser.page import perform
 from trajmill.stages.environments.browser.touch import perform_by_touch
 from trajmill.stages.environments.simulated.metrics import metrics_of

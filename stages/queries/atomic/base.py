@@ -9,8 +9,8 @@ from typing import Any, Literal, NamedTuple
 
 import yaml
 
-from trajmill.schemas.query import PathStep
 from trajmill.schemas.record import Record
+from trajmill.schemas.tables.query import PathStep
 
 STAGE = "atomic"
 HOME = "/home/user"

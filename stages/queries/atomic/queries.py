@@ -8,8 +8,8 @@ from random import Random
 
 from pydantic import NonNegativeInt
 
-from trajmill.schemas.query import PathStep, Platform, Query, Slot, Source, Split
 from trajmill.schemas.record import Origin, Record, content_id
+from trajmill.schemas.tables.query import PathStep, Platform, Query, Slot, Source, Split
 from trajmill.stages.queries.atomic.base import AtomicTask, Objects, Operation, packaged_objects
 from trajmill.stages.queries.atomic.operations import all_operations
 from trajmill.stages.queries.difficulty import difficulty, step_limit

@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
 
-from trajmill.schemas.failure import Failure
 from trajmill.schemas.observation import Observation
-from trajmill.schemas.pathway import Pathway
-from trajmill.schemas.query import PathStep, Platform
 from trajmill.schemas.record import Record
+from trajmill.schemas.tables.failure import Failure
+from trajmill.schemas.tables.pathway import Pathway
+from trajmill.schemas.tables.query import PathStep, Platform
 
 STAGE = "pathways"
 

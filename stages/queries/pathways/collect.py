@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from trajmill.schemas.failure import Failure
 from trajmill.schemas.observation import Observation
-from trajmill.schemas.pathway import Pathway
-from trajmill.schemas.query import Query
 from trajmill.schemas.record import Origin
+from trajmill.schemas.tables.failure import Failure
+from trajmill.schemas.tables.pathway import Pathway
+from trajmill.schemas.tables.query import Query
 from trajmill.stages.environments.base import EnvironmentFactory
 from trajmill.stages.queries.pathways.base import STAGE, Program, WalkBounds, WalkTally
 from trajmill.stages.queries.pathways.denied import packaged_deny_list

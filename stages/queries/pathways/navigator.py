@@ -11,8 +11,8 @@ from typing import TypeVar
 from trajmill.schemas.actions import Action, Click, PressKeys, Terminate, Wait
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.observation import Observation
-from trajmill.schemas.pathway import PathwayStep
-from trajmill.schemas.query import PathStep, Query
+from trajmill.schemas.tables.pathway import PathwayStep
+from trajmill.schemas.tables.query import PathStep, Query
 from trajmill.stages.agents.element_walk import WalkPosition, next_move
 from trajmill.stages.environments.base import Environment, EnvironmentFactory
 from trajmill.stages.queries.pathways.base import WalkBounds, WalkTally

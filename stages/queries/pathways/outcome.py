@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from trajmill.schemas.pathway import EndKind, Evidence
+from trajmill.schemas.tables.pathway import EndKind, Evidence
 from trajmill.stages.queries.pathways.elements import Key, Look, plain_name
 
 _CHOICES = frozenset({"menu", "menu_item"})

@@ -10,8 +10,8 @@ import yaml
 from pydantic import ValidationError
 
 from trajmill.schemas.errors import BadInputError
-from trajmill.schemas.query import Platform
 from trajmill.schemas.record import Record
+from trajmill.schemas.tables.query import Platform
 from trajmill.stages.queries.pathways.base import Program
 
 

@@ -10,10 +10,10 @@ from typing import NamedTuple
 from pydantic import Field, PositiveInt
 
 from trajmill.schemas.errors import FailureClass, ModelFailure
-from trajmill.schemas.failure import Failure
-from trajmill.schemas.pathway import EndKind, Evidence, Pathway
-from trajmill.schemas.query import PathStep, Query, Slot, Source, Split
 from trajmill.schemas.record import Origin, Record, content_id
+from trajmill.schemas.tables.failure import Failure
+from trajmill.schemas.tables.pathway import EndKind, Evidence, Pathway
+from trajmill.schemas.tables.query import PathStep, Query, Slot, Source, Split
 from trajmill.stages.curate.leakage import leaks_in_queries
 from trajmill.stages.environments.screen_goal import KEY
 from trajmill.stages.queries.base import Written

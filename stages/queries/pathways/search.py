@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
-from trajmill.schemas.failure import Failure
 from trajmill.schemas.observation import Observation, UIElement
-from trajmill.schemas.pathway import Pathway, PathwayStep
 from trajmill.schemas.record import Origin
+from trajmill.schemas.tables.failure import Failure
+from trajmill.schemas.tables.pathway import Pathway, PathwayStep
 from trajmill.stages.environments.base import EnvironmentFactory
 from trajmill.stages.queries.pathways.base import STAGE, Program, WalkBounds, Walked
 from trajmill.stages.queries.pathways.denied import DenyList

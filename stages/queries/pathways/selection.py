@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass, ModelFailure
-from trajmill.schemas.failure import Failure
-from trajmill.schemas.pathway import Pathway, PathwayStep
 from trajmill.schemas.record import Origin, Record, content_id
+from trajmill.schemas.tables.failure import Failure
+from trajmill.schemas.tables.pathway import Pathway, PathwayStep
 from trajmill.stages.critics.action_words import untrusted
 from trajmill.stages.environments.base import EnvironmentFactory
 from trajmill.stages.models.base import ChatMessage, ChatModel, ChatRequest

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from trajmill.schemas.query import Query, Source, Split
 from trajmill.schemas.record import Origin
+from trajmill.schemas.tables.query import Query, Source, Split
 from trajmill.stages.queries.pathways.base import Program
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import NamedTuple, Protocol
 
-from trajmill.schemas.pathway import EndKind, Pathway
+from trajmill.schemas.tables.pathway import EndKind, Pathway
 from trajmill.stages.queries.base import Written
 from trajmill.stages.queries.pathways.base import Program
 from trajmill.stages.queries.pathways.elements import plain_name

@@ -28,7 +28,7 @@ from trajmill.schemas.coordinates import CoordinateFrame, CoordinateSpace, nativ
 from trajmill.schemas.dialects.base import Dialect, ParseFailure, Reply
 from trajmill.schemas.dialects.gui_owl_v3 import GuiOwlDesktop, GuiOwlMobile, dialect_for
 from trajmill.schemas.geometry import Size
-from trajmill.schemas.query import Platform
+from trajmill.schemas.tables.query import Platform
 
 PHONE, SCREEN = native_frame(Size(720, 1280)), native_frame(Size(1280, 720))
 words = st.text(st.characters(codec="utf-8"), max_size=40)

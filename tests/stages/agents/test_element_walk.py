@@ -5,7 +5,7 @@ import pytest
 from trajmill.schemas.actions import Action, Click, Drag, PressKeys, Scroll, Terminate, TypeText, Wait
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import Observation, ScreenHandle, UIElement
-from trajmill.schemas.query import PathStep
+from trajmill.schemas.tables.query import PathStep
 from trajmill.stages.agents.element_walk import WalkMove, WalkPosition, next_move
 
 SCREEN = ScreenHandle("s", Size(100, 100), lambda: b"")

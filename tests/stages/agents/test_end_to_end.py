@@ -8,7 +8,7 @@ from trajmill.schemas.actions import Click
 from trajmill.schemas.coordinates import CoordinateFrame, CoordinateSpace
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation
-from trajmill.schemas.query import Platform
+from trajmill.schemas.tables.query import Platform
 from trajmill.stages.agents.base import Decision, EpisodeView
 from trajmill.stages.agents.end_to_end import NO_ACTION, EndToEndAgent
 from trajmill.stages.agents.explorer import explorer_agent

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from trajmill.schemas.query import Query, Split
 from trajmill.schemas.record import Origin
+from trajmill.schemas.tables.query import Query, Split
 from trajmill.stages.agents.base import Decision, EpisodeView
 from trajmill.stages.agents.reference import ReferenceAgent
 from trajmill.stages.environments.simulated.environment import FaultRates, SimulatedEnvironment

@@ -9,10 +9,10 @@ from trajmill.schemas.actions import Action, Click, Terminate, TypeText, action_
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import UIElement
-from trajmill.schemas.query import Platform, Query, Slot, Source, Split
 from trajmill.schemas.record import Origin, content_id
-from trajmill.schemas.step import Step, TargetElement
-from trajmill.schemas.trajectory import Purpose, StopReason, Trajectory
+from trajmill.schemas.tables.query import Platform, Query, Slot, Source, Split
+from trajmill.schemas.tables.step import Step, TargetElement
+from trajmill.schemas.tables.trajectory import Purpose, StopReason, Trajectory
 from trajmill.stages.critics.deeds import element_at
 
 ORIGIN = Origin(round=1, run_id="run", code_version="test")

@@ -9,9 +9,9 @@ from tests.stages.critics.little_app import ORIGIN
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation, UIElement
-from trajmill.schemas.query import Platform, Query
-from trajmill.schemas.trajectory import Purpose
-from trajmill.schemas.verdict import StepLabel
+from trajmill.schemas.tables.query import Platform, Query
+from trajmill.schemas.tables.trajectory import Purpose
+from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.agents.reference import ReferenceAgent
 from trajmill.stages.critics.base import StepResult
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment

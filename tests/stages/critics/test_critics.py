@@ -21,8 +21,8 @@ from tests.stages.critics.little_app import (
 )
 from trajmill.schemas.actions import Swipe, SystemButton, Wait
 from trajmill.schemas.episode import Episode
-from trajmill.schemas.query import PathStep, Query
-from trajmill.schemas.verdict import Channel, StepLabel
+from trajmill.schemas.tables.query import PathStep, Query
+from trajmill.schemas.tables.verdict import Channel, StepLabel
 from trajmill.stages.critics.judge import judge_episode, state_judge
 
 RECEIPT = ("1 x Margherita", "Size: Large", "Note: ring twice")

@@ -22,7 +22,7 @@ from tests.stages.critics.little_app import (
 from trajmill.schemas.actions import SystemButton
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.observation import UIElement
-from trajmill.schemas.query import Query, Slot
+from trajmill.schemas.tables.query import Query, Slot
 from trajmill.stages.critics.judge import judge_episode, judge_episodes, state_judge
 from trajmill.stages.critics.step_critic import StateStepCritic
 

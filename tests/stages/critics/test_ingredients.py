@@ -6,8 +6,8 @@ from itertools import product
 
 import pytest
 
-from trajmill.schemas.calibration import Ingredient
-from trajmill.schemas.verdict import Channel
+from trajmill.schemas.tables.calibration import Ingredient
+from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.critics.ingredients import Ballot, Evidence, Spent, parts_of, tally
 from trajmill.stages.critics.rule import read_rule
 

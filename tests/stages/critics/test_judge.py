@@ -23,9 +23,9 @@ from tests.stages.critics.little_app import (
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import FailureClass, JudgeFailure, ModelFailure, StageError
 from trajmill.schemas.observation import ScreenReader, UIElement
-from trajmill.schemas.query import PathStep
-from trajmill.schemas.round_summary import JudgeQuality
-from trajmill.schemas.verdict import Channel
+from trajmill.schemas.tables.query import PathStep
+from trajmill.schemas.tables.round_summary import JudgeQuality
+from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.critics.base import StepResult, Vote, at_most_words
 from trajmill.stages.critics.calibration import agreement, calibrate
 from trajmill.stages.critics.cascade import one_vote

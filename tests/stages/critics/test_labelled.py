@@ -24,7 +24,7 @@ from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import UIElement
 from trajmill.schemas.record import Origin
-from trajmill.schemas.trajectory import StopReason
+from trajmill.schemas.tables.trajectory import StopReason
 from trajmill.stages.critics.labelled.annotations import Label, read_labels
 from trajmill.stages.critics.labelled.browser_actions import read_browser_action
 from trajmill.stages.critics.labelled.screens import FolderScreens, UnreadableError

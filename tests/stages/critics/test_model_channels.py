@@ -14,8 +14,8 @@ from tests.stages.models.scripted import ScriptedModel
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import JudgeFailure, ModelFailure
 from trajmill.schemas.observation import ScreenHandle
-from trajmill.schemas.trajectory import StopReason
-from trajmill.schemas.verdict import Channel
+from trajmill.schemas.tables.trajectory import StopReason
+from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.critics.base import StepResult, TrajectoryCritic, Vote
 from trajmill.stages.critics.captioned_text import CaptionedTextChannel
 from trajmill.stages.critics.captioner import LONGEST_CAPTION, ModelCaptioner, TreeCaptioner

@@ -17,7 +17,7 @@ from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import FailureClass, JudgeFailure, ModelFailure
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation
-from trajmill.schemas.verdict import StepLabel
+from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.critics.base import StepResult, Vote
 from trajmill.stages.critics.captioned_text import CaptionedTextChannel
 from trajmill.stages.critics.captioner import ModelCaptioner, TreeCaptioner

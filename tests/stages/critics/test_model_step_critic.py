@@ -15,7 +15,7 @@ from tests.stages.critics.phone import PhoneWalk, StoredScreens, repeated, walk_
 from tests.stages.models.scripted import ScriptedModel
 from trajmill.schemas.errors import JudgeFailure, ModelFailure
 from trajmill.schemas.observation import ScreenHandle
-from trajmill.schemas.verdict import StepLabel
+from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.critics.base import SUMMARY_WORDS, StepResult
 from trajmill.stages.critics.context_budget import ContextBudget, budget_of
 from trajmill.stages.critics.model_step_critic import LONGEST_SUMMARY, STEP_FIELDS, ModelStepCritic

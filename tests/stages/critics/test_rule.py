@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trajmill.schemas.verdict import Channel
+from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.critics.rule import ChannelRule, PassRule, Rule, all_of, read_rule
 
 TEXT, MULTIMODAL = Channel.TEXT, Channel.MULTIMODAL

@@ -10,8 +10,8 @@ from tests.stages.critics.little_app import ORIGIN
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation, UIElement
-from trajmill.schemas.query import Query
-from trajmill.schemas.trajectory import Purpose
+from trajmill.schemas.tables.query import Query
+from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.agents.reference import ReferenceAgent
 from trajmill.stages.critics.calibration import calibrate
 from trajmill.stages.critics.judge import judge_episodes, state_judge

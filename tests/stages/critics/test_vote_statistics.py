@@ -19,8 +19,8 @@ from tests.stages.critics.little_app import ORIGIN, Trees
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import JudgeFailure
 from trajmill.schemas.observation import ScreenReader
-from trajmill.schemas.round_summary import JudgeQuality
-from trajmill.schemas.verdict import Channel
+from trajmill.schemas.tables.round_summary import JudgeQuality
+from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.critics.base import StepResult, TrajectoryCritic, Vote
 from trajmill.stages.critics.calibration import agreement, calibrate
 from trajmill.stages.critics.cascade import ChannelPlan

@@ -12,7 +12,7 @@ from tests.stages.critics.little_app import ORIGIN, Trees, right_walk
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import FailureClass, JudgeFailure, ModelFailure, StageError
 from trajmill.schemas.observation import ScreenReader
-from trajmill.schemas.verdict import Channel
+from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.critics.base import StepResult, Vote
 from trajmill.stages.critics.cascade import ChannelPlan
 from trajmill.stages.critics.consensus import Ask, Judge

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
-from trajmill.schemas.example import Example, Message
-from trajmill.schemas.query import Platform, Query, Slot, Source, Split
 from trajmill.schemas.record import Origin
-from trajmill.schemas.rl_step import RLStep
+from trajmill.schemas.tables.example import Example, Message
+from trajmill.schemas.tables.query import Platform, Query, Slot, Source, Split
+from trajmill.schemas.tables.rl_step import RLStep
 from trajmill.stages.curate.leakage import (
     LeakKind,
     TrainingText,

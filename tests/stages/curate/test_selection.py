@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.stages.derive.samples import ORIGIN, query, size_of, success
-from trajmill.schemas.tables import rows_to_arrow
+from trajmill.schemas.tables.registry import rows_to_arrow
 from trajmill.stages.curate.selection import Success, shortest_successes, successes_in
 from trajmill.stages.derive.end_to_end import end_to_end_examples
 

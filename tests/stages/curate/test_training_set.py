@@ -4,8 +4,8 @@ import pyarrow as pa
 import pytest
 
 from tests.stages.derive.samples import ORIGIN, query, size_of, success
-from trajmill.schemas.example import Example
-from trajmill.schemas.tables import rows_to_arrow
+from trajmill.schemas.tables.example import Example
+from trajmill.schemas.tables.registry import rows_to_arrow
 from trajmill.stages.curate.dedup import without_duplicates
 from trajmill.stages.curate.training_set import training_set
 from trajmill.stages.derive.end_to_end import end_to_end_examples

@@ -10,11 +10,11 @@ from trajmill.schemas.dialects.base import Reply
 from trajmill.schemas.dialects.gui_owl_v3 import dialect_for
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.geometry import Size
-from trajmill.schemas.query import Platform, Query, Source, Split
 from trajmill.schemas.record import Origin, content_id
-from trajmill.schemas.step import Step
-from trajmill.schemas.trajectory import Purpose, StopReason, Trajectory
-from trajmill.schemas.verdict import Judgement, StepLabel, StepVerdict
+from trajmill.schemas.tables.query import Platform, Query, Source, Split
+from trajmill.schemas.tables.step import Step
+from trajmill.schemas.tables.trajectory import Purpose, StopReason, Trajectory
+from trajmill.schemas.tables.verdict import Judgement, StepLabel, StepVerdict
 
 PHONE, DESKTOP = Size(720, 1280), Size(1280, 720)
 ORIGIN = Origin(round=1, run_id="run", code_version="test")

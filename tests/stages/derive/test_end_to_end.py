@@ -8,10 +8,10 @@ from trajmill.schemas.coordinates import native_frame
 from trajmill.schemas.dialects.base import Reply
 from trajmill.schemas.dialects.gui_owl_v3 import dialect_for
 from trajmill.schemas.episode import Episode
-from trajmill.schemas.query import Platform, Split
-from trajmill.schemas.tables import rows_from_arrow, rows_to_arrow
-from trajmill.schemas.trajectory import Purpose
-from trajmill.schemas.verdict import StepLabel
+from trajmill.schemas.tables.query import Platform, Split
+from trajmill.schemas.tables.registry import rows_from_arrow, rows_to_arrow
+from trajmill.schemas.tables.trajectory import Purpose
+from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.derive.end_to_end import end_to_end_examples
 
 GOOD, NEUTRAL, HARMFUL = StepLabel.GOOD, StepLabel.NEUTRAL, StepLabel.HARMFUL

@@ -6,10 +6,10 @@ import pytest
 
 from tests.stages.derive.samples import DONE, ORIGIN, TAP, episode, failure, frame_of, query, step, success
 from trajmill.schemas.episode import Episode
-from trajmill.schemas.query import Split
 from trajmill.schemas.record import Origin
-from trajmill.schemas.tables import rows_from_arrow, rows_to_arrow
-from trajmill.schemas.trajectory import Purpose
+from trajmill.schemas.tables.query import Split
+from trajmill.schemas.tables.registry import rows_from_arrow, rows_to_arrow
+from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.derive.rl_steps import RLRows, failed_groups, rl_steps, stored_rewards
 
 A, B = query("a"), query("b")

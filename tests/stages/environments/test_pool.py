@@ -15,7 +15,7 @@ from tests.stages.rollout.toy import ToyEnvironment, toy_query
 from trajmill.schemas.actions import Action, Click, Wait
 from trajmill.schemas.errors import BadInputError, EnvironmentFailure, FailureClass
 from trajmill.schemas.observation import Observation
-from trajmill.schemas.query import Query
+from trajmill.schemas.tables.query import Query
 from trajmill.stages.environments.base import Belongings
 from trajmill.stages.environments.leased import EnvironmentLimits, LeasedEnvironment
 from trajmill.stages.environments.pool import EnvironmentPool

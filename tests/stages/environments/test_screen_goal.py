@@ -11,8 +11,8 @@ from tests.stages.queries.pathways.toy import PROGRAM, Toy
 from trajmill.schemas.actions import Click, Wait
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.observation import Observation
-from trajmill.schemas.query import Query
 from trajmill.schemas.record import Origin
+from trajmill.schemas.tables.query import Query
 from trajmill.stages.environments.screen_goal import checked_on_screen
 from trajmill.stages.queries.pathways.start import start_query
 

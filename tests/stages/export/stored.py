@@ -14,8 +14,8 @@ from tests.stages.derive.samples import DONE, ORIGIN, episode, failure, frame_of
 from trajmill.schemas.actions import Action, Click
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import UIElement
-from trajmill.schemas.query import Platform
-from trajmill.schemas.tables import rows_to_arrow
+from trajmill.schemas.tables.query import Platform
+from trajmill.schemas.tables.registry import rows_to_arrow
 from trajmill.stages.derive.end_to_end import end_to_end_examples
 from trajmill.stages.derive.rl_steps import rl_steps
 

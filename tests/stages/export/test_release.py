@@ -13,7 +13,7 @@ import pytest
 from tests.stages.export.stored import StoredScreens, examples, png, rl_rows
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.observation import UIElement
-from trajmill.schemas.screen import ELEMENT
+from trajmill.schemas.tables.screen import ELEMENT
 from trajmill.stages.export.base import BATCH_ROWS, row_groups
 from trajmill.stages.export.features import with_features
 from trajmill.stages.export.screens import SCREENS_SCHEMA, screen_batches

@@ -10,10 +10,10 @@ from tests.stages.derive.samples import COMMON, ORIGIN
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation, UIElement
-from trajmill.schemas.query import Platform, Query
-from trajmill.schemas.tables import rows_to_arrow
-from trajmill.schemas.trajectory import Purpose
-from trajmill.schemas.verdict import Judgement
+from trajmill.schemas.tables.query import Platform, Query
+from trajmill.schemas.tables.registry import rows_to_arrow
+from trajmill.schemas.tables.trajectory import Purpose
+from trajmill.schemas.tables.verdict import Judgement
 from trajmill.stages.agents.reference import ReferenceAgent
 from trajmill.stages.agents.user_text import compose
 from trajmill.stages.derive.end_to_end import end_to_end_examples

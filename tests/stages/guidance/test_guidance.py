@@ -21,8 +21,8 @@ from tests.stages.critics.little_app import (
 from trajmill.schemas.actions import Swipe, SystemButton, Wait
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import FailureClass
-from trajmill.schemas.failure import Failure
-from trajmill.schemas.guidance import Guidance
+from trajmill.schemas.tables.failure import Failure
+from trajmill.schemas.tables.guidance import Guidance
 from trajmill.stages.critics.judge import judge_episode, state_judge
 from trajmill.stages.guidance.base import OWN_SUCCESS, REFERENCE_PATH
 from trajmill.stages.guidance.lift import guidance_lift

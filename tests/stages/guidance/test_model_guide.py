@@ -17,13 +17,13 @@ from trajmill.schemas.dialects.base import Reply
 from trajmill.schemas.dialects.gui_owl_v3 import dialect_for
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import FailureClass, ModelFailure
-from trajmill.schemas.failure import Failure
 from trajmill.schemas.geometry import Size
-from trajmill.schemas.guidance import Guidance
 from trajmill.schemas.observation import Observation, ScreenHandle
-from trajmill.schemas.query import Platform, Query
-from trajmill.schemas.trajectory import Purpose
-from trajmill.schemas.verdict import Judgement, StepLabel, StepVerdict
+from trajmill.schemas.tables.failure import Failure
+from trajmill.schemas.tables.guidance import Guidance
+from trajmill.schemas.tables.query import Platform, Query
+from trajmill.schemas.tables.trajectory import Purpose
+from trajmill.schemas.tables.verdict import Judgement, StepLabel, StepVerdict
 from trajmill.stages.agents.end_to_end import EndToEndAgent
 from trajmill.stages.derive.end_to_end import end_to_end_examples
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from trajmill.schemas.query import Split
+from trajmill.schemas.tables.query import Split
 from trajmill.stages.metrics.success import MeasuredEpisode, success_by_split
 
 SLOTS, TRAIN = Split.HELDOUT_SLOTS, Split.TRAIN

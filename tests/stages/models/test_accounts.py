@@ -9,10 +9,10 @@ import pytest
 from tests.stages.models.scripted import ScriptedModel, request
 from trajmill.schemas.errors import ModelFailure
 from trajmill.schemas.geometry import Size
-from trajmill.schemas.model_call import ModelCall
 from trajmill.schemas.observation import Observation, ScreenHandle
 from trajmill.schemas.record import Origin
-from trajmill.schemas.tables import rows_from_arrow, rows_to_arrow
+from trajmill.schemas.tables.model_call import ModelCall
+from trajmill.schemas.tables.registry import rows_from_arrow, rows_to_arrow
 from trajmill.stages.models.accounts import AccountedModel, payload_hash
 from trajmill.stages.models.base import ChatMessage, ChatRequest, Completion
 

@@ -14,7 +14,7 @@ from trajmill.schemas.dialects.base import Reply
 from trajmill.schemas.dialects.gui_owl_v3 import dialect_for
 from trajmill.schemas.errors import BadInputError, ModelFailure
 from trajmill.schemas.geometry import Size
-from trajmill.schemas.query import Platform
+from trajmill.schemas.tables.query import Platform
 from trajmill.stages.agents.user_text import compose
 from trajmill.stages.models.base import ChatMessage, ChatRequest
 from trajmill.stages.models.embedded.model import EmbeddedModel

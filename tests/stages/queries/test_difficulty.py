@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from trajmill.schemas.query import PathStep
+from trajmill.schemas.tables.query import PathStep
 from trajmill.stages.queries.difficulty import STEP_CAP, difficulty, step_limit
 
 

@@ -6,8 +6,8 @@ from collections import Counter
 import pytest
 
 from trajmill.schemas.errors import FailureClass, ModelFailure
-from trajmill.schemas.query import Query, Split
 from trajmill.schemas.record import Origin, content_id
+from trajmill.schemas.tables.query import Query, Split
 from trajmill.stages.curate.leakage import leaks_in_queries
 from trajmill.stages.environments.simulated.app_spec import AppSpec
 from trajmill.stages.environments.simulated.world import World

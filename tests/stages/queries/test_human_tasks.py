@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from trajmill.schemas.errors import BadInputError
-from trajmill.schemas.query import Platform
+from trajmill.schemas.tables.query import Platform
 from trajmill.stages.queries.human_tasks import HumanTask, read_human_tasks
 
 GOOD = '{"instruction": "Order me a pizza", "platform": "phone", "apps": ["bites"]}'

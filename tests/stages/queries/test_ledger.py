@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from tests.stages.queries.samples import chosen
-from trajmill.schemas.query import Query, Split
 from trajmill.schemas.record import Origin
+from trajmill.schemas.tables.query import Query, Split
 from trajmill.stages.environments.simulated.world import TaskGraph
 from trajmill.stages.queries.drafting import draft
 from trajmill.stages.queries.grammar import GrammarWriter

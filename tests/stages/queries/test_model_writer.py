@@ -11,8 +11,8 @@ from tests.stages.models.scripted import ScriptedModel
 from tests.stages.queries.honest import honest_draft
 from tests.stages.queries.samples import chosen
 from trajmill.schemas.errors import FailureClass, ModelFailure
-from trajmill.schemas.query import Split
 from trajmill.schemas.record import Origin
+from trajmill.schemas.tables.query import Split
 from trajmill.stages.curate.leakage import leaks_in_queries
 from trajmill.stages.environments.simulated.world import TaskGraph, World
 from trajmill.stages.models.base import ChatRequest, Completion

@@ -10,8 +10,8 @@ from tests.stages.models.scripted import ScriptedModel
 from tests.stages.queries.samples import chosen
 from trajmill.schemas.errors import FailureClass, ModelFailure
 from trajmill.schemas.observation import Observation
-from trajmill.schemas.query import Platform, Query, Source, Split
 from trajmill.schemas.record import Origin
+from trajmill.schemas.tables.query import Platform, Query, Source, Split
 from trajmill.stages.curate.leakage import leaks_in_queries
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
 from trajmill.stages.environments.simulated.world import TaskGraph, World

@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from trajmill.schemas.errors import BadInputError
-from trajmill.schemas.query import Split
+from trajmill.schemas.tables.query import Split
 from trajmill.stages.environments.simulated.world import TaskGraph, World
 from trajmill.stages.queries.splits import divide_tasks, draw_goals, share_goals
 

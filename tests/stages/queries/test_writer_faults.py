@@ -10,8 +10,8 @@ import pytest
 from tests.stages.models.fault_server import Fault, FaultReply, FaultServer, running_server
 from tests.stages.queries.honest import honest_draft
 from trajmill.schemas.errors import FailureClass
-from trajmill.schemas.query import Platform
 from trajmill.schemas.record import Origin
+from trajmill.schemas.tables.query import Platform
 from trajmill.stages.environments.simulated.world import World
 from trajmill.stages.models.openai_api.model import OpenAiModel
 from trajmill.stages.models.openai_api.settings import ApiSettings

@@ -7,7 +7,7 @@ import pytest
 from tests.stages.rollout.toy import ORIGIN, ToyAgent, ToyEnvironment, press_and_finish, toy_query
 from trajmill.schemas.actions import Action, Click, Terminate, Wait
 from trajmill.schemas.errors import FailureClass, ModelFailure
-from trajmill.schemas.trajectory import Purpose, StopReason
+from trajmill.schemas.tables.trajectory import Purpose, StopReason
 from trajmill.stages.agents.base import Decision, EpisodeView
 from trajmill.stages.rollout.base import Attempt, Limits, Rollout
 from trajmill.stages.rollout.episode import run_episode

@@ -13,8 +13,8 @@ from tests.stages.rollout.toy import ORIGIN, ToyAgent, ToyEnvironment, press_and
 from trajmill.schemas.actions import Action
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.observation import Observation
-from trajmill.schemas.query import Query
-from trajmill.schemas.trajectory import Purpose, StopReason
+from trajmill.schemas.tables.query import Query
+from trajmill.schemas.tables.trajectory import Purpose, StopReason
 from trajmill.stages.agents.base import Decision, EpisodeView
 from trajmill.stages.environments.base import Belongings
 from trajmill.stages.environments.leased import EnvironmentLimits

@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections import Counter
 
 from tests.stages.rollout.toy import toy_query
-from trajmill.schemas.trajectory import Purpose
+from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.rollout.plan import DEVICE_PROFILES, TRAINING_PROFILES, episode_seed, plan_rollouts
 
 QUERIES = [toy_query(f"q{number}") for number in range(10)]

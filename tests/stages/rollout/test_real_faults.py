@@ -16,8 +16,8 @@ from tests.stages.environments.test_reaper import until_gone
 from tests.stages.rollout.toy import ORIGIN
 from trajmill.schemas.actions import Terminate, TypeText
 from trajmill.schemas.errors import FailureClass
-from trajmill.schemas.query import Query
-from trajmill.schemas.trajectory import Purpose
+from trajmill.schemas.tables.query import Query
+from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.agents.base import Decision, EpisodeView
 from trajmill.stages.environments.base import EnvironmentFactory
 from trajmill.stages.rollout.base import Attempt, Limits, Rollout

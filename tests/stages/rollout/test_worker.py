@@ -4,7 +4,7 @@ import asyncio
 
 from tests.stages.rollout.toy import ORIGIN, ToyAgent, ToyEnvironment, ToyFactory, press_and_finish, toy_query
 from trajmill.schemas.errors import FailureClass
-from trajmill.schemas.trajectory import Purpose
+from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.rollout.base import Attempt, Limits, Rollout
 from trajmill.stages.rollout.worker import run_attempts
 

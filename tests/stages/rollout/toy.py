@@ -10,8 +10,8 @@ from trajmill.schemas.actions import Action, Click, Terminate
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import Observation, ScreenHandle, UIElement
-from trajmill.schemas.query import PathStep, Platform, Query, Source, Split
 from trajmill.schemas.record import Origin
+from trajmill.schemas.tables.query import PathStep, Platform, Query, Source, Split
 from trajmill.stages.agents.base import Decision, EpisodeView
 
 ORIGIN = Origin(round=1, run_id="run", code_version="test")

@@ -13,8 +13,8 @@ from tests.stages.models.toy import DISHES, SIZES, ToyPhone
 from trajmill.schemas.actions import Click, TypeText
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.geometry import Box
-from trajmill.schemas.query import Platform
-from trajmill.schemas.screen import ELEMENT
+from trajmill.schemas.tables.query import Platform
+from trajmill.schemas.tables.screen import ELEMENT
 from trajmill.stages.agents.base import Decision, EpisodeView
 from trajmill.stages.agents.end_to_end import EndToEndAgent
 from trajmill.stages.models.embedded.candidates import Candidate

@@ -7,7 +7,7 @@ import pytest
 from tests.stages.environments.android.stand_in.phone import Phone
 from tests.stages.environments.android.stand_in.server import AdbServer, serving
 from tests.stages.environments.android.stand_in.tasks import verified_queries
-from trajmill.schemas.query import Query
+from trajmill.schemas.tables.query import Query
 from trajmill.stages.environments.simulated.world import World, load_world
 
 

@@ -11,7 +11,7 @@ from tests.stages.environments.android.stand_in.server import AdbServer
 from tests.stages.environments.android.stand_in.tasks import ORIGIN
 from trajmill.schemas.actions import Click
 from trajmill.schemas.observation import Observation, UIElement
-from trajmill.schemas.query import Platform, Query
+from trajmill.schemas.tables.query import Platform, Query
 from trajmill.stages.environments.android.environment import AndroidEnvironment
 from trajmill.stages.environments.android.factory import AndroidFactory
 from trajmill.stages.environments.android.settings import AndroidSettings

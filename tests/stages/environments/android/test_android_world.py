@@ -14,7 +14,7 @@ from trajmill.schemas.actions import Action, Answer, Click, OpenApp, PressKeys, 
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation
-from trajmill.schemas.query import Query, Split
+from trajmill.schemas.tables.query import Query, Split
 from trajmill.stages.environments.android.android_world import (
     AndroidWorld,
     AndroidWorldEnvironment,

@@ -28,7 +28,7 @@ from trajmill.schemas.actions import (
 from trajmill.schemas.errors import EnvironmentFailure
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation
-from trajmill.schemas.query import Platform
+from trajmill.schemas.tables.query import Platform
 from trajmill.stages.environments.android.gestures import gesture
 
 

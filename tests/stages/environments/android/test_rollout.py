@@ -9,8 +9,8 @@ from tests.stages.environments.android.stand_in.phone import Faults, Phone
 from tests.stages.environments.android.stand_in.server import AdbServer
 from tests.stages.environments.android.stand_in.tasks import ORIGIN, task_line
 from trajmill.schemas.errors import FailureClass
-from trajmill.schemas.query import Platform, Query
-from trajmill.schemas.trajectory import Purpose, StopReason
+from trajmill.schemas.tables.query import Platform, Query
+from trajmill.schemas.tables.trajectory import Purpose, StopReason
 from trajmill.stages.agents.reference import ReferenceAgent
 from trajmill.stages.environments.android.factory import AndroidFactory
 from trajmill.stages.environments.simulated.world import World

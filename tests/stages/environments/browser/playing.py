@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from trajmill.schemas.actions import Click
 from trajmill.schemas.observation import Observation, UIElement
-from trajmill.schemas.query import Platform, Query, Source, Split
+from trajmill.schemas.tables.query import Platform, Query, Source, Split
 from trajmill.stages.environments.browser.environment import BrowserEnvironment, BrowserFactory
 from trajmill.stages.environments.browser.episode import Patience
 

@@ -12,7 +12,7 @@ from tests.stages.environments.browser.playing import SHORT, a_query, element, p
 from trajmill.schemas.actions import Answer, Click, LongPress, PressKeys, Scroll, Swipe, SystemButton, TypeText, Wait
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.observation import Observation
-from trajmill.schemas.query import Platform
+from trajmill.schemas.tables.query import Platform
 from trajmill.stages.environments.browser.environment import BrowserEnvironment, BrowserFactory
 
 pytestmark = pytest.mark.browser

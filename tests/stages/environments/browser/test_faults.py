@@ -18,7 +18,7 @@ from tests.stages.environments.browser.playing import a_query, element, play, pr
 from tests.stages.environments.browser.processes import alive, descendants, named
 from trajmill.schemas.actions import Click
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
-from trajmill.schemas.query import Query
+from trajmill.schemas.tables.query import Query
 from trajmill.stages.environments.browser.environment import BrowserEnvironment, BrowserFactory
 from trajmill.stages.environments.browser.episode import Patience
 

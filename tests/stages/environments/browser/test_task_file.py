@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from trajmill.schemas.errors import BadInputError
-from trajmill.schemas.query import Platform, Split
 from trajmill.schemas.record import Origin
+from trajmill.schemas.tables.query import Platform, Split
 from trajmill.stages.environments.browser.start import read_goal, read_start
 from trajmill.stages.environments.browser.task_file import read_task_file
 

@@ -19,9 +19,9 @@ from tests.stages.environments.test_reaper import runs, until_gone
 from trajmill.schemas.actions import Click, Terminate, TypeText
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.observation import Observation, UIElement
-from trajmill.schemas.query import Query, Split
 from trajmill.schemas.record import Origin
-from trajmill.schemas.trajectory import Purpose
+from trajmill.schemas.tables.query import Query, Split
+from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.agents.base import Decision, EpisodeView
 from trajmill.stages.environments.browsergym.environment import BrowserGymEnvironment
 from trajmill.stages.environments.browsergym.factory import BrowserGymFactory
@@ -172,7 +172,7 @@ def family(process: int) -> list[int]:
 def test_a_killed_worker_leaves_no_player_and_no_browser(queries: dict[str, Query]) -> None:
     code = f"""
 import asyncio
-from trajmill.schemas.query import Query
+from trajmill.schemas.tables.query import Query
 from trajmill.stages.environments.browsergym.factory import BrowserGymFactory
 from trajmill.stages.environments.pool import EnvironmentPool
 

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from trajmill.schemas.query import Query
 from trajmill.schemas.record import Origin
+from trajmill.schemas.tables.query import Query
 from trajmill.stages.environments.desktop.suite import import_tasks
 
 ORIGIN = Origin(round=0, run_id="test", code_version="test")

@@ -19,7 +19,7 @@ import pytest
 from tests.stages.environments.desktop.queries import query_of
 from trajmill.schemas.actions import TypeText
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
-from trajmill.schemas.query import Query
+from trajmill.schemas.tables.query import Query
 from trajmill.stages.environments.desktop.connection import Patience
 from trajmill.stages.environments.desktop.environment import DesktopEnvironment
 from trajmill.stages.environments.desktop.factory import LocalDesktops

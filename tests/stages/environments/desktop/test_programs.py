@@ -13,8 +13,8 @@ from PIL import Image
 
 from tests.stages.environments.desktop.queries import ORIGIN, query_of
 from trajmill.schemas.actions import Click, Terminate, TypeText
-from trajmill.schemas.query import Query
-from trajmill.schemas.trajectory import Purpose
+from trajmill.schemas.tables.query import Query
+from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.agents.reference import ReferenceAgent
 from trajmill.stages.environments.desktop.factory import LocalDesktops
 from trajmill.stages.environments.desktop.local.processes import descendants

@@ -8,7 +8,7 @@ import pytest
 
 from tests.stages.environments.desktop.queries import ORIGIN
 from trajmill.schemas.errors import BadInputError
-from trajmill.schemas.query import Split
+from trajmill.schemas.tables.query import Split
 from trajmill.stages.environments.desktop.suite import import_tasks, packaged_tasks
 from trajmill.stages.environments.desktop.task import parse_task
 

@@ -16,8 +16,8 @@ from PIL import Image
 from trajmill.schemas.actions import Click, PressKeys, TypeText, Wait
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.observation import Observation, UIElement
-from trajmill.schemas.query import Query, Split
 from trajmill.schemas.record import Origin
+from trajmill.schemas.tables.query import Query, Split
 from trajmill.stages.environments.imported import SuiteSize
 from trajmill.stages.environments.miniwob.environment import MiniWobEnvironment, MiniWobFactory
 from trajmill.stages.environments.miniwob.suite import import_queries

@@ -4,7 +4,7 @@ import pytest
 
 from tests.stages.environments.simulated.worlds import PAPER, SHELF, Hand, garden, world_of
 from trajmill.schemas.actions import Click, LongPress, OpenApp, PressKeys, Scroll, Swipe, SystemButton, TypeText, Wait
-from trajmill.schemas.query import Platform
+from trajmill.schemas.tables.query import Platform
 from trajmill.stages.environments.simulated.metrics import KEYBOARD_TOP
 
 PHONE = world_of(garden(), SHELF)

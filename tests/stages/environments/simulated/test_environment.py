@@ -9,7 +9,7 @@ from tests.stages.environments.simulated.worlds import PAPER, SHELF, garden, que
 from trajmill.schemas.actions import Click, SystemButton, Wait
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.observation import Observation
-from trajmill.schemas.query import Platform
+from trajmill.schemas.tables.query import Platform
 from trajmill.stages.environments.base import Environment, EnvironmentFactory
 from trajmill.stages.environments.simulated.environment import FaultRates, SimulatedEnvironment, SimulatedFactory
 

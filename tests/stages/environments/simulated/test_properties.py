@@ -10,7 +10,7 @@ from tests.stages.environments.simulated.worlds import PAPER, SHELF, garden, que
 from trajmill.schemas import actions as act
 from trajmill.schemas.errors import EnvironmentFailure
 from trajmill.schemas.observation import Observation
-from trajmill.schemas.query import Platform
+from trajmill.schemas.tables.query import Platform
 from trajmill.stages.environments.simulated.check import builtin_files, read_files
 from trajmill.stages.environments.simulated.environment import FaultRates, SimulatedEnvironment
 from trajmill.stages.environments.simulated.scene import Scene

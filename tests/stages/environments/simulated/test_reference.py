@@ -15,7 +15,7 @@ from tests.stages.environments.simulated.worlds import (
 )
 from trajmill.schemas.actions import Click, Swipe, SystemButton, Terminate, TypeText
 from trajmill.schemas.errors import BadInputError
-from trajmill.schemas.query import PathStep, Platform
+from trajmill.schemas.tables.query import PathStep, Platform
 from trajmill.stages.environments.simulated.app_spec import Scalar
 from trajmill.stages.environments.simulated.check import builtin_files, read_files
 from trajmill.stages.environments.simulated.environment import FaultRates, SimulatedEnvironment

@@ -10,7 +10,7 @@ import networkx as nx
 
 from trajmill.schemas.actions import Action, Click, Terminate
 from trajmill.schemas.observation import Observation, UIElement
-from trajmill.schemas.query import Platform, Query, Source, Split
+from trajmill.schemas.tables.query import Platform, Query, Source, Split
 from trajmill.stages.environments.simulated.app_spec import Scalar
 from trajmill.stages.environments.simulated.environment import FaultRates, SimulatedEnvironment
 from trajmill.stages.environments.simulated.loader import AppFile, ErrandFile, read_spec

@@ -16,7 +16,7 @@ import pytest
 
 from tests.stages.environments.simulated.worlds import PAPER, SHELF, garden, world_of
 from trajmill.schemas.errors import BadInputError
-from trajmill.schemas.query import Platform
+from trajmill.schemas.tables.query import Platform
 from trajmill.stages.environments.simulated.check import builtin_files
 from trajmill.stages.environments.simulated.profile import DeviceProfile
 from trajmill.stages.environments.webapp.compile import INDEX, WebApp, compile_files, compile_world, write_web_app

@@ -11,9 +11,9 @@ import pytest
 from playwright.async_api import Error
 
 from tests.stages.environments.simulated.worlds import paths_of, task_query
-from trajmill.schemas.query import Platform, Query
 from trajmill.schemas.record import Origin
-from trajmill.schemas.trajectory import Purpose, StopReason
+from trajmill.schemas.tables.query import Platform, Query
+from trajmill.schemas.tables.trajectory import Purpose, StopReason
 from trajmill.stages.agents.reference import ReferenceAgent
 from trajmill.stages.environments.simulated.world import World, load_world
 from trajmill.stages.environments.webapp.environment import WebAppFactory

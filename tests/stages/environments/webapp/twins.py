@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from trajmill.schemas.actions import Action, Click, PressKeys, Scroll, Swipe, SystemButton, Terminate
 from trajmill.schemas.observation import Observation, UIElement
-from trajmill.schemas.query import Platform, Query
+from trajmill.schemas.tables.query import Platform, Query
 from trajmill.stages.environments.browser.page import observation
 from trajmill.stages.environments.simulated.environment import FaultRates, SimulatedEnvironment
 from trajmill.stages.environments.simulated.metrics import metrics_of

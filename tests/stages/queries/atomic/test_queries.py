@@ -7,8 +7,8 @@ import subprocess
 from pathlib import Path
 from typing import get_args
 
-from trajmill.schemas.query import Query, Source, Split
 from trajmill.schemas.record import Origin
+from trajmill.schemas.tables.query import Query, Source, Split
 from trajmill.stages.curate.leakage import leaks_in_queries
 from trajmill.stages.environments.desktop.task import parse_evaluator, parse_task
 from trajmill.stages.environments.screen_goal import KEY

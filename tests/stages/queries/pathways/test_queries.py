@@ -9,10 +9,10 @@ from collections.abc import Sequence
 import pytest
 
 from tests.stages.queries.pathways.toy import PROGRAM, ToyFactory
-from trajmill.schemas.pathway import EndKind, Pathway
-from trajmill.schemas.query import PathStep, Platform, Query, Source, Split
 from trajmill.schemas.record import Origin
-from trajmill.schemas.trajectory import Purpose
+from trajmill.schemas.tables.pathway import EndKind, Pathway
+from trajmill.schemas.tables.query import PathStep, Platform, Query, Source, Split
+from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.agents.reference import ReferenceAgent
 from trajmill.stages.curate.leakage import leaks_in_queries
 from trajmill.stages.environments.simulated.environment import FaultRates, SimulatedFactory

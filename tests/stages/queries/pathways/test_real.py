@@ -9,9 +9,9 @@ import os
 import pytest
 
 from tests.stages.queries.pathways.office_page import serving
-from trajmill.schemas.pathway import EndKind, Pathway
-from trajmill.schemas.query import Platform
 from trajmill.schemas.record import Origin
+from trajmill.schemas.tables.pathway import EndKind, Pathway
+from trajmill.schemas.tables.query import Platform
 from trajmill.stages.environments.base import EnvironmentFactory
 from trajmill.stages.queries.pathways.base import Program, WalkBounds
 from trajmill.stages.queries.pathways.collect import Collected, collect_pathways, make_queries

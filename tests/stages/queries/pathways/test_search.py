@@ -9,8 +9,8 @@ import pytest
 from tests.stages.queries.pathways.toy import PROGRAM, ToyFactory
 from trajmill.schemas.errors import FailureClass
 from trajmill.schemas.geometry import Box
-from trajmill.schemas.pathway import EndKind, Pathway
 from trajmill.schemas.record import Origin
+from trajmill.schemas.tables.pathway import EndKind, Pathway
 from trajmill.stages.queries.pathways.base import WalkBounds, Walked
 from trajmill.stages.queries.pathways.denied import deny_list, packaged_deny_list
 from trajmill.stages.queries.pathways.search import deep_search

@@ -8,8 +8,8 @@ import json
 from tests.stages.models.scripted import ScriptedModel
 from tests.stages.queries.pathways.toy import PROGRAM, ToyFactory
 from trajmill.schemas.errors import ModelFailure
-from trajmill.schemas.pathway import Pathway
 from trajmill.schemas.record import Origin
+from trajmill.schemas.tables.pathway import Pathway
 from trajmill.stages.models.base import ChatRequest
 from trajmill.stages.queries.pathways.base import WalkBounds
 from trajmill.stages.queries.pathways.denied import packaged_deny_list

@@ -9,8 +9,8 @@ from trajmill.schemas.actions import Action, Click, PressKeys
 from trajmill.schemas.errors import EnvironmentFailure
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import Observation, ScreenHandle, UIElement
-from trajmill.schemas.query import PathStep, Platform, Query
 from trajmill.schemas.record import content_id
+from trajmill.schemas.tables.query import PathStep, Platform, Query
 from trajmill.stages.queries.pathways.base import Program
 
 SIZE = Size(1280, 720)

@@ -12,8 +12,8 @@ from PIL import Image
 from trajmill.schemas.actions import Action, Click, OpenApp, PressKeys, Swipe, SystemButton, TypeText
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import UIElement
-from trajmill.schemas.query import Platform, Query, Source, Split
 from trajmill.schemas.record import Origin
+from trajmill.schemas.tables.query import Platform, Query, Source, Split
 from trajmill.stages.environments.simulated.device import Device
 from trajmill.stages.environments.simulated.environment import FaultRates, SimulatedEnvironment
 from trajmill.stages.environments.simulated.world import World

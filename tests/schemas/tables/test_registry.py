@@ -15,8 +15,8 @@ from trajmill.schemas import SCHEMA_VERSION
 from trajmill.schemas.geometry import Box
 from trajmill.schemas.observation import UIElement
 from trajmill.schemas.record import COMMON_COLUMNS, Row
-from trajmill.schemas.screen import ELEMENT, IMAGE
-from trajmill.schemas.tables import TABLES, arrow_schema, rows_from_arrow, rows_to_arrow
+from trajmill.schemas.tables.registry import TABLES, arrow_schema, rows_from_arrow, rows_to_arrow
+from trajmill.schemas.tables.screen import ELEMENT, IMAGE
 
 COMMON = {field.name for field in COMMON_COLUMNS}
 

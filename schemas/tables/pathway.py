@@ -8,8 +8,8 @@ from typing import ClassVar
 import pyarrow as pa
 
 from trajmill.schemas.geometry import Box
-from trajmill.schemas.query import Platform
 from trajmill.schemas.record import Record, Row, content_id, optional, required, table_schema
+from trajmill.schemas.tables.query import Platform
 
 
 class EndKind(StrEnum):

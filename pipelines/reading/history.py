@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Collection
 from typing import NamedTuple
 
-from trajmill.pipelines.verdicts import read_verdicts
-from trajmill.schemas.trajectory import Purpose
+from trajmill.pipelines.reading.verdicts import read_verdicts
+from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.curate.reweight import success_average
 from trajmill.stages.curate.selection import Success, shortest_successes
 from trajmill.warehouse.layout import Warehouse

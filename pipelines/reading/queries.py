@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 
-from trajmill.schemas.query import Query
+from trajmill.schemas.tables.query import Query
 from trajmill.warehouse.delta_log import newest_log_entry
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.read import read_rows

@@ -6,8 +6,8 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from trajmill.schemas.example import Message
 from trajmill.schemas.record import STRINGS, Row, required, table_schema
+from trajmill.schemas.tables.example import Message
 
 
 class RLStep(Row):

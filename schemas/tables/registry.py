@@ -6,21 +6,21 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from trajmill.schemas.calibration import Calibration
-from trajmill.schemas.example import Example
-from trajmill.schemas.failure import Failure
-from trajmill.schemas.guidance import Guidance
-from trajmill.schemas.model_call import ModelCall
-from trajmill.schemas.pathway import Pathway
-from trajmill.schemas.policy_version import PolicyVersion
-from trajmill.schemas.query import Query
 from trajmill.schemas.record import Row
-from trajmill.schemas.rl_step import RLStep
-from trajmill.schemas.round_summary import RoundSummary
-from trajmill.schemas.screen import Screen
-from trajmill.schemas.step import Step
-from trajmill.schemas.trajectory import Trajectory
-from trajmill.schemas.verdict import Judgement, StepVerdict, TrajectoryVerdict
+from trajmill.schemas.tables.calibration import Calibration
+from trajmill.schemas.tables.example import Example
+from trajmill.schemas.tables.failure import Failure
+from trajmill.schemas.tables.guidance import Guidance
+from trajmill.schemas.tables.model_call import ModelCall
+from trajmill.schemas.tables.pathway import Pathway
+from trajmill.schemas.tables.policy_version import PolicyVersion
+from trajmill.schemas.tables.query import Query
+from trajmill.schemas.tables.rl_step import RLStep
+from trajmill.schemas.tables.round_summary import RoundSummary
+from trajmill.schemas.tables.screen import Screen
+from trajmill.schemas.tables.step import Step
+from trajmill.schemas.tables.trajectory import Trajectory
+from trajmill.schemas.tables.verdict import Judgement, StepVerdict, TrajectoryVerdict
 
 TABLES: dict[str, type[Row]] = {
     "queries": Query,

@@ -9,14 +9,14 @@ from typing import NamedTuple, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trajmill.pipelines.queries import queries_of
-from trajmill.pipelines.verdicts import of_judge
+from trajmill.pipelines.reading.queries import queries_of
+from trajmill.pipelines.reading.verdicts import of_judge
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.record import Row
-from trajmill.schemas.step import Step
-from trajmill.schemas.tables import rows_from_arrow
-from trajmill.schemas.trajectory import Trajectory
-from trajmill.schemas.verdict import Judgement, StepVerdict, TrajectoryVerdict
+from trajmill.schemas.tables.registry import rows_from_arrow
+from trajmill.schemas.tables.step import Step
+from trajmill.schemas.tables.trajectory import Trajectory
+from trajmill.schemas.tables.verdict import Judgement, StepVerdict, TrajectoryVerdict
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.read import read_table
 

@@ -6,8 +6,8 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from trajmill.schemas.query import Split
 from trajmill.schemas.record import STRINGS, Record, Row, optional, required, table_schema
+from trajmill.schemas.tables.query import Split
 
 IMAGE_PLACEHOLDER = "<image>"
 """Stands in a message where an image goes."""

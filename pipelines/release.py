@@ -9,10 +9,10 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trajmill.pipelines.episodes import guidance_texts
+from trajmill.pipelines.reading.episodes import guidance_texts
 from trajmill.schemas.errors import TrajmillError
-from trajmill.schemas.query import Query
 from trajmill.schemas.record import Origin
+from trajmill.schemas.tables.query import Query
 from trajmill.stages.curate.leakage import TrainingText, leaks_in_queries, leaks_in_texts
 from trajmill.stages.curate.training_set import TrainingSet, training_set
 from trajmill.stages.export.base import ExportedFile

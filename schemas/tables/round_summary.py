@@ -6,8 +6,8 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from trajmill.schemas.policy_version import SplitSuccess
 from trajmill.schemas.record import Record, Row, required, table_schema
+from trajmill.schemas.tables.policy_version import SplitSuccess
 
 
 class StageCount(Record):

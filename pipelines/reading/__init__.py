@@ -1,0 +1,1 @@
+"""Reads committed rows as records for the pipelines: queries, episodes, verdicts, histories."""

@@ -1,0 +1,1 @@
+"""One record per table of the warehouse, each with its Arrow schema; `registry` names them all."""
