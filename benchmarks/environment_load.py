@@ -20,7 +20,7 @@ from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Query
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.environments.base import Environment, EnvironmentFactory
-from trajmill.stages.environments.leased import EnvironmentLimits, LeasedEnvironment
+from trajmill.stages.environments.pool.leased import EnvironmentLimits, LeasedEnvironment
 from trajmill.stages.rollout.base import AgentMaker, Attempt, Limits, Rollout
 from trajmill.stages.rollout.worker import run_attempts
 

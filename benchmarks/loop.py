@@ -145,7 +145,7 @@ def run_one(variant: Variant, seed: int, root: Path, updates: int) -> Result:
 def _draw_nothing() -> None:
     """Give all screens of a size one empty picture: neither the embedded policy nor the judge looks at pixels."""
     from trajmill.pipelines.environments import SimulatedSpec
-    from trajmill.stages.environments.simulated import view
+    from trajmill.stages.environments.simulated.layout import view
 
     @cache
     def blank(size: Size) -> bytes:

@@ -23,7 +23,7 @@ def apps_group() -> None:
 @apps.command("check", epilog="Example: trajmill apps check my_app.yaml")
 def check_apps(files: AppFiles) -> None:
     """Find the mistakes of app files, each with its line."""
-    from trajmill.stages.environments.simulated.check import check_files
+    from trajmill.stages.environments.simulated.app_files.check import check_files
 
     mistakes = check_files(files)
     if mistakes:

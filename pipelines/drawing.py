@@ -26,7 +26,7 @@ _LOOK_FOR_OWNER_SECONDS = 1.0
 def painters() -> Executor:
     """Processes that draw, one per core up to four; they start once and leave with this process."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["trajmill.stages.environments.simulated.draw"])
+    context.set_forkserver_preload(["trajmill.stages.environments.simulated.drawing.draw"])
     return ProcessPoolExecutor(
         min(os.cpu_count() or 1, _MOST_PAINTERS), context, initializer=_leave_with, initargs=(os.getpid(),)
     )

@@ -9,7 +9,7 @@ from trajmill.schemas.actions import Action
 from trajmill.schemas.tables.query import Query, Source
 from trajmill.stages.agents.base import Decision, EpisodeView
 from trajmill.stages.agents.element_walk import WalkPosition, next_move
-from trajmill.stages.environments.simulated.walker import Position, Walker
+from trajmill.stages.environments.simulated.goals.walker import Position, Walker
 
 _STEP, _UPWARDS, _WAITS = "step", "upwards", "waits"
 _IN_REAL_PROGRAMS = frozenset({Source.IMPORTED, Source.PATHWAY, Source.ATOMIC})

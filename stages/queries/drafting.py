@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from trajmill.schemas.errors import FailureClass, StageError
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Query, Slot, Source, Split
-from trajmill.stages.environments.simulated.reference import goal_json, reference_path, start_state_json
+from trajmill.stages.environments.simulated.goals.reference_path import goal_json, reference_path, start_state_json
 from trajmill.stages.environments.simulated.world import TaskGraph
 from trajmill.stages.queries.base import Brief, PathMetadata, QueryWriter
 from trajmill.stages.queries.difficulty import difficulty, step_limit

@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from trajmill.stages.environments.simulated.app_spec import Choice, Input, Scalar, Stepper, Toggle
-from trajmill.stages.environments.simulated.binding import shown
-from trajmill.stages.environments.simulated.pages import Place, offered, place_of
-from trajmill.stages.environments.simulated.reference import resolve_slots
+from trajmill.stages.environments.simulated.app_files.app_spec import Choice, Input, Scalar, Stepper, Toggle
+from trajmill.stages.environments.simulated.app_files.binding import shown
+from trajmill.stages.environments.simulated.app_files.pages import Place, offered, place_of
+from trajmill.stages.environments.simulated.goals.reference_path import resolve_slots
 from trajmill.stages.environments.simulated.world import TaskGraph, TaskSlot
 from trajmill.stages.queries.base import KnownSlot
 from trajmill.stages.queries.sampling import TaskSample

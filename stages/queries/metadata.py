@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from trajmill.stages.environments.simulated.app_spec import (
+from trajmill.stages.environments.simulated.app_files.app_spec import (
     AnyWidget,
     Button,
     Choice,
@@ -15,8 +15,8 @@ from trajmill.stages.environments.simulated.app_spec import (
     Stepper,
     Toggle,
 )
-from trajmill.stages.environments.simulated.binding import bind_text, shown
-from trajmill.stages.environments.simulated.pages import (
+from trajmill.stages.environments.simulated.app_files.binding import bind_text, shown
+from trajmill.stages.environments.simulated.app_files.pages import (
     Place,
     place_of,
     start_values,
@@ -24,7 +24,7 @@ from trajmill.stages.environments.simulated.pages import (
     variable_of,
     widgets_of,
 )
-from trajmill.stages.environments.simulated.reference import resolve_slots
+from trajmill.stages.environments.simulated.goals.reference_path import resolve_slots
 from trajmill.stages.environments.simulated.world import TaskGraph, TaskSlot
 from trajmill.stages.queries.base import PageMetadata, PathMetadata, SlotValue
 from trajmill.stages.queries.sampling import TaskSample

@@ -8,7 +8,7 @@ from random import Random
 
 from trajmill.schemas.errors import FailureClass, StageError
 from trajmill.schemas.tables.query import Query
-from trajmill.stages.environments.simulated.app_spec import TaskSpec
+from trajmill.stages.environments.simulated.app_files.app_spec import TaskSpec
 from trajmill.stages.queries.base import HELDOUT_MARK, Clause, PathMetadata, Phrasing, SlotValue, Variant
 from trajmill.stages.queries.template import parse_template
 

@@ -12,7 +12,7 @@ from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.query import Platform
 from trajmill.stages.environments.base import Environment, EnvironmentFactory
-from trajmill.stages.environments.pool import EnvironmentPool
+from trajmill.stages.environments.pool.pool import EnvironmentPool
 from trajmill.stages.queries.grounds import Ground
 from trajmill.stages.queries.proposals import STAGE, query_on
 from trajmill.stages.rollout.base import Limits

@@ -10,7 +10,7 @@ from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.failure import Failure
 from trajmill.stages.environments.base import EnvironmentFactory
-from trajmill.stages.environments.pool import EnvironmentPool
+from trajmill.stages.environments.pool.pool import EnvironmentPool
 from trajmill.stages.rollout.base import AgentMaker, Attempt, Limits, Recorder, Rollout
 from trajmill.stages.rollout.episode import run_episode, void_rollout
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.stages.environments.android.settings import AndroidSettings
-from trajmill.stages.environments.machines import POLL_SECONDS, Machines, MachineState, machine_address
+from trajmill.stages.environments.pool.machines import POLL_SECONDS, Machines, MachineState, machine_address
 
 if TYPE_CHECKING:
     from trajmill.stages.environments.android.environment import AndroidEnvironment

@@ -22,7 +22,7 @@ from trajmill.schemas.record import Record
 from trajmill.schemas.tables.query import Platform, Query
 from trajmill.stages.environments.base import Belongings
 from trajmill.stages.environments.browsergym.protocol import Look, Request, Reward, Trouble
-from trajmill.stages.environments.reaper import end_processes
+from trajmill.stages.environments.pool.reaper import end_processes
 
 _SECONDS_TO_LEAVE = 5.0
 _ANSWER: TypeAdapter[Look | Reward | Trouble] = TypeAdapter(Look | Reward | Trouble)

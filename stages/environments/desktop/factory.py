@@ -18,8 +18,8 @@ from trajmill.schemas.geometry import Size
 from trajmill.stages.environments.base import Belongings
 from trajmill.stages.environments.desktop.connection import DesktopConnection, DesktopServer, Patience
 from trajmill.stages.environments.desktop.environment import DesktopEnvironment
-from trajmill.stages.environments.machines import Machines, MachineState, machine_address
-from trajmill.stages.environments.reaper import end_processes
+from trajmill.stages.environments.pool.machines import Machines, MachineState, machine_address
+from trajmill.stages.environments.pool.reaper import end_processes
 
 SCREEN = Size(1280, 720)
 _WATCHDOG = "trajmill.stages.environments.desktop.local.watchdog"

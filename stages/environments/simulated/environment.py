@@ -19,8 +19,8 @@ from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.query import Platform, Query
-from trajmill.stages.environments.simulated.device import Device, RunningApp, Surprise
-from trajmill.stages.environments.simulated.goal import (
+from trajmill.stages.environments.simulated.device.device import Device, RunningApp, Surprise
+from trajmill.stages.environments.simulated.goals.goal import (
     Goal,
     StartState,
     is_reached,
@@ -28,8 +28,8 @@ from trajmill.stages.environments.simulated.goal import (
     read_goal,
     read_start_state,
 )
-from trajmill.stages.environments.simulated.profile import profile_of
-from trajmill.stages.environments.simulated.view import View
+from trajmill.stages.environments.simulated.layout.profile import profile_of
+from trajmill.stages.environments.simulated.layout.view import View
 from trajmill.stages.environments.simulated.world import World
 
 _SHORTEST_SWIPE = 40

@@ -12,9 +12,16 @@ import networkx as nx
 
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.query import Platform
-from trajmill.stages.environments.simulated.app_spec import AnyWidget, AppSpec, ErrandSpec, Scalar, SlotSpec, TaskSpec
-from trajmill.stages.environments.simulated.check import builtin_files, read_files
-from trajmill.stages.environments.simulated.pages import (
+from trajmill.stages.environments.simulated.app_files.app_spec import (
+    AnyWidget,
+    AppSpec,
+    ErrandSpec,
+    Scalar,
+    SlotSpec,
+    TaskSpec,
+)
+from trajmill.stages.environments.simulated.app_files.check import builtin_files, read_files
+from trajmill.stages.environments.simulated.app_files.pages import (
     Place,
     find_widget,
     offered,
@@ -22,8 +29,8 @@ from trajmill.stages.environments.simulated.pages import (
     start_values,
     variable_of,
 )
-from trajmill.stages.environments.simulated.program import Program, make_program
-from trajmill.stages.environments.simulated.view import ViewMemory
+from trajmill.stages.environments.simulated.layout.prepared_app import Program, make_program
+from trajmill.stages.environments.simulated.layout.view import ViewMemory
 
 
 class TaskSlot(NamedTuple):

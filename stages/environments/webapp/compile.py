@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.query import Platform
-from trajmill.stages.environments.simulated.app_spec import AppSpec
-from trajmill.stages.environments.simulated.check import builtin_files
-from trajmill.stages.environments.simulated.loader import AppFile, ErrandFile, read_spec
-from trajmill.stages.environments.simulated.profile import PROFILES, DeviceProfile
-from trajmill.stages.environments.simulated.source import Mistake, read_source
+from trajmill.stages.environments.simulated.app_files.app_spec import AppSpec
+from trajmill.stages.environments.simulated.app_files.check import builtin_files
+from trajmill.stages.environments.simulated.app_files.loader import AppFile, ErrandFile, read_spec
+from trajmill.stages.environments.simulated.app_files.yaml_source import Mistake, read_source
+from trajmill.stages.environments.simulated.layout.profile import PROFILES, DeviceProfile
 from trajmill.stages.environments.simulated.world import World, load_world
 
 INDEX = "index.html"

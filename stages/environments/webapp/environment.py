@@ -19,13 +19,13 @@ from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.query import Platform, Query
 from trajmill.stages.environments.browser.launch import BrowserProcess, Viewport
 from trajmill.stages.environments.browser.page import observation, open_session
-from trajmill.stages.environments.simulated.goal import Goal, StartState, is_reached, read_goal, read_start_state
-from trajmill.stages.environments.simulated.metrics import metrics_of
-from trajmill.stages.environments.simulated.pages import place_of
-from trajmill.stages.environments.simulated.profile import profile_of
+from trajmill.stages.environments.simulated.app_files.pages import place_of
+from trajmill.stages.environments.simulated.goals.goal import Goal, StartState, is_reached, read_goal, read_start_state
+from trajmill.stages.environments.simulated.layout.metrics import metrics_of
+from trajmill.stages.environments.simulated.layout.profile import profile_of
 from trajmill.stages.environments.simulated.world import World
 from trajmill.stages.environments.webapp.compile import INDEX, WebApp, compile_world, media_type
-from trajmill.stages.environments.webapp.hands import Hands
+from trajmill.stages.environments.webapp.input import Hands
 from trajmill.stages.environments.webapp.reader import READER, Screenful, read_screenful
 from trajmill.stages.environments.webapp.state import DeviceState, read_device_state
 

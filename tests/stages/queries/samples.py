@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from trajmill.stages.environments.simulated.app_spec import Scalar
+from trajmill.stages.environments.simulated.app_files.app_spec import Scalar
 from trajmill.stages.environments.simulated.world import TaskGraph
 from trajmill.stages.queries.sampling import Path, SlotChoice, TaskSample, paths
 

@@ -9,7 +9,7 @@ from trajmill.schemas.errors import FailureClass, ModelFailure
 from trajmill.schemas.record import Origin, content_id
 from trajmill.schemas.tables.query import Query, Split
 from trajmill.stages.curate.leakage import leaks_in_queries
-from trajmill.stages.environments.simulated.app_spec import AppSpec
+from trajmill.stages.environments.simulated.app_files.app_spec import AppSpec
 from trajmill.stages.environments.simulated.world import World
 from trajmill.stages.queries.base import Brief, PathMetadata, Phrasing, Written
 from trajmill.stages.queries.generate import Generated, GenerationSettings, generate_queries

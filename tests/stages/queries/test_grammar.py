@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.stages.queries.samples import chosen
-from trajmill.stages.environments.simulated.app_spec import Scalar
+from trajmill.stages.environments.simulated.app_files.app_spec import Scalar
 from trajmill.stages.environments.simulated.world import TaskGraph, World
 from trajmill.stages.queries.base import Clause, Phrasing, Variant
 from trajmill.stages.queries.grammar import GrammarWriter

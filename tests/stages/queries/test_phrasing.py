@@ -4,7 +4,7 @@ import pytest
 
 from tests.stages.queries.samples import chosen
 from trajmill.schemas.errors import StageError
-from trajmill.stages.environments.simulated.app_spec import Scalar
+from trajmill.stages.environments.simulated.app_files.app_spec import Scalar
 from trajmill.stages.environments.simulated.world import TaskGraph
 from trajmill.stages.queries.base import PathMetadata, Phrasing
 from trajmill.stages.queries.metadata import extract

@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from tests.stages.queries.samples import chosen
-from trajmill.stages.environments.simulated.app_spec import Scalar
+from trajmill.stages.environments.simulated.app_files.app_spec import Scalar
 from trajmill.stages.environments.simulated.world import TaskGraph, World
 from trajmill.stages.queries.base import KnownSlot
 from trajmill.stages.queries.grammar import GrammarWriter

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from tests.stages.environments.test_reaper import runs
+from tests.stages.environments.pool.test_reaper import runs
 from tests.stages.rollout.toy import ORIGIN, ToyAgent, ToyEnvironment, press_and_finish, toy_query
 from trajmill.schemas.actions import Action
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
@@ -17,7 +17,7 @@ from trajmill.schemas.tables.query import Query
 from trajmill.schemas.tables.trajectory import Purpose, StopReason
 from trajmill.stages.agents.base import Decision, EpisodeView
 from trajmill.stages.environments.base import Belongings
-from trajmill.stages.environments.leased import EnvironmentLimits
+from trajmill.stages.environments.pool.leased import EnvironmentLimits
 from trajmill.stages.rollout.base import Attempt, Limits, Rollout
 from trajmill.stages.rollout.worker import run_attempts
 

@@ -16,7 +16,7 @@ from trajmill.schemas.actions import OpenApp, TypeText
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.stages.environments.android.factory import AndroidFactory
 from trajmill.stages.environments.android.settings import AndroidSettings
-from trajmill.stages.environments.pool import EnvironmentPool
+from trajmill.stages.environments.pool.pool import EnvironmentPool
 
 FAULTS = [
     (Faults(offline=True), "device offline"),

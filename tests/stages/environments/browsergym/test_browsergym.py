@@ -15,7 +15,7 @@ from typing import TypeVar
 import pytest
 from PIL import Image
 
-from tests.stages.environments.test_reaper import runs, until_gone
+from tests.stages.environments.pool.test_reaper import runs, until_gone
 from trajmill.schemas.actions import Click, Terminate, TypeText
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.observation import Observation, UIElement
@@ -27,8 +27,8 @@ from trajmill.stages.environments.browsergym.environment import BrowserGymEnviro
 from trajmill.stages.environments.browsergym.factory import BrowserGymFactory
 from trajmill.stages.environments.browsergym.suite import import_tasks
 from trajmill.stages.environments.imported import SuiteSize
-from trajmill.stages.environments.leased import EnvironmentLimits
-from trajmill.stages.environments.reaper import end_processes
+from trajmill.stages.environments.pool.leased import EnvironmentLimits
+from trajmill.stages.environments.pool.reaper import end_processes
 from trajmill.stages.rollout.base import Attempt, Limits, Rollout
 from trajmill.stages.rollout.worker import run_attempts
 
@@ -174,7 +174,7 @@ def test_a_killed_worker_leaves_no_player_and_no_browser(queries: dict[str, Quer
 import asyncio
 from trajmill.schemas.tables.query import Query
 from trajmill.stages.environments.browsergym.factory import BrowserGymFactory
-from trajmill.stages.environments.pool import EnvironmentPool
+from trajmill.stages.environments.pool.pool import EnvironmentPool
 
 async def main():
     query = Query.model_validate_json({queries["miniwob.click-button"].model_dump_json()!r})

@@ -25,7 +25,7 @@ from trajmill.stages.environments.desktop.environment import DesktopEnvironment
 from trajmill.stages.environments.desktop.factory import LocalDesktops
 from trajmill.stages.environments.desktop.local.processes import descendants, listened_on
 from trajmill.stages.environments.desktop.protocol import TOKEN_HEADER
-from trajmill.stages.environments.pool import EnvironmentPool
+from trajmill.stages.environments.pool.pool import EnvironmentPool
 
 pytestmark = pytest.mark.desktop
 T = TypeVar("T")

@@ -19,7 +19,7 @@ from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.stages.environments.desktop.connection import Patience
 from trajmill.stages.environments.desktop.environment import DesktopEnvironment
 from trajmill.stages.environments.desktop.factory import LocalDesktops, RemoteDesktops
-from trajmill.stages.environments.pool import EnvironmentPool
+from trajmill.stages.environments.pool.pool import EnvironmentPool
 
 T = TypeVar("T")
 HASTE = Patience(lease=0.0, ready=1.0, look=3.0, prepare=5.0)

@@ -11,10 +11,10 @@ from trajmill.schemas import actions as act
 from trajmill.schemas.errors import EnvironmentFailure
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.query import Platform
-from trajmill.stages.environments.simulated.check import builtin_files, read_files
+from trajmill.stages.environments.simulated.app_files.check import builtin_files, read_files
+from trajmill.stages.environments.simulated.drawing.scene import Scene
 from trajmill.stages.environments.simulated.environment import FaultRates, SimulatedEnvironment
-from trajmill.stages.environments.simulated.scene import Scene
-from trajmill.stages.environments.simulated.view import View
+from trajmill.stages.environments.simulated.layout.view import View
 from trajmill.stages.environments.simulated.world import World
 
 _BUILTIN = read_files(builtin_files())

@@ -11,13 +11,13 @@ import networkx as nx
 from trajmill.schemas.actions import Action, Click, Terminate
 from trajmill.schemas.observation import Observation, UIElement
 from trajmill.schemas.tables.query import Platform, Query, Source, Split
-from trajmill.stages.environments.simulated.app_spec import Scalar
+from trajmill.stages.environments.simulated.app_files.app_spec import Scalar
+from trajmill.stages.environments.simulated.app_files.loader import AppFile, ErrandFile, read_spec
+from trajmill.stages.environments.simulated.app_files.yaml_source import Source as YamlSource
+from trajmill.stages.environments.simulated.app_files.yaml_source import parse_source
 from trajmill.stages.environments.simulated.environment import FaultRates, SimulatedEnvironment
-from trajmill.stages.environments.simulated.loader import AppFile, ErrandFile, read_spec
-from trajmill.stages.environments.simulated.reference import goal_json, reference_path, start_state_json
-from trajmill.stages.environments.simulated.source import Source as YamlSource
-from trajmill.stages.environments.simulated.source import parse_source
-from trajmill.stages.environments.simulated.walker import Position, Walker
+from trajmill.stages.environments.simulated.goals.reference_path import goal_json, reference_path, start_state_json
+from trajmill.stages.environments.simulated.goals.walker import Position, Walker
 from trajmill.stages.environments.simulated.world import TaskGraph, World
 
 DOCS = Path(__file__).parents[4] / "docs" / "apps.md"

@@ -8,7 +8,7 @@ import pytest
 from tests.stages.environments.simulated.worlds import PAPER, SHELF, garden, world_of
 from tests.stages.environments.webapp.twins import POPUP
 from trajmill.schemas.tables.query import Platform
-from trajmill.stages.environments.simulated.check import builtin_files, read_files
+from trajmill.stages.environments.simulated.app_files.check import builtin_files, read_files
 from trajmill.stages.environments.simulated.world import World
 from trajmill.stages.environments.webapp.environment import WebAppEnvironment, WebAppFactory
 

@@ -17,8 +17,8 @@ import pytest
 from tests.stages.environments.simulated.worlds import PAPER, SHELF, garden, world_of
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.query import Platform
-from trajmill.stages.environments.simulated.check import builtin_files
-from trajmill.stages.environments.simulated.profile import DeviceProfile
+from trajmill.stages.environments.simulated.app_files.check import builtin_files
+from trajmill.stages.environments.simulated.layout.profile import DeviceProfile
 from trajmill.stages.environments.webapp.compile import INDEX, WebApp, compile_files, compile_world, write_web_app
 from trajmill.stages.environments.webapp.serve import web_app_server
 

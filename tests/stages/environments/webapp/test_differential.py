@@ -11,7 +11,7 @@ from tests.stages.environments.webapp.conftest import Browser, everything
 from tests.stages.environments.webapp.twins import Twins
 from trajmill.schemas.actions import Action, OpenApp, PressKeys, Scroll, Swipe, SystemButton, TypeText
 from trajmill.schemas.tables.query import Platform
-from trajmill.stages.environments.simulated.app_spec import Scalar
+from trajmill.stages.environments.simulated.app_files.app_spec import Scalar
 from trajmill.stages.environments.simulated.world import TaskGraph
 
 pytestmark = pytest.mark.browser

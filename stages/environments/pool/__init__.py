@@ -1,0 +1,1 @@
+"""A pool of environments: leased to episodes within time limits, replaced when they fail, ended with their worker."""

@@ -1,0 +1,161 @@
+"""A pool of environments: leases one to each episode, recycles, replaces what failed, leaves nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from trajmill.schemas.errors import EnvironmentFailure, FailureClass, TrajmillError
+from trajmill.stages.environments.base import Belongings, Environment, EnvironmentFactory, HealthChecked, Owner
+from trajmill.stages.environments.pool.leased import EnvironmentLimits, LeasedEnvironment, words_of
+from trajmill.stages.environments.pool.reaper import Reaper, end_processes
+
+
+@dataclass(eq=False, slots=True)
+class _Instance:
+    environment: Environment
+    leases: int = 0
+    ending: asyncio.Task[None] | None = None
+
+
+class EnvironmentPool:
+    """At most `instances` environments of one kind, started when first needed.
+
+    An instance counts until it has been closed, or its closing has been given up and what belongs to it killed. One
+    in which a call failed, hung or was broken off is never lent again; nor is one that says that it is not healthy,
+    or that has served its number of leases. Where another one cannot be started (all machines are in use, the memory
+    is full) the pool goes on with those that it has.
+    """
+
+    def __init__(self, factory: EnvironmentFactory, instances: int, limits: EnvironmentLimits | None = None) -> None:
+        self._factory = factory
+        self._limits = limits or EnvironmentLimits()
+        self._places = asyncio.Semaphore(instances)
+        self._idle: list[_Instance] = []
+        self._all: set[_Instance] = set()
+        self._starting = 0
+        self._given_up = 0
+        """Places of instances that could not be started while there were others."""
+        self._reaper = Reaper()
+
+    @asynccontextmanager
+    async def lease(self) -> AsyncIterator[LeasedEnvironment]:
+        """An environment for one episode.
+
+        One that is kept longer than `lease_seconds` is taken back: every call of it fails from then on.
+
+        Raises:
+            EnvironmentFailure: of class `setup` when none can be started in time.
+        """
+        instance = await self._fit_instance()
+        lease = LeasedEnvironment(instance.environment, self._limits)
+        instance.leases += 1
+
+        def take_back() -> None:
+            lease.end()
+            self._retire(instance)
+
+        expiry = asyncio.get_running_loop().call_later(self._limits.lease_seconds, take_back)
+        try:
+            yield lease
+        finally:
+            expiry.cancel()
+            lease.end()
+            if not lease.fit or instance.leases >= self._limits.recycle_after:
+                self._retire(instance)
+            elif instance.ending is None:
+                self._idle.append(instance)
+                self._places.release()
+
+    async def close(self) -> None:
+        """Close every environment and what they share, and end what is left of them; closing twice is fine."""
+        for _ in self._idle:
+            await self._places.acquire()
+        self._idle.clear()
+        await asyncio.gather(*map(self._retire, self._all))
+        shared = _belongings(self._factory)
+        await _end_in_time(self._factory.close(), self._limits.close_seconds, shared)
+        await asyncio.to_thread(self._reaper.close)
+
+    async def _fit_instance(self) -> _Instance:
+        """An instance that was idle and is healthy, or a new one; takes a place."""
+        while True:
+            await self._places.acquire()
+            if not self._idle:
+                try:
+                    return await self._start()
+                except EnvironmentFailure:
+                    if not self._all and not self._starting:
+                        self._places.release()
+                        raise
+                    self._given_up += 1
+                    continue
+                except BaseException:
+                    self._places.release()
+                    raise
+            instance = self._idle.pop()
+            if await self._is_healthy(instance.environment):
+                return instance
+            self._retire(instance)
+
+    async def _start(self) -> _Instance:
+        self._starting += 1
+        try:
+            async with asyncio.timeout(self._limits.start_seconds):
+                instance = _Instance(await self._factory())
+        except TrajmillError:
+            raise
+        except Exception as error:
+            words = words_of(error, "the start of an environment", self._limits.start_seconds)
+            raise EnvironmentFailure(words, FailureClass.SETUP) from error
+        finally:
+            self._starting -= 1
+            self._reaper.watch(*_belongings(self._factory))
+        self._reaper.watch(*_belongings(instance.environment))
+        self._all.add(instance)
+        if self._given_up:
+            # Starting works, so another may be tried.
+            self._given_up -= 1
+            self._places.release()
+        return instance
+
+    async def _is_healthy(self, environment: Environment) -> bool:
+        if not isinstance(environment, HealthChecked):
+            return True
+        try:
+            async with asyncio.timeout(self._limits.step_seconds):
+                return await environment.healthy()
+        except Exception:
+            return False
+
+    def _retire(self, instance: _Instance) -> asyncio.Task[None]:
+        """Close an instance, however long that takes; its place is free only then."""
+        if instance.ending is None:
+            instance.ending = asyncio.create_task(self._end(instance))
+        return instance.ending
+
+    async def _end(self, instance: _Instance) -> None:
+        environment = instance.environment
+        try:
+            await _end_in_time(environment.close(), self._limits.close_seconds, _belongings(environment))
+        finally:
+            self._all.discard(instance)
+            self._places.release()
+
+
+async def _end_in_time(closing: Coroutine[None, None, None], seconds: float, belongings: Belongings) -> None:
+    """Close something; where that fails or hangs, end its processes and remove its folders without it."""
+    try:
+        async with asyncio.timeout(seconds):
+            await closing
+    except Exception:
+        await asyncio.to_thread(end_processes, belongings.process_ids)
+        for folder in belongings.folders:
+            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+
+
+def _belongings(owner: Environment | EnvironmentFactory) -> Belongings:
+    return owner.belongings() if isinstance(owner, Owner) else Belongings()

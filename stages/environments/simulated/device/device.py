@@ -1,0 +1,305 @@
+"""The state machine of a simulated phone or desktop: what each action does, without drawing anything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from trajmill.schemas.tables.query import Platform
+from trajmill.stages.environments.simulated.app_files.app_spec import (
+    AppSpec,
+    Button,
+    Choice,
+    Input,
+    Item,
+    ItemList,
+    Menu,
+    Stepper,
+    Toggle,
+)
+from trajmill.stages.environments.simulated.app_files.pages import BACK
+from trajmill.stages.environments.simulated.device.effects import Store, apply_effects, make_store
+from trajmill.stages.environments.simulated.layout.prepared_app import Program
+from trajmill.stages.environments.simulated.layout.profile import DeviceProfile
+from trajmill.stages.environments.simulated.layout.screens import (
+    AppState,
+    PageState,
+    Popup,
+    app_view,
+    launcher_view,
+    loading_view,
+)
+from trajmill.stages.environments.simulated.layout.view import View
+from trajmill.stages.environments.simulated.layout.widgets import Target, list_items
+from trajmill.stages.environments.simulated.world import World
+
+LONGEST_INPUT = 200
+"""Characters that an input holds at most."""
+
+_OFFER = Popup("Try Plus for free", "One month on us, then 4.99 a month.", ("Close", "Learn more"))
+
+
+class Frame(NamedTuple):
+    """A page on the back stack."""
+
+    screen: str
+    offset: int
+
+
+class Surprise(NamedTuple):
+    """What meets a user who opens an app."""
+
+    rating: bool
+    """A dialog that asks to rate the app."""
+    sponsored: bool
+    """An advertisement in its lists."""
+
+
+NO_SURPRISE = Surprise(False, False)
+
+
+@dataclass(slots=True)
+class RunningApp:
+    """An app that has been opened."""
+
+    program: Program
+    store: Store
+    stack: list[Frame]
+    popup: Popup | None = None
+    sponsored: bool = False
+
+    @property
+    def app(self) -> AppSpec:
+        """Its specification."""
+        return self.program.app
+
+
+@dataclass(slots=True)
+class Device:
+    """A phone or desktop with the apps of a world."""
+
+    world: World
+    platform: Platform
+    profile: DeviceProfile
+    foreground: str = ""
+    """App on the screen, empty on the launcher."""
+    offset: int = 0
+    """Scroll offset of the launcher."""
+    focus: str = ""
+    """Id of the focused input."""
+    replaces: bool = False
+    """Whether the next text replaces what the focused input holds."""
+    menu: str = ""
+    """Id of the open menu."""
+    loading: bool = False
+    """Whether the page of the foreground app has not come yet."""
+    surprise: Callable[[], Surprise] = field(default=lambda: NO_SURPRISE)
+    """Asked each time an app is opened."""
+    running: dict[str, RunningApp] = field(default_factory=dict)
+
+    def running_app(self, app: str) -> RunningApp:
+        """An app of this device, started where it is not. Raises KeyError for an unknown app."""
+        if app not in self.running:
+            program = self.world.programs[app]
+            if program.app.platform is not self.platform:
+                raise KeyError(app)
+            self.running[app] = RunningApp(program, make_store(program.app), [Frame(program.app.first, 0)])
+        return self.running[app]
+
+    def icons(self) -> tuple[AppSpec, ...]:
+        """The apps in the order of this device's launcher."""
+        return self.profile.arrange("launcher", self.world.apps_on(self.platform))
+
+    def view(self) -> View:
+        """What is on the screen."""
+        views = self.world.views
+        if not self.foreground:
+            key = (self.platform, self.profile.number, self.offset)
+            return views.view(key, lambda: launcher_view(self.icons(), self.platform, self.profile, self.offset))
+        running = self.running[self.foreground]
+        if self.loading:
+            return views.view((self.foreground, self.profile.number), lambda: loading_view(running.app, self.profile))
+        return views.view(self._key(running), lambda: app_view(self._state(running)))
+
+    def press(self, target: Target | None) -> Target | None:
+        """Do what a press means; nothing for a place that does not react. Returns the target."""
+        if self.menu and (target is None or target.act != "menu"):
+            self.menu = ""
+        if target is None:
+            return None
+        if target.act != "focus":
+            self.focus = ""
+        self._act(target)
+        return target
+
+    def open(self, app: str) -> None:
+        """Bring an app to the front, where it was left. Raises KeyError for an unknown app."""
+        running = self.running_app(app)
+        self.leave()
+        self.foreground = app
+        surprise = self.surprise()
+        running.sponsored = surprise.sponsored
+        if surprise.rating:
+            running.popup = Popup(
+                f"Enjoying {running.app.name}?", "Rate this app with five stars.", ("Not now", "Rate")
+            )
+
+    def leave(self) -> None:
+        """Go to the launcher."""
+        self.foreground, self.focus, self.menu, self.loading = "", "", "", False
+
+    def back(self) -> None:
+        """Close what lies on top: keyboard, menu, message, dialog, page, app."""
+        if not self.foreground:
+            return
+        running = self.running[self.foreground]
+        if self.focus and self.platform is Platform.PHONE:
+            self.focus = ""
+        elif self.menu:
+            self.menu = ""
+        elif running.popup:
+            running.popup = None
+        elif len(running.stack) > 1:
+            running.stack.pop()
+            self.focus = ""
+        elif self.platform is Platform.PHONE:
+            self.leave()
+
+    def escape(self) -> None:
+        """Close what lies over the page."""
+        running = self.running.get(self.foreground)
+        if running and (self.focus or self.menu or running.popup or self._is_dialog(running)):
+            if self.platform is Platform.DESKTOP:
+                self.focus = ""
+            self.back()
+
+    def enter(self) -> None:
+        """Finish typing."""
+        self.focus = ""
+
+    def scroll(self, down: bool) -> None:
+        """Turn the page of what scrolls; a phone puts the keyboard away first."""
+        if self.platform is Platform.PHONE:
+            self.focus = ""
+        to = self.view().scroll.down if down else self.view().scroll.up
+        if to is None:
+            return
+        if not self.foreground:
+            self.offset = to
+        elif self.running[self.foreground].popup is None:
+            stack = self.running[self.foreground].stack
+            stack[-1] = stack[-1]._replace(offset=to)
+
+    def type_text(self, text: str, clear: bool) -> None:
+        """Type into the focused input; the first text after focusing it replaces what it held."""
+        widget = self._focused()
+        if widget is None:
+            return
+        values = self.running[self.foreground].store.values
+        before = "" if clear or self.replaces else str(values[widget.variable])
+        values[widget.variable] = (before + " ".join(text.split("\n")))[:LONGEST_INPUT]
+        self.replaces = False
+
+    def erase(self) -> None:
+        """Take the last character away, or all of what has just been focused."""
+        widget = self._focused()
+        if widget is not None:
+            values = self.running[self.foreground].store.values
+            values[widget.variable] = "" if self.replaces else str(values[widget.variable])[:-1]
+            self.replaces = False
+
+    def _focused(self) -> Input | None:
+        if not self.focus:
+            return None
+        running = self.running[self.foreground]
+        widgets = running.app.screens[running.stack[-1].screen].widgets
+        return next((each for each in widgets if isinstance(each, Input) and each.id == self.focus), None)
+
+    def _act(self, target: Target) -> None:
+        match target:
+            case Target("open", _, str() as app):
+                self.open(app)
+            case Target("home"):
+                self.leave()
+            case Target("back"):
+                self.back()
+            case _:
+                self._act_in_app(target, self.running[self.foreground])
+
+    def _act_in_app(self, target: Target, running: RunningApp) -> None:
+        values = running.store.values
+        match target:
+            case Target("dismiss"):
+                running.popup = None
+            case Target("offer"):
+                running.popup = _OFFER
+            case Target("menu", Menu() as menu):
+                self.menu = "" if self.menu == menu.id else menu.id
+            case Target("focus", Input() as widget):
+                self.focus, self.replaces = widget.id, True
+            case Target("flip", Toggle() as widget):
+                values[widget.variable] = not values[widget.variable]
+            case Target("choose", Choice() as widget, value):
+                values[widget.variable] = value
+            case Target("step", Stepper() as widget, int() as step):
+                number = int(values[widget.variable]) + step
+                values[widget.variable] = min(max(number, widget.minimum), widget.maximum)
+            case Target("press", Button() as button):
+                apply_effects(button.do, running.app, running.store)
+                self._go(running, button.to)
+            case Target("pick", ItemList() as widget, name):
+                self._pick(running, widget, name)
+
+    def _pick(self, running: RunningApp, widget: ItemList, name: object) -> None:
+        shown = list_items(widget, running.store.values, self._lists(running))
+        item: Item | None = next((each for each in shown if each.get("name", "") == name), None)
+        if widget.variable and item is not None and "name" in item:
+            running.store.values[widget.variable] = item["name"]
+        apply_effects(widget.do, running.app, running.store, item)
+        self._go(running, widget.to)
+
+    def _go(self, running: RunningApp, to: str) -> None:
+        """Show a screen: an earlier one of the back stack again, or a new one; a dialog never stays behind."""
+        if not to:
+            return
+        stack = running.stack
+        if to == BACK:
+            if len(stack) > 1:
+                stack.pop()
+            return
+        earlier = next((index for index, frame in enumerate(stack) if frame.screen == to), None)
+        if earlier is not None:
+            del stack[earlier + 1 :]
+            return
+        if self._is_dialog(running):
+            stack.pop()
+        stack.append(Frame(to, 0))
+
+    def _lists(self, running: RunningApp) -> dict[str, tuple[Item, ...]]:
+        own = {name: records.items for name, records in running.store.lists.items()}
+        return {**running.program.fixed[self.profile.number], **own}
+
+    def _visible(self, running: RunningApp) -> list[Frame]:
+        """The page on top, preceded by the one under it while it is a dialog."""
+        return running.stack[-2:] if self._is_dialog(running) else running.stack[-1:]
+
+    def _is_dialog(self, running: RunningApp) -> bool:
+        return len(running.stack) > 1 and running.app.screens[running.stack[-1].screen].dialog
+
+    def _key(self, running: RunningApp) -> tuple[object, ...]:
+        values, lists, reads = running.store.values, running.store.lists, running.program.reads
+        pages = []
+        for frame in self._visible(running):
+            names = reads[frame.screen]
+            pages.append((frame, tuple([values[n] for n in names.values]), tuple([lists[n].key for n in names.lists])))
+        back = len(running.stack) > len(pages)
+        state = (self.focus, self.menu, running.popup, running.sponsored, back)
+        return (self.profile.number, self.foreground, state, tuple(pages))
+
+    def _state(self, running: RunningApp) -> AppState:
+        lists = self._lists(running)
+        values = dict(running.store.values)
+        pages = tuple(PageState(frame.screen, frame.offset, values, lists) for frame in self._visible(running))
+        back = len(running.stack) > len(pages)
+        return AppState(running.app, self.profile, pages, back, self.focus, self.menu, running.popup, running.sponsored)

@@ -1,0 +1,1 @@
+"""Drawing of a scene: shapes, colours and the PNG."""

@@ -1,0 +1,222 @@
+"""The annotated reference path of a query, derived from the app files (paper 6.2, step 5, and 6.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+
+from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.tables.query import PathStep
+from trajmill.stages.environments.simulated.app_files.app_spec import (
+    AnyWidget,
+    Button,
+    Choice,
+    Input,
+    Item,
+    ItemList,
+    ListChange,
+    Scalar,
+    Stepper,
+    Toggle,
+)
+from trajmill.stages.environments.simulated.app_files.binding import bind, bind_record, shown
+from trajmill.stages.environments.simulated.app_files.pages import (
+    BACK,
+    Place,
+    all_lists,
+    menu_of,
+    offered,
+    place_of,
+    start_values,
+    target_of,
+    variable_of,
+    widgets_of,
+)
+from trajmill.stages.environments.simulated.goals.goal import Goal, goal_to_json, start_state_to_json
+from trajmill.stages.environments.simulated.world import TaskGraph, TaskSlot
+
+LAUNCHER = "launcher"
+"""The page on which apps are opened."""
+
+
+def resolve_slots(task: TaskGraph, asked: Mapping[str, Scalar]) -> dict[str, Scalar]:
+    """Every slot's value, typed: what was asked for (also as the screen shows it), what follows, else the default.
+
+    Raises:
+        BadInputError: an unknown slot, a value its widget does not offer, or a required slot that was not asked for.
+    """
+    known = {slot.spec.name: slot for slot in task.slots}
+    for name in asked:
+        if name not in known:
+            raise BadInputError(f"the task `{task.name}` has no slot `{name}`; use one of {', '.join(known)}")
+    values: dict[str, Scalar] = {}
+    for name, slot in known.items():
+        if name in asked:
+            values[name] = _typed(task, slot, asked[name])
+        elif slot.spec.optional:
+            values[name] = slot.default
+        elif slot.is_free:
+            raise BadInputError(f"the task `{task.name}` needs a value for the slot `{name}`")
+    for name, slot in known.items():
+        if slot.spec.implied_by and name not in asked:
+            values[name] = _implied(task, slot, values)
+    return values
+
+
+def reference_path(task: TaskGraph, pages: Sequence[str], slot_values: Mapping[str, Scalar]) -> tuple[PathStep, ...]:
+    """The operations that do a task along a path of its DAG, for an app as it starts.
+
+    Args:
+        task: The task.
+        pages: Path of the DAG as `app.screen`, from its start to an end.
+        slot_values: The slots asked for, typed or as the screen shows them.
+
+    Raises:
+        BadInputError: as `resolve_slots`; or the pages are no path of the DAG.
+    """
+    values = resolve_slots(task, slot_values)
+    steps: list[PathStep] = []
+    places = [place_of(page) for page in pages]
+    for app, _ in groupby(places, key=lambda place: place.app):
+        if app not in {each.app for each in task.apps}:
+            raise BadInputError(f"the task `{task.name}` does not use the app `{app}`")
+    for index, place in enumerate(places):
+        if index == 0 or places[index - 1].app != place.app:
+            steps.append(PathStep(page=LAUNCHER, operation="open", target=task.app(place.app).name))
+        following = places[index + 1] if index + 1 < len(places) else None
+        leads = following.name if following and following.app == place.app else ""
+        steps.extend(_page_steps(task, place, leads, values))
+    return (*steps, PathStep(page=_end(task, places, values), operation="finish", target=""))
+
+
+def goal_json(task: TaskGraph, slot_values: Mapping[str, Scalar]) -> str:
+    """The goal check for these slots; raises as `resolve_slots`."""
+    values = resolve_slots(task, slot_values)
+    goal: Goal = {}
+    for name, change in task.spec.goal.items():
+        place = str(task.place(name))
+        if isinstance(change, ListChange):
+            goal[place] = ListChange(
+                append=bind_record(change.append, values) if change.append is not None else None,
+                update=bind_record(change.update, values) if change.update is not None else None,
+                remove=change.remove,
+                name=bind(change.name, values),
+            )
+        else:
+            goal[place] = bind(change, values)
+    return goal_to_json(goal)
+
+
+def start_state_json(task: TaskGraph, slot_values: Mapping[str, Scalar]) -> str:
+    """The start state for these slots, `{}` if the task needs no setup; raises as `resolve_slots`."""
+    values = resolve_slots(task, slot_values)
+    setup: dict[str, Item] = {
+        str(task.place(name)): bind_record(record, values) for name, record in task.spec.setup.items()
+    }
+    return start_state_to_json(setup)
+
+
+def _typed(task: TaskGraph, slot: TaskSlot, value: Scalar) -> Scalar:
+    """The value as its widget holds it; a text in an input or a list that is filled at reset is taken as it is."""
+    offers = (*offered(slot.widget, task.app(place_of(slot.page).app)), *slot.spec.values)
+    for offer in offers:
+        if shown(offer) == shown(value):
+            return offer
+    if isinstance(slot.widget, Input | ItemList):
+        return value
+    raise BadInputError(
+        f"the slot `{slot.spec.name}` of `{task.name}` does not offer `{value}`; "
+        f"use one of {', '.join(map(shown, offers))}"
+    )
+
+
+def _implied(task: TaskGraph, slot: TaskSlot, values: Mapping[str, Scalar]) -> Scalar:
+    implied = slot.spec.implied_by
+    assert implied is not None
+    place = place_of(implied.list, place_of(slot.page).app)
+    wanted = values[implied.slot]
+    for item in all_lists(task.app(place.app))[place.name]:
+        if item.get("name") == wanted:
+            return item[implied.field]
+    return slot.default
+
+
+def _page_steps(task: TaskGraph, place: Place, leads: str, values: Mapping[str, Scalar]) -> Iterator[PathStep]:
+    """What is done on a page: its slots from top to bottom, then the widget that leads to the next page."""
+    wanted = _wanted(task, place, values)
+    way = _way(task, place, leads, wanted) if leads else None
+    screen = task.app(place.app).screens[place.name]
+    for widget in widgets_of(screen):
+        strays = leads and target_of(widget) not in ("", place.name)
+        if widget.id in wanted and widget is not way and not strays:
+            yield from _operations(task, place, widget, wanted[widget.id])
+    if way is not None:
+        yield from _operations(task, place, way, wanted.get(way.id, True))
+
+
+def _end(task: TaskGraph, places: Sequence[Place], values: Mapping[str, Scalar]) -> str:
+    """The page shown when all is done: the last one, or where its last operation leads."""
+    place = places[-1]
+    wanted = _wanted(task, place, values)
+    widgets = widgets_of(task.app(place.app).screens[place.name])
+    leads = [target_of(widget) for widget in widgets if widget.id in wanted and target_of(widget)]
+    if not leads:
+        return str(place)
+    return str(places[-2] if leads[-1] == BACK and len(places) > 1 else Place(place.app, leads[-1]))
+
+
+def _wanted(task: TaskGraph, place: Place, values: Mapping[str, Scalar]) -> dict[str, Scalar]:
+    """Value by widget for everything that is to be operated on a page."""
+    wanted: dict[str, Scalar] = {}
+    for page, widgets in task.spec.always.items():
+        if task.place(page) == place:
+            wanted.update({widget: bind(value, values) for widget, value in widgets.items()})
+    for slot in task.slots:
+        value = values[slot.spec.name]
+        unasked = slot.spec.optional and value == slot.default
+        if slot.page == str(place) and not unasked:
+            wanted[slot.spec.widget] = value
+    return wanted
+
+
+def _way(task: TaskGraph, place: Place, leads: str, wanted: Mapping[str, Scalar]) -> AnyWidget:
+    """The widget that leads to the next page: one with a value to pick, else the first button."""
+    screen = task.app(place.app).screens[place.name]
+    ways = [widget for widget in widgets_of(screen) if target_of(widget) == leads]
+    for way in ways:
+        if way.id in wanted:
+            return way
+    for way in ways:
+        if isinstance(way, Button):
+            return way
+    raise BadInputError(f"the task `{task.name}` has no way from `{place}` to `{place.app}.{leads}`")
+
+
+def _operations(task: TaskGraph, place: Place, widget: AnyWidget, value: Scalar) -> Iterator[PathStep]:
+    app = task.app(place.app)
+    target = f"{place}/{widget.id}"
+    held = start_values(app).get(variable_of(widget))
+    match widget:
+        case Button():
+            menu = menu_of(app.screens[place.name], widget)
+            if menu is not None:
+                yield _tap(place, f"{place}/{menu.id}")
+            yield _tap(place, target)
+        case ItemList():
+            yield _tap(place, f"{target}/{shown(value)}")
+        case Choice() if value != held:
+            yield _tap(place, f"{target}/{shown(value)}")
+        case Toggle() if value != held:
+            yield _tap(place, target)
+        case Stepper():
+            steps = int(value) - int(held or 0)
+            for _ in range(abs(steps)):
+                yield _tap(place, f"{target}/{'+' if steps > 0 else '-'}")
+        case Input() if value != held:
+            yield PathStep(page=str(place), operation="type", target=target, text=shown(value))
+        case _:
+            return
+
+
+def _tap(place: Place, target: str) -> PathStep:
+    return PathStep(page=str(place), operation="tap", target=target)

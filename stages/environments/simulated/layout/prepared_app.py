@@ -1,0 +1,72 @@
+"""An app prepared for speed: what each page shows, so that its look can be remembered by that alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from trajmill.stages.environments.simulated.app_files.app_spec import (
+    AnyWidget,
+    AppSpec,
+    Button,
+    Item,
+    ItemList,
+    Scalar,
+    Text,
+    Toggle,
+)
+from trajmill.stages.environments.simulated.app_files.binding import names_in
+from trajmill.stages.environments.simulated.app_files.pages import state_lists, variable_of, widgets_of
+from trajmill.stages.environments.simulated.layout.profile import PROFILES, DeviceProfile
+
+
+class PageReads(NamedTuple):
+    """The names that the look of a page depends on."""
+
+    values: tuple[str, ...]
+    lists: tuple[str, ...]
+    """Lists of the state; fixed lists never change."""
+
+
+class Program(NamedTuple):
+    """An app with what is worked out once."""
+
+    app: AppSpec
+    reads: dict[str, PageReads]
+    """By screen."""
+    fixed: tuple[dict[str, tuple[Item, ...]], ...]
+    """The fixed lists by device profile."""
+
+
+def make_program(app: AppSpec) -> Program:
+    """Prepare an app."""
+    own = state_lists(app)
+    reads = {}
+    for name, screen in app.screens.items():
+        values = {*names_in(screen.title)}
+        lists = set()
+        for widget in widgets_of(screen):
+            values.update(_values_read(widget))
+            if isinstance(widget, ItemList) and widget.items in own:
+                lists.add(widget.items)
+        reads[name] = PageReads(tuple(sorted(values)), tuple(sorted(lists)))
+    return Program(app, reads, tuple(DeviceProfile(number).fixed_lists(app) for number in range(PROFILES)))
+
+
+def _values_read(widget: AnyWidget) -> Iterator[str]:
+    yield from widget.show_if
+    texts: tuple[Scalar, ...] = ()
+    match widget:
+        case Text() | Toggle():
+            texts = (widget.text,)
+        case Button():
+            texts = (widget.text,)
+            yield from widget.needs
+        case ItemList():
+            texts = (widget.text, widget.note, *widget.where.values())
+            if widget.search:
+                yield widget.search
+    for text in texts:
+        yield from names_in(text)
+    if variable_of(widget) and not isinstance(widget, ItemList):
+        yield variable_of(widget)

@@ -1,0 +1,52 @@
+"""Device profiles: what differs between two phones with the same apps."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import NamedTuple, TypeVar
+
+from trajmill.schemas.record import content_id
+from trajmill.stages.environments.simulated.app_files.app_spec import AppSpec, Item
+
+PROFILES = 8
+"""Few, so that distinct screens repeat and are stored once."""
+_LARGER_TEXT = 1.12
+
+T = TypeVar("T")
+
+
+class DeviceProfile(NamedTuple):
+    """One of the devices that a reset can find."""
+
+    number: int
+    """0 shows everything in the order in which the files say it."""
+
+    @property
+    def dark(self) -> bool:
+        """Whether the dark theme is on."""
+        return self.number % 2 == 1
+
+    @property
+    def scale(self) -> float:
+        """Size of texts and rows."""
+        return _LARGER_TEXT if self.number // 2 % 2 else 1.0
+
+    def arrange(self, name: str, things: Sequence[T]) -> tuple[T, ...]:
+        """The things in the order that this device has for what is called `name`."""
+        arranged = list(things)
+        if self.number:
+            random.Random(int(content_id("profile", self.number, name), 16)).shuffle(arranged)
+        return tuple(arranged)
+
+    def fixed_lists(self, app: AppSpec) -> dict[str, tuple[Item, ...]]:
+        """The fixed lists of an app in this device's order."""
+        return {
+            name: items if name in app.ordered else self.arrange(f"{app.app}.{name}", items)
+            for name, items in app.lists.items()
+        }
+
+
+def profile_of(seed: int) -> DeviceProfile:
+    """The device of a reset with this seed."""
+    return DeviceProfile(seed % PROFILES)

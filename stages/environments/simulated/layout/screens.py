@@ -1,0 +1,352 @@
+"""Where everything stands on a simulated screen: scene and accessibility tree from one list of parts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from trajmill.schemas.geometry import Box, Size
+from trajmill.schemas.observation import UIElement
+from trajmill.schemas.tables.query import Platform
+from trajmill.stages.environments.simulated.app_files.app_spec import AppSpec, Item, Menu, Scalar, Screen
+from trajmill.stages.environments.simulated.app_files.binding import bind_text
+from trajmill.stages.environments.simulated.drawing.scene import Scene, Shape
+from trajmill.stages.environments.simulated.layout.metrics import KEYBOARD_TOP, Metrics, metrics_of
+from trajmill.stages.environments.simulated.layout.profile import DeviceProfile
+from trajmill.stages.environments.simulated.layout.scrolling import Flow, Scroll, flow
+from trajmill.stages.environments.simulated.layout.view import View, make_view
+from trajmill.stages.environments.simulated.layout.widgets import (
+    PageContext,
+    Part,
+    Row,
+    Target,
+    button_part,
+    is_shown,
+    page_rows,
+    part,
+)
+
+DESKTOP_ACCENT = "#3C5A86"
+_NO_SCROLL = Scroll(0, None, None)
+
+
+class Popup(NamedTuple):
+    """A message over the page that nobody asked for."""
+
+    title: str
+    text: str
+    buttons: tuple[str, ...]
+
+
+class PageState(NamedTuple):
+    """One page as it stands."""
+
+    name: str
+    offset: int
+    values: Mapping[str, Scalar]
+    lists: Mapping[str, tuple[Item, ...]]
+
+
+class AppState(NamedTuple):
+    """All that the look of an app depends on."""
+
+    app: AppSpec
+    profile: DeviceProfile
+    pages: tuple[PageState, ...]
+    """The page on top, preceded by the one under it while it is a dialog."""
+    can_go_back: bool
+    focus: str
+    menu: str
+    """Id of the open menu."""
+    popup: Popup | None
+    sponsored: bool
+
+
+class _Painted(NamedTuple):
+    """A page's shapes and the parts that are in the tree."""
+
+    shapes: tuple[Shape, ...]
+    parts: tuple[Part, ...]
+    scroll: Scroll
+
+
+def launcher_view(apps: Sequence[AppSpec], platform: Platform, profile: DeviceProfile, offset: int) -> View:
+    """The home screen of a phone or the bare desktop, with an icon for each app in the order given."""
+    metrics = metrics_of(platform, profile.scale)
+    size = metrics.size
+    shapes = [Shape("wallpaper", Box(0, 0, size.width, size.height))]
+    shapes += _system_bars(platform, metrics)
+    viewport = Box(metrics.margin, metrics.top, size.width - metrics.margin, size.height - 56)
+    name = "Desktop" if platform is Platform.DESKTOP else "Home screen"
+    title = Box(metrics.margin, metrics.top - metrics.heading - 4, size.width - metrics.margin, metrics.top - 4)
+    placed = flow(list(_icon_rows(apps, metrics, viewport)), viewport, metrics.gap, offset, "")
+    parts = (_title(title, name, "launcher"), *_scroll_parts(placed, viewport, "launcher"), *placed.parts)
+    scene = Scene(size, DESKTOP_ACCENT, profile.dark, (*shapes, *(each.shape for each in parts if each.shape.kind)))
+    return make_view(scene, parts, placed.scroll, "")
+
+
+def loading_view(app: AppSpec, profile: DeviceProfile) -> View:
+    """A page that has not come yet."""
+    metrics = metrics_of(app.platform, profile.scale)
+    box = Box(metrics.window.left + metrics.margin, metrics.top, metrics.window.right - metrics.margin, 0)
+    title = part("heading", "heading", _title_box(metrics, False), "Loading", "loading/title")
+    text = part("text", "text", box._replace(bottom=metrics.top + metrics.text), "One moment please...", "loading/text")
+    parts = (_as_title(title), text)
+    shapes = (*_frame(app, metrics), *(each.shape for each in parts))
+    return make_view(Scene(metrics.size, app.color, profile.dark, shapes), parts, _NO_SCROLL, app.app)
+
+
+def app_view(state: AppState) -> View:
+    """An app with its page on top, and the dialog, menu, keyboard or message over it."""
+    metrics = metrics_of(state.app.platform, state.profile.scale)
+    below, top = state.pages[:-1], state.pages[-1]
+    painted = _page(state, metrics, below[0] if below else top)
+    if below:
+        painted = _over(painted, _dialog(state, metrics, top))
+    if state.popup:
+        painted = _over(painted, _popup(state.popup, metrics))
+    scene = Scene(metrics.size, state.app.color, state.profile.dark, painted.shapes)
+    return make_view(scene, painted.parts, painted.scroll, state.app.app)
+
+
+def _over(under: _Painted, over: _Painted) -> _Painted:
+    screen = Box(0, 0, 0, 0)
+    return over._replace(shapes=(*under.shapes, Shape("dim", screen), *over.shapes))
+
+
+def _page(state: AppState, metrics: Metrics, page: PageState) -> _Painted:
+    screen = state.app.screens[page.name]
+    is_top = page is state.pages[-1]
+    context = _context(state, metrics, page, metrics.window.right - metrics.window.left - 2 * metrics.margin)
+    desktop = state.app.platform is Platform.DESKTOP
+    keyboard = bool(context.focus) and not desktop and is_top
+    bottom = KEYBOARD_TOP if keyboard else metrics.window.bottom
+    left = metrics.window.left + metrics.margin
+    viewport = Box(left, metrics.top + metrics.gap, left + context.width, bottom - metrics.gap)
+    placed = flow(list(page_rows(screen.widgets, context)), viewport, metrics.gap, page.offset, context.focus)
+    bars = _bar_parts(state, metrics, context, screen)
+    menu = _open_menu(screen, context, bars) if state.menu and is_top else ()
+    body = () if menu else (*_scroll_parts(placed, viewport, context.page), *placed.parts)
+    keys = _keyboard(metrics.size) if keyboard else ()
+    parts = (*bars, *body, *menu, *keys)
+    drawn = (*bars, *_scroll_parts(placed, viewport, context.page), *placed.parts, *menu, *keys)
+    shapes = (*_frame(state.app, metrics), *(each.shape for each in drawn if each.shape.kind))
+    return _Painted(shapes, parts, placed.scroll if not menu else _NO_SCROLL)
+
+
+def _context(state: AppState, metrics: Metrics, page: PageState, width: int) -> PageContext:
+    is_top = page is state.pages[-1]
+    return PageContext(
+        page=f"{state.app.app}.{page.name}",
+        values=page.values,
+        lists=page.lists,
+        metrics=metrics,
+        width=width,
+        focus=state.focus if is_top else "",
+        sponsored=state.sponsored,
+    )
+
+
+def _frame(app: AppSpec, metrics: Metrics) -> tuple[Shape, ...]:
+    """What stands behind an app's page."""
+    window = metrics.window
+    if app.platform is Platform.DESKTOP:
+        wall = Shape("wallpaper", Box(0, 0, metrics.size.width, metrics.size.height), color=DESKTOP_ACCENT)
+        bar = Shape("app_bar", window._replace(bottom=window.top + 44))
+        menus = Shape("menu_bar", Box(window.left, window.top + 44, window.right, metrics.top))
+        return wall, *_system_bars(app.platform, metrics)[:1], Shape("window", window), bar, menus
+    bar = Shape("app_bar", Box(0, window.top, window.right, metrics.top))
+    return *_system_bars(app.platform, metrics), bar
+
+
+def _system_bars(platform: Platform, metrics: Metrics) -> tuple[Shape, ...]:
+    width, height = metrics.size
+    if platform is Platform.DESKTOP:
+        return (Shape("taskbar", Box(0, height - 48, width, height)),)
+    return (Shape("status_bar", Box(0, 0, width, metrics.window.top)),)
+
+
+def _title_box(metrics: Metrics, after_back: bool) -> Box:
+    window = metrics.window
+    if window.left:
+        return Box(window.left + (112 if after_back else 20), window.top + 4, window.right - 112, window.top + 40)
+    return Box(148 if after_back else metrics.margin, window.top + 14, window.right - metrics.margin, metrics.top - 14)
+
+
+def _title(box: Box, text: str, page: str) -> Part:
+    return _as_title(part("heading", "heading", box, text, f"{page}/title"))
+
+
+def _as_title(heading: Part) -> Part:
+    assert heading.element is not None
+    return heading._replace(element=heading.element._replace(states=("title",)))
+
+
+def _bar_parts(state: AppState, metrics: Metrics, context: PageContext, screen: Screen) -> tuple[Part, ...]:
+    """Title, Back, and on a desktop the window's Close, the menus and the way to the desktop."""
+    box = _title_box(metrics, state.can_go_back)
+    parts = [_title(box, bind_text(screen.title, context.values), context.page)]
+    desktop = state.app.platform is Platform.DESKTOP
+    if state.can_go_back:
+        back = Box(metrics.window.left + 16, box.top, box.left - 12, box.bottom)
+        parts.append(part("button", "button", back, "Back", f"{context.page}/back", Target("back")))
+    if desktop:
+        close = Box(metrics.window.right - 96, box.top, metrics.window.right - 12, box.bottom)
+        parts.append(part("button", "button", close, "Close", f"{context.page}/close", Target("home")))
+        parts.extend(_menus(screen, state.menu, context))
+        home = Box(8, metrics.size.height - 44, 168, metrics.size.height - 4)
+        parts.append(part("button", "button", home, "Show desktop", "taskbar/desktop", Target("home")))
+    return tuple(parts)
+
+
+def _menus(screen: Screen, opened: str, context: PageContext) -> list[Part]:
+    metrics, parts = context.metrics, []
+    left, top = metrics.window.left + 12, metrics.window.top + 47
+    for menu in screen.widgets:
+        if isinstance(menu, Menu) and is_shown(menu, context.values):
+            wide = 32 + 11 * len(menu.text)
+            box = Box(left, top, left + wide, metrics.top - 3)
+            opens = Target("menu", menu)
+            made = part("menu", "menu", box, menu.text, f"{context.page}/{menu.id}", opens)
+            if menu.id == opened:
+                made = made._replace(shape=made.shape._replace(state="on"))
+            parts.append(made)
+            left += wide + 4
+    return parts
+
+
+def _open_menu(screen: Screen, context: PageContext, bars: Sequence[Part]) -> tuple[Part, ...]:
+    menu = next(each.target.widget for each in bars if each.target and each.shape.state == "on")
+    assert isinstance(menu, Menu)
+    place = next(each.shape.box for each in bars if each.shape.state == "on")
+    parts, top, high = [], context.metrics.top, 40
+    for item in menu.items:
+        if is_shown(item, context.values):
+            box = Box(place.left, top, place.left + 260, top + high)
+            made = button_part(item, context, box)
+            assert made.element is not None
+            shape = made.shape._replace(kind="menu_item")
+            parts.append(made._replace(shape=shape, element=made.element._replace(role="menu_item")))
+            top += high
+    return tuple(parts)
+
+
+def _scroll_parts(placed: Flow, viewport: Box, page: str) -> tuple[Part, ...]:
+    """The scrolling region as an element, and its scroll bar as a shape; nothing when all of it fits."""
+    room = viewport.bottom - viewport.top
+    if placed.scroll.up is None and placed.scroll.down is None:
+        return ()
+    states = [
+        name
+        for name, to in (("scrollable_down", placed.scroll.down), ("scrollable_up", placed.scroll.up))
+        if to is not None
+    ]
+    region = UIElement("list", "", viewport, tuple(states), "", f"{page}/scroll")
+    top = viewport.top + placed.scroll.offset * room // placed.content
+    low = min(viewport.bottom, top + max(24, room * room // placed.content))
+    thumb = Shape("scroll_bar", Box(viewport.right + 6, top, viewport.right + 14, low))
+    return Part(Shape("", viewport), region), Part(thumb)
+
+
+def _dialog(state: AppState, metrics: Metrics, page: PageState) -> _Painted:
+    """The page on top, as a dialog that is as high as its content."""
+    screen = state.app.screens[page.name]
+    desktop = state.app.platform is Platform.DESKTOP
+    width = metrics.dialog_width - 2 * metrics.margin
+    context = _context(state, metrics, page, width)
+    keyboard = bool(context.focus) and not desktop
+    lowest = KEYBOARD_TOP if keyboard else metrics.window.bottom
+    rows = list(page_rows(screen.widgets, context))
+    content = sum(row.height + metrics.gap for row in rows)
+    head = metrics.heading + 2 * metrics.gap
+    box = _middle(metrics, head + content + metrics.gap, lowest)
+    left = box.left + metrics.margin
+    viewport = Box(left, box.top + head, left + width, box.bottom - metrics.gap)
+    placed = flow(rows, viewport, metrics.gap, page.offset, context.focus)
+    frame = Part(Shape("dialog", box), UIElement("dialog", bind_text(screen.title, page.values), box, (), "", ""))
+    title = Box(left, box.top + metrics.gap, left + width - 100, box.top + metrics.gap + metrics.heading)
+    heading = _title(title, bind_text(screen.title, page.values), context.page)
+    close = Box(title.right + 10, title.top, box.right - metrics.margin, title.bottom)
+    closing = (part("button", "button", close, "Close", f"{context.page}/close", Target("back")),) if desktop else ()
+    keys = _keyboard(metrics.size) if keyboard else ()
+    parts = (heading, frame, *closing, *_scroll_parts(placed, viewport, context.page), *placed.parts, *keys)
+    return _Painted(_frame_first(frame, parts), parts, placed.scroll)
+
+
+def _popup(popup: Popup, metrics: Metrics) -> _Painted:
+    width = metrics.dialog_width - 2 * metrics.margin
+    height = metrics.heading + metrics.text + len(popup.buttons) * (metrics.button + metrics.gap) + 4 * metrics.gap
+    box = _middle(metrics, height, metrics.window.bottom)
+    left, top = box.left + metrics.margin, box.top + metrics.gap
+    frame = Part(Shape("dialog", box), UIElement("dialog", popup.title, box, (), "", ""))
+    heading = _title(Box(left, top, left + width, top + metrics.heading), popup.title, "popup")
+    top += metrics.heading + metrics.gap
+    text = part("text", "text", Box(left, top, left + width, top + metrics.text), popup.text, "popup/text")
+    top += metrics.text + metrics.gap
+    parts = [heading, frame, text]
+    for index, words in enumerate(popup.buttons):
+        kind = "button" if index else "primary_button"
+        place = Box(left, top, left + width, top + metrics.button)
+        parts.append(part(kind, "button", place, words, f"popup/{index}", Target("dismiss")))
+        top += metrics.button + metrics.gap
+    return _Painted(_frame_first(frame, parts), tuple(parts), _NO_SCROLL)
+
+
+def _frame_first(frame: Part, parts: Sequence[Part]) -> tuple[Shape, ...]:
+    """The shapes of a dialog; the title comes first in the tree but is drawn on the dialog."""
+    return frame.shape, *(each.shape for each in parts if each is not frame and each.shape.kind)
+
+
+def _middle(metrics: Metrics, height: int, lowest: int) -> Box:
+    window = metrics.window
+    highest = window.top + metrics.margin
+    height = min(height, lowest - metrics.margin - highest)
+    left = (window.left + window.right - metrics.dialog_width) // 2
+    top = (highest + lowest - metrics.margin - height) // 2
+    return Box(left, top, left + metrics.dialog_width, top + height)
+
+
+@lru_cache(maxsize=4)
+def _keyboard(size: Size) -> tuple[Part, ...]:
+    board = Box(0, KEYBOARD_TOP, size.width, size.height)
+    parts = [Part(Shape("keyboard", board), UIElement("keyboard", "", board, (), "", "keyboard"))]
+    high, gap = 100, 10
+    for number, letters in enumerate(("qwertyuiop", "asdfghjkl", "zxcvbnm")):
+        wide = (size.width - 11 * gap) // 10
+        left = (size.width - len(letters) * (wide + gap) + gap) // 2
+        top = board.top + gap + number * (high + gap)
+        for at, letter in enumerate(letters):
+            key = left + at * (wide + gap)
+            parts.append(Part(Shape("key", Box(key, top, key + wide, top + high), letter)))
+    top = board.top + gap + 3 * (high + gap)
+    for left, right, words in ((10, 130, "123"), (140, 560, "space"), (570, 710, "Enter")):
+        parts.append(Part(Shape("key", Box(left, top, right, top + high), words)))
+    return tuple(parts)
+
+
+def _icon_rows(apps: Sequence[AppSpec], metrics: Metrics, viewport: Box) -> list[Row]:
+    width = viewport.right - viewport.left
+    wide, high = metrics.icon
+    space = (width - metrics.columns * wide) // (metrics.columns - 1)
+
+    def row(chosen: Sequence[AppSpec]) -> Row:
+        def place(left: int, top: int, bottom: int) -> tuple[Part, ...]:
+            starts = (left + column * (wide + space) for column in range(len(chosen)))
+            return tuple(
+                part(
+                    "icon",
+                    "icon",
+                    Box(start, top, start + wide, min(top + high, bottom)),
+                    app.name,
+                    f"launcher/{app.app}",
+                    Target("open", None, app.app),
+                    note=app.symbol,
+                    color=app.color,
+                )
+                for app, start in zip(chosen, starts, strict=True)
+            )
+
+        return Row(high, place)
+
+    return [row(apps[start : start + metrics.columns]) for start in range(0, len(apps), metrics.columns)]

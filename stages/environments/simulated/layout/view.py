@@ -1,0 +1,80 @@
+"""What one state of a device looks like, and the memory of those seen before."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from trajmill.schemas.geometry import Box
+from trajmill.schemas.observation import Observation, ScreenHandle, UIElement
+from trajmill.stages.environments.simulated.drawing.draw import draw
+from trajmill.stages.environments.simulated.drawing.scene import Scene
+from trajmill.stages.environments.simulated.layout.scrolling import Scroll
+from trajmill.stages.environments.simulated.layout.widgets import Part, Target
+
+MOST_VIEWS = 8192
+"""Views kept per world and process; one takes about 10 kB."""
+
+
+class Hit(NamedTuple):
+    """A place that reacts to a press."""
+
+    box: Box
+    target: Target
+
+
+class View(NamedTuple):
+    """A screen as an agent sees it, and what its places mean."""
+
+    observation: Observation
+    scene: Scene
+    hits: tuple[Hit, ...]
+    scroll: Scroll
+
+    def target_at(self, x: int, y: int) -> Target | None:
+        """What a press at a position means, None where nothing reacts."""
+        for box, target in self.hits:
+            if box.left <= x < box.right and box.top <= y < box.bottom:
+                return target
+        return None
+
+
+def make_view(scene: Scene, parts: Sequence[Part], scroll: Scroll, app: str) -> View:
+    """A view of a scene whose accessible parts are `parts`, in reading order."""
+    elements = tuple(part.element for part in parts if part.element)
+    handle = ScreenHandle(_screen_id(scene, elements, app), scene.size, partial(draw, scene))
+    hits = tuple(Hit(part.shape.box, part.target) for part in parts if part.target)
+    return View(Observation(handle, elements, app), scene, hits, scroll)
+
+
+def _screen_id(scene: Scene, elements: tuple[UIElement, ...], app: str) -> str:
+    # Plain tuples: their text is made several times faster than that of named ones.
+    shapes = [(kind, *box, text, note, state, color) for kind, box, text, note, state, color in scene.shapes]
+    tree = [(role, text, *box, states, value, name) for role, text, box, states, value, name in elements]
+    content = repr((*scene.size, scene.accent, scene.dark, app, shapes, tree))
+    return hashlib.blake2b(content.encode(), digest_size=12).hexdigest()
+
+
+class ViewMemory:
+    """The views made last, by what they depend on; shared by all environments of a world in a process."""
+
+    def __init__(self) -> None:
+        self._views: OrderedDict[Hashable, View] = OrderedDict()
+
+    def view(self, key: Hashable, make: Callable[[], View]) -> View:
+        """The view for a key, made when it is not known."""
+        found = self._views.get(key)
+        if found is None:
+            found = self._views[key] = make()
+            if len(self._views) > MOST_VIEWS:
+                self._views.popitem(last=False)
+        else:
+            self._views.move_to_end(key)
+        return found
+
+    def forget(self) -> None:
+        """Forget all views, to free their memory."""
+        self._views.clear()

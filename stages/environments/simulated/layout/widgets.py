@@ -1,0 +1,314 @@
+"""Widgets to rows: what one widget shows and what pressing it means, before it has a place on the screen."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+from trajmill.schemas.geometry import Box, Size
+from trajmill.schemas.observation import UIElement
+from trajmill.stages.environments.simulated.app_files.app_spec import (
+    AnyWidget,
+    Button,
+    Choice,
+    Input,
+    Item,
+    ItemList,
+    Menu,
+    Scalar,
+    Stepper,
+    Text,
+    Toggle,
+)
+from trajmill.stages.environments.simulated.app_files.binding import bind_record, bind_text, shown
+from trajmill.stages.environments.simulated.drawing.scene import Shape
+from trajmill.stages.environments.simulated.layout.metrics import Metrics
+
+_EDITABLE = ("field", "search")
+_MOST_COLUMNS = 3
+_RING = 1.33
+"""Room of a radio button's ring and padding, as a part of its height."""
+_RADIO_CHARACTER = 0.2
+"""Width of a character of its text, as a part of its height."""
+
+
+_VALUE_INSET = 44
+"""Pixels that a value's text stands in from the sides of its box."""
+_STEPPER_SIDE = 56
+
+
+class Target(NamedTuple):
+    """What a press on a place means."""
+
+    act: str
+    """open, press, pick, choose, flip, step, focus, menu, back, home, dismiss or offer."""
+    widget: AnyWidget | None = None
+    value: Scalar = ""
+    """The app to open, item to pick, option to choose or step to take."""
+
+
+class Part(NamedTuple):
+    """Something drawn, with its accessibility element and what pressing it means."""
+
+    shape: Shape
+    element: UIElement | None = None
+    target: Target | None = None
+
+
+class Row(NamedTuple):
+    """Parts side by side, made only once the row has a place."""
+
+    height: int
+    place: Callable[[int, int, int], tuple[Part, ...]]
+    """Its parts for a left and a top edge, cut off at a bottom edge."""
+    widget: str = ""
+    """Id of the widget it belongs to."""
+
+
+class PageContext(NamedTuple):
+    """What the widgets of a page are shown with."""
+
+    page: str
+    """`app.screen`."""
+    values: Mapping[str, Scalar]
+    lists: Mapping[str, tuple[Item, ...]]
+    metrics: Metrics
+    width: int
+    focus: str
+    sponsored: bool
+    """Whether an advertisement stands in the page's first list."""
+
+
+def page_rows(widgets: tuple[AnyWidget, ...], context: PageContext) -> Iterator[Row]:
+    """The rows of a page's body from top to bottom."""
+    for widget in widgets:
+        if is_shown(widget, context.values):
+            yield from _widget_rows(widget, context)
+            if isinstance(widget, ItemList):
+                context = context._replace(sponsored=False)
+
+
+def is_shown(widget: AnyWidget, values: Mapping[str, Scalar]) -> bool:
+    """Whether the widget's condition holds."""
+    return all(values[name] == wanted for name, wanted in widget.show_if.items())
+
+
+def list_items(
+    widget: ItemList, values: Mapping[str, Scalar], lists: Mapping[str, tuple[Item, ...]]
+) -> tuple[Item, ...]:
+    """The items that a list shows, after its filter and its search."""
+    items = lists[widget.items]
+    if widget.where:
+        wanted = bind_record(widget.where, values)
+        items = tuple(item for item in items if all(item.get(field) == value for field, value in wanted.items()))
+    if widget.search and values[widget.search]:
+        searched = shown(values[widget.search]).casefold()
+        items = tuple(item for item in items if searched in shown(item.get("name", "")).casefold())
+    return items
+
+
+def part(
+    kind: str,
+    role: str,
+    box: Box,
+    text: str,
+    element_id: str,
+    target: Target | None = None,
+    *,
+    note: str = "",
+    value: str = "",
+    state: str = "",
+    color: str = "",
+) -> Part:
+    """A part whose element says what its shape draws."""
+    states: tuple[str, ...] = ()
+    if state == "disabled":
+        states, target = ("disabled",), None
+    elif target:
+        states = ("clickable", "checked") if state == "on" else ("clickable",)
+    if kind in _EDITABLE:
+        states = (*states, "editable", "focused") if state == "focused" else (*states, "editable")
+    element = UIElement(role, text.replace("\n", " "), box, states, value, element_id)
+    return Part(Shape(kind, box, text, note, state, color), element, target)
+
+
+def button_part(button: Button, context: PageContext, box: Box) -> Part:
+    """A button, disabled while something it needs is missing."""
+    kind = "button" if button.style == "plain" else f"{button.style}_button"
+    enabled = all(context.values[name] not in ("", 0, False) for name in button.needs)
+    text = bind_text(button.text, context.values)
+    target = Target("press", button)
+    return part(kind, "button", box, text, f"{context.page}/{button.id}", target, state="" if enabled else "disabled")
+
+
+def wrapped(text: str, width: int, line: int, metrics: Metrics) -> str:
+    """The text in lines that fit into `width` pixels at that line height."""
+    room = max(8, int(width / (line * metrics.character)))
+    return "\n".join(textwrap.wrap(text, room)) or " "
+
+
+def _widget_rows(widget: AnyWidget, context: PageContext) -> Iterator[Row]:
+    match widget:
+        case Text():
+            yield _text_row(widget, context)
+        case Button():
+            yield _button_row(widget, context)
+        case ItemList():
+            yield from _list_rows(widget, context)
+        case Choice():
+            yield from _choice_rows(widget, context)
+        case Toggle():
+            yield _toggle_row(widget, context)
+        case Stepper():
+            yield _stepper_row(widget, context)
+        case Input():
+            yield _input_row(widget, context)
+        case Menu():
+            return
+
+
+def _single(
+    kind: str,
+    role: str,
+    text: str,
+    element_id: str,
+    size: Size,
+    widget: str,
+    target: Target | None = None,
+    value: str = "",
+    state: str = "",
+) -> Row:
+    """A row of one part whose note is its value."""
+
+    def place(left: int, top: int, bottom: int) -> tuple[Part, ...]:
+        box = Box(left, top, left + size.width, min(top + size.height, bottom))
+        return (part(kind, role, box, text, element_id, target, note=value, value=value, state=state),)
+
+    return Row(size.height, place, widget)
+
+
+def _text_row(widget: Text, context: PageContext) -> Row:
+    metrics = context.metrics
+    line = metrics.heading if widget.kind == "heading" else metrics.text
+    inset = _VALUE_INSET if widget.kind == "value" else 0
+    text = wrapped(bind_text(widget.text, context.values), context.width - inset, line, metrics)
+    size = Size(context.width, line * (text.count("\n") + 1))
+    return _single(widget.kind, widget.kind, text, f"{context.page}/{widget.id}" if widget.id else "", size, widget.id)
+
+
+def _button_row(widget: Button, context: PageContext) -> Row:
+    height, width = context.metrics.button, context.metrics.button_width or context.width
+
+    def place(left: int, top: int, bottom: int) -> tuple[Part, ...]:
+        return (button_part(widget, context, Box(left, top, left + width, min(top + height, bottom))),)
+
+    return Row(height, place, widget.id)
+
+
+def _list_rows(widget: ItemList, context: PageContext) -> Iterator[Row]:
+    metrics, page = context.metrics, context.page
+    items = list_items(widget, context.values, context.lists)
+    passive = not (widget.variable or widget.do or widget.to)
+    size = Size(context.width, metrics.noted_row if widget.note else metrics.row)
+    if not items:
+        none = Size(context.width, metrics.text)
+        yield _single("text", "text", "Nothing here yet", f"{page}/{widget.id}", none, widget.id)
+    for index, item in enumerate(items):
+        if context.sponsored and index == 1:
+            yield _sponsored_row(context)
+        text = bind_text(widget.text, context.values, item)
+        note = bind_text(widget.note, context.values, item)
+        element_id = f"{page}/{widget.id}/{item.get('name', index)}"
+        if passive:
+            lines = wrapped(text, context.width - _VALUE_INSET, metrics.text, metrics)
+            shown_size = Size(context.width, metrics.text * (lines.count("\n") + 1))
+            yield _single("value", "value", lines, element_id, shown_size, widget.id, value=note)
+        else:
+            target = Target("pick", widget, item.get("name", ""))
+            yield _single("list_item", "list_item", text, element_id, size, widget.id, target, note)
+
+
+def _sponsored_row(context: PageContext) -> Row:
+    size = Size(context.width, context.metrics.noted_row)
+    return _single("list_item", "list_item", "Try Plus for free", "popup/ad", size, "", Target("offer"), "Sponsored")
+
+
+def _choice_rows(widget: Choice, context: PageContext) -> Iterator[Row]:
+    label = Size(context.width, context.metrics.label)
+    yield _single("label", "text", widget.label, "", label, widget.id)
+    columns = _columns(widget, context)
+    for start in range(0, len(widget.options), columns):
+        yield _radio_row(widget, widget.options[start : start + columns], columns, context)
+
+
+def _radio_row(widget: Choice, options: tuple[Scalar, ...], columns: int, context: PageContext) -> Row:
+    height, gap = context.metrics.row, context.metrics.gap
+    wide = (context.width - (columns - 1) * gap) // columns
+
+    def place(left: int, top: int, bottom: int) -> tuple[Part, ...]:
+        parts = []
+        for column, option in enumerate(options):
+            start = left + column * (wide + gap)
+            box = Box(start, top, start + wide, min(top + height, bottom))
+            state = "on" if context.values[widget.variable] == option else ""
+            element_id = f"{context.page}/{widget.id}/{shown(option)}"
+            target = Target("choose", widget, option)
+            parts.append(
+                part("radio", "radio", box, shown(option), element_id, target, state=state, value=widget.label)
+            )
+        return tuple(parts)
+
+    return Row(height, place, widget.id)
+
+
+def _columns(widget: Choice, context: PageContext) -> int:
+    """As many radio buttons side by side as their texts allow, in rows of equal length where that is possible."""
+    row, count = context.metrics.row, len(widget.options)
+    longest = max((len(shown(option)) for option in widget.options), default=1)
+    wanted = row * (_RING + _RADIO_CHARACTER * longest)
+    most = max(1, min(_MOST_COLUMNS, count, int(context.width / wanted)))
+    return next(columns for columns in range(most, 0, -1) if count % columns == 0 or count > 5)
+
+
+def _toggle_row(widget: Toggle, context: PageContext) -> Row:
+    size = Size(context.width, context.metrics.row)
+    state = "on" if context.values[widget.variable] else ""
+    text = bind_text(widget.text, context.values)
+    target = Target("flip", widget)
+    return _single(widget.kind, widget.kind, text, f"{context.page}/{widget.id}", size, widget.id, target, state=state)
+
+
+def _stepper_row(widget: Stepper, context: PageContext) -> Row:
+    height, gap = context.metrics.row, context.metrics.gap
+    side = max(height, _STEPPER_SIDE)
+    number = context.values[widget.variable]
+    page = f"{context.page}/{widget.id}"
+    inset = height // 8
+
+    def place(left: int, top: int, bottom: int) -> tuple[Part, ...]:
+        low = min(top + height, bottom)
+        plus = left + context.width - side
+        minus = plus - gap - side
+        label = Box(left, top + inset, minus - gap, low - inset)
+        parts = [part("label", "text", label, widget.text, page, note=shown(number), value=shown(number))]
+        for sign, step, limit, start in (("-", -1, widget.minimum, minus), ("+", 1, widget.maximum, plus)):
+            box = Box(start, top, start + side, low)
+            state = "disabled" if number == limit else ""
+            target = Target("step", widget, step)
+            made = part(
+                "stepper_button", "stepper_button", box, sign, f"{page}/{sign}", target, value=widget.text, state=state
+            )
+            parts.append(made)
+        return tuple(parts)
+
+    return Row(height, place, widget.id)
+
+
+def _input_row(widget: Input, context: PageContext) -> Row:
+    size = Size(context.width, context.metrics.field)
+    role = "text_field" if widget.kind == "field" else "search_field"
+    held = shown(context.values[widget.variable])
+    state = "focused" if context.focus == widget.id else ""
+    element_id = f"{context.page}/{widget.id}"
+    return _single(widget.kind, role, widget.hint, element_id, size, widget.id, Target("focus", widget), held, state)
