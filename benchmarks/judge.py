@@ -15,9 +15,9 @@ from benchmarks.judge_populations import MISTAKES, ORIGIN, Population, Seen, exp
 from benchmarks.policy_queries import benchmark_queries
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.tables.round_summary import JudgeQuality
-from trajmill.stages.critics.calibration import Rate, agreement, calibrate
-from trajmill.stages.critics.judge import judge_episodes, state_judge
-from trajmill.stages.critics.replay import SeenScreens, replay
+from trajmill.stages.critics.calibration.agreement import Rate, agreement, calibrate
+from trajmill.stages.critics.judge import annotated_judge, judge_episodes
+from trajmill.stages.critics.trees.replay import SeenScreens, replay
 from trajmill.stages.environments.simulated.environment import FaultRates
 from trajmill.stages.environments.simulated.world import World, load_world
 from trajmill.stages.models.embedded.storage import embedded_model, untrained_network
@@ -36,7 +36,7 @@ def populations(world: World, train: int, explored: int, seed: int, seen: Seen, 
 
 def judged(episodes: Sequence[Episode], screens: SeenScreens) -> list[Episode]:
     """The episodes with their verdicts."""
-    result = asyncio.run(judge_episodes(episodes, state_judge(), screens, ORIGIN))
+    result = asyncio.run(judge_episodes(episodes, annotated_judge(), screens, ORIGIN))
     assert not result.failures, result.failures[0].message
     return result.episodes
 

@@ -24,7 +24,7 @@ from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.tables.query import Platform
 from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.critics.base import StepResult, TrajectoryCritic, Vote
-from trajmill.stages.critics.calibration import agreement, calibrate
+from trajmill.stages.critics.calibration.agreement import agreement, calibrate
 from trajmill.stages.critics.cascade import ChannelPlan
 from trajmill.stages.critics.consensus import Ask, Judge
 from trajmill.stages.critics.judge import judge_episodes

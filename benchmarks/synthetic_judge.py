@@ -14,7 +14,7 @@ from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.query import Query
 from trajmill.schemas.tables.verdict import Channel, StepLabel
 from trajmill.stages.critics.base import StepResult, Vote
-from trajmill.stages.critics.noisy import NoisyChannel
+from trajmill.stages.critics.calibration.noisy import NoisyChannel
 from trajmill.stages.environments.simulated.environment import FaultRates
 from trajmill.stages.environments.simulated.world import World
 

@@ -16,8 +16,8 @@ from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.record import Row
 from trajmill.schemas.tables.calibration import Calibration
 from trajmill.schemas.tables.registry import rows_to_arrow
-from trajmill.stages.critics.calibration import agreement
-from trajmill.stages.critics.ingredients import Tally, tally
+from trajmill.stages.critics.calibration.agreement import agreement
+from trajmill.stages.critics.calibration.ingredients import Tally, tally
 from trajmill.warehouse.commit import commit_stage
 from trajmill.warehouse.layout import StageRun, create_warehouse
 from trajmill.warehouse.lock import sole_worker

@@ -13,8 +13,8 @@ from trajmill.pipelines.reading.verdicts import read_verdicts
 from trajmill.schemas.record import Row
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.schemas.tables.verdict import Channel
-from trajmill.stages.critics.calibration import PASSED
-from trajmill.stages.critics.ingredients import Ballot, Evidence, Spent
+from trajmill.stages.critics.calibration.agreement import PASSED
+from trajmill.stages.critics.calibration.ingredients import Ballot, LabelledVotes, Spent
 from trajmill.warehouse.read import read_table
 
 _PURPOSES = (Purpose.TRAIN, Purpose.GUIDED, Purpose.EVALUATE)
@@ -27,7 +27,7 @@ _CALL_COLUMNS = ("role", "payload_hash", "draw", "image_scale", "latency_ms", "c
 class Evaluated(NamedTuple):
     """What a judge said of labelled trajectories."""
 
-    evidence: Sequence[Evidence]
+    evidence: Sequence[LabelledVotes]
     made_by: str
     """Version of the judge; empty where it judged nothing."""
     trajectories: int
@@ -50,7 +50,7 @@ def stored_evidence(context: RoundContext, judge: NamedJudge) -> Evaluated:
     rewards = rewards_of(context)
     stored = [one for one in finished_trajectories(context) if one.trajectory_id in rewards]
     again = judge_again(context, judge, stored)
-    evidence: list[Evidence] = []
+    evidence: list[LabelledVotes] = []
     versions: dict[str, None] = {}
     for number in sorted({one.round for one in stored}):
         found = _Votes(context, judge, number)
@@ -60,7 +60,7 @@ def stored_evidence(context: RoundContext, judge: NamedJudge) -> Evaluated:
 
 
 def _counted(
-    context: RoundContext, again: JudgedAgain, evidence: Sequence[Evidence], versions: Mapping[str, None]
+    context: RoundContext, again: JudgedAgain, evidence: Sequence[LabelledVotes], versions: Mapping[str, None]
 ) -> Evaluated:
     columns = ["status", "purpose", "reward"]
     rows = read_table(context.warehouse, "trajectories", columns, run_id=context.run_id).to_pylist()
@@ -95,7 +95,7 @@ class _Votes:
         self._context, self._judge_id, self._round = context, judge.other.judge_id, number
         self.versions: dict[str, str] = {row["trajectory_id"]: row["made_by"] for row in self._rows("judgements", [])}
 
-    def evidence(self, stored: Sequence[Stored], rewards: Mapping[str, bool]) -> Iterator[Evidence]:
+    def evidence(self, stored: Sequence[Stored], rewards: Mapping[str, bool]) -> Iterator[LabelledVotes]:
         """The evidence of the trajectories that were judged."""
         ballots: dict[str, list[Ballot]] = defaultdict(list)
         for row in self._rows("trajectory_verdicts", ["channel", "vote", "correct"]):
@@ -108,7 +108,7 @@ class _Votes:
         for one in stored:
             name = one.trajectory_id
             if name in self.versions:
-                yield Evidence(rewards[name], ballots[name], calls[name])
+                yield LabelledVotes(rewards[name], ballots[name], calls[name])
 
     def _rows(self, table: str, columns: Sequence[str]) -> list[dict[str, Any]]:
         found = read_verdicts(

@@ -11,7 +11,7 @@ from trajmill.flows.judges import NamedJudge
 from trajmill.pipelines.labelled import judge_labelled
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.record import Row
-from trajmill.stages.critics.labelled.annotations import read_labels
+from trajmill.stages.critics.calibration.labelled.annotations import read_labels
 
 STAGE = "calibrate"
 """What failures stand under."""

@@ -11,7 +11,7 @@ from trajmill.flows.config_models import EMBEDDED, EndpointSection
 from trajmill.pipelines.models import FolderModel, ModelSpec, ServedModel
 from trajmill.schemas.coordinates import CoordinateFrame, native_frame
 from trajmill.schemas.geometry import Size
-from trajmill.stages.critics.context_budget import budget_of
+from trajmill.stages.models.context_budget import budget_of
 from trajmill.stages.models.families import FAMILIES
 
 REQUEST_CACHE = "request-cache"

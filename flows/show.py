@@ -15,7 +15,7 @@ from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.step import Step
 from trajmill.schemas.tables.verdict import StepVerdict
-from trajmill.stages.critics.marking import marked_screen
+from trajmill.stages.critics.model.marking import marked_screen
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.screens import WarehouseScreens
 from trajmill.warehouse.views import refresh_views

@@ -12,23 +12,23 @@ from trajmill.pipelines.models import ModelSpec
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.verdict import Channel
+from trajmill.stages.critics.annotated.step_critic import AnnotatedStepCritic
+from trajmill.stages.critics.annotated.text_channel import AnnotatedTextChannel
+from trajmill.stages.critics.annotated.tree_channel import AnnotatedTreeChannel
 from trajmill.stages.critics.base import StepCritic, TrajectoryCritic
-from trajmill.stages.critics.captioned_text import CaptionedTextChannel, text_prompt
-from trajmill.stages.critics.captioner import ModelCaptioner, ScreenCaptioner, TreeCaptioner, caption_prompt
+from trajmill.stages.critics.calibration.noisy import NoisyChannel
 from trajmill.stages.critics.cascade import ChannelPlan
 from trajmill.stages.critics.consensus import Ask, Judge
-from trajmill.stages.critics.context_budget import USUAL_BUDGET, ContextBudget
-from trajmill.stages.critics.model_step_critic import ModelStepCritic, step_prompt
-from trajmill.stages.critics.multimodal_channel import StateChannel
-from trajmill.stages.critics.noisy import NoisyChannel
-from trajmill.stages.critics.programmatic_channel import ProgrammaticChannel
-from trajmill.stages.critics.question import Sampling
+from trajmill.stages.critics.model.captioner import ModelCaptioner, ScreenCaptioner, TreeCaptioner, caption_prompt
+from trajmill.stages.critics.model.multimodal_channel import ModelMultimodalChannel, multimodal_prompt
+from trajmill.stages.critics.model.request import Sampling
+from trajmill.stages.critics.model.step_critic import ModelStepCritic, step_prompt
+from trajmill.stages.critics.model.text_channel import ModelTextChannel, text_prompt
+from trajmill.stages.critics.programmatic import ProgrammaticChannel
 from trajmill.stages.critics.rule import FULL, ChannelRule, PassRule, Rule
-from trajmill.stages.critics.screenshot_channel import ScreenshotChannel, multimodal_prompt
-from trajmill.stages.critics.step_critic import StateStepCritic
-from trajmill.stages.critics.text_channel import CaptionChannel
 from trajmill.stages.critics.voting import Pass
 from trajmill.stages.models.base import ChatModel
+from trajmill.stages.models.context_budget import USUAL_BUDGET, ContextBudget
 from trajmill.stages.models.prompts import Prompt
 
 Connect = Callable[[ModelSpec], ChatModel]
@@ -152,7 +152,7 @@ class JudgeSpec:
 
     def _step_critic(self, connect: Connect) -> StepCritic:
         if self.models.step is None:
-            return StateStepCritic()
+            return AnnotatedStepCritic()
         spec = self.models.step
         return ModelStepCritic(connect(spec), self.prompts.step, Sampling(seed=self.seed), spec.budget)
 
@@ -164,18 +164,18 @@ class JudgeSpec:
             case Channel.TEXT if models:
                 captioner = self._captioner(connect)
                 return [
-                    CaptionedTextChannel(model, self.prompts.text, captioner, sampling, _without_images(budget))
+                    ModelTextChannel(model, self.prompts.text, captioner, sampling, _without_images(budget))
                     for model, budget in models
                 ]
             case Channel.MULTIMODAL if models:
                 return [
-                    ScreenshotChannel(model, self.prompts.multimodal, scale, sampling, budget)
+                    ModelMultimodalChannel(model, self.prompts.multimodal, scale, sampling, budget)
                     for model, budget in models
                 ]
             case Channel.TEXT:
-                return [CaptionChannel()]
+                return [AnnotatedTextChannel()]
             case Channel.MULTIMODAL:
-                return [StateChannel()]
+                return [AnnotatedTreeChannel()]
             case Channel.PROGRAMMATIC:
                 return [ProgrammaticChannel()]
 

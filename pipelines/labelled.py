@@ -14,11 +14,11 @@ from trajmill.schemas.errors import FailureClass
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.model_call import ModelCall
-from trajmill.stages.critics.ingredients import Ballot, Evidence, Spent
+from trajmill.stages.critics.calibration.ingredients import Ballot, LabelledVotes, Spent
+from trajmill.stages.critics.calibration.labelled.annotations import Label
+from trajmill.stages.critics.calibration.labelled.screens import FolderScreens, UnreadableError
+from trajmill.stages.critics.calibration.labelled.trajectories import LabelledEpisode, find_trajectory, read_trajectory
 from trajmill.stages.critics.judge import judge_each
-from trajmill.stages.critics.labelled.annotations import Label
-from trajmill.stages.critics.labelled.screens import FolderScreens, UnreadableError
-from trajmill.stages.critics.labelled.trajectories import LabelledEpisode, find_trajectory, read_trajectory
 
 READER = "labelled-set-1"
 
@@ -27,7 +27,7 @@ READER = "labelled-set-1"
 class LabelledVerdicts:
     """What came of judging a labelled set."""
 
-    evidence: list[Evidence] = field(default_factory=list)
+    evidence: list[LabelledVotes] = field(default_factory=list)
     versions: set[str] = field(default_factory=set)
     """Of the judge, as they stand on its judgements."""
     failures: list[Failure] = field(default_factory=list)
@@ -49,7 +49,7 @@ def judge_labelled(
     """Judge the labelled trajectories that are there, `concurrency` at a time; files are read as they are needed.
 
     Args:
-        folder: the set, see `trajmill.stages.critics.labelled.trajectories`.
+        folder: the set, see `trajmill.stages.critics.calibration.labelled.trajectories`.
         labels: its labels.
         spec: the judge.
         origin: the common columns of failures and model calls.
@@ -93,7 +93,7 @@ class _Judging:
         votes = episode.trajectory_verdicts
         assert label.passed is not None and episode.judgement is not None
         ballots = [Ballot(vote.channel, vote.vote, vote.correct, vote.made_by) for vote in votes]
-        self._made.evidence.append(Evidence(label.passed, ballots, spent))
+        self._made.evidence.append(LabelledVotes(label.passed, ballots, spent))
         self._made.versions.add(episode.judgement.made_by)
 
     def _read(self, labels: Sequence[Label]) -> Iterator[LabelledEpisode]:

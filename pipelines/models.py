@@ -19,8 +19,8 @@ from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.model_call import ModelCall
-from trajmill.stages.critics.context_budget import USUAL_BUDGET, ContextBudget
 from trajmill.stages.models.base import ChatModel, ChatRequest, Completion
+from trajmill.stages.models.context_budget import USUAL_BUDGET, ContextBudget
 from trajmill.stages.models.families import ModelFamily
 from trajmill.stages.models.images import sent_size
 

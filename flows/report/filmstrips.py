@@ -12,7 +12,7 @@ from trajmill.flows.report.figures import connect
 from trajmill.pipelines.reading.episodes import read_episodes
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.tables.step import Step
-from trajmill.stages.critics.marking import marked_screen
+from trajmill.stages.critics.model.marking import marked_screen
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.screens import WarehouseScreens
 

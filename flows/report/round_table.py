@@ -14,7 +14,7 @@ from rich.text import Text
 from trajmill.flows.report.figures import SPLIT_NAMES
 from trajmill.schemas.tables.policy_version import SplitSuccess
 from trajmill.schemas.tables.round_summary import RoundSummary
-from trajmill.stages.critics.calibration import Rate, agreement
+from trajmill.stages.critics.calibration.agreement import Rate, agreement
 from trajmill.stages.metrics.intervals import wilson
 
 

@@ -11,7 +11,7 @@ from trajmill.pipelines.reading.verdicts import read_verdicts
 from trajmill.schemas.tables.calibration import Calibration
 from trajmill.schemas.tables.round_summary import JudgeQuality
 from trajmill.schemas.tables.trajectory import Purpose
-from trajmill.stages.critics.calibration import agreement, calibrate
+from trajmill.stages.critics.calibration.agreement import agreement, calibrate
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.read import read_rows
 from trajmill.warehouse.screens import WarehouseScreens

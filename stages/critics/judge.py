@@ -14,13 +14,13 @@ from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.verdict import StepVerdict
+from trajmill.stages.critics.annotated.step_critic import AnnotatedStepCritic
+from trajmill.stages.critics.annotated.text_channel import AnnotatedTextChannel
+from trajmill.stages.critics.annotated.tree_channel import AnnotatedTreeChannel
 from trajmill.stages.critics.base import StepResult
 from trajmill.stages.critics.cascade import one_vote
 from trajmill.stages.critics.consensus import Judge, decide
-from trajmill.stages.critics.multimodal_channel import StateChannel
-from trajmill.stages.critics.replay import seen
-from trajmill.stages.critics.step_critic import StateStepCritic
-from trajmill.stages.critics.text_channel import CaptionChannel
+from trajmill.stages.critics.trees.replay import seen
 
 STAGE = "judge"
 """Name of the stage as it stands on failures."""
@@ -50,9 +50,9 @@ class Judged:
     """One for each episode on which a critic gave no usable answer."""
 
 
-def state_judge() -> Judge:
+def annotated_judge() -> Judge:
     """The embedded judge: two channels that read trees; needs no model."""
-    return Judge(StateStepCritic(), (one_vote(CaptionChannel()), one_vote(StateChannel())))
+    return Judge(AnnotatedStepCritic(), (one_vote(AnnotatedTextChannel()), one_vote(AnnotatedTreeChannel())))
 
 
 async def judge_episodes(

@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.tables.guidance import DroppedStep
-from trajmill.stages.critics.replay import SeenStep
+from trajmill.stages.critics.trees.replay import SeenStep
 
 OWN_SUCCESS = "own_success"
 """Guidance from a success of the policy itself."""

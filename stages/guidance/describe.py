@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.observation import ScreenReader
-from trajmill.stages.critics.replay import SeenStep
+from trajmill.stages.critics.trees.replay import SeenStep
 from trajmill.stages.guidance.base import Outcome
 
 

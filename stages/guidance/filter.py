@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from trajmill.schemas.tables.guidance import DroppedStep
 from trajmill.schemas.tables.verdict import StepLabel, StepVerdict
-from trajmill.stages.critics.replay import SeenStep
+from trajmill.stages.critics.trees.replay import SeenStep
 from trajmill.stages.guidance.base import Kept, Outcome, StepDescription
 
 _ENDINGS = ("terminate", "answer")
@@ -34,7 +34,7 @@ def as_expected(steps: Sequence[SeenStep], outcomes: Sequence[Outcome]) -> AsExp
     unmet = {
         step.index: f"not as expected: {outcome.unmet}"
         for step, outcome in zip(steps, outcomes, strict=True)
-        if outcome.unmet and step.deed.kind not in _ENDINGS
+        if outcome.unmet and step.action.kind not in _ENDINGS
     }
     dropped = tuple(DroppedStep(index=index, reason=reason) for index, reason in sorted(unmet.items()))
     return AsExpected(tuple(each for each in described if each.step.index not in unmet), dropped)
@@ -60,9 +60,9 @@ def worth_telling(steps: Sequence[SeenStep], verdicts: Iterable[StepVerdict] = (
 
 
 def _reason(step: SeenStep, labels: Mapping[int, StepLabel]) -> str:
-    if step.deed.action is None:
+    if step.action.parsed is None:
         return "no action"
-    if step.deed.kind in _ENDINGS:
+    if step.action.kind in _ENDINGS:
         return ""
     if step.outcome.same:
         return "no visible effect"
@@ -104,7 +104,7 @@ def _end_of_detour(steps: Sequence[SeenStep], start: int, reasons: Mapping[int, 
     here = steps[start].outcome.before.screen_id
     for end in range(len(steps), start + 1, -1):
         run = steps[start:end]
-        if run[-1].outcome.after.screen_id != here or run[-1].deed.ends or _sets_anything(run, reasons):
+        if run[-1].outcome.after.screen_id != here or run[-1].action.ends or _sets_anything(run, reasons):
             continue
         if not (_passed(run) & pages) - _passed([*steps[:start], *steps[end:]]):
             return end

@@ -18,10 +18,10 @@ from trajmill.schemas.episode import Episode
 from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.record import Record
 from trajmill.schemas.tables.step import Step
-from trajmill.stages.critics.action_words import action_in_words, quotable, untrusted
-from trajmill.stages.critics.pictures import marked_picture, picture
-from trajmill.stages.critics.question import GREEDY, Sampling, question, stored_evidence, version_of
-from trajmill.stages.critics.replay import SeenStep
+from trajmill.stages.critics.model.action_words import action_in_words, quotable, untrusted
+from trajmill.stages.critics.model.pictures import marked_picture, picture
+from trajmill.stages.critics.model.request import GREEDY, Sampling, question, stored_evidence, version_of
+from trajmill.stages.critics.trees.replay import SeenStep
 from trajmill.stages.guidance.base import Outcome, StepDescription
 from trajmill.stages.models.base import ChatModel, ChatRequest, Part
 from trajmill.stages.models.prompts import Prompt, own_or_packaged
@@ -98,7 +98,7 @@ class ModelDescriber:
             JudgeFailure: a screen of the step is not stored, or its action cannot be read.
             ModelFailure: no valid answer, or an image that does not decode.
         """
-        if step.deed.kind in ("terminate", "answer"):
+        if step.action.kind in ("terminate", "answer"):
             return Outcome(_bounded(step.caption, LONGEST_OUTCOME))
         with stored_evidence(episode):
             request = self._request(episode, step, screens)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from trajmill.schemas.episode import Episode
-from trajmill.stages.critics.deeds import Deed
-from trajmill.stages.critics.facts import control_kind
+from trajmill.stages.critics.trees.element_action import ElementAction
+from trajmill.stages.critics.trees.screen_state import control_kind
 from trajmill.stages.guidance.base import StepDescription
 
 _LONGEST = 80
@@ -24,25 +24,25 @@ class LineWriter:
 
     async def synthesise(self, episode: Episode, steps: Sequence[StepDescription]) -> str:
         """Numbered lines, e.g. `2. Tap "Large" in Size.`; empty if no step has a target."""
-        lines = [line for description in steps if (line := instruction_for(description.step.deed))]
+        lines = [line for description in steps if (line := instruction_for(description.step.action))]
         return "\n".join(f"{number}. {line}" for number, line in enumerate(lines, start=1))
 
 
-def instruction_for(deed: Deed) -> str:
+def instruction_for(action: ElementAction) -> str:
     """What to do, in one sentence; empty for what goes without saying."""
-    element = deed.element
-    match deed.kind:
+    element = action.element
+    match action.kind:
         case "click" | "long_press" if element is not None and (element.text or element.value):
-            verb = "Open" if deed.opens else "Hold" if deed.kind == "long_press" else "Tap"
+            verb = "Open" if action.opens else "Hold" if action.kind == "long_press" else "Tap"
             group = f" in {_plain(element.value)}" if control_kind(element) in ("choice", "stepper") else ""
             return f'{verb} "{_plain(element.text or element.value)}"{group}.'
         case "type":
             into = f" into {_plain(element.text)}" if element is not None and element.text else ""
-            return f'Type "{_plain(deed.words)}"{into}.'
+            return f'Type "{_plain(action.words)}"{into}.'
         case "open":
-            return f'Open "{_plain(deed.words)}".'
+            return f'Open "{_plain(action.words)}".'
         case "answer":
-            return f'Answer "{_plain(deed.words)}".'
+            return f'Answer "{_plain(action.words)}".'
         case _:
             return ""
 

@@ -12,7 +12,7 @@ from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.guidance import DroppedStep, Guidance
-from trajmill.stages.critics.replay import replay, seen
+from trajmill.stages.critics.trees.replay import replay, seen
 from trajmill.stages.guidance.base import OWN_SUCCESS, GuidanceWriter, StepDescriber, StepDescription
 from trajmill.stages.guidance.describe import TreeDescriber
 from trajmill.stages.guidance.filter import as_expected, worth_telling

@@ -10,7 +10,7 @@ from typing import Annotated, NamedTuple
 from pydantic import Field
 
 from trajmill.schemas.record import Record, content_id
-from trajmill.stages.critics.action_words import untrusted
+from trajmill.stages.critics.model.action_words import untrusted
 from trajmill.stages.models.base import ChatMessage, ChatModel, ChatRequest, Part
 from trajmill.stages.models.prompts import Filled, Prompt, own_or_packaged
 from trajmill.stages.models.structured import ask

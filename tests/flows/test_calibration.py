@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console, RenderableType
 
 from tests.flows.served_judge import config_with_judges, opinion, tiny_config
-from tests.stages.critics.labelled_files import write_set
+from tests.stages.critics.calibration.labelled_files import write_set
 from tests.stages.models.fault_server import Fault, FaultReply, FaultServer, running_server
 from tests.warehouse.samples import at_origin, commit_rows, judgement, stage_run, trajectory
 from trajmill.flows.calibration import Calibrated, calibrate

@@ -21,7 +21,7 @@ from trajmill.schemas.tables.example import Example
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.trajectory import Purpose, Trajectory
 from trajmill.schemas.tables.verdict import Judgement, TrajectoryVerdict
-from trajmill.stages.critics.step_critic import StateStepCritic
+from trajmill.stages.critics.annotated.step_critic import AnnotatedStepCritic
 from trajmill.warehouse import staging
 from trajmill.warehouse.layout import StageRun, Warehouse, create_warehouse
 from trajmill.warehouse.read import read_rows
@@ -78,16 +78,16 @@ class Outage:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.lasts = True
         self.asked: Counter[str] = Counter()
-        works = StateStepCritic.judge
+        works = AnnotatedStepCritic.judge
 
-        async def judge(critic: StateStepCritic, episode: Any, *given: Any) -> Any:
+        async def judge(critic: AnnotatedStepCritic, episode: Any, *given: Any) -> Any:
             name = episode.trajectory.trajectory_id
             self.asked[name] += 1
             if self.lasts and self.hits(name):
                 raise JudgeFailure("the server is down")
             return await works(critic, episode, *given)
 
-        monkeypatch.setattr(StateStepCritic, "judge", judge)
+        monkeypatch.setattr(AnnotatedStepCritic, "judge", judge)
 
     @staticmethod
     def hits(trajectory_id: str) -> bool:

@@ -10,7 +10,7 @@ from trajmill.schemas.errors import EnvironmentFailure, FailureClass, ModelFailu
 from trajmill.schemas.record import Origin, Record, content_id
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.pathway import Pathway, PathwayStep
-from trajmill.stages.critics.action_words import untrusted
+from trajmill.stages.critics.model.action_words import untrusted
 from trajmill.stages.environments.base import EnvironmentFactory
 from trajmill.stages.models.base import ChatMessage, ChatModel, ChatRequest
 from trajmill.stages.models.prompts import Prompt, own_or_packaged

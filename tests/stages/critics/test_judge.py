@@ -26,16 +26,16 @@ from trajmill.schemas.observation import ScreenReader, UIElement
 from trajmill.schemas.tables.query import PathStep
 from trajmill.schemas.tables.round_summary import JudgeQuality
 from trajmill.schemas.tables.verdict import Channel
+from trajmill.stages.critics.annotated.step_critic import AnnotatedStepCritic
+from trajmill.stages.critics.annotated.text_channel import AnnotatedTextChannel, report_of
+from trajmill.stages.critics.annotated.tree_channel import AnnotatedTreeChannel
 from trajmill.stages.critics.base import StepResult, Vote, at_most_words
-from trajmill.stages.critics.calibration import agreement, calibrate
+from trajmill.stages.critics.calibration.agreement import agreement, calibrate
+from trajmill.stages.critics.calibration.noisy import NoisyChannel
 from trajmill.stages.critics.cascade import one_vote
 from trajmill.stages.critics.consensus import Judge
-from trajmill.stages.critics.judge import Judged, judge_episodes, state_judge
-from trajmill.stages.critics.multimodal_channel import StateChannel
-from trajmill.stages.critics.noisy import NoisyChannel
-from trajmill.stages.critics.replay import SeenScreens
-from trajmill.stages.critics.step_critic import StateStepCritic
-from trajmill.stages.critics.text_channel import CaptionChannel, report_of
+from trajmill.stages.critics.judge import Judged, annotated_judge, judge_episodes
+from trajmill.stages.critics.trees.replay import SeenScreens
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Says:
 
 
 def run(episodes: Sequence[Episode], trees: Trees, *channels: Says) -> Judged:
-    judge = Judge(StateStepCritic(), tuple(map(one_vote, channels))) if channels else state_judge()
+    judge = Judge(AnnotatedStepCritic(), tuple(map(one_vote, channels))) if channels else annotated_judge()
     return asyncio.run(judge_episodes(episodes, judge, trees, ORIGIN))
 
 
@@ -192,7 +192,7 @@ def test_screens_are_read_once_and_memory_is_bounded() -> None:
 
     counting = Counting()
     episode = right_walk(counting).end()
-    judge = state_judge()
+    judge = annotated_judge()
     asyncio.run(judge_episodes([episode] * 5, judge, counting, ORIGIN))
     assert counting.asked == len(counting.known)
     small = SeenScreens(counting, capacity=2)
@@ -208,7 +208,7 @@ def test_the_text_channel_reads_words_only() -> None:
         line.startswith('Tapped radio "Large" in "Size": choice "Size" is now "Large" instead of "Medium"')
         for line in report
     )
-    assert CaptionChannel().channel is Channel.TEXT and StateChannel().channel is Channel.MULTIMODAL
+    assert AnnotatedTextChannel().channel is Channel.TEXT and AnnotatedTreeChannel().channel is Channel.MULTIMODAL
 
 
 def test_on_screen_text_cannot_speak_for_the_caption() -> None:

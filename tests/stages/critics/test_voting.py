@@ -13,11 +13,11 @@ from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import FailureClass, JudgeFailure, ModelFailure, StageError
 from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.tables.verdict import Channel
+from trajmill.stages.critics.annotated.step_critic import AnnotatedStepCritic
 from trajmill.stages.critics.base import StepResult, Vote
 from trajmill.stages.critics.cascade import ChannelPlan
 from trajmill.stages.critics.consensus import Ask, Judge
 from trajmill.stages.critics.judge import Judged, judge_each, judge_episodes
-from trajmill.stages.critics.step_critic import StateStepCritic
 from trajmill.stages.critics.voting import Pass
 
 YES, NO = True, False
@@ -52,7 +52,9 @@ class Scripted:
 
 def judged(ask: Ask, *plans: ChannelPlan) -> Judged:
     trees = Trees()
-    return asyncio.run(judge_episodes([right_walk(trees).end()], Judge(StateStepCritic(), plans, ask), trees, ORIGIN))
+    return asyncio.run(
+        judge_episodes([right_walk(trees).end()], Judge(AnnotatedStepCritic(), plans, ask), trees, ORIGIN)
+    )
 
 
 def outcome(result: Judged) -> bool | FailureClass:
@@ -252,7 +254,7 @@ def test_many_are_under_way_at_once_in_order_and_with_few_in_memory() -> None:
             yield seeded(base, number)
 
     async def run() -> list[tuple[int, bool]]:
-        judge = Judge(StateStepCritic(), (ChannelPlan((Pass((gate,)),)),))
+        judge = Judge(AnnotatedStepCritic(), (ChannelPlan((Pass((gate,)),)),))
         found: list[tuple[int, bool]] = []
         asyncio.get_running_loop().call_later(0.05, gate.open.set)
         async for one in judge_each(episodes(300), judge, trees, ORIGIN, concurrency):
@@ -282,7 +284,7 @@ def test_an_error_that_is_no_failure_ends_the_judging_and_leaves_nothing_running
             raise RuntimeError("a bug")
 
     async def run() -> None:
-        judge = Judge(StateStepCritic(), (ChannelPlan((Pass((Broken(),)),)), ChannelPlan((Pass((gate,)),))))
+        judge = Judge(AnnotatedStepCritic(), (ChannelPlan((Pass((Broken(),)),)), ChannelPlan((Pass((gate,)),))))
         with pytest.raises(RuntimeError, match="a bug"):
             await judge_episodes([seeded(base, 0)] * 5, judge, trees, ORIGIN, concurrency=4)
         assert gate.most > 0

@@ -23,7 +23,7 @@ from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import FailureClass
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.guidance import Guidance
-from trajmill.stages.critics.judge import judge_episode, state_judge
+from trajmill.stages.critics.judge import annotated_judge, judge_episode
 from trajmill.stages.guidance.base import OWN_SUCCESS, REFERENCE_PATH
 from trajmill.stages.guidance.lift import guidance_lift
 from trajmill.stages.guidance.strip import quotes_guidance
@@ -32,7 +32,7 @@ from trajmill.stages.guidance.write import write_guidance
 
 def written(episode: Episode, trees: Trees, judged: bool = False) -> Guidance:
     if judged:
-        episode = asyncio.run(judge_episode(episode, state_judge(), trees, ORIGIN))
+        episode = asyncio.run(judge_episode(episode, annotated_judge(), trees, ORIGIN))
     made = asyncio.run(write_guidance(episode, trees, ORIGIN, REFERENCE_PATH))
     assert isinstance(made, Guidance)
     return made

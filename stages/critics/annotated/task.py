@@ -1,0 +1,147 @@
+"""What a task demands, page by page: in which part of it a constraint is set, and where its receipt is."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import NamedTuple
+
+from trajmill.schemas.errors import JudgeFailure
+from trajmill.schemas.tables.query import Query, Slot
+from trajmill.stages.critics.annotated.wording import (
+    description_says_done,
+    is_said,
+    mentions,
+    says_no,
+    shared_stems,
+    title_says_done,
+)
+from trajmill.stages.critics.trees.replay import INTERRUPTIONS, SeenStep, TaskView, task_view
+from trajmill.stages.critics.trees.screen_state import OFF, ON, WAYS_BACK, Control
+
+
+class Part(NamedTuple):
+    """The pages of a task that belong to one app, one after the other."""
+
+    app: str
+    pages: tuple[str, ...]
+    slots: tuple[Slot, ...]
+    receipt: str | None
+    """The last page, where it is there to confirm: reaching it is what the part is for."""
+    open_page: str | None
+    """The last page of the task, where something is to be done that only the instruction tells: it neither confirms
+    anything nor has constraints."""
+
+
+def parts_of(task: TaskView) -> tuple[Part, ...]:
+    """The parts of a task in order; an errand has one per app."""
+    groups = [tuple(pages) for _, pages in groupby(task.pages, key=app_of)]
+    return tuple(_part(pages, task, last=number == len(groups) - 1) for number, pages in enumerate(groups))
+
+
+def is_annotated(task: TaskView) -> bool:
+    """Whether it is known which pages a task passes and what is to be chosen there, and not only what it says."""
+    return bool(task.slots) or any("." in page for page in task.pages)
+
+
+def judged_task(query: Query) -> TaskView:
+    """What a trajectory critic without a model may know of a query.
+
+    Raises:
+        JudgeFailure: only the words of the task are known, which takes a model to judge by.
+    """
+    task = task_view(query)
+    if not is_annotated(task):
+        raise JudgeFailure(
+            f"{query.task}: neither pages nor constraints are known; judge it by a model or its own check"
+        )
+    return task
+
+
+def app_of(page: str) -> str:
+    """The app of a page."""
+    return page.partition(".")[0]
+
+
+def pages_from(slot: Slot, task: TaskView) -> tuple[str, ...]:
+    """The pages of the slot's app on which its value may be confirmed: from its own on, all if the path has another."""
+    own = tuple(page for page in task.pages if app_of(page) == app_of(slot.page))
+    return own[own.index(slot.page) :] if slot.page in own else own
+
+
+def commits(step: SeenStep, receipt: str | None) -> bool:
+    """Whether a step sends something off: a press that leads to the receipt from a page before it."""
+    before, after = step.outcome.before.page, step.outcome.after.page
+    return receipt is not None and _goes_on(step) and after == receipt != before
+
+
+def does_something_else(step: SeenStep, task: TaskView) -> bool:
+    """Whether a press outside the pages of the task shows that something has been done.
+
+    Either a page comes up whose title says so, or what the page shows or lists has changed on the spot.
+    """
+    before, after = step.outcome.before, step.outcome.after
+    if not _goes_on(step) or after.page in task.pages:
+        return False
+    if after.page != before.page:
+        return title_says_done(after.title)
+    searching = any(control.kind == "search" for control in after.controls.values())
+    return not searching and not step.outcome.opened and bool(step.outcome.appeared or step.outcome.items_changed)
+
+
+def replaces(step: SeenStep) -> bool:
+    """Whether a value took the place of another, so that doing it again with another value leaves only that one."""
+    return bool(step.outcome.vanished) and len(step.outcome.vanished) == len(step.outcome.appeared)
+
+
+def works_on_the_spot(step: SeenStep) -> bool:
+    """Whether a press on a button or an item changes what its page shows."""
+    element = step.action.element
+    return (
+        _goes_on(step)
+        and step.outcome.before.page == step.outcome.after.page
+        and element is not None
+        and element.role in ("button", "menu_item", "list_item")
+        and bool(step.outcome.appeared or step.outcome.items_changed)
+    )
+
+
+def is_about(label: str, task: TaskView) -> bool:
+    """Whether the instruction speaks of something that a label names."""
+    return bool(shared_stems(label, task.instruction))
+
+
+def asked_in_words(control: Control, page: str, task: TaskView, part: Part) -> bool:
+    """Whether the instruction asks, without a constraint of its own, for a control to stand as it does.
+
+    On the page that the task leaves open a shared word is enough, elsewhere all words of the control's name must be
+    said. A switch must stand on, or off where the instruction says no; everything else at a value that is said.
+    """
+    label = control.label
+    named = is_about(label, task) if page == part.open_page else is_said(label, task.instruction)
+    if control.kind == "toggle":
+        return named and control.value == (OFF if says_no(label, task.instruction) else ON)
+    return named and mentions(task.instruction, control.value)
+
+
+def _goes_on(step: SeenStep) -> bool:
+    """Whether a step presses something other than the way back."""
+    element = step.action.element
+    return (
+        step.action.presses
+        and step.outcome.before.page not in INTERRUPTIONS
+        and not (element is not None and element.text in WAYS_BACK)
+    )
+
+
+def _part(pages: tuple[str, ...], task: TaskView, last: bool) -> Part:
+    slots = tuple(slot for slot in task.slots if app_of(slot.page) == app_of(pages[0]))
+    bare = not any(slot.page == pages[-1] for slot in slots)
+    descriptions = dict(zip(task.pages, task.page_descriptions, strict=True))
+    confirms = bare and len(pages) > 1 and description_says_done(descriptions[pages[-1]])
+    return Part(
+        app=app_of(pages[0]),
+        pages=pages,
+        slots=slots,
+        receipt=pages[-1] if confirms else None,
+        open_page=pages[-1] if last and bare and not confirms else None,
+    )

@@ -1,0 +1,122 @@
+"""How good a judge is: its agreement with the programmatic check, per level."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from trajmill.schemas.actions import TypeText
+from trajmill.schemas.episode import Episode
+from trajmill.schemas.observation import ScreenReader
+from trajmill.schemas.tables.round_summary import JudgeQuality
+from trajmill.schemas.tables.verdict import StepLabel
+from trajmill.stages.critics.rule import read_rule
+from trajmill.stages.critics.trees.replay import SeenStep, replay, seen
+from trajmill.stages.metrics.intervals import Interval, wilson
+
+PASSED = 1.0
+"""Programmatic reward of a task that is done."""
+
+
+class Rate(NamedTuple):
+    """A rate with its 95 % interval; `value` is None where nothing was counted."""
+
+    value: float | None
+    interval: Interval
+    n: int
+
+
+class Agreement(NamedTuple):
+    """What the counts of a judge mean."""
+
+    precision: Rate
+    recall: Rate
+    f1: float | None
+    kappa: float | None
+    """Cohen's kappa; None where chance alone would agree always."""
+
+
+def agreement(quality: JudgeQuality) -> Agreement:
+    """Precision, recall, F1 and Cohen's kappa of a judge."""
+    tp, fp = quality.true_positive, quality.false_positive
+    tn, fn = quality.true_negative, quality.false_negative
+    f1 = 2 * tp / (2 * tp + fp + fn) if tp + fp + fn else None
+    return Agreement(_rate(tp, tp + fp), _rate(tp, tp + fn), f1, _kappa(tp, fp, tn, fn))
+
+
+def calibrate(episodes: Iterable[Episode], screens: ScreenReader) -> tuple[JudgeQuality, ...]:
+    """Counts of agreement of the consensus, of each channel and of the step critic with the programmatic check.
+
+    Only judged episodes that have a programmatic reward are counted; for steps, only those of queries with an
+    annotated path. A channel is counted by what its votes amount to, where they were asked for.
+    """
+    reader = seen(screens)
+    pairs: dict[str, Counter[tuple[bool, bool]]] = {"trajectory": Counter()}
+    for episode in episodes:
+        if episode.judgement is None or episode.trajectory.reward is None:
+            continue
+        passed = episode.trajectory.reward >= PASSED
+        pairs["trajectory"][episode.judgement.correct, passed] += 1
+        for channel, correct in read_rule(episode.judgement.rule).outcomes(episode.trajectory_verdicts).items():
+            if correct is not None:
+                pairs.setdefault(channel, Counter())[correct, passed] += 1
+        if episode.query.path:
+            pairs.setdefault("step", Counter()).update(_step_pairs(episode, reader))
+    return tuple(
+        JudgeQuality(
+            level=level,
+            true_positive=counts[True, True],
+            false_positive=counts[True, False],
+            true_negative=counts[False, False],
+            false_negative=counts[False, True],
+        )
+        for level, counts in pairs.items()
+    )
+
+
+def _step_pairs(episode: Episode, screens: ScreenReader) -> list[tuple[bool, bool]]:
+    """For each step whether the critic called it GOOD, and whether the annotated path has it.
+
+    Each operation of the path counts once, and only where it had an effect. Looking around, focusing an input and going
+    back are in no path although they may be needed, so they are not counted; nor is the last word, which is judged with
+    the whole.
+    """
+    left = Counter((step.operation, step.text or step.target) for step in episode.query.path)
+    pairs = []
+    labels = {verdict.index: verdict.label for verdict in episode.step_verdicts}
+    for step in replay(episode, screens):
+        operation = _operation(step)
+        if operation is None:
+            continue
+        on_path = left[operation] > 0 and not step.outcome.same
+        left[operation] -= on_path
+        pairs.append((labels[step.index] is StepLabel.GOOD, on_path))
+    return pairs
+
+
+def _operation(step: SeenStep) -> tuple[str, str] | None:
+    """The step in the terms of `PathStep`: its operation, and the text or the target."""
+    if isinstance(step.action.parsed, TypeText):
+        return "type", step.action.words
+    if step.action.kind == "open":
+        return "open", step.action.words
+    element = step.action.element
+    if element is not None and element.role == "icon":
+        return "open", element.text
+    if step.action.presses and not (element is not None and "editable" in element.states):
+        return "tap", element.element_id if element is not None else ""
+    return None
+
+
+def _rate(hits: int, n: int) -> Rate:
+    return Rate(hits / n if n else None, wilson(hits, n), n)
+
+
+def _kappa(tp: int, fp: int, tn: int, fn: int) -> float | None:
+    n = tp + fp + tn + fn
+    if n == 0:
+        return None
+    observed = (tp + tn) / n
+    chance = ((tp + fp) * (tp + fn) + (tn + fn) * (tn + fp)) / (n * n)
+    return (observed - chance) / (1 - chance) if chance < 1 else None

@@ -1,0 +1,185 @@
+"""The trajectories of AgentRewardBench's layout as episodes.
+
+    FOLDER/annotations.csv (or data/annotations.csv)
+    FOLDER/cleaned/BENCHMARK/AGENT/EXPERIMENT/TASK.json
+    FOLDER/screenshots/BENCHMARK/AGENT/TASK/screenshot_step_N.png
+
+Every step of a file has the screen before its action; the last one may have no action and only show the end. A path in
+a file is taken from `screenshots` on, and never leads out of the folder.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from trajmill.schemas.actions import Answer, Terminate, action_to_json
+from trajmill.schemas.episode import Episode
+from trajmill.schemas.record import Origin, content_id
+from trajmill.schemas.storable import storable
+from trajmill.schemas.tables.query import Platform, Query, Source, Split
+from trajmill.schemas.tables.step import Step
+from trajmill.schemas.tables.trajectory import Purpose, StopReason, Trajectory
+from trajmill.stages.critics.calibration.labelled.annotations import Label
+from trajmill.stages.critics.calibration.labelled.browser_actions import read_browser_action
+from trajmill.stages.critics.calibration.labelled.screens import FolderScreens, UnreadableError
+from trajmill.stages.critics.calibration.labelled.tree_text import read_boxes, read_tree
+
+ENVIRONMENT = "agent-reward-bench"
+_MADE_BY = "labelled-set-1"
+
+
+class LabelledEpisode(NamedTuple):
+    """A trajectory of the set."""
+
+    label: Label
+    episode: Episode
+    screens: tuple[str, ...]
+    """Ids of the screens that reading it has added, each as often as it was."""
+
+
+class _Moment(NamedTuple):
+    """One entry of a file: a screen, and what was done on it."""
+
+    screen_id: str
+    action: str | None
+    kind: str
+    ends: bool
+    thought: str
+    raw: str
+
+
+def find_trajectory(folder: Path, label: Label) -> Path | None:
+    """The file of a labelled trajectory; None where it was not downloaded."""
+    home = folder / "cleaned" / label.benchmark / label.agent
+    if not _is_within(home / label.task_id, folder / "cleaned"):
+        return None
+    names = (f"{label.task_id}.json", f"*/{label.task_id}.json")
+    return next((path for name in names for path in sorted(home.glob(name))), None)
+
+
+def read_trajectory(path: Path, folder: Path, label: Label, screens: FolderScreens, origin: Origin) -> LabelledEpisode:
+    """A trajectory as an episode; its screens are added to `screens`.
+
+    The reward is that of the benchmark's own check. The label is no part of it.
+
+    Raises:
+        UnreadableError: the file or a screenshot cannot be read.
+    """
+    try:
+        found = json.loads(path.read_bytes())
+        moments = [_moment(entry, folder, screens) for entry in found["steps"]]
+        episode = _episode(found, moments, label, origin)
+        return LabelledEpisode(label, episode, tuple(moment.screen_id for moment in moments))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UnreadableError(f"{path.name} is no trajectory of this layout: {type(error).__name__}: {error}") from None
+
+
+def _moment(entry: Mapping[str, Any], folder: Path, screens: FolderScreens) -> _Moment:
+    boxes = read_boxes(entry.get("extra_element_properties") or {})
+    tree = read_tree(entry.get("axtree_pruned") or entry.get("axtree") or "", boxes)
+    screen_id = screens.add(_screenshot(entry["screenshot_path"], folder), tree)
+    raw = entry["action"] or ""
+    action = read_browser_action(raw, boxes)
+    return _Moment(
+        screen_id,
+        None if action is None else action_to_json(action),
+        "unparsed" if action is None else action.kind,
+        isinstance(action, Answer | Terminate),
+        storable(entry.get("reasoning") or ""),
+        storable(raw),
+    )
+
+
+def _screenshot(stored: str, folder: Path) -> Path:
+    _, found, rest = stored.partition("screenshots/")
+    path = folder / "screenshots" / rest
+    if not found or not _is_within(path, folder / "screenshots"):
+        raise UnreadableError(f"screenshot path {stored[:80]!r} is not under screenshots/")
+    return path
+
+
+def _is_within(path: Path, folder: Path) -> bool:
+    return path.resolve().is_relative_to(folder.resolve())
+
+
+def _episode(found: Mapping[str, Any], moments: Sequence[_Moment], label: Label, origin: Origin) -> Episode:
+    shows_end = len(moments) > 1 and not moments[-1].raw
+    acting = moments[:-1] if shows_end else moments
+    after = [moment.screen_id for moment in moments[1:]] + ([] if shows_end else [moments[-1].screen_id])
+    common = origin.common(made_by=_MADE_BY)
+    query = _query(str(found["goal"]), label, common)
+    trajectory_id = content_id("labelled", label.name, [moment.screen_id for moment in moments])
+    reward = (found.get("summary_info") or {}).get("cum_reward")
+    trajectory = Trajectory(
+        trajectory_id=trajectory_id,
+        query_id=query.query_id,
+        agent=label.agent,
+        model_version=str(found.get("model") or label.agent),
+        environment=ENVIRONMENT,
+        seed=0,
+        attempt=0,
+        purpose=Purpose.EVALUATE,
+        guidance_id=None,
+        status="finished" if found.get("valid", True) else "failed",
+        stop_reason=StopReason.AGENT_DONE if acting and acting[-1].ends else StopReason.STEP_LIMIT,
+        failure_class=None,
+        failure_message=None,
+        answer=None,
+        reward=None if reward is None else min(1.0, max(0.0, float(reward))),
+        steps=len(acting),
+        input_tokens=0,
+        output_tokens=0,
+        wall_ms=0.0,
+        environment_ms=0.0,
+        **common,
+    )
+    steps = tuple(
+        Step(
+            trajectory_id=trajectory_id,
+            index=index,
+            screen_before=moment.screen_id,
+            screen_after=end,
+            app_before=label.benchmark,
+            app_after=label.benchmark,
+            thought=moment.thought,
+            action=moment.action,
+            action_kind=moment.kind,
+            conclusion="",
+            raw_response=moment.raw,
+            target=None,
+            role_outputs="{}",
+            prompt="",
+            guided=False,
+            **common,
+        )
+        for index, (moment, end) in enumerate(zip(acting, after, strict=True))
+    )
+    return Episode(query=query, trajectory=trajectory, steps=steps)
+
+
+def _query(goal: str, label: Label, common: Mapping[str, Any]) -> Query:
+    instruction = storable(goal)
+    return Query(
+        query_id=Query.make_id(Platform.WEB, label.task_id, (), "{}", instruction),
+        platform=Platform.WEB,
+        apps=(label.benchmark,),
+        source=Source.IMPORTED,
+        task=label.task_id,
+        raw_instruction=instruction,
+        instruction=instruction,
+        phrasing="imported",
+        pages=(),
+        page_descriptions=(),
+        slots=(),
+        path=(),
+        start_state="{}",
+        goal="{}",
+        difficulty=1,
+        max_steps=1,
+        split=Split.HELDOUT_APPS,
+        validation="passed",
+        **common,
+    )

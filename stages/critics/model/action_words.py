@@ -1,0 +1,102 @@
+"""An action in words, as it is told to a model that judges it, and text of others as it is shown to a model.
+
+What the caption of a step leaves out stands here: which button, how often, for how long, whether a text replaced what
+was there. Where no tree names the element, the place is told as shares of the screen, which mean the same in whatever
+size and coordinate space a model sees it.
+"""
+
+from __future__ import annotations
+
+from trajmill.schemas.actions import (
+    Action,
+    Click,
+    Drag,
+    LongPress,
+    MoveMouse,
+    Scroll,
+    Swipe,
+    TypeText,
+    Wait,
+    pressed_point,
+)
+from trajmill.schemas.geometry import Size
+from trajmill.schemas.observation import UIElement
+from trajmill.stages.critics.trees.caption import describe_action, describe_element, quoted
+from trajmill.stages.critics.trees.element_action import ElementAction, read_element_action, scroll_direction
+
+LONGEST_TEXT = 600
+"""Characters of a typed or answered text that are told; what is longer is cut, with a mark."""
+_PRESSES = {1: "Clicked", 2: "Double-clicked", 3: "Triple-clicked"}
+
+
+def action_in_words(action_json: str | None, elements: tuple[UIElement, ...], screen: Size) -> str:
+    """One line on a stored action, e.g. `Double-clicked icon "Files" at (12%, 40%)`.
+
+    Args:
+        action_json: the stored action; None for a reply that was none.
+        elements: the tree of the screen before it, empty where there is none.
+        screen: size of that screen in pixels, which the action's positions refer to.
+
+    Raises:
+        pydantic.ValidationError: the stored text is not an action.
+    """
+    taken = read_element_action(action_json, elements)
+    return quotable(_words(taken, taken.parsed, screen))
+
+
+def untrusted(text: str, longest: int | None = None) -> str:
+    """A text by others as one line in double quotes, in which it can neither end its quotes nor start a line.
+
+    The marks that chat templates are made of (`<|im_end|>`, `<|image_pad|>`) are broken up: a tokeniser would take
+    them for its own wherever they stand, as the end of a message or a picture that is not there.
+    """
+    cut = text if longest is None or len(text) <= longest else text[:longest] + " [cut]"
+    return quotable(quoted(cut))
+
+
+def quotable(words: str) -> str:
+    """Words that quote others, without the marks that chat templates are made of."""
+    return words.replace("<|", "< |").replace("|>", "| >")
+
+
+def _words(taken: ElementAction, action: Action | None, screen: Size) -> str:
+    match action:
+        case Click(button="left", count=count):
+            return f"{_PRESSES.get(count, f'Clicked {count} times')} {_place(taken, screen)}"
+        case Click(button=button):
+            return f"Clicked with the {button} mouse button {_place(taken, screen)}"
+        case LongPress(seconds=seconds):
+            return f"Held for {seconds:g} s {_place(taken, screen)}"
+        case MoveMouse():
+            return f"Pointed with the mouse {_place(taken, screen)}"
+        case Drag(x=x, y=y, x2=x2, y2=y2):
+            what = f"{describe_element(taken.element)} " if taken.element is not None else ""
+            return f"Dragged {what}from {_share(x, y, screen)} to {_share(x2, y2, screen)}"
+        case Swipe(x=x, y=y, x2=x2, y2=y2):
+            direction = scroll_direction(action)
+            return f"Swiped from {_share(x, y, screen)} to {_share(x2, y2, screen)}, to see what is further {direction}"
+        case Scroll(clicks=clicks):
+            return f"Turned the wheel {abs(clicks)} clicks {scroll_direction(action)}"
+        case TypeText(text=text, clear=clear, enter=enter):
+            into = f" into {describe_element(taken.element)}" if taken.element is not None else ""
+            replaced = ", replacing what was there" if clear else ""
+            return f"Typed {quoted(_short(text))}{into}{replaced}{', then pressed Enter' if enter else ''}"
+        case Wait(seconds=seconds):
+            return f"Waited {seconds:g} s"
+        case _:
+            return describe_action(taken._replace(words=_short(taken.words)))
+
+
+def _place(taken: ElementAction, screen: Size) -> str:
+    """Where an action with a position went: the element, if a tree names one, and the place."""
+    point = pressed_point(taken.parsed) if taken.parsed is not None else None
+    at = f"at {_share(*point, screen)}" if point is not None else ""
+    return f"{describe_element(taken.element)} {at}" if taken.element is not None else at
+
+
+def _share(x: int, y: int, screen: Size) -> str:
+    return f"({x / max(1, screen.width):.0%}, {y / max(1, screen.height):.0%})"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= LONGEST_TEXT else text[:LONGEST_TEXT] + " [cut]"

@@ -1,0 +1,146 @@
+"""Screens in words for the text channel, from the tree where there is one and by a model where there is none.
+
+Paper 6.3 has the textual channel reason over screenshot captions and the summaries of the steps; it does not say who
+writes the captions. A tree says exactly what stands on a screen and costs nothing; pixels alone need a model that sees.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from trajmill.schemas.errors import JudgeFailure
+from trajmill.schemas.observation import ScreenReader, UIElement
+from trajmill.stages.critics.model.action_words import quotable, untrusted
+from trajmill.stages.critics.model.answers import CaptionAnswer
+from trajmill.stages.critics.model.pictures import picture
+from trajmill.stages.critics.model.request import GREEDY, Sampling, ask_critic, critic_prompt, question, version_of
+from trajmill.stages.critics.trees.caption import describe_element, quoted
+from trajmill.stages.critics.trees.screen_state import control_kind, read_screen
+from trajmill.stages.models.base import ChatModel
+from trajmill.stages.models.prompts import Prompt
+
+CAPTION_FIELDS: frozenset[str] = frozenset()
+LONGEST_CAPTION = 2000
+"""Characters; a long page has no end of text, and the screens after it need room too."""
+_MOST_OTHERS = 40
+"""Elements listed beside what the caption proper tells."""
+
+
+def caption_prompt(own: Path | None = None) -> Prompt:
+    """The prompt that is asked with: of the user's own file, or the one that comes with the package.
+
+    Raises:
+        BadInputError: the file cannot be read, or misses a section or a field.
+    """
+    return critic_prompt(own, "describer_screen-1", CAPTION_FIELDS)
+
+
+class ScreenCaptioner(Protocol):
+    """Puts screens into words."""
+
+    @property
+    def version(self) -> str:
+        """Identifies what writes the captions."""
+        ...
+
+    async def caption(self, screen_id: str, screens: ScreenReader, trajectory_id: str, step_index: int) -> str:
+        """One line on a screen; text that stands on the screen is in double quotes in it.
+
+        Args:
+            screen_id: the screen.
+            screens: where it is read.
+            trajectory_id: what a model call is accounted to.
+            step_index: likewise; the step that led to the screen.
+
+        Raises:
+            KeyError: the screen is not stored.
+            JudgeFailure: no usable caption.
+            ModelFailure: the model behind it did not answer.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TreeCaptioner:
+    """Reads the accessibility tree; needs no model."""
+
+    without_tree: ScreenCaptioner | None = None
+    """Who is asked for a screen that has no tree."""
+
+    @property
+    def version(self) -> str:
+        """Its own, and that of whoever is asked where there is no tree."""
+        return "tree-caption-1" + (f"|{self.without_tree.version}" if self.without_tree is not None else "")
+
+    async def caption(self, screen_id: str, screens: ScreenReader, trajectory_id: str, step_index: int) -> str:
+        """Page, controls, values and items, then whatever else has words on it.
+
+        Raises:
+            KeyError: the screen is not stored.
+            JudgeFailure: it has no tree and nobody else is to be asked, or gave no usable caption.
+            ModelFailure: whoever else was asked did not answer.
+        """
+        elements = screens.elements(screen_id)
+        if not elements and self.without_tree is not None:
+            return await self.without_tree.caption(screen_id, screens, trajectory_id, step_index)
+        if not elements:
+            raise JudgeFailure(f"{trajectory_id}: screen {screen_id} has no tree, and no model describes screens")
+        return _cut(quotable(_tree_caption(screen_id, elements)))
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCaptioner:
+    """Shows the screenshot to a model in the role of the describer."""
+
+    model: ChatModel
+    prompt: Prompt = field(default_factory=caption_prompt)
+    sampling: Sampling = GREEDY
+
+    @property
+    def version(self) -> str:
+        """Prompt and model."""
+        return version_of(self.prompt, self.model)
+
+    async def caption(self, screen_id: str, screens: ScreenReader, trajectory_id: str, step_index: int) -> str:
+        """What the model sees, in double quotes.
+
+        Raises:
+            KeyError: the screen is not stored.
+            JudgeFailure: the model gave no usable caption.
+            ModelFailure: the model did not answer.
+        """
+        shown = (picture(screen_id, screens),)
+        request = question("describer", self.prompt.fill(), shown, self.sampling, trajectory_id, step_index)
+        answer = await ask_critic(self.model, request, CaptionAnswer, f"{trajectory_id}: caption of {screen_id}")
+        return untrusted(answer.caption, LONGEST_CAPTION)
+
+
+def _tree_caption(screen_id: str, elements: tuple[UIElement, ...]) -> str:
+    """Everything with words on a screen, what counts first: how the controls stand, values, items, then the rest."""
+    state = read_screen(screen_id, elements)
+    told = {state.title, *state.values, *(text for text, _ in state.items)}
+    told |= {word for control in state.controls.values() for word in (control.label, control.value)}
+    parts = [f"{c.kind} {quoted(c.label)} is {quoted(c.value)}" for c in state.controls.values()]
+    parts += [f"typing goes to {describe_element(e)}" for e in elements if "focused" in e.states]
+    parts += [f"shows {quoted(text)}" for text in state.values]
+    parts += [f"lists {quoted(text)}{_beside(note)}" for text, note in state.items]
+    others = (f"{describe_element(e)}{_beside(_note(e))}" for e in elements if e.text and e.text not in told)
+    parts += list(dict.fromkeys(others))[:_MOST_OTHERS]
+    if any(element.role == "keyboard" for element in elements):
+        parts.append("the keyboard is up")
+    return f"{quoted(state.title)} of {quoted(state.page)}: {'; '.join(parts) or 'nothing with words on it'}."
+
+
+def _note(element: UIElement) -> str:
+    """What stands beside an element; the value of a control's part names its group, which is told already."""
+    return "" if control_kind(element) else element.value
+
+
+def _beside(note: str) -> str:
+    return f" with {quoted(note)}" if note else ""
+
+
+def _cut(caption: str) -> str:
+    return caption if len(caption) <= LONGEST_CAPTION else caption[:LONGEST_CAPTION] + ' [the rest is cut]"'

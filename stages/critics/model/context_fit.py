@@ -1,0 +1,73 @@
+"""Which screens and steps of a trajectory go into one request when not all of them fit.
+
+The rule: the first and the last always stay, as they say what there was and what came of it. Of the room that is left,
+half goes to the screens right before the last one, where a task is usually decided, and the rest is spread evenly over
+those between. Screens go before steps do, because a step's line costs little and says what happened meanwhile.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from trajmill.schemas.errors import JudgeFailure
+from trajmill.schemas.geometry import Size
+from trajmill.stages.models.base import ChatModel
+
+_BYTES_PER_TOKEN = 3
+"""UTF-8 bytes; Latin text has about four to a token, so that the estimate is rather too high, Chinese about three."""
+_PATCH = 28
+"""Pixels on the side of one image token in Qwen2.5-VL; later families take larger ones."""
+_FRAME_TOKENS = 10
+"""Marks around a picture or a line."""
+
+
+class Kept(NamedTuple):
+    """Positions of what stays, ascending."""
+
+    screens: tuple[int, ...]
+    steps: tuple[int, ...]
+
+
+def text_tokens(text: str) -> int:
+    """An estimate of the tokens of a text that is rather too high than too low."""
+    return math.ceil(len(text.encode("utf-8", "replace")) / _BYTES_PER_TOKEN) + _FRAME_TOKENS
+
+
+def picture_tokens(model: ChatModel, screen: Size, scale: float) -> int:
+    """An estimate of the tokens of a screen sent at a scale, within the model's own pixel budget."""
+    sent = model.frame(Size(*(max(1, round(side * scale)) for side in screen))).resized
+    return math.ceil(sent.width / _PATCH) * math.ceil(sent.height / _PATCH) + _FRAME_TOKENS
+
+
+def kept(count: int, wanted: int) -> tuple[int, ...]:
+    """Which of `count` things in a row stay when only `wanted` can: the module's rule.
+
+    With room for one it is the last.
+    """
+    if wanted >= count:
+        return tuple(range(count))
+    if wanted <= 1:
+        return tuple(range(count - wanted, count))
+    tail = wanted // 2
+    between, spread = count - 1 - tail, wanted - 1 - tail
+    middle = (1 + (2 * at + 1) * between // (2 * spread) for at in range(spread))
+    return (0, *middle, *range(count - tail, count))
+
+
+def fit(screen_tokens: Sequence[int], step_tokens: Sequence[int], room: int, subject: str) -> Kept:
+    """The screens and steps that stay so that all fits into `room` tokens; at least two of each, where there are two.
+
+    Raises:
+        JudgeFailure: not even those fit; `subject` is named.
+    """
+    screens, steps = len(screen_tokens), len(step_tokens)
+    least = min(2, screens)
+    sizes = [(count, steps) for count in range(screens, least, -1)]
+    sizes += [(least, count) for count in range(steps, min(2, steps) - 1, -1)]
+    for screen_count, step_count in sizes:
+        found = Kept(kept(screens, screen_count), kept(steps, step_count))
+        if sum(screen_tokens[at] for at in found.screens) + sum(step_tokens[at] for at in found.steps) <= room:
+            return found
+    raise JudgeFailure(f"{subject}: not even the first and the last screen fit into the {room} tokens left for them")

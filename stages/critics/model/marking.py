@@ -1,0 +1,132 @@
+"""The screenshot before an action with the place of the action marked on it (paper 6.3, 6.4).
+
+A press is a circle, with a thin box round the element it reaches; a swipe, a drag or a turn of the wheel is an arrow;
+typing is a box round the input. Every line is red within white within black: whatever is behind it, one of the three
+stands out by more than 4 to 1 in luminance (WCAG 2 contrast), and white beside black shows on any texture.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+from typing import NamedTuple
+
+from PIL import Image, ImageDraw
+
+from trajmill.schemas.actions import Action, Drag, Scroll, Swipe, TypeText, action_from_json, pressed_point
+from trajmill.schemas.geometry import Box, Point, Size
+from trajmill.schemas.observation import ScreenReader, UIElement
+from trajmill.schemas.tables.step import Step
+from trajmill.stages.critics.trees.element_action import element_at
+
+MARKS = "marks-1"
+"""Names the look of the marks; another look is another picture for a model, and another key in its cache."""
+_CORE = (255, 32, 32)
+_CASING = (255, 255, 255)
+_EDGE = (0, 0, 0)
+
+
+class Layer(NamedTuple):
+    """One of the nested lines of a mark; the widest is drawn first."""
+
+    color: tuple[int, int, int]
+    width: int
+    """Pixels; odd, so that the layers share one middle."""
+
+
+Stroke = tuple[Layer, Layer, Layer]
+
+
+def marked_screen(step: Step, screens: ScreenReader) -> bytes:
+    """PNG of the screenshot before a step, with its action marked; unmarked for an action without a place.
+
+    Raises:
+        KeyError: the screen is not stored.
+    """
+    stored = screens.image(step.screen_before)
+    return stored if step.action is None else marked(stored, step.action, screens.elements(step.screen_before))
+
+
+def marked(stored: bytes, action_json: str, elements: tuple[UIElement, ...]) -> bytes:
+    """PNG of an encoded screenshot with a stored action marked on it; `stored` itself for an action without a place.
+
+    Raises:
+        OSError: the screenshot does not decode.
+        pydantic.ValidationError: the stored text is not an action.
+    """
+    image = Image.open(io.BytesIO(stored)).convert("RGB")
+    if not draw_mark(image, action_from_json(action_json), elements):
+        return stored
+    out = io.BytesIO()
+    image.save(out, format="PNG")
+    return out.getvalue()
+
+
+def draw_mark(image: Image.Image, action: Action, elements: tuple[UIElement, ...]) -> bool:
+    """Mark an action on an RGB image of the screen it was done on; False if it has no place on it."""
+    pen, size = ImageDraw.Draw(image), Size(*image.size)
+    stroke = _stroke(max(3, min(size) // 144))
+    match action:
+        case Swipe(x=x, y=y, x2=x2, y2=y2) | Drag(x=x, y=y, x2=x2, y2=y2):
+            _arrow(pen, Point(x, y), Point(x2, y2), stroke)
+        case Scroll(x=int() as x, y=int() as y, clicks=clicks):
+            reach = 2 * _radius(size) * (-1 if clicks > 0 else 1)
+            _arrow(pen, Point(x, y), Point(x, y + reach), stroke)
+        case TypeText():
+            focused = next((e for e in elements if "focused" in e.states), None)
+            if focused is None:
+                return False
+            _box(pen, focused.bounds, stroke)
+        case _:
+            point = pressed_point(action)
+            if point is None:
+                return False
+            pressed = element_at(elements, *point)
+            if pressed is not None and 2 * pressed.bounds.area < size.width * size.height:
+                _box(pen, pressed.bounds, _stroke(1))
+            _circle(pen, Point(*point), _radius(size), stroke)
+    return True
+
+
+def _stroke(core: int) -> Stroke:
+    core += 1 - core % 2
+    side = max(2, core // 2)
+    return Layer(_EDGE, core + 4 * side), Layer(_CASING, core + 2 * side), Layer(_CORE, core)
+
+
+def _radius(size: Size) -> int:
+    return max(10, min(size) // 18)
+
+
+def _circle(pen: ImageDraw.ImageDraw, at: Point, radius: int, stroke: Stroke) -> None:
+    for color, width in stroke:
+        reach = radius + width // 2
+        pen.ellipse((at.x - reach, at.y - reach, at.x + reach, at.y + reach), outline=color, width=width)
+
+
+def _box(pen: ImageDraw.ImageDraw, box: Box, stroke: Stroke) -> None:
+    for color, width in stroke:
+        grow = width // 2
+        left, top = box.left - grow, box.top - grow
+        right, bottom = max(left, box.right - 1 + grow), max(top, box.bottom - 1 + grow)
+        pen.rectangle((left, top, right, bottom), outline=color, width=width)
+
+
+def _arrow(pen: ImageDraw.ImageDraw, start: Point, end: Point, stroke: Stroke) -> None:
+    angle = math.atan2(end.y - start.y, end.x - start.x)
+    length = 8 * stroke[-1].width
+    tips = [
+        (end.x + length * math.cos(side), end.y + length * math.sin(side))
+        for side in (angle + math.pi - 0.5, angle + math.pi + 0.5)
+    ]
+    for color, width in stroke:
+        pen.line((start, end), fill=color, width=width)
+        for tip in tips:
+            pen.line((end, tip), fill=color, width=width)
+            _dot(pen, Point(*map(round, tip)), width // 2, color)
+        _dot(pen, end, width // 2, color)
+        _dot(pen, start, width, color)
+
+
+def _dot(pen: ImageDraw.ImageDraw, at: Point, radius: int, color: tuple[int, int, int]) -> None:
+    pen.ellipse((at.x - radius, at.y - radius, at.x + radius, at.y + radius), fill=color)

@@ -1,0 +1,134 @@
+"""The step critic by a vision-language model: screen before with the action marked, action, screen after (paper 6.3).
+
+The steps of one trajectory are asked one after the other, because the history that goes with a step is the summaries of
+those before it: the paper counts the interaction history to the state, and what an action was done for can only be told
+from what came of the ones before. The actions alone could be asked about at once, but without a tree they say no more
+than where something was pressed. It costs latency, not throughput: trajectories are judged beside each other, and a
+trajectory that is judged again after a failure finds the answers that it had in the request cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from trajmill.schemas.episode import Episode
+from trajmill.schemas.errors import JudgeFailure
+from trajmill.schemas.observation import ScreenHandle, ScreenReader
+from trajmill.schemas.tables.step import Step
+from trajmill.stages.critics.base import StepResult, at_most_words
+from trajmill.stages.critics.model.action_words import action_in_words, untrusted
+from trajmill.stages.critics.model.answers import StepAnswer
+from trajmill.stages.critics.model.context_fit import kept, picture_tokens, text_tokens
+from trajmill.stages.critics.model.pictures import marked_picture, picture
+from trajmill.stages.critics.model.request import (
+    GREEDY,
+    Sampling,
+    ask_critic,
+    critic_prompt,
+    question,
+    stored_evidence,
+    version_of,
+)
+from trajmill.stages.models.base import ChatModel, ChatRequest
+from trajmill.stages.models.context_budget import USUAL_BUDGET, ContextBudget
+from trajmill.stages.models.prompts import Prompt
+
+STEP_FIELDS = frozenset({"instruction", "history", "number", "action"})
+LONGEST_SUMMARY = 400
+"""Characters: thirty long words. In writing without spaces the number of words bounds nothing."""
+_LONGEST_HISTORY = 60
+"""Summaries that go with a step; of a longer history the first, the last half and some between."""
+
+
+def step_prompt(own: Path | None = None) -> Prompt:
+    """The prompt that is asked with: of the user's own file, or the one that comes with the package.
+
+    Raises:
+        BadInputError: the file cannot be read, or misses a section or a field.
+    """
+    return critic_prompt(own, "critic_step-1", STEP_FIELDS)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelStepCritic:
+    """Asks a vision-language model about every step."""
+
+    model: ChatModel
+    prompt: Prompt = field(default_factory=step_prompt)
+    sampling: Sampling = GREEDY
+    budget: ContextBudget = USUAL_BUDGET
+    """Both screens have to fit; of the history as much as fits beside them is told."""
+
+    @property
+    def version(self) -> str:
+        """Prompt and model."""
+        return version_of(self.prompt, self.model)
+
+    async def judge(self, episode: Episode, screens: ScreenReader) -> list[StepResult]:
+        """Judge each step of an episode, in order.
+
+        Raises:
+            JudgeFailure: a step got no usable answer, or its screens are missing or do not fit; then no
+                step is judged.
+            ModelFailure: the model did not answer, or a stored image does not decode.
+        """
+        results: list[StepResult] = []
+        for at, step in enumerate(episode.steps):
+            with stored_evidence(episode):
+                request = self._request(episode, at, results, screens)
+            subject = f"{episode.trajectory.trajectory_id}: step {step.index}"
+            answer = await ask_critic(self.model, request, StepAnswer, subject)
+            results.append(StepResult(step.index, answer.analysis, _summary(answer), answer.label))
+        return results
+
+    def _request(self, episode: Episode, at: int, earlier: Sequence[StepResult], screens: ScreenReader) -> ChatRequest:
+        step = episode.steps[at]
+        before = step.screen_before
+        trajectory_id = episode.trajectory.trajectory_id
+        shown = _pictures(step, screens)
+        action = action_in_words(step.action, screens.elements(before), screens.size(before))
+        fixed = self.prompt.system + self.prompt.user + episode.query.instruction + action
+        room = self.budget.tokens - text_tokens(fixed) - sum(self._tokens(part) for part in shown)
+        if room < 0:
+            raise JudgeFailure(
+                f"{trajectory_id}: the screens of step {step.index} do not fit into {self.budget.tokens} tokens"
+            )
+        filled = self.prompt.fill(
+            instruction=untrusted(episode.query.instruction),
+            history=_history(earlier, room),
+            number=str(at + 1),
+            action=action,
+        )
+        return question("critic.step", filled, shown, self.sampling, trajectory_id, step.index)
+
+    def _tokens(self, part: str | ScreenHandle) -> int:
+        return text_tokens(part) if isinstance(part, str) else picture_tokens(self.model, part.size, 1.0)
+
+
+def _pictures(step: Step, screens: ScreenReader) -> tuple[str | ScreenHandle, ...]:
+    """Both screens, or one where nothing has changed: two equal pictures cost twice and invite to see a difference."""
+    before = ("The screen before the action:", marked_picture(step, screens))
+    if step.screen_after == step.screen_before:
+        return (*before, "After the action the screen is exactly the same, without the mark.")
+    return (*before, "The screen after the action:", picture(step.screen_after, screens))
+
+
+def _history(earlier: Sequence[StepResult], room: int) -> str:
+    """A line for each earlier step, as many as fit into so many tokens, and how many are left out."""
+    if not earlier:
+        return "(nothing yet)"
+    lines = [f"Step {number}: {untrusted(step.summary)}" for number, step in enumerate(earlier, start=1)]
+    costs = [text_tokens(line) for line in lines]
+    counts = range(min(len(lines), _LONGEST_HISTORY), 0, -1)
+    choices = (kept(len(lines), count) for count in counts)
+    shown = next((chosen for chosen in choices if sum(costs[at] for at in chosen) <= room), ())
+    left_out = len(lines) - len(shown)
+    told = [lines[at] for at in shown]
+    return "\n".join([*told, f"({left_out} steps between them are left out.)"] if left_out else told)
+
+
+def _summary(answer: StepAnswer) -> str:
+    line = at_most_words(" ".join(answer.summary.split()))
+    return line if len(line) <= LONGEST_SUMMARY else line[: LONGEST_SUMMARY - 4] + " ..."

@@ -1,0 +1,122 @@
+"""An episode as a trajectory critic is told it: screens and, between them, a line for each step.
+
+Only what could be seen goes in: the actions, the screens and what the step critic noted. Nothing of the query but its
+instruction (no goal, constraints, path or reward), and nothing that the agent said of itself except what it typed or
+answered, so that its own view of the matter persuades nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from trajmill.schemas.episode import Episode
+from trajmill.schemas.errors import JudgeFailure
+from trajmill.schemas.observation import ScreenReader
+from trajmill.schemas.tables.trajectory import StopReason
+from trajmill.stages.critics.base import StepResult, Vote
+from trajmill.stages.critics.model.action_words import action_in_words, untrusted
+from trajmill.stages.critics.model.answers import TrajectoryAnswer
+from trajmill.stages.critics.model.context_fit import Kept
+from trajmill.stages.critics.model.request import stored_evidence
+from trajmill.stages.models.base import Part
+
+_STOPPED = {
+    StopReason.AGENT_DONE: "The agent ended the episode itself.",
+    StopReason.STEP_LIMIT: "The agent was stopped at its limit of steps; it had not said that it was done.",
+    StopReason.TIME_LIMIT: "The agent was stopped at its limit of time; it had not said that it was done.",
+    StopReason.TOKEN_LIMIT: "The agent was stopped at its limit of tokens; it had not said that it was done.",
+}
+
+
+class ToldScreen(NamedTuple):
+    """A screen that differs from the one before it."""
+
+    screen_id: str
+    after: int
+    """Number of the step that led to it; 0 for the first screen."""
+
+
+class Transcript(NamedTuple):
+    """All there is to tell of an episode."""
+
+    screens: tuple[ToldScreen, ...]
+    """A screen that a step left as it was does not come again."""
+    steps: tuple[str, ...]
+    """A line for each step; they are numbered from 1."""
+    ending: str
+
+    def only(self, positions: Sequence[int]) -> Transcript:
+        """The same with these screens alone."""
+        return self._replace(screens=tuple(self.screens[at] for at in positions))
+
+
+def transcribe(episode: Episode, screens: ScreenReader, notes: Sequence[StepResult]) -> Transcript:
+    """An episode, told.
+
+    Raises:
+        JudgeFailure: it has no step, or a screen or an action of it cannot be read.
+    """
+    if not episode.steps:
+        raise JudgeFailure(f"{episode.trajectory.trajectory_id}: there is no step to judge")
+    summaries = {note.index: note.summary for note in notes}
+    shown = [ToldScreen(episode.steps[0].screen_before, 0)]
+    lines: list[str] = []
+    with stored_evidence(episode):
+        for number, step in enumerate(episode.steps, start=1):
+            words = action_in_words(step.action, screens.elements(step.screen_before), screens.size(step.screen_before))
+            moved = step.screen_after != shown[-1].screen_id
+            note = f" Noted: {untrusted(summaries[step.index])}." if step.index in summaries else ""
+            lines.append(f"Step {number}: {words}.{note}{'' if moved else ' The screen stayed the same.'}")
+            if moved:
+                shown.append(ToldScreen(step.screen_after, number))
+    return Transcript(tuple(shown), tuple(lines), _STOPPED.get(episode.trajectory.stop_reason, ""))
+
+
+def lay_out(told: Transcript, kept: Kept, show: Callable[[str], Part]) -> tuple[Part, ...]:
+    """Screens and steps in order; where steps are left out, a line says which."""
+    screens = {told.screens[at].after: told.screens[at] for at in kept.screens}
+    steps = set(kept.steps)
+    parts: list[Part] = []
+    left_out: list[int] = []
+
+    def close_gap() -> None:
+        if left_out:
+            parts.append(f"(Steps {left_out[0]} to {left_out[-1]} are left out.)")
+            left_out.clear()
+
+    for number in range(len(told.steps) + 1):
+        if number and number - 1 in steps:
+            close_gap()
+            parts.append(told.steps[number - 1])
+        elif number:
+            left_out.append(number)
+        if number in screens:
+            close_gap()
+            label = f"Screen after step {number}:" if number else "Screen before step 1:"
+            parts += [label, show(screens[number].screen_id)]
+    return (*parts, told.ending)
+
+
+def say_what_is_left_out(screens: int, told: Transcript, kept: Kept) -> str:
+    """How much of `screens` different screens and of all steps is shown, in words."""
+    shown, lines, steps = len(kept.screens), len(kept.steps), len(told.steps)
+    if shown == screens and lines == steps:
+        return f"All {screens} different screens and all {steps} steps follow."
+    which = "the first, the last ones and some spread evenly between them"
+    return (
+        f"There are {screens} different screens and {steps} steps; for want of room {screens - shown} screens and "
+        f"{steps - lines} steps are left out. Shown are {which}."
+    )
+
+
+def vote_of(answer: TrajectoryAnswer, episode: Episode) -> Vote:
+    """The vote that an answer stands for, with steps by their index."""
+    index = [step.index for step in episode.steps]
+    first = answer.first_error_step
+    return Vote(
+        correct=answer.correct,
+        reason=answer.reason,
+        redundant_steps=tuple(index[number - 1] for number in answer.redundant_steps),
+        first_error_step=None if first is None else index[first - 1],
+    )

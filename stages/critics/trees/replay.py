@@ -1,0 +1,153 @@
+"""An episode as the critics see it: for each step the action and its visible outcome, each screen read once."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Generic, NamedTuple, TypeVar
+
+from trajmill.schemas.episode import Episode
+from trajmill.schemas.errors import JudgeFailure
+from trajmill.schemas.geometry import Size
+from trajmill.schemas.observation import ScreenReader, UIElement
+from trajmill.schemas.tables.query import Query, Slot
+from trajmill.schemas.tables.step import Step
+from trajmill.stages.critics.trees.caption import caption_screen, caption_step
+from trajmill.stages.critics.trees.element_action import ElementAction, read_element_action
+from trajmill.stages.critics.trees.screen_state import ScreenState, read_screen
+from trajmill.stages.critics.trees.transition import Transition, compare
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+INTERRUPTIONS = frozenset({"popup", "loading"})
+"""Pages that belong to no app: a message that came up by itself, a page that has not come yet."""
+
+
+class TaskView(NamedTuple):
+    """All that a critic may know of a query: never its reference path, start state or goal check."""
+
+    instruction: str
+    slots: tuple[Slot, ...]
+    pages: tuple[str, ...]
+    """The pages to pass, as `app.screen`."""
+    page_descriptions: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SeenStep:
+    """One step: what was done and what came of it."""
+
+    index: int
+    action: ElementAction
+    outcome: Transition
+    """From the screen before to the first one after that is no interruption."""
+    caption: str
+    """Both in words."""
+
+
+class _Reading(NamedTuple):
+    """A step without its index."""
+
+    action: ElementAction
+    outcome: Transition
+    caption: str
+
+
+def task_view(query: Query) -> TaskView:
+    """What a critic may know of a query."""
+    return TaskView(query.instruction, query.slots, query.pages, query.page_descriptions)
+
+
+class SeenScreens:
+    """A screen reader that remembers the screens and the outcomes it was asked for last; bounded."""
+
+    def __init__(self, screens: ScreenReader, capacity: int = 4096) -> None:
+        self._screens = screens
+        self._states: _Recent[str, ScreenState] = _Recent(capacity)
+        self._captions: _Recent[str, str] = _Recent(capacity)
+        self._outcomes: _Recent[tuple[str, str], Transition] = _Recent(capacity)
+        self._steps: _Recent[tuple[str, str | None, str], _Reading] = _Recent(capacity)
+
+    def image(self, screen_id: str) -> bytes:
+        """The encoded image; not remembered. Raises KeyError for an unknown id."""
+        return self._screens.image(screen_id)
+
+    def elements(self, screen_id: str) -> tuple[UIElement, ...]:
+        """The accessibility tree. Raises KeyError for an unknown id."""
+        return self.state(screen_id).elements
+
+    def size(self, screen_id: str) -> Size:
+        """Width and height in pixels; not remembered. Raises KeyError for an unknown id."""
+        return self._screens.size(screen_id)
+
+    def state(self, screen_id: str) -> ScreenState:
+        """The screen, read. Raises KeyError for an unknown id."""
+        return self._states.get(screen_id, lambda: read_screen(screen_id, self._screens.elements(screen_id)))
+
+    def caption(self, screen_id: str) -> str:
+        """The screen in words. Raises KeyError for an unknown id."""
+        return self._captions.get(screen_id, lambda: caption_screen(self.state(screen_id)))
+
+    def step(self, step: Step, after: str) -> SeenStep:
+        """A step that led to the screen `after`.
+
+        Raises:
+            KeyError: an unknown screen.
+            ValueError: what is stored is no action.
+        """
+        key = (step.screen_before, step.action, after)
+        return SeenStep(step.index, *self._steps.get(key, lambda: self._read(step, after)))
+
+    def _read(self, step: Step, after: str) -> _Reading:
+        before = self.state(step.screen_before)
+        outcome = self._outcomes.get((step.screen_before, after), lambda: compare(before, self.state(after)))
+        action = read_element_action(step.action, before.elements)
+        return _Reading(action, outcome, caption_step(action, outcome))
+
+
+def seen(screens: ScreenReader) -> SeenScreens:
+    """A reader that remembers: `screens` itself where it does already."""
+    return screens if isinstance(screens, SeenScreens) else SeenScreens(screens)
+
+
+def replay(episode: Episode, screens: ScreenReader) -> tuple[SeenStep, ...]:
+    """All steps of an episode as a critic sees them.
+
+    Raises:
+        JudgeFailure: a screen of the episode is not there, or a stored action is not one.
+    """
+    reader = seen(screens)
+    try:
+        return tuple(reader.step(step, _settled(episode.steps[at:], reader)) for at, step in enumerate(episode.steps))
+    except KeyError as error:
+        raise JudgeFailure(f"{episode.trajectory.trajectory_id}: screen {error} is not stored") from error
+    except ValueError as error:
+        raise JudgeFailure(f"{episode.trajectory.trajectory_id}: a stored action cannot be read") from error
+
+
+def _settled(steps: Sequence[Step], reader: SeenScreens) -> str:
+    """The first screen after the first of these steps that is no interruption, else the one right after it."""
+    for step in steps:
+        if reader.state(step.screen_after).page not in INTERRUPTIONS:
+            return step.screen_after
+    return steps[0].screen_after
+
+
+class _Recent(Generic[K, V]):
+    """The most recently used values of a function, at most `capacity` of them."""
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._values: OrderedDict[K, V] = OrderedDict()
+
+    def get(self, key: K, make: Callable[[], V]) -> V:
+        if key in self._values:
+            self._values.move_to_end(key)
+            return self._values[key]
+        value = make()
+        self._values[key] = value
+        if len(self._values) > self._capacity:
+            self._values.popitem(last=False)
+        return value

@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import pytest
+
+from trajmill.stages.critics.annotated.wording import (
+    description_says_done,
+    is_said,
+    mentions,
+    repeats_harmlessly,
+    says_no,
+    shared_stems,
+    title_says_done,
+)
+
+
+@pytest.mark.parametrize(
+    "title", ["Order placed", "Mail sent", "Saved", "You left", "Purchase complete", "Now playing", "Phone topped up"]
+)
+def test_titles_that_say_done(title: str) -> None:
+    assert title_says_done(title)
+
+
+@pytest.mark.parametrize(
+    "title", ["Delete this alarm?", "Saved places", "Past orders", "Feed the cat", "Settings", "Need help", ""]
+)
+def test_titles_that_do_not(title: str) -> None:
+    assert not title_says_done(title)
+
+
+def test_descriptions_that_say_done() -> None:
+    assert description_says_done("Confirms the order.")
+    assert description_says_done("The timer that was started.")
+    assert not description_says_done("One alarm, to turn off or delete.")
+    assert not description_says_done("Asks whether the alarm should be deleted.")
+
+
+@pytest.mark.parametrize(
+    ("label", "instruction", "off"),
+    [
+        ("Battery saver", "Settings: battery saver on, screen off after 30 seconds.", False),
+        ("Location", "No app needs my location, switch it off in Settings.", True),
+        ("Location", "The phone should have location off, see Settings.", True),
+        ("Newsletter", "I get the newsletter every day, stop it.", True),
+        ("Airplane mode", "Turn on airplane mode and turn the sound off.", False),
+        ("Music", "Rides should have no music, see the ride options.", True),
+    ],
+)
+def test_no_is_read_where_it_is_said(label: str, instruction: str, off: bool) -> None:
+    assert says_no(label, instruction) is off
+
+
+def test_forms_of_a_word_are_one_word() -> None:
+    assert shared_stems("Pin chat", "I want Chess Night pinned") == {"pin"}
+    assert not shared_stems("the", "the")
+    assert is_said("Battery saver", "switch the saver of the battery on")
+    assert not is_said("Extra spicy", "spicy please")
+    assert not is_said("", "anything")
+
+
+def test_values_are_mentioned_as_whole_words() -> None:
+    assert mentions("Size: Large", "large")
+    assert not mentions("Largest order", "Large")
+    assert mentions("Gift wrap: on", "true") and mentions("Extra spicy: yes", "on")
+    assert not mentions("Gift wrap: off", "on")
+    assert not mentions("anything", "")
+
+
+def test_what_can_be_repeated_without_harm() -> None:
+    assert repeats_harmlessly("Alarm deleted") and repeats_harmlessly("Event moved")
+    assert not repeats_harmlessly("Order placed")

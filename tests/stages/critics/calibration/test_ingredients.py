@@ -1,0 +1,111 @@
+"""Ingredients are counted from the votes of one asking."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+
+from trajmill.schemas.tables.calibration import Ingredient
+from trajmill.schemas.tables.verdict import Channel
+from trajmill.stages.critics.calibration.ingredients import Ballot, LabelledVotes, Spent, parts_of, tally
+from trajmill.stages.critics.rule import read_rule
+
+TWO_MODELS = read_rule("consensus(text,multimodal:0.5:4of4/2models>full:3of4/2models)")
+TEXT, MULTIMODAL = Channel.TEXT, Channel.MULTIMODAL
+
+
+def ballots(text: str, multimodal: str) -> list[Ballot]:
+    """Votes from letters: y, n, or `-` for a missing one."""
+    return [
+        Ballot(channel, number, letter == "y", f"p@{'ab'[number % 2]}")
+        for channel, letters in ((TEXT, text), (MULTIMODAL, multimodal))
+        for number, letter in enumerate(letters)
+        if letter != "-"
+    ]
+
+
+def test_a_judge_with_two_models_and_resolutions_has_these_ingredients() -> None:
+    found = [(part.ingredient.value, part.channel, part.resolution, part.votes) for part in parts_of(TWO_MODELS)]
+    each = [("single", 1), ("single", 1), ("voting", 2), ("voting", 2), ("ensemble", 4)]
+    assert found == [
+        ("single", TEXT, "full", 1),
+        ("channel", TEXT, "full", 1),
+        *((name, MULTIMODAL, at, votes) for at, (name, votes) in product(("0.5", "full"), each)),
+        ("multi_resolution", MULTIMODAL, None, 4),
+        ("multi_resolution", MULTIMODAL, None, 4),
+        ("channel", MULTIMODAL, None, 8),
+        ("consensus", None, None, 9),
+    ]
+
+
+def outcomes(text: str, multimodal: str) -> dict[tuple[Ingredient, Channel | None, str | None, int], bool | None]:
+    cast = {(vote.channel, vote.vote): vote.correct for vote in ballots(text, multimodal)}
+    return {
+        (part.ingredient, part.channel, part.resolution, part.shares[0].numbers[0]): part.outcome(cast)
+        for part in parts_of(TWO_MODELS)
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "multimodal", "expected"),
+    [
+        # numbers: a 0 2, b 1 3 at 0.5; a 4 6, b 5 7 at full, of which 3 of 4 must say yes, so 2 of 2 of one model
+        ("y", "yyyyyyyn", {"a": True, "b": False, "ensemble": True, "channel": True, "consensus": True}),
+        ("y", "ynyyyyyy", {"a": True, "b": False, "ensemble": True, "channel": False, "consensus": False}),
+        ("n", "yyyyyyyy", {"a": True, "b": True, "ensemble": True, "channel": True, "consensus": False}),
+        ("y", "yyyyy-yy", {"a": True, "b": None, "ensemble": True, "channel": True, "consensus": True}),
+        ("y", "yyyyn-yy", {"a": False, "b": None, "ensemble": None, "channel": None, "consensus": None}),
+        ("-", "yyyyyyyy", {"a": True, "b": True, "ensemble": True, "channel": True, "consensus": None}),
+    ],
+)
+def test_each_says_what_its_own_votes_say(text: str, multimodal: str, expected: dict[str, bool | None]) -> None:
+    found = outcomes(text, multimodal)
+    assert {
+        "a": found[Ingredient.MULTI_RESOLUTION, MULTIMODAL, None, 0],
+        "b": found[Ingredient.MULTI_RESOLUTION, MULTIMODAL, None, 1],
+        "ensemble": found[Ingredient.ENSEMBLE, MULTIMODAL, "full", 4],
+        "channel": found[Ingredient.CHANNEL, MULTIMODAL, None, 0],
+        "consensus": found[Ingredient.CONSENSUS, None, None, 0],
+    } == expected
+
+
+def spent(role: str, draw: int | None = None, scale: float = 1.0, payload: str = "p", cached: bool = False) -> Spent:
+    return Spent(role, payload, draw, scale, 10, 100.0, cached)
+
+
+def test_a_verdict_takes_the_calls_of_its_votes_the_steps_and_each_caption_once() -> None:
+    calls = [
+        *[spent("critic.step")] * 3,
+        spent("describer", payload="screen-1"),
+        spent("describer", payload="screen-1", cached=True),
+        spent("describer", payload="screen-2"),
+        spent("critic.text", 0),
+        *(spent("critic.multimodal", draw, 0.5) for draw in range(4)),
+        *(spent("critic.multimodal", draw, 1.0, cached=draw == 3) for draw in range(4)),
+        spent("critic.multimodal", 4, 1.0),
+    ]
+    found = {
+        (each.part.ingredient, each.part.channel, each.part.resolution): each
+        for each in reversed(tally(TWO_MODELS, [LabelledVotes(True, ballots("y", "y" * 8), calls)] * 2))
+    }
+    single = found[Ingredient.SINGLE, MULTIMODAL, "full"]
+    assert (single.calls, single.tokens, single.milliseconds) == (2 * 5, 2 * 50, 2 * 500.0), "vote 0 was asked twice"
+    assert list(single.models) == ["p@a"]
+    assert found[Ingredient.SINGLE, MULTIMODAL, "0.5"].calls == 2 * 4
+    assert found[Ingredient.CHANNEL, TEXT, "full"].calls == 2 * (3 + 2 + 1)
+    whole = found[Ingredient.CONSENSUS, None, None]
+    assert (whole.calls, whole.cached, whole.milliseconds) == (2 * 15, 2, 2 * 1400.0)
+    assert list(whole.models) == ["p@a", "p@b"]
+
+
+def test_agreement_is_counted_and_what_is_open_is_no_verdict() -> None:
+    rule = read_rule("consensus(text:2of2)")
+    cases = [(True, "yy"), (False, "yy"), (False, "yn"), (True, "n-"), (True, "y-"), (True, "-y")]
+    evidence = [LabelledVotes(passed, ballots(letters, ""), []) for passed, letters in cases]
+    whole = tally(rule, evidence)[-1]
+    quality = whole.quality
+    counts = (quality.true_positive, quality.false_positive, quality.true_negative, quality.false_negative)
+    assert (counts, whole.undecided, whole.trajectories) == ((1, 1, 1, 1), 2, 6)
+    single = tally(rule, evidence)[0]
+    assert single.part.ingredient is Ingredient.SINGLE and single.undecided == 1

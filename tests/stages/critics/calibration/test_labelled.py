@@ -1,0 +1,177 @@
+"""AgentRewardBench's layout, read from files written as its public descriptions have them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.stages.critics.calibration.labelled_files import HEADER, label_row, write_set, write_trajectory
+from trajmill.schemas.actions import (
+    Action,
+    Answer,
+    Click,
+    OpenApp,
+    PressKeys,
+    Scroll,
+    SystemButton,
+    Terminate,
+    TypeText,
+    Wait,
+    action_from_json,
+)
+from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.geometry import Box, Size
+from trajmill.schemas.observation import UIElement
+from trajmill.schemas.record import Origin
+from trajmill.schemas.tables.trajectory import StopReason
+from trajmill.stages.critics.calibration.labelled.annotations import Label, read_labels
+from trajmill.stages.critics.calibration.labelled.browser_actions import read_browser_action
+from trajmill.stages.critics.calibration.labelled.screens import FolderScreens, UnreadableError
+from trajmill.stages.critics.calibration.labelled.trajectories import find_trajectory, read_trajectory
+from trajmill.stages.critics.calibration.labelled.tree_text import read_boxes, read_tree
+
+ORIGIN = Origin(round=0, run_id="r", code_version="test")
+LABEL = Label("webarena", "GenericAgent-tiny", "webarena.1", True)
+BOXES = {"147": Box(10, 20, 30, 60), "b9": Box(0, 0, 10, 10)}
+
+
+@pytest.mark.parametrize(
+    ("text", "action"),
+    [
+        ("click('147')", Click(x=20, y=40)),
+        ('click("147", button="right")', Click(x=20, y=40, button="right")),
+        ("dblclick('b9', 'left')", Click(x=5, y=5, count=2)),
+        ("fill('147', 'O\\'Hara')", TypeText(text="O'Hara", clear=True)),
+        ("select_option('147', ['a', 'b'])", TypeText(text="a, b", clear=True)),
+        ("press('147', 'Control+a')", PressKeys(keys=("Control", "a"))),
+        ("scroll(0, 300)", Scroll(clicks=-3)),
+        ("goto('http://shop/x')", OpenApp(app="http://shop/x")),
+        ("go_back()", SystemButton(button="Back")),
+        ("noop(500)", Wait(seconds=0.5)),
+        ("send_msg_to_user('It costs 5')", Answer(text="It costs 5")),
+        ("report_infeasible('no such page')", Terminate(status="failure")),
+        ("click('nowhere')", None),
+        ("click(147)", None),
+        ("click('147', button='up')", None),
+        ("__import__('os').system('true')", None),
+        ("fill('147', open('x').read())", None),
+        ("launch('missiles')", None),
+        ("click('147'", None),
+        ("", None),
+        ("(" * 5000, None),
+    ],
+)
+def test_browser_actions_are_read_and_never_run(text: str, action: Action | None) -> None:
+    assert read_browser_action(text, BOXES) == action
+
+
+def test_a_printed_tree_becomes_elements() -> None:
+    text = (
+        "RootWebArea 'One Stop Market', focused\n"
+        "\t[147] button 'Add to \\'Cart\\'', clickable\n"
+        "\t\tStaticText 'Price'\n"
+        "\t[b9] textbox 'Search' value='red shoes', focused\n"
+        "\t[c1] checkbox '', checked='false'\n"
+        "\t[d4] checkbox \"I'm sure\", clickable, checked='true'\n"
+        "\t[e5] generic\n"
+    )
+    nowhere = Box(0, 0, 0, 0)
+    assert read_tree(text, BOXES) == (
+        UIElement("heading", "One Stop Market", nowhere, ("title", "focused")),
+        UIElement("button", "Add to 'Cart'", BOXES["147"], ("clickable",), "", "147"),
+        UIElement("text", "Price", nowhere),
+        UIElement("text_field", "Search", BOXES["b9"], ("editable", "focused"), "red shoes", "b9"),
+        UIElement("checkbox", "I'm sure", nowhere, ("clickable", "checked"), "", "d4"),
+    )
+    assert read_boxes({"a": {"bbox": [1.4, 2, 3, 4]}, "b": {"bbox": None}, "c": None}) == {"a": Box(1, 2, 4, 6)}
+
+
+def test_a_trajectory_becomes_an_episode_with_the_screen_after_each_action(tmp_path: Path) -> None:
+    write_set(tmp_path, {"webarena.1": "Successful"}, actions=["click('147')", "send_msg_to_user('done')"])
+    screens = FolderScreens()
+    path = find_trajectory(tmp_path, LABEL)
+    assert path is not None
+    read = read_trajectory(path, tmp_path, LABEL, screens, ORIGIN)
+    episode = read.episode
+    assert episode.query.instruction == "Buy the red shoes"
+    assert [action_from_json(step.action or "") for step in episode.steps] == [Click(x=20, y=40), Answer(text="done")]
+    assert len(set(read.screens)) == len(read.screens) == 3
+    pairs = [(step.screen_before, step.screen_after) for step in episode.steps]
+    assert pairs == [read.screens[:2], read.screens[1:]]
+    trajectory = episode.trajectory
+    assert (trajectory.status, trajectory.stop_reason, trajectory.reward) == ("finished", StopReason.AGENT_DONE, 0.0)
+    assert screens.size(read.screens[0]) == Size(80, 60) and screens.elements(read.screens[0])[0].text == "Shop"
+    screens.drop(read.screens)
+    with pytest.raises(KeyError):
+        screens.size(read.screens[0])
+
+
+def test_a_screen_that_two_trajectories_share_stays_until_both_are_done(tmp_path: Path) -> None:
+    write_set(tmp_path, {"webarena.1": "Successful", "webarena.2": "Successful"}, actions=["go_back()"])
+    screens = FolderScreens()
+    other = LABEL._replace(task_id="webarena.2")
+    found = [(label, find_trajectory(tmp_path, label)) for label in (LABEL, other)]
+    one, two = (read_trajectory(path, tmp_path, label, screens, ORIGIN) for label, path in found if path)
+    assert one.screens == two.screens and one.episode.trajectory.trajectory_id != two.episode.trajectory.trajectory_id
+    screens.drop(one.screens)
+    assert screens.image(two.screens[0])
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"goal": None, "steps": 3}, "webarena.1.json is no trajectory of this layout: TypeError"),
+        ({"drop": "goal"}, "webarena.1.json is no trajectory of this layout: KeyError: 'goal'"),
+        ({"screenshot_path": "trajectories/screenshots/none.png"}, "screenshot none.png cannot be read: FileNotFound"),
+        ({"screenshot_path": "screenshots/../../secret.png"}, "screenshot path 'screenshots/../../secret.png' is not"),
+        ({"screenshot_path": "elsewhere.png"}, "screenshot path 'elsewhere.png' is not under screenshots/"),
+    ],
+)
+def test_what_cannot_be_read_is_one_line(tmp_path: Path, changes: dict[str, object], message: str) -> None:
+    path = write_trajectory(tmp_path, "webarena.1", ["go_back()"], **changes)
+    with pytest.raises(UnreadableError, match=r"^[^\n]*$") as error:
+        read_trajectory(path, tmp_path, LABEL, FolderScreens(), ORIGIN)
+    assert message in str(error.value)
+
+
+def test_a_label_leads_to_no_file_outside_the_set(tmp_path: Path) -> None:
+    write_trajectory(tmp_path, "webarena.1", ["go_back()"])
+    assert find_trajectory(tmp_path, LABEL._replace(benchmark="../../cleaned/webarena")) is None
+    assert find_trajectory(tmp_path, LABEL._replace(task_id="webarena.7")) is None
+
+
+def test_the_first_opinion_on_a_trajectory_counts(tmp_path: Path) -> None:
+    rows = [
+        label_row("webarena.1", "Successful"),
+        label_row("webarena.2", "Unsure"),
+        label_row("webarena.1", "Unsuccessful"),
+    ]
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "annotations.csv").write_text("\n".join([HEADER, *rows]))
+    assert read_labels(tmp_path) == [LABEL, LABEL._replace(task_id="webarena.2", passed=None)]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (None, ": no labelled set: annotations.csv and data/annotations.csv are missing"),
+        (f"{HEADER}\n", "annotations.csv:1: there is no label in it"),
+        (
+            "benchmark,task_id\nwebarena,1\n",
+            "annotations.csv:1: column model_name is missing; there are benchmark, task_id",
+        ),
+        (
+            f"{HEADER}\n{label_row('webarena.1', 'Successful')}\n{label_row('webarena.2', 'yes')}\n",
+            "annotations.csv:3: trajectory_success is 'yes'; it should be Successful, Unsuccessful or Unsure",
+        ),
+        (f"{HEADER}\nA,webarena\n", "annotations.csv:2: model_name is empty"),
+        ("\x00\n", "annotations.csv"),
+    ],
+)
+def test_malformed_labels_are_one_line(tmp_path: Path, text: str | None, message: str) -> None:
+    if text is not None:
+        (tmp_path / "annotations.csv").write_text(text)
+    with pytest.raises(BadInputError, match=r"^[^\n]*$") as error:
+        read_labels(tmp_path)
+    assert message in str(error.value)

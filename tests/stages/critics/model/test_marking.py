@@ -1,0 +1,162 @@
+"""Marks are on the right place and show on any background."""
+
+from __future__ import annotations
+
+import io
+import random
+from collections.abc import Sequence
+from itertools import pairwise
+
+import pytest
+from PIL import Image, ImageChops
+
+from tests.stages.critics.little_app import SIZE, Trees, Walk, checkout, right_walk
+from trajmill.schemas.actions import Action, Click, Drag, LongPress, Scroll, Swipe, Terminate, TypeText, Wait
+from trajmill.schemas.geometry import Box
+from trajmill.schemas.observation import UIElement
+from trajmill.stages.critics.model.marking import draw_mark, marked_screen
+
+
+class Blank(Trees):
+    """Trees with a plain picture behind them."""
+
+    def image(self, screen_id: str) -> bytes:
+        out = io.BytesIO()
+        Image.new("RGB", SIZE, "white").save(out, format="PNG")
+        return out.getvalue()
+
+
+def changed(color: str, action: Action, elements: tuple[UIElement, ...] = ()) -> tuple[int, int, int, int]:
+    """The box of all pixels that a mark changes on a plain background."""
+    image = Image.new("RGB", SIZE, color)
+    assert draw_mark(image, action, elements)
+    box = ImageChops.difference(image, Image.new("RGB", SIZE, color)).getbbox()
+    assert box is not None
+    return box
+
+
+@pytest.mark.parametrize("color", ["white", "black", "#FF4040", "#141414", "#808080"])
+@pytest.mark.parametrize("action", [Click(x=300, y=400), LongPress(x=300, y=400)])
+def test_a_press_is_a_circle_round_its_place(color: str, action: Action) -> None:
+    left, top, right, bottom = changed(color, action)
+    assert abs((left + right) / 2 - 300) < 3 and abs((top + bottom) / 2 - 400) < 3
+    assert 30 < right - left < 150
+
+
+@pytest.mark.parametrize("action", [Swipe(x=100, y=1000, x2=100, y2=300), Drag(x=50, y=60, x2=600, y2=900)])
+def test_a_swipe_or_drag_is_an_arrow_from_end_to_end(action: Swipe | Drag) -> None:
+    left, top, right, bottom = changed("white", action)
+    assert left <= min(action.x, action.x2) and right >= max(action.x, action.x2)
+    assert top <= min(action.y, action.y2) and bottom >= max(action.y, action.y2)
+
+
+def test_typing_is_a_box_round_the_input() -> None:
+    elements = checkout(focused=True)
+    field = next(element for element in elements if element.role == "text_field")
+    left, top, right, bottom = changed("white", TypeText(text="x"), elements)
+    assert left <= field.bounds.left and right >= field.bounds.right
+    assert top <= field.bounds.top and bottom >= field.bounds.bottom
+    assert bottom - top < 2 * (field.bounds.bottom - field.bounds.top)
+
+
+@pytest.mark.parametrize("action", [Wait(), Terminate(status="success"), TypeText(text="x")])
+def test_what_has_no_place_has_no_mark(action: Action) -> None:
+    image = Image.new("RGB", SIZE, "white")
+    assert not draw_mark(image, action, ())
+    assert image.getextrema() == ((255, 255), (255, 255), (255, 255))
+
+
+def test_a_mark_at_the_edge_and_off_the_screen_does_not_fail() -> None:
+    changed("white", Click(x=0, y=SIZE.height - 1))
+    assert draw_mark(Image.new("RGB", SIZE, "white"), Click(x=-50, y=5000), ())
+
+
+def test_the_marked_screen_is_a_picture_of_the_same_size() -> None:
+    trees = Blank()
+    episode = right_walk(trees).end()
+    for step in episode.steps:
+        assert Image.open(io.BytesIO(marked_screen(step, trees))).size == SIZE
+    assert marked_screen(episode.steps[0], trees) != trees.image("")
+    assert marked_screen(episode.steps[-1], trees) == trees.image("")
+    unparsed = Walk(checkout(), trees).stay(None).end(status=None)
+    assert marked_screen(unparsed.steps[0], trees) == trees.image("")
+
+
+BACKGROUNDS = ("white", "black", "#FF2020", "#FFFF00", "#303030", "#757575", "#0A2A6B", "noise", "stripes")
+MARKED: dict[str, tuple[Action, tuple[UIElement, ...], tuple[int, int], tuple[int, int]]] = {
+    "circle": (Click(x=300, y=400), (), (260, 400), (340, 400)),
+    "arrow": (Swipe(x=100, y=300, x2=600, y2=300), (), (350, 270), (350, 330)),
+    "wheel": (Scroll(x=300, y=400, clicks=-3), (), (270, 420), (330, 420)),
+    "box": (TypeText(text="x"), checkout(focused=True), (100, 130), (100, 250)),
+}
+
+
+def background(name: str) -> Image.Image:
+    if name == "noise":
+        return Image.frombytes("RGB", SIZE, random.Random(0).randbytes(SIZE.width * SIZE.height * 3))
+    if name == "stripes":
+        image = Image.new("RGB", SIZE, "white")
+        for x in range(0, SIZE.width, 6):
+            image.paste((0, 0, 0), (x, 0, x + 3, SIZE.height))
+        return image
+    return Image.new("RGB", SIZE, name)
+
+
+def luminance(pixel: Sequence[float]) -> float:
+    """Relative luminance as WCAG 2 defines it."""
+    red, green, blue = (v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in (c / 255 for c in pixel))
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def contrast(one: float, other: float) -> float:
+    return (max(one, other) + 0.05) / (min(one, other) + 0.05)
+
+
+def across(image: Image.Image, start: tuple[int, int], end: tuple[int, int]) -> list[float]:
+    """Luminance along a straight horizontal or vertical line."""
+    found = []
+    for x in range(start[0], end[0] + 1):
+        for y in range(start[1], end[1] + 1):
+            pixel = image.getpixel((x, y))
+            assert isinstance(pixel, tuple)
+            found.append(luminance(pixel))
+    return found
+
+
+@pytest.mark.parametrize("name", BACKGROUNDS)
+@pytest.mark.parametrize("kind", MARKED)
+def test_a_mark_shows_on_any_background(name: str, kind: str) -> None:
+    action, elements, start, end = MARKED[kind]
+    plain = background(name)
+    image = plain.copy()
+    assert draw_mark(image, action, elements)
+    mark = [m for m, p in zip(across(image, start, end), across(plain, start, end), strict=True) if m != p]
+    behind = across(plain, start, end)
+    assert len(mark) >= 5
+    assert max(contrast(max(mark), light) for light in behind) >= 4 or contrast(min(mark), max(behind)) >= 4
+    steps = [contrast(one, other) for one, other in pairwise(across(image, start, end))]
+    assert max(steps) >= 4, "no edge that the eye, or a model, can hold on to"
+
+
+@pytest.mark.parametrize("name", BACKGROUNDS)
+def test_a_mark_is_still_seen_at_half_the_size(name: str) -> None:
+    image = background(name)
+    draw_mark(image, Click(x=300, y=400), ())
+    small = image.resize((SIZE.width // 2, SIZE.height // 2), Image.Resampling.BICUBIC)
+    without = background(name).resize(small.size, Image.Resampling.BICUBIC)
+    row = list(zip(across(small, (110, 200), (190, 200)), across(without, (110, 200), (190, 200)), strict=True))
+    assert max(contrast(marked, plain) for marked, plain in row) >= 3
+
+
+def test_a_pressed_element_is_framed_unless_it_fills_the_screen() -> None:
+    button = UIElement("button", "Go", Box(20, 1000, 700, 1060), ("clickable",))
+    page = UIElement("dialog", "", Box(0, 0, *SIZE), ("clickable",))
+    framed = changed("white", Click(x=300, y=1030), (button,))
+    assert framed[0] <= 20 and framed[2] >= 700
+    assert changed("white", Click(x=300, y=400), (page,)) == changed("white", Click(x=300, y=400))
+
+
+@pytest.mark.parametrize(("clicks", "upwards"), [(3, True), (-3, False)])
+def test_the_wheel_is_an_arrow_the_way_the_view_moves(clicks: int, upwards: bool) -> None:
+    _, top, _, bottom = changed("white", Scroll(x=300, y=600, clicks=clicks))
+    assert (600 - top > bottom - 600) is upwards
