@@ -25,7 +25,7 @@ from unittest import mock
 
 from PIL import Image
 
-from trajmill.flows.config import Config
+from trajmill.flows.configuration.config import Config
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.record import Record
 from trajmill.schemas.tables.round_summary import RoundSummary
@@ -109,10 +109,10 @@ def config_of(variant: Variant, seed: int, root: Path, updates: int) -> Config:
 def run_one(variant: Variant, seed: int, root: Path, updates: int) -> Result:
     """Run all rounds in this process and measure."""
     from trajmill.flows.context import RoundContext
-    from trajmill.flows.once import finished
     from trajmill.flows.policy import BASELINE, PROMOTE
     from trajmill.flows.round import do_stage, summary_of
-    from trajmill.flows.stages.catalogue import STAGES
+    from trajmill.flows.stage import finished
+    from trajmill.flows.stage_table import STAGES
     from trajmill.warehouse.layout import create_warehouse
 
     _draw_nothing()
@@ -154,7 +154,9 @@ def _draw_nothing() -> None:
         return picture.getvalue()
 
     mock.patch.object(view, "draw", lambda scene: blank(scene.size)).start()
-    mock.patch("trajmill.flows.environments.SimulatedSpec", partial(SimulatedSpec, draws_screens=False)).start()
+    mock.patch(
+        "trajmill.flows.configuration.environment_spec.SimulatedSpec", partial(SimulatedSpec, draws_screens=False)
+    ).start()
 
 
 def _success(summary: RoundSummary) -> dict[str, float]:

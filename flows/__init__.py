@@ -1,1 +1,1 @@
-"""Prefect: when and in which order; the CLI; configuration; reports."""
+"""Prefect: when and in which order; the command line; configuration; reports."""

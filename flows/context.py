@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 
-from trajmill.flows.config import Config
-from trajmill.flows.environments import environment_of
+from trajmill.flows.configuration.config import Config
+from trajmill.flows.configuration.environment_spec import environment_of
 from trajmill.pipelines.environments import EnvironmentSpec
 from trajmill.pipelines.fan_out import BeamSettings
 from trajmill.pipelines.reading.queries import queries_of

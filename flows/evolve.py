@@ -9,16 +9,16 @@ from typing import NamedTuple
 
 from prefect import flow
 
-from trajmill.flows.config import Config
+from trajmill.flows.configuration.config import Config
 from trajmill.flows.context import RoundContext
-from trajmill.flows.memory import use_few_heaps
-from trajmill.flows.models_ready import models_ready
-from trajmill.flows.once import report_of
+from trajmill.flows.malloc_arenas import limit_malloc_arenas
 from trajmill.flows.policy import PROMOTE
 from trajmill.flows.prefect_settings import short_lived_server
 from trajmill.flows.report.page import write_report
 from trajmill.flows.round import round_flow
-from trajmill.flows.stages.export import release_name
+from trajmill.flows.serving.models_ready import models_ready
+from trajmill.flows.stage import report_of
+from trajmill.flows.tasks.export import release_name
 from trajmill.schemas.tables.round_summary import RoundSummary
 from trajmill.warehouse.atomic import disk_full_as_error
 from trajmill.warehouse.layout import Warehouse, create_warehouse
@@ -42,7 +42,7 @@ def evolve(config: Config) -> EvolveReport:
         TrajmillError: a stage failed for good, or another process is at work on the run; what was finished stays, and
             the next call goes on from there.
     """
-    use_few_heaps()
+    limit_malloc_arenas()
     warehouse = create_warehouse(config.run.root)
     with sole_worker(warehouse, config.run_id), disk_full_as_error(warehouse.root):
         owed = _owed(config, warehouse)

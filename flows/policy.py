@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from trajmill.flows.config_models import EMBEDDED
+from trajmill.flows.configuration.model_specs import model_of
+from trajmill.flows.configuration.models import EMBEDDED
 from trajmill.flows.context import RoundContext
-from trajmill.flows.models import model_of
-from trajmill.flows.once import finished
+from trajmill.flows.stage import finished
 from trajmill.pipelines.resources import AgentSpec
 
 PROMOTE = "promote"

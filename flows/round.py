@@ -14,18 +14,18 @@ from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State, TaskRun
 from prefect.tasks import Task
 
-from trajmill.flows.config import Config
+from trajmill.flows.configuration.config import Config
 from trajmill.flows.context import RoundContext
 from trajmill.flows.interrupt import asked_to_stop
-from trajmill.flows.landing import announce_landed
-from trajmill.flows.models_ready import models_ready
-from trajmill.flows.once import StageReport, report_of
+from trajmill.flows.landed_event import announce_landed
 from trajmill.flows.policy import BASELINE, PROMOTE
 from trajmill.flows.progress import progress
 from trajmill.flows.report.round_table import round_markdown, round_table
-from trajmill.flows.stages.catalogue import NEEDED, STAGES, Stage, stages_of
-from trajmill.flows.stages.generate import GENERATE
-from trajmill.flows.stages.judge import JUDGE, REJUDGE
+from trajmill.flows.serving.models_ready import models_ready
+from trajmill.flows.stage import StageReport, report_of
+from trajmill.flows.stage_table import NEEDED, STAGES, Stage, stages_of
+from trajmill.flows.tasks.generate import GENERATE
+from trajmill.flows.tasks.judge import JUDGE, REJUDGE
 from trajmill.pipelines.reading.history import read_history
 from trajmill.pipelines.rollout import episodes_done
 from trajmill.schemas.errors import BadInputError, TrajmillError

@@ -11,9 +11,9 @@ from prefect.events import DeploymentEventTrigger, ResourceSpecification
 from prefect.schedules import Cron
 from prefect.types.entrypoint import EntrypointType
 
-from trajmill.flows.config import Config
-from trajmill.flows.config_file import load_config
-from trajmill.flows.landing import ENOUGH_LABEL, LANDED, accepted_since_training, warehouse_resource
+from trajmill.flows.configuration.config import Config
+from trajmill.flows.configuration.file import load_config
+from trajmill.flows.landed_event import ENOUGH_LABEL, LANDED, accepted_since_training, warehouse_resource
 from trajmill.schemas.tables.round_summary import RoundSummary
 from trajmill.warehouse.layout import create_warehouse
 from trajmill.warehouse.lock import RunInUseError

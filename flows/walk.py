@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 from rich.table import Table
 
-from trajmill.flows.config import Config
+from trajmill.flows.configuration.config import Config
 from trajmill.flows.context import RoundContext
 from trajmill.flows.report.page import write_report
 from trajmill.flows.round import watched
-from trajmill.flows.stages.generate import GENERATE, generate
-from trajmill.flows.stages.walk import WALK, walk_queries
+from trajmill.flows.tasks.generate import GENERATE, generate
+from trajmill.flows.tasks.walk import WALK, walk_queries
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.query import Query, Source
 from trajmill.schemas.tables.trajectory import Trajectory

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.flows.small_run import small_config
-from trajmill.flows.config import Config, EvaluateSection, OtherJudgeSection, QueriesSection
-from trajmill.flows.config_models import EndpointSection
+from trajmill.flows.configuration.config import Config, EvaluateSection, OtherJudgeSection, QueriesSection
+from trajmill.flows.configuration.models import EndpointSection
 
 _ANSWERS = {"analysis": "it moved", "summary": "moved on", "label": "GOOD", "reason": "looks done"}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from trajmill.flows.config import (
+from trajmill.flows.configuration.config import (
     Config,
     EvaluateSection,
     GuidanceSection,
@@ -16,7 +16,7 @@ from trajmill.flows.config import (
 )
 from trajmill.flows.context import RoundContext
 from trajmill.flows.round import do_stage
-from trajmill.flows.stages.catalogue import STAGES
+from trajmill.flows.stage_table import STAGES
 from trajmill.warehouse.layout import create_warehouse
 
 

@@ -13,9 +13,9 @@ from datasets import load_dataset
 from tests.flows.small_run import small_config
 from trajmill.flows.context import RoundContext
 from trajmill.flows.round import do_stage, run_stage
-from trajmill.flows.stages.catalogue import STAGES
-from trajmill.flows.stages.export import EXPORT, export, release_name
-from trajmill.flows.stages.promote import compare
+from trajmill.flows.stage_table import STAGES
+from trajmill.flows.tasks.export import EXPORT, export, release_name
+from trajmill.flows.tasks.promote import compare
 from trajmill.pipelines.derive import DeriveExamples
 from trajmill.pipelines.reading.episodes import guidance_texts
 from trajmill.schemas.errors import BadInputError, TrajmillError

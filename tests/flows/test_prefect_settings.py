@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from trajmill.flows.landing import ENOUGH_LABEL, LANDED, announce_landed
+from trajmill.flows.landed_event import ENOUGH_LABEL, LANDED, announce_landed
 from trajmill.flows.prefect_settings import QUIET_DEFAULTS, long_lived_server, names_a_server, set_quiet_defaults
 from trajmill.schemas.errors import TrajmillError
 
@@ -59,7 +59,7 @@ def test_a_named_server_that_does_not_answer_is_told(tmp_path: Path) -> None:
         "PREFECT_API_URL": f"http://127.0.0.1:{_free_port()}/api",
         "PREFECT_HOME": str(tmp_path),
     }
-    code = "from trajmill.flows.cli import main; main()"
+    code = "from trajmill.flows.cli.app import main; main()"
     done = subprocess.run(
         [sys.executable, "-c", code, "evolve"],
         capture_output=True,

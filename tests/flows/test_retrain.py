@@ -11,16 +11,16 @@ from pathlib import Path
 import pytest
 
 from tests.flows.small_run import small_config
-from trajmill.flows.config import Config
+from trajmill.flows.configuration.config import Config
 from trajmill.flows.context import RoundContext
-from trajmill.flows.landing import accepted_since_training
-from trajmill.flows.once import report_of
+from trajmill.flows.landed_event import accepted_since_training
 from trajmill.flows.policy import PROMOTE
 from trajmill.flows.round import current_round, do_stage, run_stage
 from trajmill.flows.serve import retrain
-from trajmill.flows.stages.catalogue import STAGES
-from trajmill.flows.stages.judge import JUDGE
-from trajmill.flows.stages.train import TRAIN
+from trajmill.flows.stage import report_of
+from trajmill.flows.stage_table import STAGES
+from trajmill.flows.tasks.judge import JUDGE
+from trajmill.flows.tasks.train import TRAIN
 from trajmill.schemas.tables.policy_version import PolicyVersion
 from trajmill.warehouse.layout import create_warehouse
 from trajmill.warehouse.lock import RunInUseError, sole_worker
@@ -60,7 +60,7 @@ def judged_but_not_trained(config: Config) -> RoundContext:
 
 
 def test_what_was_rolled_out_and_judged_is_trained_on(tmp_path: Path, prefect_server: None) -> None:
-    from trajmill.flows.config_file import load_config
+    from trajmill.flows.configuration.file import load_config
 
     file = tmp_path / "trajmill.toml"
     file.write_text(FILE)

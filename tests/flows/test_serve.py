@@ -16,9 +16,9 @@ import pytest
 
 from tests.flows.synthetic_run import policy_version, write_run
 from tests.warehouse.samples import commit_rows, judgement, stage_run
-from trajmill.flows.config import Config
-from trajmill.flows.config_file import load_config
-from trajmill.flows.landing import LANDED, accepted_since_training
+from trajmill.flows.configuration.config import Config
+from trajmill.flows.configuration.file import load_config
+from trajmill.flows.landed_event import LANDED, accepted_since_training
 from trajmill.flows.serve import deployments, last_round, retrain
 from trajmill.warehouse.layout import create_warehouse
 
@@ -43,7 +43,7 @@ class Served(NamedTuple):
 
     def announce(self, accepted: int) -> None:
         code = (
-            "from pathlib import Path; from trajmill.flows.landing import announce_landed\n"
+            "from pathlib import Path; from trajmill.flows.landed_event import announce_landed\n"
             f"announce_landed(Path({str(self.root)!r}), {accepted}, {ENOUGH})"
         )
         subprocess.run([sys.executable, "-c", code], check=True, env=self.environment)
@@ -68,7 +68,7 @@ def served(tmp_path: Path) -> Iterator[Served]:
     environment["PREFECT_HOME"] = str(tmp_path / "prefect")
     with (tmp_path / "words").open("wb") as words:
         process = subprocess.Popen(
-            [sys.executable, "-c", "from trajmill.flows.cli import main; main()", "serve", "--port", str(port)],
+            [sys.executable, "-c", "from trajmill.flows.cli.app import main; main()", "serve", "--port", str(port)],
             cwd=tmp_path,
             env=environment,
             stdout=words,

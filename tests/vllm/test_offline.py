@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 
-from tests.flows.process_groups import is_gone, living
+from tests.flows.serving.process_groups import is_gone, living
 from tests.stages.models.tiny_vlm import build_tiny_vlm
 from tests.vllm.offline_worker import BUDGET, REQUESTS
 from tests.vllm.tiny_server import ENVIRONMENT

@@ -10,11 +10,11 @@ from tests.flows.small_run import run_stages, small_config
 from tests.stages.models.tiny_vlm import MAX_PIXELS
 from tests.vllm.conftest import TinyServer
 from tests.vllm.tiny_server import MODEL
-from trajmill.flows.config import Config
-from trajmill.flows.config_models import CriticRoles, EndpointSection, ModelsSection
+from trajmill.flows.configuration.config import Config
+from trajmill.flows.configuration.models import CriticRoles, EndpointSection, ModelsSection
 from trajmill.flows.context import RoundContext
-from trajmill.flows.once import report_of
 from trajmill.flows.policy import PROMOTE
+from trajmill.flows.stage import report_of
 from trajmill.schemas.errors import FailureClass
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.model_call import ModelCall

@@ -15,14 +15,14 @@ import pytest
 from PIL import Image
 from pydantic import Field
 
-from tests.flows.test_model_server import free_port
+from tests.flows.serving.test_model_server import free_port
 from tests.stages.models.tiny_vlm import FACTOR, MAX_PIXELS, MIN_PIXELS
 from tests.vllm.conftest import TinyServer
 from tests.vllm.tiny_adapter import tiny_adapter
 from tests.vllm.tiny_server import MODEL, SERVED_CONTEXT, tiny_server
-from trajmill.flows.lora import load_adapter, swap_adapter, unload_adapter
-from trajmill.flows.model_server import ModelServer, served
-from trajmill.flows.server_requests import ask_server, served_models
+from trajmill.flows.serving.lora import load_adapter, swap_adapter, unload_adapter
+from trajmill.flows.serving.model_server import ModelServer, served
+from trajmill.flows.serving.server_requests import ask_server, served_models
 from trajmill.schemas.errors import BadInputError, ModelFailure, TrajmillError
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import ScreenHandle

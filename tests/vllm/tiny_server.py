@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from trajmill.flows.config_model_server import ModelServerSection
+from trajmill.flows.configuration.model_server import ModelServerSection
 
 MODEL: Final = "tiny-vlm"
 """Its name in requests."""

@@ -1,0 +1,91 @@
+"""The command `trajmill`: what can be asked, and how a failure is told.
+
+Commands import what they need when they run, so that `trajmill --help` answers at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from trajmill.flows.cli import apps, judges, loop, results
+from trajmill.flows.interrupt import noticing_interrupts
+from trajmill.schemas.errors import TrajmillError
+
+STOPPED = "stopped; nothing that was finished is lost, the same command continues"
+INTERRUPTED = 130
+"""Exit code after Ctrl-C, as shells have it."""
+
+app = typer.Typer(
+    name="trajmill",
+    help="Produces GUI-agent trajectories and makes the agent that produces them better, round after round.",
+    epilog='Example: trajmill evolve; trajmill sql "SELECT * FROM success_by_round"',
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.add_typer(loop.app)
+app.add_typer(judges.app)
+app.add_typer(results.app)
+app.add_typer(apps.app, name="apps")
+
+
+@app.callback()
+def options(
+    traceback: Annotated[bool, typer.Option("--traceback", help="Show where in the code an error comes from.")] = False,
+) -> None:
+    """Options of all commands; `run` has already taken `--traceback` out, wherever it stood."""
+
+
+@app.command("config", epilog="Example: trajmill config > trajmill.toml")
+def show_config(config: loop.ConfigFile = None) -> None:
+    """Print the configuration in force, with what each key means."""
+    from trajmill.flows.configuration.file import load_config
+    from trajmill.flows.configuration.text import config_as_toml
+
+    print(config_as_toml(load_config(config)), end="")
+
+
+def main() -> None:
+    """Entry point of the command."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command and return its exit code; a failure is one line on standard error."""
+    with_traceback = "--traceback" in arguments
+    with noticing_interrupts() as interrupt:
+        try:
+            app(args=[argument for argument in arguments if argument != "--traceback"], prog_name="trajmill")
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else 1
+            return _interrupted() if code == INTERRUPTED else code
+        except KeyboardInterrupt:
+            return _interrupted()
+        except Exception as error:
+            if interrupt.is_set():
+                return _interrupted()
+            if with_traceback:
+                raise
+            print(_in_words(error), file=sys.stderr)
+            return 1
+    return 0
+
+
+def _in_words(error: Exception) -> str:
+    from trajmill.warehouse.atomic import is_disk_full
+
+    if isinstance(error, TrajmillError):
+        return str(error)
+    if is_disk_full(error):
+        return f"disk full ({error}): nothing was lost; free some space and run the same command again"
+    return f"unexpected {type(error).__name__}: {error}; --traceback shows where"
+
+
+def _interrupted() -> int:
+    print(f"\n{STOPPED}", file=sys.stderr)
+    return INTERRUPTED

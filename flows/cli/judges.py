@@ -1,0 +1,87 @@
+"""Commands about judges: judge the current round or stored trajectories anew, and measure how good a judge is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from trajmill.flows.cli.loop import ConfigFile, run_alone
+
+app = typer.Typer()
+
+_FILE_WIDTH = 160
+
+JudgeName = Annotated[
+    str | None,
+    typer.Option("--judge", metavar="NAME", help="With --again: a [judges.NAME]; the run's own judge if none."),
+]
+
+
+@app.command(epilog="Example: trajmill judge --again --judge NAME --round 3")
+def judge(
+    config: ConfigFile = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="Judge stored trajectories anew, beside the verdicts that they have.")
+    ] = False,
+    name: JudgeName = None,
+    round_number: Annotated[
+        int | None, typer.Option("--round", metavar="N", min=1, help="With --again: only trajectories of this round.")
+    ] = None,
+) -> None:
+    """Judge the steps and the outcome of what was rolled out; once, however often it is asked for.
+
+    With --again, the stored finished trajectories of the run are judged anew, without any environment. The verdicts
+    are added under the judge's name (view judgements_side_by_side) and decide nothing of what is learned from.
+    """
+    if not again and (name is not None or round_number is not None):
+        raise typer.BadParameter("--judge and --round go with --again")
+    if not again:
+        run_alone("judge", config)
+        return
+    from rich.console import Console
+
+    from trajmill.flows.configuration.file import load_config
+    from trajmill.flows.judging.rejudge import rejudge
+    from trajmill.flows.progress import ConsoleWatcher, watched_by
+
+    console = Console()
+    with watched_by(ConsoleWatcher(console)):
+        made = rejudge(load_config(config), name, round_number)
+    apart = f", {made.unjudged:,} could not be judged (see failures)" if made.unjudged else ""
+    console.print(
+        f"{made.trajectories:,} trajectories: {made.judged:,} judged, {made.before:,} judged before{apart}",
+        highlight=False,
+    )
+
+
+@app.command(epilog="Example: trajmill calibrate --judge NAME --labels trajectories")
+def calibrate(
+    config: ConfigFile = None,
+    names: Annotated[
+        list[str] | None,
+        typer.Option("--judge", metavar="NAME", help="A [judges.NAME], once for each; the run's own judge if none."),
+    ] = None,
+    labels: Annotated[
+        Path | None,
+        typer.Option("--labels", metavar="FOLDER", help="A labelled set in AgentRewardBench's layout."),
+    ] = None,
+) -> None:
+    """Measure how good judges are, ingredient by ingredient, and what a verdict takes.
+
+    The labels are the programmatic rewards of the run's stored trajectories, or those of a labelled set.
+    """
+    from rich.console import Console
+
+    from trajmill.flows.configuration.file import load_config
+    from trajmill.flows.judging.calibrate import calibrate as measure
+    from trajmill.flows.progress import ConsoleWatcher, watched_by
+    from trajmill.flows.view.calibration_table import calibration_table
+
+    console = Console()
+    # A table that is written to a file has no terminal to fit into.
+    console = console if console.is_terminal else Console(width=_FILE_WIDTH)
+    with watched_by(ConsoleWatcher(console)):
+        for calibrated in measure(load_config(config), names or (), labels):
+            console.print(calibration_table(calibrated))

@@ -1,0 +1,175 @@
+"""Commands that move a run forward: the whole loop, each stage alone, the two served deployments."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+import typer
+
+app = typer.Typer()
+
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option("--config", "-c", metavar="FILE", help="Configuration; trajmill.toml of this folder if there is one."),
+]
+
+
+@app.command(epilog="Example: trajmill evolve --config trajmill.toml")
+def evolve(config: ConfigFile = None) -> None:
+    """Run the loop, round after round; asked again, it goes on where it stopped."""
+    from rich.console import Console
+
+    from trajmill.flows.configuration.file import load_config
+    from trajmill.flows.prefect_settings import set_quiet_defaults
+    from trajmill.flows.progress import ConsoleWatcher, watched_by
+
+    settings = load_config(config)
+    set_quiet_defaults()
+    from trajmill.flows.evolve import evolve as run_rounds
+
+    console = Console()
+    with watched_by(ConsoleWatcher(console)):
+        report = run_rounds(settings)
+    run = settings.run_id
+    console.print(f"\nreport    {report.report_path}", f"release   {report.release_path}", sep="\n", soft_wrap=True)
+    query = f"SELECT round, split, success_rate, low, high FROM success_by_round WHERE run_id = '{run}'"
+    at = "" if config is None else f" --config {config}"
+    console.print(f'ask       trajmill sql "{query}"{at}', soft_wrap=True, highlight=False)
+
+
+@app.command(epilog="Example: trajmill walk --config docs/examples/desktop.toml")
+def walk(
+    config: ConfigFile = None,
+    queries: Annotated[int, typer.Option(min=1, help="How many queries to try.")] = 12,
+    source: Annotated[str, typer.Option(help="Only queries made in one way, e.g. atomic or pathway.")] = "",
+) -> None:
+    """Try an environment: walk the annotated paths of some queries in it, or explore where they have none."""
+    from rich.console import Console
+
+    from trajmill.flows.configuration.file import load_config
+    from trajmill.flows.prefect_settings import set_quiet_defaults
+    from trajmill.flows.progress import ConsoleWatcher, watched_by
+
+    settings = load_config(config)
+    set_quiet_defaults()
+    from trajmill.flows.walk import walk as walk_queries
+
+    console = Console()
+    with watched_by(ConsoleWatcher(console)):
+        walked = walk_queries(settings, queries, source)
+    console.print(walked.table)
+    console.print(f"report    {walked.report_path}", soft_wrap=True, highlight=False)
+
+
+@app.command(epilog="Example: trajmill pathways mousepad pcmanfm --config docs/examples/desktop.toml")
+def pathways(
+    programs: Annotated[list[str] | None, typer.Argument(metavar="[PROGRAM]...", help="Programs to walk.")] = None,
+    config: ConfigFile = None,
+) -> None:
+    """Walk the menus, dialogs and tabs of programs, and make queries of what is found; done once, as stages are."""
+    from rich.console import Console
+
+    from trajmill.flows.configuration.file import load_config
+    from trajmill.flows.prefect_settings import set_quiet_defaults
+    from trajmill.flows.progress import ConsoleWatcher, watched_by
+
+    settings = load_config(config)
+    set_quiet_defaults()
+    from trajmill.flows.pathways import walk_for_pathways
+
+    console = Console()
+    with watched_by(ConsoleWatcher(console)):
+        found = walk_for_pathways(settings, tuple(programs or ()))
+    console.print(found.table)
+    made = ", ".join(f"{count} {split}" for split, count in found.queries.items())
+    lines = (f"queries   {made}", f"failures  {found.failures}", f"report    {found.report_path}")
+    console.print(*lines, sep="\n", soft_wrap=True, highlight=False)
+
+
+class StageCommand(NamedTuple):
+    """A stage that can be run alone."""
+
+    name: str
+    purpose: str
+
+
+STAGE_COMMANDS = (
+    StageCommand("generate", "Sample queries from the navigation graphs, and measure the untrained policy."),
+    StageCommand("rollout", "Attempt training queries with the policy in force."),
+    StageCommand("guide", "Write guidance for queries that failed, attempt them again, and judge that."),
+    StageCommand("derive", "Derive training examples and RL rows from the judged trajectories."),
+    StageCommand("export", "Write the release: Parquet files for the trainers, card and manifest."),
+    StageCommand("train", "Train the policy on the release."),
+    StageCommand("evaluate", "Measure the new policy on held-out queries, and promote it or not."),
+)
+
+
+def _stage_command(stage: StageCommand) -> Callable[[Path | None], None]:
+    def command(config: ConfigFile = None) -> None:
+        run_alone(stage.name, config)
+
+    command.__doc__ = f"{stage.purpose} (One stage of the current round; done once, however often it is asked for.)"
+    return command
+
+
+for _stage in STAGE_COMMANDS:
+    app.command(_stage.name, epilog=f"Example: trajmill {_stage.name} --config trajmill.toml")(_stage_command(_stage))
+
+
+def run_alone(stage: str, config_file: Path | None) -> None:
+    """Run one stage of the current round and say what it made."""
+    from rich.console import Console
+
+    from trajmill.flows.configuration.file import load_config
+    from trajmill.flows.prefect_settings import names_a_server, set_quiet_defaults
+    from trajmill.flows.progress import ConsoleWatcher, watched_by
+
+    settings = load_config(config_file)
+    set_quiet_defaults()
+    from trajmill.flows.landed_event import accepted_since_training, announce_landed
+    from trajmill.flows.round import run_stage
+
+    console = Console()
+    with watched_by(ConsoleWatcher(console)):
+        count = run_stage(stage, settings).count
+    console.print(
+        f"{count.stage}: {count.rows_in:,} in, {count.rows_out:,} out, {count.seconds:.1f} s", highlight=False
+    )
+    if stage in ("judge", "guide") and names_a_server():
+        announce_landed(settings.run.root, accepted_since_training(settings), settings.serve.retrain_after_accepted)
+
+
+@app.command(epilog="Example: PREFECT_API_URL=http://127.0.0.1:4200/api trajmill serve")
+def serve(
+    config: ConfigFile = None,
+    port: Annotated[int, typer.Option(help="Port of the Prefect server that is started if none is named.")] = 4200,
+) -> None:
+    """Serve two deployments: more rounds every night, and a retraining when enough trajectories have landed.
+
+    Uses the Prefect server that PREFECT_API_URL names; without one, it starts one here.
+    """
+    from rich.console import Console
+
+    from trajmill.flows.configuration.file import DEFAULT_FILE, load_config
+    from trajmill.flows.prefect_settings import long_lived_server, set_talkative_defaults
+
+    settings = load_config(config)
+    set_talkative_defaults()
+    from trajmill.warehouse.layout import create_warehouse
+
+    file = config or (DEFAULT_FILE if DEFAULT_FILE.exists() else None)
+    warehouse = create_warehouse(settings.run.root)
+    with long_lived_server(warehouse.root / "runs" / "prefect.log", port) as address:
+        from trajmill.flows.serve import serve_deployments
+
+        Console().print(
+            f"Prefect server: {address}\nLet other commands report to it: export PREFECT_API_URL={address}",
+            highlight=False,
+            soft_wrap=True,
+        )
+        # Prefect's event loop ends in order on Ctrl-C if the signal is handled as Python does by default.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        serve_deployments(settings, file)

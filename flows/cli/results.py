@@ -1,0 +1,87 @@
+"""Commands that look at what a run has made and change nothing: sql, report, show."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from trajmill.flows.cli.loop import ConfigFile
+
+if TYPE_CHECKING:
+    from trajmill.warehouse.layout import Warehouse
+
+app = typer.Typer()
+
+Root = Annotated[
+    Path | None,
+    typer.Option("--root", metavar="FOLDER", help="Folder of the warehouse, instead of the configured one."),
+]
+
+
+class RowFormat(StrEnum):
+    """How rows are printed."""
+
+    TABLE = "table"
+    CSV = "csv"
+    JSON = "json"
+
+
+@app.command(epilog='Example: trajmill sql "SELECT * FROM funnel WHERE round = 1" --format csv')
+def sql(
+    query: Annotated[str, typer.Argument(help="One SELECT; SHOW TABLES lists tables and views.")],
+    form: Annotated[RowFormat, typer.Option("--format", "-f", help="How to print the rows.")] = RowFormat.TABLE,
+    config: ConfigFile = None,
+    root: Root = None,
+) -> None:
+    """Ask the warehouse a question in SQL (DuckDB), over committed rows only."""
+    from trajmill.warehouse.sql import format_rows, run_sql
+
+    print(format_rows(run_sql(_warehouse(config, root), query), form.value), end="")
+
+
+@app.command(epilog="Example: trajmill report")
+def report(
+    config: ConfigFile = None,
+    root: Root = None,
+    run: Annotated[str | None, typer.Option("--run", metavar="RUN", help="Run, if there are several.")] = None,
+) -> None:
+    """Write the report of a run as one HTML file, and print its path."""
+    from trajmill.flows.configuration.file import load_config
+    from trajmill.flows.report.page import run_to_report, write_report
+
+    warehouse = _warehouse(config, root)
+    wanted = run_to_report(warehouse, run, load_config(config).run_id)
+    print(write_report(warehouse, wanted))
+
+
+@app.command(epilog="Example: trajmill show 3f2a9c --images pictures")
+def show(
+    trajectory: Annotated[str, typer.Argument(help="Id of a trajectory, or how it starts.")],
+    images: Annotated[
+        Path | None,
+        typer.Option("--images", metavar="FOLDER", help="Write each screen there, with the action drawn on it."),
+    ] = None,
+    config: ConfigFile = None,
+    root: Root = None,
+) -> None:
+    """Print a trajectory: its steps, what was thought, and what the judge said."""
+    from rich.console import Console
+
+    from trajmill.flows.view.show import find_trajectory, print_trajectory, write_images
+
+    warehouse = _warehouse(config, root)
+    found = find_trajectory(warehouse, trajectory)
+    print_trajectory(found, Console())
+    if images is not None:
+        paths = write_images(found, warehouse, images)
+        print(f"{len(paths)} pictures in {images}")
+
+
+def _warehouse(config_file: Path | None, root: Path | None) -> Warehouse:
+    from trajmill.flows.configuration.file import load_config
+    from trajmill.warehouse.layout import open_warehouse
+
+    return open_warehouse(root if root is not None else load_config(config_file).run.root)

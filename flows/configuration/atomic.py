@@ -1,0 +1,27 @@
+"""Which atomic operations a run is asked for, and how many."""
+
+from __future__ import annotations
+
+from pydantic import NonNegativeInt
+
+from trajmill.flows.configuration.section import Section
+from trajmill.stages.queries.atomic.base import AtomicApp
+
+
+class AtomicSection(Section):
+    """Single operations (double-click, drag, input) asked for in real programs, when `run.environment` is `desktop`."""
+
+    train: NonNegativeInt = 0
+    """Queries of each operation to learn on."""
+    heldout_slots: NonNegativeInt = 0
+    """Queries of each operation on new objects; of operations in programs that `queries.heldout_app_names` keeps from
+    training, the only ones."""
+    heldout_phrasings: NonNegativeInt = 0
+    """Queries of each operation on new objects, in phrasings that training never sees."""
+    programs: tuple[AtomicApp, ...] = ()
+    """Programs whose operations are asked for; all if there are none."""
+
+    @property
+    def wanted(self) -> bool:
+        """Whether there are to be any."""
+        return bool(self.train or self.heldout_slots or self.heldout_phrasings)

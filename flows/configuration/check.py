@@ -1,0 +1,118 @@
+"""What a configuration names and does not define."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from trajmill.flows.configuration.config import OWN_JUDGE, Config
+from trajmill.flows.configuration.models import EMBEDDED
+from trajmill.flows.configuration.section import KeyPath
+
+
+class Missing(NamedTuple):
+    """A mistake that only shows when the whole configuration is known."""
+
+    keys: KeyPath
+    message: str
+
+
+def missing_files(config: Config, folder: Path) -> list[Missing]:
+    """Files and folders of the user's that are not there, as seen from the folder of the configuration file."""
+    found = [
+        Missing(("queries", "apps"), f"there is no app file {app}")
+        for app in config.queries.apps
+        if not (folder / app).is_file()
+    ]
+    examples = config.queries.example_tasks
+    if examples is not None and not (folder / examples).is_file():
+        found.append(Missing(("queries", "example_tasks"), f"there is no file of example tasks {examples}"))
+    if config.android.tasks is not None and not (folder / config.android.tasks).is_file():
+        found.append(Missing(("android", "tasks"), f"there is no task file {config.android.tasks}"))
+    if config.desktop.tasks is not None and not (folder / config.desktop.tasks).is_dir():
+        found.append(Missing(("desktop", "tasks"), f"there is no folder of task files {config.desktop.tasks}"))
+    if config.browser.tasks is not None and not (folder / config.browser.tasks).is_file():
+        found.append(Missing(("browser", "tasks"), f"there is no task file {config.browser.tasks}"))
+    programs = config.pathways.file
+    if programs is not None and not (folder / programs).is_file():
+        found.append(Missing(("pathways", "file"), f"there is no file of programs {programs}"))
+    found += [
+        Missing(("prompts", key), f"there is no prompt file {path}")
+        for key, paths in config.prompts.files.items()
+        for path in paths
+        if not (folder / path).is_file()
+    ]
+    for name, tasks in (("android", config.android.tasks), ("browser", config.browser.tasks)):
+        if config.run.environment == name and tasks is None and not config.pathways.queries and programs is None:
+            found.append(Missing(("run", "environment"), f"{name}.tasks is missing: the file of your tasks"))
+    return found
+
+
+def missing_endpoints(config: Config) -> list[Missing]:
+    """Roles and judges whose endpoint is not defined, endpoints without an address, and names that are taken."""
+    known = ", ".join([EMBEDDED, *config.endpoints])
+    found = [
+        Missing(keys, f"{'.'.join(keys)}: there is no [endpoints.{name}]; there are {known}")
+        for keys, name in (*mapped(config), *_named_by_judges(config))
+        if name != EMBEDDED and name not in config.endpoints
+    ]
+    for name, endpoint in config.endpoints.items():
+        keys = ("endpoints", name)
+        if name == EMBEDDED:
+            found.append(Missing(keys, f'endpoints.{name}: "{EMBEDDED}" is the name of what comes with trajmill'))
+        elif endpoint.kind == "openai_api" and not endpoint.addresses:
+            found.append(Missing(keys, f"endpoints.{name}.urls is missing: the base address of its server"))
+    if OWN_JUDGE in config.judges:
+        message = f'judges.{OWN_JUDGE}: "{OWN_JUDGE}" is taken by the judge of the run; choose another name'
+        found.append(Missing(("judges", OWN_JUDGE), message))
+    return found
+
+
+def missing_for_proposals(config: Config) -> list[Missing]:
+    """What tasks cannot be proposed, or attempts at them not be judged, without."""
+    found = []
+    for key in (name for name in ("curriculum", "screenshot") if getattr(config.queries, name)):
+        reasons = []
+        if config.queries.example_tasks is None:
+            reasons.append("it needs queries.example_tasks, a file of tasks that people wrote")
+        if config.models.writer == EMBEDDED:
+            reasons.append("tasks are proposed by a model; map models.writer to an [endpoints.NAME]")
+        if config.run.environment == "miniwob":
+            reasons.append("a page of MiniWoB++ checks no other task than its own; set it to 0")
+        for channel in config.judge.channels:
+            if channel == "programmatic":
+                reasons.append("no check knows a proposed task; leave programmatic out of judge.channels")
+            elif set(getattr(config.models.critic, channel)) == {EMBEDDED}:
+                reasons.append(f"only a model can judge a proposed task; map models.critic.{channel} to one")
+        found += [Missing(("queries", key), f"queries.{key}: {reason}") for reason in reasons]
+    return found
+
+
+def missing_for_operations(config: Config) -> list[Missing]:
+    """What atomic operations cannot be done without."""
+    if not config.atomic.wanted or config.run.environment == "desktop":
+        return []
+    return [
+        Missing(("atomic",), f'atomic: its programs are those of environment = "desktop", not {config.run.environment}')
+    ]
+
+
+def mapped(config: Config) -> Iterator[tuple[KeyPath, str]]:
+    """Each role as the keys that lead to it, with the name of its endpoint."""
+    models = config.models
+    for role in ("policy", "writer", "describer"):
+        yield ("models", role), getattr(models, role)
+    yield ("models", "critic", "step"), models.critic.step
+    for channel in ("text", "multimodal"):
+        for name in getattr(models.critic, channel):
+            yield ("models", "critic", channel), name
+    yield ("pathways", "second_opinion"), config.pathways.second_opinion or EMBEDDED
+
+
+def _named_by_judges(config: Config) -> Iterator[tuple[KeyPath, str]]:
+    for name, judge in config.judges.items():
+        yield ("judges", name, "step"), judge.step or EMBEDDED
+        for channel in ("text", "multimodal"):
+            for endpoint in getattr(judge, channel):
+                yield ("judges", name, channel), endpoint

@@ -1,0 +1,307 @@
+"""What one TOML file can say about a run; every key has a default, and the defaults are the default job.
+
+`flows/configuration/file.py` reads the file, `docs/configuration.md` lists the keys.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError
+
+from trajmill.flows.configuration.atomic import AtomicSection
+from trajmill.flows.configuration.environments import AndroidSection, BrowserGymSection, BrowserSection, DesktopSection
+from trajmill.flows.configuration.models import EndpointSection, ModelsSection, PromptsSection
+from trajmill.flows.configuration.pathways import PathwaysSection
+from trajmill.flows.configuration.section import Fraction, Section
+from trajmill.schemas.record import content_id
+
+Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=40)]
+OWN_JUDGE = "judge"
+"""What the judge of the run itself is called beside those of `[judges.NAME]`."""
+
+Scale = Annotated[float, Field(gt=0.0, le=1.0)]
+Cron = Annotated[str, Field(pattern=r"^\S+( +\S+){4}$")]
+
+
+EnvironmentName = Literal["simulated", "miniwob", "webapp", "browser", "browsergym", "android", "desktop"]
+
+
+class RunSection(Section):
+    """What to run, and where its rows go."""
+
+    name: Name = "default"
+    """Name of the run: lower-case letters, digits, `-` and `_`."""
+    seed: NonNegativeInt = 0
+    """Seed of everything random; equal seeds give equal runs."""
+    rounds: PositiveInt = 8
+    """Rounds after which `evolve` is done."""
+    root: Path = Path("trajmill-data")
+    """Folder of the warehouse."""
+    environment: EnvironmentName = "simulated"
+    """Where episodes happen: the simulated phone and desktop, MiniWoB++, the app files as a `webapp` or any web site
+    (`browser`) in Chromium (extra `web`), BrowserGym, Android devices, or desktops with the OSWorld protocol."""
+
+
+class QueriesSection(Section):
+    """How many queries are generated in the first round, for each split, and how many tasks are proposed after that."""
+
+    train: PositiveInt = 1000
+    """Queries to learn on."""
+    heldout_slots: NonNegativeInt = 60
+    """New slot combinations, phrased as in training."""
+    heldout_phrasings: NonNegativeInt = 60
+    """New slot combinations in phrasings that training never sees."""
+    heldout_apps: NonNegativeInt = 60
+    """Queries of apps that training never sees."""
+    heldout_app_names: tuple[str, ...] = ("stride", "photos")
+    """Ids of the apps kept from training."""
+    apps: tuple[Path, ...] = ()
+    """App files of your own (YAML, see apps.md), beside the built-in ones."""
+    example_tasks: Path | None = None
+    """A few tasks that people wrote, to propose new ones from: one JSON object in each line, e.g.
+    `{"instruction": "Order me a pizza", "platform": "phone", "apps": ["bites"]}`, and `start_state` where it is not the
+    environment's default."""
+    curriculum: NonNegativeInt = 0
+    """Training tasks that the model of `models.writer` proposes in each round, before the rollouts, from the example
+    tasks and the success so far."""
+    screenshot: NonNegativeInt = 0
+    """Training tasks that it proposes in each round from the screens that the example tasks start with; it must see."""
+
+
+class RolloutSection(Section):
+    """How the policy is rolled out to collect trajectories."""
+
+    episodes_per_round: PositiveInt = 600
+    """Episodes in each round, guided ones included."""
+    concurrency: PositiveInt = 128
+    """Episodes that one worker has under way at once."""
+    temperature: PositiveFloat = 1.0
+    """Sampling temperature of the policy; evaluation is greedy."""
+    max_seconds: PositiveFloat = 60.0
+    """Time limit of one episode."""
+    environment_tries: PositiveInt = 3
+    """How often an attempt is made, each time on a fresh environment, before a failing environment counts as such."""
+    step_seconds: PositiveFloat = 30.0
+    """An environment that takes longer for one action hangs, and is replaced."""
+    recycle_after: PositiveInt = 1000
+    """Episodes after which an environment is replaced."""
+    workers: PositiveInt = 1
+    """Worker processes."""
+
+
+class VotingSection(Section):
+    """Who votes on a trajectory, and how the votes are combined."""
+
+    channels: Annotated[tuple[Literal["text", "multimodal", "programmatic"], ...], Field(min_length=1)] = (
+        "text",
+        "multimodal",
+    )
+    """Channels that must all say Correct, in the order of asking; `programmatic` is the environment's own check."""
+    votes: PositiveInt = 1
+    """Votes of a channel at each resolution, drawn at temperature 1 if there are several; the models of an ensemble
+    take turns, and each votes at least once."""
+    quorum: NonNegativeInt = 0
+    """Votes at each resolution that must say Correct; 0: all of them."""
+    tries: PositiveInt = 2
+    """How often a vote is asked for before it counts as missing; it never counts as yes or no."""
+    resolutions: Annotated[tuple[Scale, ...], Field(min_length=1)] = (1.0,)
+    """Shares of their sides at which a multimodal model sees the screenshots, e.g. `[0.5, 1.0]`: only what it calls
+    correct at the first is looked at again at the next."""
+    ask: Literal["needed", "channels", "all"] = "channels"
+    """`needed`: no vote more than decides; `channels`: every channel, so that each is calibrated, but no vote more than
+    decides the channel; `all`: every vote at every resolution, for calibration. The decision is the same."""
+    concurrency: PositiveInt = 64
+    """Trajectories that one worker has under judgement at once."""
+    false_positive: Fraction = 0.0
+    """Calibration studies: share of wrong trajectories that each channel calls correct."""
+    false_negative: Fraction = 0.0
+    """Calibration studies: share of correct trajectories that each channel calls wrong."""
+
+    @field_validator("quorum")
+    @classmethod
+    def _reachable(cls, quorum: int, info: ValidationInfo) -> int:
+        if quorum > info.data.get("votes", quorum):
+            raise PydanticCustomError("quorum", "should be at most the number of votes")
+        return quorum
+
+    @field_validator("resolutions")
+    @classmethod
+    def _rising(cls, resolutions: tuple[float, ...]) -> tuple[float, ...]:
+        if list(resolutions) != sorted(set(resolutions)):
+            raise PydanticCustomError("resolutions", "should rise, cheapest first")
+        return resolutions
+
+
+class JudgeSection(VotingSection):
+    """How trajectories and steps are judged."""
+
+    precision_floor: Fraction = 0.8
+    """A round whose judge has a lower precision does not train."""
+    step_critic: bool = True
+    """Whether steps that the step critic finds useless are dropped from training data."""
+    filter: bool = True
+    """Whether only trajectories judged correct become training data."""
+
+
+class OtherJudgeSection(VotingSection):
+    """Another judge, for `trajmill judge --again` and `trajmill calibrate`; it decides no rows of the run."""
+
+    step: str = ""
+    """The endpoint that judges each step; that of `models.critic` if empty."""
+    text: tuple[str, ...] = ()
+    """The endpoints that vote in the text channel; those of `models.critic` if empty."""
+    multimodal: tuple[str, ...] = ()
+    """The endpoints that vote in the multimodal channel; those of `models.critic` if empty."""
+
+
+class GuidanceSection(Section):
+    """Second chances for queries that failed."""
+
+    enabled: bool = True
+    """Whether failed queries get guidance."""
+    after_failures: PositiveInt = 1
+    """Failed attempts after which a query is guided."""
+    share: Fraction = 0.5
+    """Largest share of a round's episodes that may be guided."""
+
+
+class TrainSection(Section):
+    """How the policy is trained on a release."""
+
+    recipe: Literal["sft"] = "sft"
+    """`sft`: supervised on the judged-correct trajectories."""
+    min_updates: PositiveInt = 20
+    """Fewest optimiser updates in a round."""
+    max_updates: PositiveInt = 150
+    """Most optimiser updates in a round."""
+    epochs: PositiveFloat = 3.0
+    """Passes over the release, within those bounds."""
+    learning_rate: PositiveFloat = 0.002
+    """Peak learning rate."""
+    batch: PositiveInt = 64
+    """Examples in one update."""
+    keep_per_query: PositiveInt = 2
+    """Most trajectories kept for one query, shortest first."""
+    reweight: bool = True
+    """Whether every query weighs the same, however many trajectories it has."""
+    frozen_explorer_updates: NonNegativeInt = 0
+    """Control run: collect with the untrained policy in every round and train once, at the end, with this many updates;
+    0 is the loop, which trains in every round."""
+
+
+class EvaluateSection(Section):
+    """How an old and a new policy are compared."""
+
+    episodes: PositiveInt = 60
+    """Greedy episodes on each held-out split."""
+    train_sample: NonNegativeInt = 60
+    """Greedy episodes on training queries."""
+    tolerance: Fraction = 0.02
+    """A new policy is promoted if its held-out success is no more than this below the old one's."""
+
+
+class MiniwobSection(Section):
+    """What is used of MiniWoB++ when `run.environment` is `miniwob`."""
+
+    suite: Literal["all", "basic", "debug"] = "basic"
+    """Which pages: all that work, 23 of presses and short texts, or three to try things out."""
+    tasks: tuple[str, ...] = ()
+    """Names of pages of your own choice, in place of the suite."""
+    train_seeds: PositiveInt = 8
+    """Instances of each page to learn on."""
+    heldout_seeds: PositiveInt = 4
+    """Instances of each page that are only evaluated on."""
+
+
+class BeamSection(Section):
+    """Where the Apache Beam pipelines run."""
+
+    runner: str = "FnApiRunner"
+    """Name of a Beam runner: `FnApiRunner` runs in this process; `FlinkRunner`, `SparkRunner`, `DataflowRunner`."""
+    options: tuple[str, ...] = ()
+    """Options of the runner, as on a Beam command line."""
+
+
+class ServeSection(Section):
+    """What `trajmill serve` schedules."""
+
+    cron: Cron = "0 2 * * *"
+    """When the nightly deployment runs (minute, hour, day, month, weekday)."""
+    rounds_per_night: PositiveInt = 1
+    """Rounds that one nightly run adds."""
+    retrain_after_accepted: PositiveInt = 200
+    """Newly accepted trajectories that start the retrain deployment."""
+
+
+class Config(Section):
+    """A whole configuration."""
+
+    run: RunSection = RunSection()
+    queries: QueriesSection = QueriesSection()
+    rollout: RolloutSection = RolloutSection()
+    judge: JudgeSection = JudgeSection()
+    guidance: GuidanceSection = GuidanceSection()
+    train: TrainSection = TrainSection()
+    evaluate: EvaluateSection = EvaluateSection()
+    models: ModelsSection = ModelsSection()
+    prompts: PromptsSection = PromptsSection()
+    endpoints: dict[Name, EndpointSection] = {}
+    """The models that roles can be mapped to, by name."""
+    judges: dict[Name, OtherJudgeSection] = {}
+    """Judges beside the one that decides, by name."""
+    miniwob: MiniwobSection = MiniwobSection()
+    browser: BrowserSection = BrowserSection()
+    browsergym: BrowserGymSection = BrowserGymSection()
+    android: AndroidSection = AndroidSection()
+    desktop: DesktopSection = DesktopSection()
+    pathways: PathwaysSection = PathwaysSection()
+    atomic: AtomicSection = AtomicSection()
+    beam: BeamSection = BeamSection()
+    serve: ServeSection = ServeSection()
+
+    @property
+    def run_id(self) -> str:
+        """The run that this configuration stands for: its name and a hash of all that decides its rows.
+
+        The number of rounds, the folders, the schedule, the runner, the workers, how a model is reached, endpoints
+        without a role, other judges and operations that are not asked for do not decide them: a run can be prolonged,
+        moved, sped up and judged anew.
+        """
+        roles = self.models.endpoint_names | {self.pathways.second_opinion}
+        decisive = self.model_dump(
+            mode="json",
+            exclude={
+                "run": {"rounds", "root"},
+                "queries": {"apps", "example_tasks"},
+                "rollout": {"workers", "concurrency"},
+                "judge": {"concurrency"},
+                "endpoints": {name: EndpointSection.TRANSPORT if name in roles else True for name in self.endpoints},
+                "judges": True,
+                "prompts": True,
+                "browser": {"tasks"},
+                "android": AndroidSection.TRANSPORT,
+                "desktop": DesktopSection.TRANSPORT,
+                "pathways": {"file"},
+                "atomic": set() if self.atomic.wanted else True,
+                "beam": True,
+                "serve": True,
+            },
+        )
+        given = (
+            *self.queries.apps,
+            self.queries.example_tasks,
+            self.browser.tasks,
+            self.android.tasks,
+            self.desktop.tasks,
+            self.pathways.file,
+        )
+        files = [path.name for path in given if path]
+        prompts = {key: [path.name for path in paths] for key, paths in self.prompts.files.items()}
+        return f"{self.run.name}-{content_id(decisive, files, prompts)[:8]}"
+
+    def with_rounds(self, rounds: int) -> Config:
+        """The same run, up to another round."""
+        return self.model_copy(update={"run": self.run.model_copy(update={"rounds": rounds})})

@@ -1,0 +1,113 @@
+"""The judges of a configuration: the one that decides what is learned from, and those beside it."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from dataclasses import dataclass, replace
+
+from trajmill.flows.configuration.config import OWN_JUDGE, Config, VotingSection
+from trajmill.flows.configuration.model_specs import models_of
+from trajmill.flows.configuration.models import CriticRoles
+from trajmill.flows.configuration.prompts import prompts_of
+from trajmill.pipelines.critics import CriticModels, JudgeSpec
+from trajmill.pipelines.judge import OtherJudge
+from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.record import content_id
+from trajmill.schemas.tables.verdict import Channel
+from trajmill.stages.critics.consensus import Ask
+
+
+@dataclass(frozen=True)
+class NamedJudge:
+    """A judge, ready to be built."""
+
+    name: str
+    spec: JudgeSpec
+    endpoints: tuple[str, ...]
+    """Names of the endpoints that it asks, embedded ones included."""
+    concurrency: int
+    settings: str
+    """JSON of all that decides its verdicts."""
+
+    @property
+    def other(self) -> OtherJudge:
+        """What its verdicts are told by where it judges anew; another way of asking is another judge."""
+        return OtherJudge(self.name, content_id("judge", self.name, self.spec.ask, json.loads(self.settings)))
+
+    def asking_for_all(self) -> NamedJudge:
+        """The same judge, asking for every vote of every pass, so that each ingredient can be calibrated."""
+        return replace(self, spec=replace(self.spec, ask=Ask.ALL))
+
+
+def own_judge(config: Config) -> NamedJudge:
+    """The judge of the run itself: `[judge]` with the models of `[models.critic]`."""
+    return _judge(config, OWN_JUDGE, config.judge, config.models.critic)
+
+
+def judge_named(config: Config, name: str) -> NamedJudge:
+    """The judge of a `[judges.NAME]`, or the run's own by its name.
+
+    Raises:
+        BadInputError: there is none of that name.
+    """
+    if name == OWN_JUDGE:
+        return own_judge(config)
+    if name not in config.judges:
+        raise BadInputError(f"there is no [judges.{name}] in the configuration; {_instead(config, name)}")
+    section, roles = config.judges[name], config.models.critic
+    voting = CriticRoles(
+        step=section.step or roles.step,
+        text=section.text or roles.text,
+        multimodal=section.multimodal or roles.multimodal,
+    )
+    return _judge(config, name, section, voting)
+
+
+def _instead(config: Config, name: str) -> str:
+    known = [*config.judges, OWN_JUDGE]
+    close = difflib.get_close_matches(name, known, n=1)
+    if close:
+        return f"did you mean {close[0]}?"
+    return f"there are {', '.join(known)} (the run's own)" if config.judges else f'only "{OWN_JUDGE}", the run\'s own'
+
+
+def _judge(config: Config, name: str, section: VotingSection, roles: CriticRoles) -> NamedJudge:
+    models = CriticModels(
+        step=next(iter(models_of(config, [roles.step])), None),
+        text=models_of(config, roles.text),
+        multimodal=models_of(config, roles.multimodal),
+        describer=next(iter(models_of(config, [config.models.describer])), None),
+    )
+    spec = JudgeSpec(
+        channels=tuple(Channel(channel) for channel in section.channels),
+        false_positive=section.false_positive,
+        false_negative=section.false_negative,
+        seed=config.run.seed,
+        votes=section.votes,
+        quorum=section.quorum,
+        tries=section.tries,
+        resolutions=section.resolutions,
+        ask=Ask(section.ask),
+        models=models,
+        prompts=prompts_of(config).critics,
+    )
+    return NamedJudge(name, spec, _asked(config, roles), section.concurrency, _settings(config, section, roles))
+
+
+def _settings(config: Config, section: VotingSection, roles: CriticRoles) -> str:
+    """How a model is reached, how many are asked at once and what the votes are used for decide no verdict."""
+    used = {name: config.endpoints[name] for name in _asked(config, roles) if name in config.endpoints}
+    decisive = {
+        "voting": section.model_dump(mode="json", include=set(VotingSection.model_fields) - {"concurrency", "ask"}),
+        "roles": roles.model_dump(mode="json"),
+        "describer": config.models.describer,
+        "prompts": [prompt.version for prompt in prompts_of(config).critics],
+        "endpoints": {name: each.model_dump(mode="json", exclude=each.TRANSPORT) for name, each in used.items()},
+        "seed": config.run.seed,
+    }
+    return json.dumps(decisive, sort_keys=True)
+
+
+def _asked(config: Config, roles: CriticRoles) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((roles.step, *roles.text, *roles.multimodal, config.models.describer)))

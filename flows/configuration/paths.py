@@ -1,0 +1,33 @@
+"""Paths of a configuration file are relative to its folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TypeVar
+
+from trajmill.flows.configuration.models import EndpointSection
+from trajmill.flows.configuration.section import Section
+
+S = TypeVar("S", bound=Section)
+
+
+def anchored(section: S, folder: Path) -> S:
+    """The section with all paths in it, and in its own sections, relative to the folder instead."""
+    moved = {name: _moved(getattr(section, name), folder) for name in type(section).model_fields}
+    if isinstance(section, EndpointSection) and section.kind != "openai_api":
+        moved["model"] = str(folder / section.model)
+    return section.model_copy(update=moved)
+
+
+def _moved(value: object, folder: Path) -> object:
+    match value:
+        case Path():
+            return folder / value
+        case Section():
+            return anchored(value, folder)
+        case tuple():
+            return tuple(_moved(item, folder) for item in value)
+        case dict():
+            return {name: _moved(item, folder) for name, item in value.items()}
+        case _:
+            return value

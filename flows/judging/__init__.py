@@ -1,0 +1,1 @@
+"""Judging stored trajectories again, and measuring how good a judge is."""

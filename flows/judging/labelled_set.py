@@ -1,0 +1,50 @@
+"""Let a judge judge a labelled set in AgentRewardBench's layout."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from trajmill.flows.configuration.judges import NamedJudge
+from trajmill.flows.context import RoundContext
+from trajmill.flows.judging.stored_votes import Evaluated
+from trajmill.pipelines.labelled import judge_labelled
+from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.record import Row
+from trajmill.stages.critics.calibration.labelled.annotations import read_labels
+
+STAGE = "calibrate"
+"""What failures stand under."""
+
+
+def judge_labelled_set(context: RoundContext, judge: NamedJudge, folder: Path) -> Evaluated:
+    """Judge every labelled trajectory whose file is there; its calls and failures are rows to commit.
+
+    Raises:
+        BadInputError: the labels cannot be read, or no trajectory is there.
+    """
+    labels = read_labels(folder)
+    stage = f"{STAGE}:{judge.name}"
+    made = judge_labelled(folder, labels, judge.spec, context.origin, stage, judge.concurrency)
+    here = len(labels) - made.absent - made.unsure
+    if not here:
+        raise BadInputError(
+            f"{folder}: none of its {len(labels):,} labelled trajectories is there; they belong to "
+            "cleaned/BENCHMARK/AGENT/EXPERIMENT/TASK.json, their pictures to screenshots"
+        )
+    wanted = here - made.void
+    rows: dict[str, Sequence[Row]] = {
+        "model_calls": [judge.other.stamped(call) for call in made.calls],
+        "failures": made.failures,
+    }
+    return Evaluated(
+        made.evidence,
+        "|".join(sorted(made.versions)),
+        trajectories=wanted,
+        unjudged=wanted - len(made.evidence),
+        void=made.void,
+        unlabelled=made.unsure,
+        absent=made.absent,
+        unjudged_because=f"the first failure: {made.failures[0].message}" if made.failures else "all of them are void",
+        others={table: found for table, found in rows.items() if found},
+    )

@@ -1,0 +1,122 @@
+"""What a judge said of stored trajectories whose outcome is known."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from trajmill.flows.configuration.judges import NamedJudge
+from trajmill.flows.context import RoundContext
+from trajmill.flows.judging.judge_stored import JudgedAgain, Stored, finished_trajectories, judge_again
+from trajmill.pipelines.reading.verdicts import read_verdicts
+from trajmill.schemas.record import Row
+from trajmill.schemas.tables.trajectory import Purpose
+from trajmill.schemas.tables.verdict import Channel
+from trajmill.stages.critics.calibration.agreement import PASSED
+from trajmill.stages.critics.calibration.ingredients import Ballot, LabelledVotes, Spent
+from trajmill.warehouse.read import read_table
+
+_PURPOSES = (Purpose.TRAIN, Purpose.GUIDED, Purpose.EVALUATE)
+"""What a judge has to tell apart; a walk along the annotated path is none of it."""
+
+
+_CALL_COLUMNS = ("role", "payload_hash", "draw", "image_scale", "latency_ms", "cached")
+
+
+class Evaluated(NamedTuple):
+    """What a judge said of labelled trajectories."""
+
+    evidence: Sequence[LabelledVotes]
+    made_by: str
+    """Version of the judge; empty where it judged nothing."""
+    trajectories: int
+    """Trajectories with a label that were to be judged."""
+    unjudged: int
+    void: int
+    """Trajectories that did not finish: no evidence about an agent, and not judged."""
+    unlabelled: int
+    """Trajectories without a label, or with an unsure one."""
+    absent: int = 0
+    """Labelled trajectories of a set that were not downloaded."""
+    unjudged_because: str = 'why: trajmill sql "SELECT * FROM failures_by_class"'
+    """Says, or how to ask, why trajectories could not be judged."""
+    others: Mapping[str, Sequence[Row]] = {}
+    """Further rows to commit, by table."""
+
+
+def stored_evidence(context: RoundContext, judge: NamedJudge) -> Evaluated:
+    """Let the judge judge every stored trajectory with a programmatic reward once, and return what it said."""
+    rewards = rewards_of(context)
+    stored = [one for one in finished_trajectories(context) if one.trajectory_id in rewards]
+    again = judge_again(context, judge, stored)
+    evidence: list[LabelledVotes] = []
+    versions: dict[str, None] = {}
+    for number in sorted({one.round for one in stored}):
+        found = _Votes(context, judge, number)
+        evidence += found.evidence([one for one in stored if one.round == number], rewards)
+        versions |= dict.fromkeys(found.versions.values())
+    return _counted(context, again, evidence, versions)
+
+
+def _counted(
+    context: RoundContext, again: JudgedAgain, evidence: Sequence[LabelledVotes], versions: Mapping[str, None]
+) -> Evaluated:
+    columns = ["status", "purpose", "reward"]
+    rows = read_table(context.warehouse, "trajectories", columns, run_id=context.run_id).to_pylist()
+    attempts = [row for row in rows if row["purpose"] in _PURPOSES]
+    void = sum(row["status"] != "finished" for row in attempts)
+    return Evaluated(
+        evidence,
+        "|".join(versions),
+        again.trajectories,
+        again.unjudged,
+        void,
+        unlabelled=len(attempts) - void - again.trajectories,
+    )
+
+
+def rewards_of(context: RoundContext) -> dict[str, bool]:
+    """By trajectory whether its programmatic check passed, for those that finished and have one."""
+    columns = ["trajectory_id", "reward", "status", "purpose"]
+    rows = read_table(context.warehouse, "trajectories", columns, run_id=context.run_id)
+    found = zip(*(column.to_pylist() for column in rows.columns), strict=True)
+    return {
+        trajectory_id: reward >= PASSED
+        for trajectory_id, reward, status, purpose in found
+        if reward is not None and status == "finished" and purpose in _PURPOSES
+    }
+
+
+class _Votes:
+    """What is stored of a judge's votes on the trajectories of a round."""
+
+    def __init__(self, context: RoundContext, judge: NamedJudge, number: int) -> None:
+        self._context, self._judge_id, self._round = context, judge.other.judge_id, number
+        self.versions: dict[str, str] = {row["trajectory_id"]: row["made_by"] for row in self._rows("judgements", [])}
+
+    def evidence(self, stored: Sequence[Stored], rewards: Mapping[str, bool]) -> Iterator[LabelledVotes]:
+        """The evidence of the trajectories that were judged."""
+        ballots: dict[str, list[Ballot]] = defaultdict(list)
+        for row in self._rows("trajectory_verdicts", ["channel", "vote", "correct"]):
+            vote = Ballot(Channel(row["channel"]), row["vote"], row["correct"], row["made_by"])
+            ballots[row["trajectory_id"]].append(vote)
+        calls: dict[str, list[Spent]] = defaultdict(list)
+        for row in self._rows("model_calls", [*_CALL_COLUMNS, "input_tokens", "output_tokens"]):
+            tokens = row["input_tokens"] + row["output_tokens"]
+            calls[row["trajectory_id"]].append(Spent(**{name: row[name] for name in _CALL_COLUMNS}, tokens=tokens))
+        for one in stored:
+            name = one.trajectory_id
+            if name in self.versions:
+                yield LabelledVotes(rewards[name], ballots[name], calls[name])
+
+    def _rows(self, table: str, columns: Sequence[str]) -> list[dict[str, Any]]:
+        found = read_verdicts(
+            self._context.warehouse,
+            table,
+            ["trajectory_id", "made_by", *columns],
+            run_id=self._context.run_id,
+            rounds=[self._round],
+            judge_id=self._judge_id,
+        )
+        return list(found.to_pylist())

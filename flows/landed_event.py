@@ -1,0 +1,54 @@
+"""Says that trajectories have landed, so that whoever serves the flows can retrain when enough have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow.compute as pc
+
+from trajmill.flows.configuration.config import Config
+from trajmill.pipelines.reading.verdicts import read_verdicts
+from trajmill.schemas.record import content_id
+from trajmill.warehouse.layout import create_warehouse
+from trajmill.warehouse.read import read_table
+
+LANDED = "trajmill.trajectories.landed"
+"""Name of the event."""
+ENOUGH_LABEL = "trajmill.enough"
+"""Label of the event's resource: `yes` once a retraining is worth it, else `no`; triggers cannot compare numbers."""
+
+
+def warehouse_resource(root: Path) -> str:
+    """The warehouse's resource id in Prefect's events."""
+    return f"trajmill.warehouse.{content_id(str(root.absolute()))}"
+
+
+def announce_landed(root: Path, accepted: int, enough: int) -> None:
+    """Emit the event for a commit of judged trajectories.
+
+    Args:
+        root: the warehouse.
+        accepted: trajectories judged correct since the last training.
+        enough: how many are worth a retraining.
+    """
+    from prefect.events import emit_event
+
+    emit_event(
+        LANDED,
+        resource={
+            "prefect.resource.id": warehouse_resource(root),
+            "prefect.resource.name": str(root),
+            ENOUGH_LABEL: "yes" if accepted >= enough else "no",
+        },
+        payload={"accepted_since_training": accepted, "enough": enough},
+    )
+
+
+def accepted_since_training(config: Config) -> int:
+    """Trajectories of the run judged correct in the rounds after the last one that trained."""
+    warehouse = create_warehouse(config.run.root)
+    models = read_table(warehouse, "models", ["round", "release"], run_id=config.run_id).to_pylist()
+    trained = max((row["round"] for row in models if row["release"] is not None), default=0)
+    judged = read_verdicts(warehouse, "judgements", ["trajectory_id", "correct", "round"], run_id=config.run_id)
+    new = pc.and_(judged["correct"], pc.greater(judged["round"], trained))
+    return len(set(judged["trajectory_id"].filter(new).to_pylist()))

@@ -1,0 +1,1 @@
+"""Model servers: started, checked, given adapters, and stopped."""

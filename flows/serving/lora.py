@@ -1,0 +1,75 @@
+"""Loads LoRA adapters into a running vLLM server, and swaps one for its successor.
+
+The server has to be started with `--enable-lora` and VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 (one that trajmill starts with
+`--enable-lora` has the latter), and reads the adapter's folder itself: on its own machine, or on shared storage.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from trajmill.flows.serving.server_requests import Answer, ask_server, served_models
+from trajmill.schemas.errors import BadInputError, TrajmillError
+
+_LOAD_SECONDS = 300.0
+
+
+class Adapter(NamedTuple):
+    """A LoRA adapter in PEFT's layout."""
+
+    name: str
+    """What requests name as their model; a version of its own for each set of weights."""
+    folder: Path
+
+
+def load_adapter(address: str, adapter: Adapter, api_key: str = "") -> None:
+    """The server at `address` (.../v1) answers to the adapter's name from now on; loading again is fine.
+
+    Raises:
+        BadInputError: there is no such adapter, or the server takes none.
+        TrajmillError: the server does not answer.
+    """
+    if not (adapter.folder / "adapter_config.json").is_file():
+        raise BadInputError(f"{adapter.folder} is no LoRA adapter: it has no adapter_config.json")
+    body = {"lora_name": adapter.name, "lora_path": str(adapter.folder.absolute()), "load_inplace": True}
+    answer = ask_server(f"{address}/load_lora_adapter", body, api_key, _LOAD_SECONDS)
+    if answer.status != 200:
+        raise _refusal(address, f"load the LoRA adapter {adapter.name}", answer)
+
+
+def unload_adapter(address: str, name: str, api_key: str = "") -> None:
+    """The server at `address` no longer answers to an adapter's name; requests under way are finished.
+
+    Raises:
+        BadInputError: the server takes no adapters.
+        TrajmillError: the server does not answer.
+    """
+    models = served_models(address, api_key)
+    if not isinstance(models, Answer) and name not in models:
+        return
+    answer = ask_server(f"{address}/unload_lora_adapter", {"lora_name": name}, api_key)
+    if answer.status != 200:
+        raise _refusal(address, f"unload the LoRA adapter {name}", answer)
+
+
+def swap_adapter(address: str, old: str | None, new: Adapter, api_key: str = "") -> None:
+    """Load `new`, then unload `old`: at every moment one of them is there, both for a moment.
+
+    Raises:
+        BadInputError, TrajmillError: as `load_adapter` and `unload_adapter`; `old` stays if `new` cannot be loaded.
+    """
+    load_adapter(address, new, api_key)
+    if old is not None and old != new.name:
+        unload_adapter(address, old, api_key)
+
+
+def _refusal(address: str, what: str, answer: Answer) -> TrajmillError:
+    if answer.status == 0:
+        return TrajmillError(f"the model server {address} does not answer ({answer.reason})")
+    if answer.status in (404, 405) and "does not exist" not in answer.text:
+        return BadInputError(
+            f"the model server {address} cannot {what}: start it with --enable-lora and "
+            "VLLM_ALLOW_RUNTIME_LORA_UPDATING=1"
+        )
+    return BadInputError(f"the model server {address} did not {what}: {answer.reason}")

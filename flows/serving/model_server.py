@@ -1,0 +1,231 @@
+"""Starts the model servers that the configuration asks for, waits until they are ready, and stops them.
+
+Each runs under a keeper (`server_keeper.py`) in a process group of its own, so that nothing of it is left when trajmill
+ends, however it ends. Servers are known by process id and port, never by name.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from trajmill.flows.configuration.model_server import ModelServerSection
+from trajmill.flows.serving.server_keeper import SECONDS_TO_LEAVE
+from trajmill.flows.serving.server_log import last_words
+from trajmill.flows.serving.server_requests import Answer, ask_server, served_models
+from trajmill.schemas.errors import BadInputError, TrajmillError
+
+_POLL_SECONDS = 0.2
+_SECONDS_TO_BE_GONE = 5.0
+_HOST = "127.0.0.1"
+
+
+class ModelServer(NamedTuple):
+    """A server that an endpoint wants."""
+
+    endpoint: str
+    model: str
+    """Name that requests use for the model."""
+    section: ModelServerSection
+    api_key: str = ""
+
+    @property
+    def address(self) -> str:
+        """Base address of its API."""
+        return f"http://{_HOST}:{self.section.port}/v1"
+
+
+class RunningServer(NamedTuple):
+    """A server that answers."""
+
+    endpoint: str
+    address: str
+    """Base address of its API, e.g. `http://127.0.0.1:8000/v1`."""
+    process_id: int | None
+    """Of its keeper, which leads its process group; None where the server was there before."""
+
+
+class _Started(NamedTuple):
+    server: ModelServer
+    keeper: subprocess.Popen[bytes]
+    log: Path
+    log_start: int
+    until: float
+
+
+@contextmanager
+def served(servers: Sequence[ModelServer], logs: Path) -> Iterator[tuple[RunningServer, ...]]:
+    """All `servers` answer inside; those that had to be started for it are stopped at the end.
+
+    They load their weights at the same time. Each writes to `logs`/ENDPOINT.log.
+
+    Raises:
+        BadInputError: a port is asked for twice or taken by something else, or there is no such Python.
+        TrajmillError: a server ended while starting, or was not ready in time; with the last words of its log.
+    """
+    _refuse_shared_ports(servers)
+    missing = [server for server in servers if not _is_there(server)]
+    started: list[_Started] = []
+    try:
+        for server in missing:
+            started.append(_start(server, logs))
+        for each in started:
+            _await_ready(each)
+        process_ids = {each.server.endpoint: each.keeper.pid for each in started}
+        yield tuple(
+            RunningServer(server.endpoint, server.address, process_ids.get(server.endpoint)) for server in servers
+        )
+    finally:
+        _stop(started)
+
+
+def _refuse_shared_ports(servers: Sequence[ModelServer]) -> None:
+    taken: dict[int, str] = {}
+    for server in servers:
+        other = taken.setdefault(server.section.port, server.endpoint)
+        if other != server.endpoint:
+            raise BadInputError(
+                f"endpoints.{server.endpoint}.serve.port is {server.section.port}, which endpoints.{other} has already"
+            )
+
+
+def _is_there(server: ModelServer) -> bool:
+    """Whether someone serves the model at the address already."""
+    health = ask_server(f"http://{_HOST}:{server.section.port}/health")
+    if health.status == 0 and _is_free(server.section.port):
+        return False
+    where = f"endpoints.{server.endpoint}.serve.port {server.section.port}"
+    if health.status != 200:
+        raise BadInputError(
+            f"{where} is taken by something that is not a healthy model server ({_told(health)}); "
+            "choose another port, or end what is there"
+        )
+    models = served_models(server.address, server.api_key)
+    if isinstance(models, Answer):
+        raise BadInputError(f"{where} has a server that does not tell its models ({_told(models)})")
+    if server.model not in models:
+        raise BadInputError(
+            f"{where} has a server of {', '.join(sorted(models)) or 'no model'}, not of {server.model}; "
+            "choose another port, or stop that server"
+        )
+    return True
+
+
+def _start(server: ModelServer, logs: Path) -> _Started:
+    if not os.access(server.section.python, os.X_OK):
+        raise BadInputError(
+            f"endpoints.{server.endpoint}.serve.python: there is no program {server.section.python}; it is the Python "
+            "of the environment that vLLM is installed in"
+        )
+    logs.mkdir(parents=True, exist_ok=True)
+    log = logs / f"{server.endpoint}.log"
+    with log.open("ab") as words:
+        log_start = words.tell()
+        keeper = subprocess.Popen(
+            [sys.executable, "-m", "trajmill.flows.serving.server_keeper", *_command(server)],
+            stdin=subprocess.PIPE,
+            stdout=words,
+            stderr=words,
+            env=_environment(server),
+            start_new_session=True,
+        )
+    return _Started(server, keeper, log, log_start, time.monotonic() + server.section.ready_seconds)
+
+
+def _command(server: ModelServer) -> list[str]:
+    """What `vllm serve` runs; the command itself is missing from some builds of vLLM, the module from none."""
+    section = server.section
+    program = [str(section.python), "-m", "vllm.entrypoints.openai.api_server"]
+    place = ["--host", _HOST, "--port", str(section.port)]
+    model = ["--model", section.model or server.model, "--served-model-name", server.model]
+    return [*program, *place, *model, *section.arguments]
+
+
+def _environment(server: ModelServer) -> dict[str, str]:
+    own = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "NO_COLOR": "1"}
+    if server.api_key:
+        own["VLLM_API_KEY"] = server.api_key
+    if "--enable-lora" in server.section.arguments:
+        own["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] = "1"
+    return os.environ | own | server.section.environment
+
+
+def _await_ready(started: _Started) -> None:
+    server = started.server
+    health = f"http://{_HOST}:{server.section.port}/health"
+    while time.monotonic() < started.until:
+        code = started.keeper.poll()
+        if code is not None:
+            raise TrajmillError(f"{_name(server)} ended with code {code} while starting: {_words(started)}")
+        if ask_server(health).status == 200:
+            return _check_model(server)
+        time.sleep(_POLL_SECONDS)
+    raise TrajmillError(
+        f"{_name(server)} was not ready within {server.section.ready_seconds:g} s (serve.ready_seconds): "
+        f"{_words(started)}"
+    )
+
+
+def _check_model(server: ModelServer) -> None:
+    models = served_models(server.address, server.api_key)
+    if isinstance(models, Answer):
+        raise TrajmillError(f"{_name(server)} started and does not tell its models ({_told(models)})")
+    if server.model not in models:
+        raise BadInputError(
+            f"{_name(server)} serves {', '.join(sorted(models))}, not {server.model}; "
+            "leave --served-model-name out of serve.arguments"
+        )
+
+
+def _stop(started: Sequence[_Started]) -> None:
+    """Ask all servers to leave, then see to it that they have left."""
+    for each in started:
+        assert each.keeper.stdin is not None
+        each.keeper.stdin.close()
+    until = time.monotonic() + SECONDS_TO_LEAVE + 5.0
+    for each in started:
+        with suppress(subprocess.TimeoutExpired):
+            each.keeper.wait(timeout=max(0.0, until - time.monotonic()))
+        _end_group(each.keeper)
+
+
+def _end_group(keeper: subprocess.Popen[bytes]) -> None:
+    """Kill what is left of a keeper's group, for instance because the keeper was killed, and wait until it is gone."""
+    until = time.monotonic() + _SECONDS_TO_BE_GONE
+    with suppress(ProcessLookupError):
+        os.killpg(keeper.pid, signal.SIGKILL)
+        keeper.wait()
+        while time.monotonic() < until:
+            os.killpg(keeper.pid, signal.SIGKILL)
+            time.sleep(_POLL_SECONDS)
+    keeper.wait()
+
+
+def _name(server: ModelServer) -> str:
+    return f"the model server of endpoints.{server.endpoint}"
+
+
+def _words(started: _Started) -> str:
+    return f"{last_words(started.log, started.log_start)}; all of it is in {started.log}"
+
+
+def _told(answer: Answer) -> str:
+    return f"status {answer.status}" if answer.status else answer.reason
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((_HOST, port))
+        except OSError:
+            return False
+    return True

@@ -1,0 +1,85 @@
+"""Compare the round's judge with the programmatic check."""
+
+from __future__ import annotations
+
+from trajmill.flows.context import RoundContext
+from trajmill.flows.progress import progress
+from trajmill.flows.stage import Outcome, StageReport, finished, once
+from trajmill.flows.tasks.judge import collected
+from trajmill.pipelines.reading.episodes import read_episodes
+from trajmill.pipelines.reading.verdicts import read_verdicts
+from trajmill.schemas.tables.calibration import Calibration
+from trajmill.schemas.tables.round_summary import JudgeQuality
+from trajmill.schemas.tables.trajectory import Purpose
+from trajmill.stages.critics.calibration.agreement import agreement, calibrate
+from trajmill.warehouse.layout import StageRun, Warehouse
+from trajmill.warehouse.read import read_rows
+from trajmill.warehouse.screens import WarehouseScreens
+
+CALIBRATE = "calibrate"
+_DECISION = "trajectory"
+
+
+def calibrate_judge(context: RoundContext) -> StageReport:
+    """Count how often the judge and the programmatic check agree, per level."""
+
+    def work(at: StageRun, key: str) -> Outcome:
+        trajectories = collected(context, Purpose.TRAIN) + collected(context, Purpose.GUIDED)
+        episodes = read_episodes(
+            context.warehouse, context.run_id, trajectories, rounds=[context.round], with_verdicts=True
+        )
+        quality = calibrate(episodes, WarehouseScreens(context.warehouse))
+        result = {"judge": [level.model_dump() for level in quality]}
+        return Outcome(len(trajectories), sum(episode.judgement is not None for episode in episodes), result=result)
+
+    return once(context, CALIBRATE, work)
+
+
+def judge_quality(context: RoundContext) -> tuple[JudgeQuality, ...]:
+    """The counts of the round's judge, per level."""
+    found = finished(context, CALIBRATE).result["judge"]
+    return tuple(JudgeQuality.model_validate(level) for level in found)
+
+
+def precise_enough(context: RoundContext) -> bool:
+    """Whether the judge's precision may still be at its floor: the upper end of its interval is not below it.
+
+    A round without programmatic rewards asks the newest calibration of the same judge version; without that either,
+    nothing is known against the judge, and whoever watches is told so.
+    """
+    floor = context.config.judge.precision_floor
+    for level in judge_quality(context):
+        if level.level == _DECISION and _counted(level):
+            return agreement(level).precision.interval.high >= floor
+    known = _calibrated_before(context)
+    if known:
+        return min(row.precision_high for row in known) >= floor
+    progress().show(
+        f"round {context.round}: nothing is known of the judge's precision: there are no programmatic rewards, and no "
+        "calibration of this version of it; `trajmill calibrate --labels FOLDER` measures it"
+    )
+    return True
+
+
+def _newest_consensus(warehouse: Warehouse, made_by: str, rule: str) -> Calibration | None:
+    """The newest calibration of a judge of this version, as a whole; None where there is none."""
+    found = [
+        row
+        for row in read_rows(warehouse, Calibration)
+        if row.channel is None and row.made_by == made_by and row.rule == rule
+    ]
+    return max(found, key=lambda row: row.number, default=None)
+
+
+def _counted(level: JudgeQuality) -> int:
+    return level.true_positive + level.false_positive + level.true_negative + level.false_negative
+
+
+def _calibrated_before(context: RoundContext) -> list[Calibration]:
+    """The newest calibrations of the judges that judged in this round: more than one if its version changed in it."""
+    rows = read_verdicts(
+        context.warehouse, "judgements", ["made_by", "rule"], rounds=[context.round], run_id=context.run_id
+    )
+    versions = sorted(set(zip(rows["made_by"].to_pylist(), rows["rule"].to_pylist(), strict=True)))
+    found = [_newest_consensus(context.warehouse, made_by, rule) for made_by, rule in versions]
+    return [row for row in found if row is not None]

@@ -1,0 +1,91 @@
+"""Derive training rows from what the round has judged."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import pyarrow.parquet as pq
+
+from trajmill.flows.configuration.model_specs import policy_frame
+from trajmill.flows.context import RoundContext
+from trajmill.flows.stage import Outcome, StageReport, finished, once
+from trajmill.flows.tasks.judge import collected
+from trajmill.flows.tasks.unjudged import taken_up
+from trajmill.pipelines.derive import DeriveExamples, DeriveRLSteps
+from trajmill.pipelines.fan_out import fan_out, split_evenly
+from trajmill.pipelines.reading.history import read_history
+from trajmill.schemas.tables.trajectory import Purpose
+from trajmill.warehouse.layout import StageRun
+from trajmill.warehouse.shards import DataFile
+
+DERIVE = "derive"
+DERIVE_RL = "derive_rl"
+NOT_ACCEPTED = "trajectory_not_accepted"
+"""Reason of the trajectories that were judged incorrect, or not judged."""
+
+
+def derive(context: RoundContext) -> StageReport:
+    """Supervised examples from the accepted attempts, guided or not, that were judged in this round."""
+
+    def work(at: StageRun, key: str) -> Outcome:
+        trajectories = collected(context, Purpose.TRAIN) + collected(context, Purpose.GUIDED)
+        rounds = {context.round}
+        if context.config.judge.filter:
+            late = taken_up(context, Purpose.TRAIN) + taken_up(context, Purpose.GUIDED)
+            rounds.update(one.round for one in late)
+            trajectories += [one.trajectory_id for one in late]
+            history = read_history(context.warehouse, context.run_id, rounds)
+            accepted = {attempt.trajectory_id for attempt in history.attempts if attempt.correct}
+            chosen = sorted(accepted & set(trajectories))
+        else:
+            chosen = sorted(trajectories)
+        job = DeriveExamples(
+            context.warehouse,
+            at,
+            context.origin,
+            rounds=tuple(sorted(rounds)),
+            trust_judge=context.config.judge.filter,
+            trust_step_critic=context.config.judge.step_critic,
+        )
+        shards = split_evenly(chosen, context.config.rollout.workers)
+        made = fan_out(context.warehouse, at, key, shards, job, context.beam)
+        dropped = {NOT_ACCEPTED: len(trajectories) - len(chosen), **made.dropped}
+        return Outcome(len(trajectories), len(chosen), made.files, {"dropped": dropped})
+
+    return once(context, DERIVE, work)
+
+
+def derive_rl(context: RoundContext) -> StageReport:
+    """RL rows from the round's unguided attempts."""
+
+    def work(at: StageRun, key: str) -> Outcome:
+        trajectories = collected(context, Purpose.TRAIN)
+        earlier = read_history(context.warehouse, context.run_id, range(context.round))
+        job = DeriveRLSteps(
+            context.warehouse,
+            at,
+            context.origin,
+            earlier.shortest_success(),
+            context.config.run.seed,
+            policy_frame(context.config),
+        )
+        made = fan_out(context.warehouse, at, key, [trajectories], job, context.beam)
+        rows_out = len(_trajectories_in(context, made.files.get("rl_steps", [])))
+        return Outcome(len(trajectories), rows_out, made.files, {"dropped": dict(made.dropped)})
+
+    return once(context, DERIVE_RL, work)
+
+
+def left_out(context: RoundContext) -> dict[str, int]:
+    """How much gave no supervised example in the rounds so far, by reason."""
+    total: Counter[str] = Counter()
+    for number in context.rounds_so_far[1:]:
+        total.update(finished(context.in_round(number), DERIVE).result["dropped"])
+    return dict(total)
+
+
+def _trajectories_in(context: RoundContext, files: Sequence[DataFile]) -> set[str]:
+    folder = context.warehouse.table("rl_steps")
+    columns = [pq.read_table(folder / file.path, columns=["trajectory_id"]).column(0) for file in files if file.rows]
+    return {trajectory_id for column in columns for trajectory_id in column.to_pylist()}

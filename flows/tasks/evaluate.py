@@ -1,0 +1,62 @@
+"""Evaluate the new policy, and the untrained one before the first round, on the same held-out episodes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from trajmill.flows.context import RoundContext
+from trajmill.flows.policy import BASELINE, is_served, policy_of
+from trajmill.flows.stage import Outcome, StageReport, finished, once
+from trajmill.flows.tasks.measure import measure
+from trajmill.flows.tasks.train import TRAIN
+from trajmill.schemas.tables.policy_version import PolicyVersion, SplitSuccess
+from trajmill.schemas.tables.registry import rows_to_arrow
+from trajmill.warehouse.layout import StageRun
+from trajmill.warehouse.shards import write_shard
+
+EVALUATE = "evaluate"
+
+
+def baseline(context: RoundContext, version: str) -> StageReport:
+    """Measure the policy that the run starts with, as round 0."""
+    start = context.in_round(0)
+    how = "served" if is_served(context) else "untrained"
+
+    def work(at: StageRun, key: str) -> Outcome:
+        measured = measure(start, at, key, policy_of(start, version), untrained=True)
+        row = PolicyVersion(
+            model_version=version,
+            parent=None,
+            release=None,
+            recipe="{}",
+            updates=0,
+            success=measured.success,
+            promoted=True,
+            reason=f"{how}: the start of the loop",
+            **start.origin.common(made_by=how),
+        )
+        shard = write_shard(start.warehouse, "models", at, 0, rows_to_arrow("models", [row]))
+        files = dict(measured.outcome.files) | {"models": [shard]}
+        result = {"policy": version, "updates": 0, "success": [split.model_dump() for split in measured.success]}
+        return replace(measured.outcome, files=files, result=result)
+
+    return once(start, BASELINE, work)
+
+
+def evaluate(context: RoundContext) -> StageReport:
+    """Measure the round's new policy; a round that did not train has none."""
+
+    def work(at: StageRun, key: str) -> Outcome:
+        trained = finished(context, TRAIN).result
+        if not trained["trained"]:
+            return Outcome(0, 0, result={"success": []})
+        policy = policy_of(context, trained["version"])
+        measured = measure(context, at, key, policy, untrained=False)
+        return replace(measured.outcome, result={"success": [split.model_dump() for split in measured.success]})
+
+    return once(context, EVALUATE, work)
+
+
+def splits_of(report: StageReport) -> tuple[SplitSuccess, ...]:
+    """The success by split that a measuring stage found."""
+    return tuple(SplitSuccess.model_validate(split) for split in report.result["success"])

@@ -1,0 +1,49 @@
+"""Release what has been learned to do so far, as files for trainers."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from trajmill.flows.context import RoundContext
+from trajmill.flows.policy import policy_before
+from trajmill.flows.stage import Outcome, StageReport, once
+from trajmill.flows.tasks.derive import left_out
+from trajmill.flows.tasks.judge import judge_spec
+from trajmill.pipelines.reading.history import read_history
+from trajmill.pipelines.release import ReleaseRequest, make_release
+from trajmill.warehouse.layout import StageRun
+
+EXPORT = "export"
+
+
+def export(context: RoundContext) -> StageReport:
+    """Make the round's release."""
+
+    def work(at: StageRun, key: str) -> Outcome:
+        history = read_history(context.warehouse, context.run_id, context.rounds_so_far)
+        averages = history.averages(list(context.queries)) if context.config.train.reweight else None
+        request = ReleaseRequest(
+            name=release_name(context),
+            origin=context.origin,
+            policy=policy_before(context).version,
+            judge=str(judge_spec(context).rule),
+            averages=averages,
+            keep_per_query=context.config.train.keep_per_query,
+            previous=release_name(context.in_round(context.round - 1)) if context.round > 1 else None,
+            created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            heldout_apps=context.config.queries.heldout_app_names,
+            left_out=left_out(context),
+        )
+        released = make_release(context.warehouse, request, list(context.queries.values()))
+        return Outcome(
+            released.offered,
+            released.examples,
+            result={"release": request.name, "examples": released.examples, "rl_steps": released.rl_steps},
+        )
+
+    return once(context, EXPORT, work)
+
+
+def release_name(context: RoundContext) -> str:
+    """Name of a round's release."""
+    return f"{context.run_id}-r{context.round:04d}"

@@ -1,0 +1,64 @@
+"""Generate the run's queries, all splits at once, before anything is trained."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from trajmill.flows.context import RoundContext
+from trajmill.flows.policy import is_served
+from trajmill.flows.stage import Outcome, StageReport, once
+from trajmill.flows.tasks.query_sources import new_queries
+from trajmill.schemas.errors import TrajmillError
+from trajmill.schemas.record import Row
+from trajmill.schemas.tables.failure import Failure
+from trajmill.schemas.tables.query import Split
+from trajmill.schemas.tables.registry import rows_to_arrow
+from trajmill.stages.models.embedded.storage import save_network, untrained_network
+from trajmill.warehouse.layout import StageRun
+from trajmill.warehouse.shards import write_shard
+
+GENERATE = "generate"
+
+
+def generate(context: RoundContext) -> StageReport:
+    """Queries from the navigation DAGs (or MiniWoB++ seeds), validated, and the policy that the run starts with."""
+    first = context.in_round(1)
+
+    def work(at: StageRun, key: str) -> Outcome:
+        made = new_queries(first)
+        if not any(query.split is Split.TRAIN for query in made.queries):
+            raise TrajmillError(f"no query to learn on could be made{_first(made.failures)}")
+        rows: dict[str, Sequence[Row]] = {
+            "queries": made.queries,
+            "failures": made.failures,
+            "model_calls": made.model_calls,
+        }
+        files = {
+            table: [write_shard(first.warehouse, table, at, 0, rows_to_arrow(table, records))]
+            for table, records in rows.items()
+            if records
+        }
+        made_of = len(made.queries) + len(made.failures)
+        return Outcome(made_of, len(made.queries), files, {"first_policy": _first_policy(first, at)})
+
+    return once(first, GENERATE, work)
+
+
+def _first(failures: Sequence[Failure]) -> str:
+    """Why it went wrong, as far as one line can say it."""
+    if not failures:
+        return "; raise queries.train"
+    return f": {len(failures)} failures, the first of {failures[0].input_id}: {' '.join(failures[0].message.split())}"
+
+
+def _first_policy(context: RoundContext, at: StageRun) -> str:
+    """Version of the policy that the run starts with: the untrained network, or the model that is served."""
+    if is_served(context):
+        return context.config.endpoints[context.config.models.policy].model
+    network = untrained_network(context.config.run.seed)
+    fresh = at.staging(context.warehouse) / "untrained"
+    version = save_network(network, fresh)
+    folder = context.warehouse.model(version)
+    if not folder.exists():
+        fresh.rename(folder)
+    return version

@@ -1,0 +1,165 @@
+"""Guidance for queries that failed: walk reference paths where needed, write hints, try again with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from trajmill.flows.configuration.model_specs import models_of
+from trajmill.flows.configuration.prompts import prompts_of
+from trajmill.flows.context import RoundContext
+from trajmill.flows.policy import acting, policy_before
+from trajmill.flows.stage import Outcome, StageReport, finished, once
+from trajmill.flows.tasks.rollout import attempt_all, training_queries, unguided_episodes
+from trajmill.pipelines.fan_out import fan_out, split_evenly
+from trajmill.pipelines.guide import GuideSpec, WriteGuidance
+from trajmill.pipelines.reading.history import read_history
+from trajmill.pipelines.resources import AgentSpec
+from trajmill.schemas.tables.guidance import Guidance
+from trajmill.schemas.tables.query import Query
+from trajmill.schemas.tables.trajectory import Purpose
+from trajmill.stages.guidance.base import REFERENCE_PATH
+from trajmill.stages.rollout.plan import plan_guided, plan_once
+from trajmill.warehouse.layout import StageRun
+from trajmill.warehouse.read import read_rows, read_table
+
+REFERENCE = "reference"
+GUIDE = "guide"
+GUIDED = "rollout_guided"
+_PER_QUERY = 2
+"""Guided attempts at one query in a round."""
+_HARD = 0.25
+"""A query is hard while its success average is below this."""
+
+
+class Needs(NamedTuple):
+    """The queries that are to be guided, hardest first, and what their hints can be written from."""
+
+    queries: tuple[Query, ...]
+    own_success: dict[str, str]
+    """By query id, a success of the policy."""
+
+
+def reference(context: RoundContext) -> StageReport:
+    """Walk the annotated paths of hard queries that have neither a success nor a walk yet."""
+
+    def work(at: StageRun, key: str) -> Outcome:
+        needs = _needs(context)
+        walked = _walked(context, range(context.round))
+        owed = [query for query in needs.queries if query.query_id not in needs.own_success and query.path]
+        attempts = plan_once(
+            [query for query in owed if query.query_id not in walked],
+            Purpose.REFERENCE,
+            context.config.run.seed,
+            context.round,
+        )
+        return attempt_all(context, at, key, attempts, AgentSpec("reference"))
+
+    return once(context, REFERENCE, work)
+
+
+def guide(context: RoundContext) -> StageReport:
+    """Write hints for hard queries, from a success where there is one, else from the reference walk."""
+
+    def work(at: StageRun, key: str) -> Outcome:
+        needs = _needs(context)
+        walked = _walked(context, context.rounds_so_far)
+        told = {row.source_trajectory for row in _guidance(context, range(context.round))}
+        sources = {
+            query.query_id: needs.own_success.get(query.query_id) or walked.get(query.query_id)
+            for query in needs.queries
+        }
+        new = sorted(source for source in sources.values() if source and source not in told)
+        job = WriteGuidance(
+            context.warehouse,
+            at,
+            context.origin,
+            frozenset(walked.values()),
+            guide_spec(context),
+            context.config.judge.concurrency,
+        )
+        shards = split_evenly(new, context.config.rollout.workers)
+        made = fan_out(context.warehouse, at, key, shards, job, context.beam)
+        chosen = {query_id: source for query_id, source in sources.items() if source}
+        return Outcome(len(new), made.rows("guidance"), made.files, {"sources": chosen})
+
+    return once(context, GUIDE, work)
+
+
+def guide_spec(context: RoundContext) -> GuideSpec:
+    """Who describes and who writes, as the configuration says."""
+    models = context.config.models
+    return GuideSpec(
+        describer=next(iter(models_of(context.config, [models.describer])), None),
+        writer=next(iter(models_of(context.config, [models.writer])), None),
+        prompts=prompts_of(context.config).guide,
+    )
+
+
+def rollout_guided(context: RoundContext) -> StageReport:
+    """Give the hard queries another chance, with their hints in the prompt."""
+
+    def work(at: StageRun, key: str) -> Outcome:
+        sources = finished(context, GUIDE).result["sources"]
+        by_source = {row.source_trajectory: row for row in _guidance(context, context.rounds_so_far)}
+        queries = context.queries
+        guided = [(queries[query_id], by_source[source]) for query_id, source in sources.items() if source in by_source]
+        budget = context.config.rollout.episodes_per_round - unguided_episodes(context)
+        attempts = plan_guided(guided, budget, context.config.run.seed, context.round, _PER_QUERY)
+        agent = acting(
+            context, policy_before(context), context.config.rollout.temperature, untrained=context.round == 1
+        )
+        return attempt_all(context, at, key, attempts, agent)
+
+    return once(context, GUIDED, work)
+
+
+def reference_paths_used(context: RoundContext) -> int:
+    """Distinct queries, so far in the run, whose hints came from their reference path."""
+    return len({row.query_id for row in _guidance(context, context.rounds_so_far) if row.source == REFERENCE_PATH})
+
+
+def _needs(context: RoundContext) -> Needs:
+    """Hard queries: enough failed attempts, a low success average of late, and something to write hints from."""
+    settings = context.config.guidance
+    if not settings.enabled:
+        return Needs((), {})
+    queries = training_queries(context)
+    history = read_history(context.warehouse, context.run_id, context.rounds_so_far)
+    averages = history.averages([query.query_id for query in queries])
+    failures = history.failures()
+    solved = history.shortest_success()
+    hard = [
+        query
+        for query in queries
+        if failures.get(query.query_id, 0) >= settings.after_failures
+        and averages[query.query_id] < _HARD
+        and (query.path or query.query_id in solved)
+    ]
+    budget = context.config.rollout.episodes_per_round - unguided_episodes(context)
+    ranked = sorted(hard, key=lambda query: (query.query_id in solved, averages[query.query_id], query.query_id))
+    return Needs(tuple(ranked[: budget // _PER_QUERY]), solved)
+
+
+def _walked(context: RoundContext, rounds: range) -> dict[str, str]:
+    """By query id, the trajectory that walks its reference path."""
+    rows = read_table(
+        context.warehouse,
+        "trajectories",
+        ["query_id", "trajectory_id", "purpose", "reward"],
+        rounds=rounds,
+        run_id=context.run_id,
+    )
+    found: Iterable[tuple[str, str, str, float | None]] = zip(
+        *(column.to_pylist() for column in rows.columns), strict=True
+    )
+    return {
+        query_id: trajectory_id
+        for query_id, trajectory_id, purpose, reward in sorted(found, key=lambda row: row[1])
+        if purpose == Purpose.REFERENCE and reward != 0.0
+    }
+
+
+def _guidance(context: RoundContext, rounds: range) -> list[Guidance]:
+    rows = read_rows(context.warehouse, Guidance, rounds=rounds, run_id=context.run_id)
+    return sorted(rows, key=lambda row: row.guidance_id)

@@ -1,0 +1,69 @@
+"""Judge what a rollout stage of the round has committed, and what earlier rounds could not judge."""
+
+from __future__ import annotations
+
+from math import ceil
+
+from trajmill.flows.configuration.judges import own_judge
+from trajmill.flows.context import RoundContext
+from trajmill.flows.stage import Outcome, StageReport, once
+from trajmill.flows.tasks.unjudged import taken_up
+from trajmill.pipelines.critics import JudgeSpec
+from trajmill.pipelines.fan_out import fan_out, split_evenly
+from trajmill.pipelines.judge import JudgeTrajectories
+from trajmill.schemas.tables.trajectory import Purpose
+from trajmill.warehouse.layout import StageRun
+from trajmill.warehouse.read import read_table
+
+JUDGE = "judge"
+REJUDGE = "judge_guided"
+_MOST_IN_SHARD = 1000
+"""Trajectories: a shard's rows are held until it is written, and a killed stage goes on after its last whole shard."""
+
+
+def judge(context: RoundContext) -> StageReport:
+    """Judge the unguided attempts."""
+    return _judge(context, JUDGE, Purpose.TRAIN)
+
+
+def judge_guided(context: RoundContext) -> StageReport:
+    """Judge the guided attempts."""
+    return _judge(context, REJUDGE, Purpose.GUIDED)
+
+
+def collected(context: RoundContext, purpose: Purpose) -> list[str]:
+    """Ids of the round's trajectories of a purpose, in order."""
+    rows = read_table(
+        context.warehouse,
+        "trajectories",
+        ["trajectory_id", "purpose"],
+        rounds=[context.round],
+        run_id=context.run_id,
+    ).to_pydict()
+    pairs = zip(rows["trajectory_id"], rows["purpose"], strict=True)
+    return sorted(trajectory_id for trajectory_id, found in pairs if found == purpose)
+
+
+def judge_spec(context: RoundContext) -> JudgeSpec:
+    """The judge that the configuration asks for."""
+    return own_judge(context.config).spec
+
+
+def _judge(context: RoundContext, stage: str, purpose: Purpose) -> StageReport:
+    def work(at: StageRun, key: str) -> Outcome:
+        again = taken_up(context, purpose)
+        trajectories = [one.trajectory_id for one in again] + collected(context, purpose)
+        workers = max(context.config.rollout.workers, ceil(len(trajectories) / _MOST_IN_SHARD))
+        job = JudgeTrajectories(
+            context.warehouse,
+            at,
+            context.origin,
+            judge_spec(context),
+            rounds=tuple(sorted({context.round, *(one.round for one in again)})),
+            tried={one.trajectory_id: one.tried for one in again},
+            concurrency=context.config.judge.concurrency,
+        )
+        made = fan_out(context.warehouse, at, key, split_evenly(trajectories, workers), job, context.beam)
+        return Outcome(len(trajectories), made.rows("judgements"), made.files)
+
+    return once(context, stage, work)

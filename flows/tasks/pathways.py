@@ -1,0 +1,104 @@
+"""Walk the programs of a configuration, and make queries of what was found."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+
+from trajmill.flows.configuration.config import Config
+from trajmill.flows.configuration.model_specs import model_of
+from trajmill.flows.configuration.prompts import prompts_of
+from trajmill.flows.context import RoundContext
+from trajmill.flows.stage import Outcome, StageReport, once
+from trajmill.pipelines.generate import NewQueries
+from trajmill.pipelines.pathways import WalkPrograms, queries_from_pathways, walk_programs
+from trajmill.schemas.errors import BadInputError, TrajmillError
+from trajmill.schemas.record import Row
+from trajmill.schemas.tables.pathway import Pathway
+from trajmill.schemas.tables.registry import rows_to_arrow
+from trajmill.stages.queries.pathways.base import STAGE, Program, WalkBounds
+from trajmill.stages.queries.pathways.programs import packaged_programs, read_programs
+from trajmill.stages.queries.pathways.queries import PathwaySettings
+from trajmill.warehouse.layout import StageRun
+from trajmill.warehouse.read import read_rows
+from trajmill.warehouse.shards import write_shard
+
+PATHWAYS = STAGE
+PATHWAY_QUERIES = "pathway_queries"
+
+
+def programs_of(config: Config) -> tuple[Program, ...]:
+    """The programs that a configuration asks for.
+
+    Raises:
+        BadInputError: no file is named where none comes along, it is no list of programs, or lacks one of them.
+    """
+    settings = config.pathways
+    if settings.file is None and config.run.environment != "desktop":
+        raise BadInputError("pathways.file is missing: name a YAML file of the programs to walk (see environments.md)")
+    return read_programs(settings.file or packaged_programs(), settings.programs)
+
+
+def pathways(context: RoundContext) -> StageReport:
+    """Walk each program once.
+
+    Raises:
+        TrajmillError: nothing was found in any of them; they are walked again when asked for again.
+    """
+
+    def work(at: StageRun, key: str) -> Outcome:
+        settings = context.config.pathways
+        programs = programs_of(context.config)
+        job = WalkPrograms(
+            warehouse=context.warehouse,
+            at=at,
+            origin=context.origin,
+            environment=context.environment,
+            bounds=WalkBounds(
+                depth=settings.depth, breadth=settings.breadth, steps=settings.steps, seconds=settings.seconds
+            ),
+            second_opinion=model_of(context.config, settings.second_opinion) if settings.second_opinion else None,
+            selection=prompts_of(context.config).selection,
+        )
+        made = walk_programs(job, programs, key, context.beam)
+        found = made.rows("pathways")
+        if not found:
+            # What hindered them all, e.g. a missing package, may be gone the next time.
+            shutil.rmtree(at.staging(context.warehouse))
+            raise TrajmillError(f"no pathway was found: {' '.join(next(iter(made.dropped)).split())}")
+        return Outcome(found + sum(made.dropped.values()), found, made.files)
+
+    return once(context, PATHWAYS, work)
+
+
+def queries_by_pathways(context: RoundContext) -> NewQueries:
+    """Queries from the pathways of the round, which is walked first if it has not been."""
+    pathways(context)
+    config = context.config
+    settings = PathwaySettings(most=config.pathways.queries, heldout_programs=config.queries.heldout_app_names)
+    found = read_rows(context.warehouse, Pathway, rounds=[context.round], run_id=context.run_id)
+    return queries_from_pathways(
+        sorted(found, key=lambda pathway: pathway.pathway_id),
+        programs_of(config),
+        settings,
+        context.environment,
+        config.rollout.concurrency,
+        config.run.seed,
+        context.origin,
+    )
+
+
+def pathway_queries(context: RoundContext) -> StageReport:
+    """Queries from the pathways alone."""
+
+    def work(at: StageRun, key: str) -> Outcome:
+        made = queries_by_pathways(context)
+        rows: dict[str, Sequence[Row]] = {"queries": made.queries, "failures": made.failures}
+        files = {
+            table: [write_shard(context.warehouse, table, at, 0, rows_to_arrow(table, records))]
+            for table, records in rows.items()
+            if records
+        }
+        return Outcome(len(made.queries) + len(made.failures), len(made.queries), files)
+
+    return once(context, PATHWAY_QUERIES, work)

@@ -1,0 +1,76 @@
+"""Have new training tasks proposed, from what people wrote and from start screens; only where it is asked for."""
+
+from __future__ import annotations
+
+from trajmill.flows.configuration.config import Config
+from trajmill.flows.configuration.model_specs import model_of
+from trajmill.flows.configuration.prompts import prompts_of
+from trajmill.flows.context import RoundContext
+from trajmill.flows.stage import Outcome, StageReport, once
+from trajmill.pipelines.propose import ProposeTasks, Wanted, have_tasks_proposed
+from trajmill.pipelines.reading.history import read_history
+from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.tables.query import Split
+from trajmill.schemas.tables.round_summary import StageCount
+from trajmill.stages.queries.grounds import Ground, Practice, curriculum_grounds
+from trajmill.stages.queries.human_tasks import read_human_tasks
+from trajmill.stages.queries.proposals import STAGE
+from trajmill.stages.rollout.base import Limits
+from trajmill.warehouse.layout import StageRun
+
+PROPOSE = STAGE
+
+
+def asks_for_tasks(config: Config) -> bool:
+    """Whether rounds of this configuration have tasks proposed."""
+    return config.queries.curriculum + config.queries.screenshot > 0
+
+
+def propose(context: RoundContext) -> StageReport:
+    """New training queries by the writer model, for the rollouts of this round and of those after it."""
+    if not asks_for_tasks(context.config):
+        return StageReport(StageCount(stage=PROPOSE, rows_in=0, rows_out=0, seconds=0.0, cost=0.0), {})
+
+    def work(at: StageRun, key: str) -> Outcome:
+        settings, writer = context.config.queries, context.config.models.writer
+        job = ProposeTasks(
+            warehouse=context.warehouse,
+            at=at,
+            origin=context.origin,
+            environment=context.environment,
+            writer=model_of(context.config, writer),
+            prompts=prompts_of(context.config).proposals,
+            wanted=Wanted(settings.curriculum, settings.screenshot),
+            run_seed=context.config.run.seed,
+            heldout_apps=settings.heldout_app_names,
+            limits=Limits(seconds=context.config.rollout.max_seconds),
+            environments=context.config.rollout.concurrency,
+            in_flight=context.config.endpoints[writer].max_in_flight,
+        )
+        made = have_tasks_proposed(job, _grounds(context), key, context.beam)
+        return Outcome(sum(job.wanted), made.rows("queries"), made.files)
+
+    return once(context, PROPOSE, work)
+
+
+def _grounds(context: RoundContext) -> tuple[Ground, ...]:
+    """Where the example tasks are to be done, with the success so far.
+
+    Raises:
+        BadInputError: there is no file of example tasks, or a line of it is none.
+    """
+    file = context.config.queries.example_tasks
+    if file is None:
+        raise BadInputError("queries.example_tasks is missing: name a file of tasks that people wrote")
+    return curriculum_grounds(read_human_tasks(file), practice(context))
+
+
+def practice(context: RoundContext) -> list[Practice]:
+    """How the policy did at each training query that it tried before this round; what was tried last comes last."""
+    queries = context.queries
+    shares = read_history(context.warehouse, context.run_id, range(context.round)).shares()
+    return [
+        Practice(query.instruction, query.platform, query.apps, share)
+        for query, share in ((queries[query_id], share) for query_id, share in shares.items())
+        if query.split is Split.TRAIN
+    ]

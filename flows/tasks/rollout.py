@@ -1,0 +1,75 @@
+"""Roll out the round's policy on training queries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from trajmill.flows.context import RoundContext
+from trajmill.flows.policy import acting, policy_before
+from trajmill.flows.stage import Outcome, StageReport, once
+from trajmill.pipelines.reading.history import read_history
+from trajmill.pipelines.resources import AgentSpec
+from trajmill.pipelines.rollout import RollOut, roll_out
+from trajmill.schemas.record import content_id
+from trajmill.schemas.tables.query import Query, Split
+from trajmill.stages.curate.reweight import plan_attempts
+from trajmill.stages.environments.pool.leased import EnvironmentLimits
+from trajmill.stages.rollout.base import Attempt, Limits
+from trajmill.stages.rollout.plan import plan_rollouts
+from trajmill.warehouse.layout import StageRun
+
+ROLLOUT = "rollout"
+
+
+def rollout(context: RoundContext) -> StageReport:
+    """Attempt training queries, more often those that succeed rarely."""
+
+    def work(at: StageRun, key: str) -> Outcome:
+        queries = training_queries(context)
+        history = read_history(context.warehouse, context.run_id, range(context.round))
+        averages = history.averages([query.query_id for query in queries])
+        if not context.config.train.reweight:
+            averages = dict.fromkeys(averages, 0.0)
+        seed = int(content_id("plan", context.config.run.seed, context.round)[:12], 16)
+        planned = plan_attempts(averages, unguided_episodes(context), seed)
+        tries = {plan.query_id: plan.attempts for plan in planned}
+        attempts = plan_rollouts(queries, tries, context.config.run.seed, context.round)
+        policy = policy_before(context)
+        agent = acting(context, policy, context.config.rollout.temperature, untrained=context.round == 1)
+        return attempt_all(context, at, key, attempts, agent)
+
+    return once(context, ROLLOUT, work)
+
+
+def training_queries(context: RoundContext) -> list[Query]:
+    """The queries that may be learned from, in order of id."""
+    return [query for query in context.queries.values() if query.split is Split.TRAIN]
+
+
+def unguided_episodes(context: RoundContext) -> int:
+    """Episodes of a round that get no guidance."""
+    settings = context.config
+    guided = settings.guidance.share if settings.guidance.enabled else 0.0
+    return settings.rollout.episodes_per_round - int(settings.rollout.episodes_per_round * guided)
+
+
+def attempt_all(
+    context: RoundContext, at: StageRun, key: str, attempts: Sequence[Attempt], agent: AgentSpec
+) -> Outcome:
+    """Roll out attempts and return what there is to commit."""
+    settings = context.config.rollout
+    work = RollOut(
+        warehouse=context.warehouse,
+        at=at,
+        origin=context.origin,
+        environment=context.environment,
+        agent=agent,
+        limits=Limits(
+            seconds=settings.max_seconds,
+            environment_tries=settings.environment_tries,
+            environment=EnvironmentLimits(step_seconds=settings.step_seconds, recycle_after=settings.recycle_after),
+        ),
+        concurrency=settings.concurrency,
+    )
+    made = roll_out(work, attempts, key, settings.workers, context.beam)
+    return Outcome(len(attempts), len(attempts) - sum(made.dropped.values()), made.files)

@@ -1,0 +1,43 @@
+"""Try an environment: walk the annotated paths of queries in it, or explore where there are none."""
+
+from __future__ import annotations
+
+from trajmill.flows.context import RoundContext
+from trajmill.flows.policy import policy_of
+from trajmill.flows.stage import Outcome, StageReport, finished, once
+from trajmill.flows.tasks.generate import GENERATE
+from trajmill.flows.tasks.rollout import attempt_all
+from trajmill.pipelines.resources import AgentSpec
+from trajmill.schemas.errors import TrajmillError
+from trajmill.schemas.tables.query import Query, Source
+from trajmill.schemas.tables.trajectory import Purpose
+from trajmill.stages.rollout.plan import plan_once
+from trajmill.warehouse.layout import StageRun
+
+WALK = "walk"
+
+
+def walk_queries(context: RoundContext, queries: int, source: Source | None = None) -> StageReport:
+    """One attempt at each of the first queries, of one source if named: by id, those with an annotated path first.
+
+    Raises:
+        TrajmillError: there are no queries of that source.
+    """
+
+    def work(at: StageRun, key: str) -> Outcome:
+        usable = [query for query in context.queries.values() if source in (None, query.source)]
+        if not usable:
+            raise TrajmillError(f"no query is of source {source}; the configuration asks for none, or all were dropped")
+        known = sorted(usable, key=lambda query: (not query.path, query.query_id))
+        chosen = known[:queries]
+        attempts = plan_once(chosen, Purpose.REFERENCE, context.config.run.seed, context.round)
+        return attempt_all(context, at, key, attempts, _walker(context, chosen))
+
+    return once(context, WALK, work)
+
+
+def _walker(context: RoundContext, queries: list[Query]) -> AgentSpec:
+    if all(query.path for query in queries):
+        return AgentSpec("reference")
+    untrained = policy_of(context, str(finished(context.in_round(1), GENERATE).result["first_policy"]))
+    return AgentSpec("explorer", untrained.folder)

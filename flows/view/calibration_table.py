@@ -1,0 +1,99 @@
+"""A calibration for the terminal, as CODA's Table 2 has it, with what a verdict takes beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from trajmill.flows.judging.calibrate import Calibrated
+from trajmill.schemas.tables.calibration import Calibration, Ingredient
+
+_HEADINGS = ("", "votes", "precision", "95 %", "recall", "95 %", "F1", "kappa", "n", "open", "calls", "tokens", "s")
+_NAMES = {
+    Ingredient.SINGLE: "single",
+    Ingredient.VOTING: "voting",
+    Ingredient.MULTI_RESOLUTION: "voting, multi-resolution",
+    Ingredient.ENSEMBLE: "ensemble",
+    Ingredient.CHANNEL: "channel",
+    Ingredient.CONSENSUS: "consensus",
+}
+
+
+def calibration_table(calibrated: Calibrated) -> RenderableType:
+    """The figures of one judge; calls, tokens and seconds are per verdict."""
+    labels = "programmatic rewards" if calibrated.labels is None else f"the labels of {calibrated.labels}"
+    parts: list[RenderableType] = [
+        Text(),
+        Text(f'Judge "{calibrated.judge}" against {labels}: {calibrated.rows[-1].rule}', style="bold"),
+        Text(_counted(calibrated)),
+        _figures(calibrated.rows),
+    ]
+    cached = max(row.cached for row in calibrated.rows)
+    if cached:
+        parts.append(Text(f"Up to {cached:.0%} of the calls were answered from the request cache and took no time."))
+    return Group(*parts)
+
+
+def _counted(calibrated: Calibrated) -> str:
+    found = calibrated.evaluated
+    parts = [f"{found.trajectories - found.unjudged:,} of {found.trajectories:,} labelled trajectories judged"]
+    parts += [f"{count:,} {what}" for count, what in _apart(calibrated)]
+    return "; ".join(parts)
+
+
+def _apart(calibrated: Calibrated) -> Iterator[tuple[int, str]]:
+    """What counts as no verdict."""
+    found = calibrated.evaluated
+    for count, what in (
+        (found.unjudged, "could not be judged (see failures)"),
+        (found.void, "void"),
+        (found.unlabelled, "without a label"),
+        (found.absent, "of the set are not there"),
+    ):
+        if count:
+            yield count, what
+
+
+def _figures(rows: Sequence[Calibration]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for number, heading in enumerate(_HEADINGS):
+        table.add_column(heading, justify="left" if number == 0 else "right", no_wrap=number > 0)
+    for row in rows:
+        table.add_row(*map(Text, _cells(row)), end_section=row.ingredient is Ingredient.CHANNEL)
+    return table
+
+
+def _cells(row: Calibration) -> tuple[str, ...]:
+    n = row.true_positive + row.false_positive + row.true_negative + row.false_negative
+    return (
+        _name(row),
+        str(row.votes),
+        _percent(row.precision),
+        f"{100 * row.precision_low:.1f}-{100 * row.precision_high:.1f}",
+        _percent(row.recall),
+        f"{100 * row.recall_low:.1f}-{100 * row.recall_high:.1f}",
+        _percent(row.f1),
+        "-" if row.kappa is None else f"{row.kappa:.2f}",
+        f"{n:,}",
+        f"{row.undecided:,}",
+        f"{row.calls:.1f}",
+        f"{row.tokens:,.0f}",
+        f"{row.seconds:.2f}",
+    )
+
+
+def _name(row: Calibration) -> str:
+    """E.g. `multimodal: voting at 0.5, judge-72b`; the model's name tells a fine-tuned one."""
+    if row.channel is None:
+        return _NAMES[row.ingredient]
+    at = f" at {row.resolution}" if row.resolution not in (None, "full") else ""
+    models = dict.fromkeys(made_by.partition("@")[2] or made_by for made_by in row.models.split("+"))
+    return f"{row.channel}: {_NAMES[row.ingredient]}{at}, {' + '.join(models)}"
+
+
+def _percent(rate: float | None) -> str:
+    return "-" if rate is None else f"{100 * rate:.1f}"

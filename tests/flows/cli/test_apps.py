@@ -1,0 +1,73 @@
+"""`trajmill apps build` and `serve`."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from tests.stages.environments.simulated.worlds import PAPER
+from trajmill.flows.cli.app import run
+
+
+@pytest.fixture
+def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    path = Path("paper.yaml")
+    path.write_text(PAPER)
+    return path
+
+
+def test_build_prints_the_page_to_open(mine: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["apps", "build", str(mine), "--out", "site"]) == 0
+    page = Path(capsys.readouterr().out.strip())
+    assert page == Path("site/index.html")
+    assert "Writes letters." not in page.read_text(), "what only writers of queries read stays out"
+    assert '"name":"Paper"' in page.read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["build", "nope.yaml", "--out", "site"], "nope.yaml:1: "),
+        (["build", "paper.yaml", "--out", "paper.yaml"], "paper.yaml: "),
+        (["build", "paper.yaml", "--out", "."], "holds other files, such as 'paper.yaml'"),
+        (["serve", "nope.yaml"], "nope.yaml:1: "),
+    ],
+)
+def test_bad_input_is_one_line(mine: Path, arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["apps", *arguments]) == 1
+    shown = capsys.readouterr().err
+    assert told in shown
+    assert shown.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["build", "serve"])
+def test_help_has_an_example(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["apps", command, "--help"]) == 0
+    assert "Example: trajmill apps" in capsys.readouterr().out
+
+
+def test_serve_answers_until_it_is_interrupted(mine: Path) -> None:
+    command = [
+        sys.executable,
+        "-c",
+        "from trajmill.flows.cli.app import main; main()",
+        "apps",
+        "serve",
+        str(mine),
+        "--port",
+        "0",
+    ]
+    root = Path(__file__).parents[3]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={"PYTHONPATH": str(root)}) as server:
+        assert server.stdout is not None
+        address = server.stdout.readline().split(" ")[0]
+        with urllib.request.urlopen(address) as answer:
+            assert b'"name":"Paper"' in answer.read()
+        server.send_signal(signal.SIGINT)
+        assert server.wait(30) == 0

@@ -1,0 +1,172 @@
+"""Whatever goes wrong is one clear line, loses nothing, and leaves nobody behind."""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.flows.small_run import run_stages, small_config
+from tests.flows.test_kill import contents
+from trajmill.flows.cli.app import run
+from trajmill.flows.configuration.config import Config, MiniwobSection, QueriesSection, RunSection
+from trajmill.flows.context import RoundContext
+from trajmill.flows.policy import Policy
+from trajmill.flows.tasks.generate import generate
+from trajmill.flows.tasks.measure import measure
+from trajmill.pipelines.generate import NewQueries
+from trajmill.schemas.errors import BadInputError, TrajmillError
+from trajmill.schemas.tables.registry import TABLES
+from trajmill.stages.environments.miniwob.pages import pages_folder
+from trajmill.warehouse.layout import Warehouse, create_warehouse, open_warehouse
+from trajmill.warehouse.read import read_table
+from trajmill.warehouse.releases import release_names, verify_release
+
+DISK_FULL = re.compile(r"\Adisk full while writing [^\n]+: nothing was lost; free some space and run the same [^\n]+\Z")
+SMALL = """
+[run]
+root = "warehouse"
+[queries]
+train = 24
+heldout_slots = 2
+heldout_phrasings = 0
+heldout_apps = 0
+[rollout]
+episodes_per_round = 4000
+concurrency = 16
+[evaluate]
+episodes = 2
+train_sample = 0
+"""
+
+
+def start(config: Config) -> RoundContext:
+    return RoundContext(config, create_warehouse(config.run.root), 1)
+
+
+def test_an_unknown_page_is_named_with_the_nearest_one(tmp_path: Path) -> None:
+    pytest.importorskip("miniwob")
+    assert (pages_folder() / "click-test.html").is_file()
+    tasks = ("click-test", "click-buton")
+    config = Config(run=RunSection(root=tmp_path, environment="miniwob"), miniwob=MiniwobSection(tasks=tasks))
+    with pytest.raises(BadInputError, match=r"\Aminiwob.tasks: [^\n]*'click-buton'; did you mean 'click-button'\?\Z"):
+        generate(start(config))
+    assert read_table(open_warehouse(tmp_path), "queries").num_rows == 0
+
+
+def test_a_run_without_a_query_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trajmill.flows.tasks.generate.new_queries", lambda context: NewQueries(()))
+    with pytest.raises(TrajmillError, match=r"\Ano query to learn on could be made[^\n]+\Z"):
+        generate(start(small_config(tmp_path)))
+
+
+def test_a_run_that_measures_nothing_goes_on(tmp_path: Path) -> None:
+    context = start(small_config(tmp_path))
+    generate(context)
+    queries = QueriesSection(train=24, heldout_slots=0, heldout_phrasings=0, heldout_apps=0)
+    nothing = context.config.evaluate.model_copy(update={"train_sample": 0})
+    unmeasured = start(context.config.model_copy(update={"queries": queries, "evaluate": nothing}))
+    untrained = generate(unmeasured).result["first_policy"]
+    policy = Policy(untrained, context.warehouse.model(untrained))
+    assert measure(unmeasured, unmeasured.at("evaluate"), "key", policy, untrained=True).success == ()
+
+
+@pytest.mark.timeout(300)
+def test_a_disk_that_is_full_again_and_again_costs_nothing(small_run: Warehouse, tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    room, said = 30_000, []
+    while True:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (room, hard))
+        try:
+            run_stages(small_config(tmp_path))
+            break
+        except TrajmillError as error:
+            said.append(str(error))
+            room = room * 2
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert len(said) >= 3
+    assert [line for line in said if not DISK_FULL.match(line)] == []
+    again = open_warehouse(tmp_path)
+    found, wanted = contents(again), contents(small_run)
+    assert {table for table in TABLES if found[table] != wanted[table]} == set()
+    for name in release_names(again):
+        assert verify_release(again, name).files == verify_release(small_run, name).files
+
+
+def test_a_newer_warehouse_is_not_touched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("trajmill.toml").write_text('[run]\nroot = "newer"\n')
+    Path("newer").mkdir()
+    Path("newer/warehouse.json").write_text('{"schema_version": 99}')
+    for command in ("evolve", "rollout", "report"):
+        assert run([command]) == 1
+        assert re.fullmatch(r"[^\n]+warehouse.json:1: [^\n]+ 99, [^\n]+\n", capsys.readouterr().err)
+    assert [path.name for path in Path("newer").iterdir()] == ["warehouse.json"]
+
+
+@pytest.mark.timeout(200)
+def test_nobody_stays_behind_when_a_run_is_killed(tmp_path: Path) -> None:
+    (tmp_path / "trajmill.toml").write_text(SMALL)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
+    with (tmp_path / "words").open("wb") as words:
+        process = subprocess.Popen(
+            [sys.executable, "-c", "from trajmill.flows.cli.app import main; main()", "evolve"],
+            cwd=tmp_path,
+            env=environment | {"PREFECT_HOME": str(tmp_path / "prefect"), "PYTHONPATH": os.pathsep.join(sys.path)},
+            stdout=words,
+            stderr=words,
+        )
+    try:
+        journals = (tmp_path / "warehouse" / "staging").glob
+        assert wait_for(lambda: process.poll() is not None or any(journals("*/r0001-rollout/episodes-*")), 120)
+        assert process.poll() is None, (tmp_path / "words").read_text()
+        helpers = descendants(process.pid)
+        assert len(helpers) >= 3, "a Prefect server, a fork server, a painter"
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert wait_for(lambda: not any(map(alive, helpers)), 15)
+
+
+def descendants(pid: int) -> set[int]:
+    """All processes below one, by what the kernel says."""
+    children: dict[int, list[int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parent = int(stat.read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            continue
+        children.setdefault(parent, []).append(int(stat.parent.name))
+    found: set[int] = set()
+    below = children.get(pid, [])
+    while below:
+        found.update(below)
+        below = [child for one in below for child in children.get(one, [])]
+    return found
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def wait_for(what: Callable[[], bool], seconds: float) -> bool:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        if what():
+            return True
+        time.sleep(0.2)
+    return False

@@ -1,0 +1,219 @@
+from __future__ import annotations
+
+import csv
+import json
+import signal
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from tests.flows.synthetic_run import HOSTILE, RUN, STEPS
+from trajmill.flows.cli.app import INTERRUPTED, STOPPED, run
+from trajmill.flows.cli.loop import STAGE_COMMANDS
+from trajmill.flows.configuration.config import Config
+from trajmill.flows.interrupt import asked_to_stop
+from trajmill.flows.progress import progress
+from trajmill.flows.stage import StageReport
+from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.tables.round_summary import StageCount
+from trajmill.schemas.tables.trajectory import Trajectory
+from trajmill.warehouse.layout import Warehouse
+from trajmill.warehouse.read import read_rows
+
+COMMANDS = (
+    *(stage.name for stage in STAGE_COMMANDS),
+    *("evolve", "walk", "pathways", "judge", "calibrate", "serve", "sql", "report", "show", "apps", "config"),
+)
+
+HEAVY = {"torch", "apache_beam", "prefect", "duckdb", "pyarrow", "pydantic", "transformers", "networkx", "PIL"}
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    return tmp_path
+
+
+def stand_in(monkeypatch: pytest.MonkeyPatch, module: str, **names: object) -> None:
+    made = types.ModuleType(module)
+    for name, value in names.items():
+        setattr(made, name, value)
+    monkeypatch.setitem(sys.modules, module, made)
+
+
+def test_help_does_not_load_the_engines() -> None:
+    loaded = f"sys.exit(sorted({HEAVY!r} & set(sys.modules)) or 0)"
+    code = f"import sys; from trajmill.flows.cli.app import run; run(['--help']); {loaded}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert all(f"\n  {command} " in done.stdout for command in COMMANDS)
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, "apps check"])
+def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([*command.split(), "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert command == "apps" or "Example: " in shown
+    assert f"trajmill {command}" in shown
+
+
+@pytest.mark.parametrize("arguments", [["evolv"], ["evolve", "--rounds"], ["sql"], ["sql", "x", "--format", "xml"]])
+def test_wrong_usage_is_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(arguments) == 2
+    assert capsys.readouterr().err
+
+
+def test_bad_input_is_1_and_one_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("wrong.toml").write_text("[run]\nseeds = 3\n")
+    assert run(["evolve", "--config", "wrong.toml"]) == 1
+    shown = capsys.readouterr()
+    assert shown.err == "wrong.toml:2: unknown key run.seeds; did you mean run.seed?\n"
+    assert shown.out == ""
+
+
+def test_traceback_is_shown_when_asked_for(folder: Path) -> None:
+    with pytest.raises(BadInputError):
+        run(["evolve", "--config", "missing.toml", "--traceback"])
+
+
+def test_an_unexpected_error_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def fail(config: Config) -> None:
+        raise ZeroDivisionError("by nothing")
+
+    stand_in(monkeypatch, "trajmill.flows.evolve", evolve=fail)
+    assert run(["evolve"]) == 1
+    assert capsys.readouterr().err == "unexpected ZeroDivisionError: by nothing; --traceback shows where\n"
+
+
+def test_ctrl_c_is_130_and_says_that_the_same_command_continues(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(config: Config) -> None:
+        raise KeyboardInterrupt
+
+    stand_in(monkeypatch, "trajmill.flows.evolve", evolve=interrupted)
+    assert run(["evolve"]) == INTERRUPTED
+    assert capsys.readouterr().err.strip() == STOPPED
+
+
+def test_ctrl_c_that_an_engine_turned_into_an_error_is_ctrl_c(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    worth_retrying: list[bool] = []
+
+    def swallowed(config: Config) -> None:
+        worth_retrying.append(not asked_to_stop())
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            worth_retrying.append(not asked_to_stop())
+            raise RuntimeError("a worker failed") from None
+
+    handler = signal.getsignal(signal.SIGINT)
+    stand_in(monkeypatch, "trajmill.flows.evolve", evolve=swallowed)
+    assert run(["evolve"]) == INTERRUPTED
+    assert capsys.readouterr().err.strip() == STOPPED
+    assert worth_retrying == [True, False]
+    assert signal.getsignal(signal.SIGINT) is handler
+    assert not asked_to_stop()
+
+
+@pytest.mark.parametrize("stage", [stage.name for stage in STAGE_COMMANDS])
+def test_a_stage_alone_is_watched_and_reported(
+    stage: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run_stage(name: str, config: Config) -> StageReport:
+        with progress().stage(4, name, 30) as advance:
+            advance(30)
+        return StageReport(StageCount(stage=name, rows_in=1600, rows_out=30, seconds=2.0, cost=0.0), {})
+
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    stand_in(monkeypatch, "trajmill.flows.round", run_stage=run_stage)
+    assert run([stage]) == 0
+    watched, reported = capsys.readouterr().out.splitlines()
+    assert watched.split()[:5] == ["round", "4", stage, "30", "rows"]
+    assert reported == f"{stage}: 1,600 in, 30 out, 2.0 s"
+
+
+def test_sql_prints_plain_data(run_warehouse: Warehouse, capsys: pytest.CaptureFixture[str]) -> None:
+    query = "SELECT query_id, instruction FROM queries ORDER BY 1"
+    assert run(["sql", query, "--format", "csv", "--root", str(run_warehouse.root)]) == 0
+    rows = list(csv.DictReader(capsys.readouterr().out.splitlines()))
+    assert rows[0] == {"query_id": "query-0", "instruction": HOSTILE}
+    assert run(["sql", query, "-f", "json", "--root", str(run_warehouse.root)]) == 0
+    assert json.loads(capsys.readouterr().out) == rows
+
+
+def test_sql_reads_the_configured_warehouse(run_warehouse: Warehouse, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("trajmill.toml").write_text(f"[run]\nroot = {json.dumps(str(run_warehouse.root))}\n")
+    assert run(["sql", "SELECT count(*) AS n FROM rounds", "-f", "csv"]) == 0
+    assert capsys.readouterr().out == "n\n2\n"
+
+
+def test_sql_tells_a_wrong_query_in_one_line(run_warehouse: Warehouse, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["sql", "DROP TABLE rounds", "--root", str(run_warehouse.root)]) == 1
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_a_folder_that_is_no_warehouse_is_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["sql", "SELECT 1", "--root", str(folder)]) == 1
+    assert str(folder) in capsys.readouterr().err
+
+
+def test_report_prints_where_it_is(run_warehouse: Warehouse, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["report", "--root", str(run_warehouse.root)]) == 0
+    path = Path(capsys.readouterr().out.strip())
+    assert path == run_warehouse.run(RUN) / "report.html"
+    assert path.stat().st_size > 10_000
+
+
+def test_show_prints_steps_and_verdicts_and_writes_pictures(
+    run_warehouse: Warehouse, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = read_rows(run_warehouse, Trajectory)
+    wanted = next(row for row in rows if row.query_id == "query-0" and row.round == 2)
+    arguments = ["show", wanted.trajectory_id[:10], "--images", "pictures", "--root", str(run_warehouse.root)]
+    assert run(arguments) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith(HOSTILE)
+    assert shown.count("conclusion  I pressed something") == STEPS
+    for said in (
+        "multimodal: correct; It shows",
+        "critic      HARMFUL",
+        "judged correct by consensus(text,multimodal)",
+    ):
+        assert said in shown
+    pictures = sorted((folder / "pictures").iterdir())
+    assert [picture.name for picture in pictures[:1] + pictures[-2:]] == [
+        "01-click.png",
+        f"{STEPS:02d}-terminate.png",
+        f"{STEPS + 1:02d}-end.png",
+    ]
+    assert Image.open(pictures[0]).size == (720, 1280)
+
+
+@pytest.mark.parametrize(
+    ("start", "told"), [("zz\x1b[31m", "no trajectory starts with 'zz [31m'"), ("", "several trajectories start with")]
+)
+def test_show_wants_one_trajectory(
+    run_warehouse: Warehouse, start: str, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["show", start, "--root", str(run_warehouse.root)]) == 1
+    assert told in capsys.readouterr().err
+
+
+def test_apps_check_names_the_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("mine.yaml").write_text("app: mine\nnmae: Mine\n")
+    assert run(["apps", "check", "mine.yaml"]) == 1
+    assert "mine.yaml:2:" in capsys.readouterr().err
+
+
+def test_config_prints_what_is_in_force(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("trajmill.toml").write_text("[run]\nrounds = 3\n")
+    assert run(["config"]) == 0
+    assert "\nrounds = 3\n" in capsys.readouterr().out

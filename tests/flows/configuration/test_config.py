@@ -1,0 +1,177 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from trajmill.flows.configuration.config import Config
+from trajmill.flows.configuration.file import load_config
+from trajmill.flows.configuration.section import key_paths
+from trajmill.flows.configuration.text import config_as_toml, configuration_tables
+from trajmill.schemas.errors import BadInputError
+
+DOCUMENT = Path(__file__).parents[3] / "docs" / "configuration.md"
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "trajmill.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def mistakes(folder: Path, text: str) -> list[str]:
+    path = written(folder, text)
+    with pytest.raises(BadInputError) as caught:
+        load_config(path)
+    return str(caught.value).replace(f"{path}:", "").splitlines()
+
+
+def test_no_file_is_the_default_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert load_config() == Config()
+
+
+def test_a_file_of_the_working_folder_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    written(tmp_path, "[run]\nrounds = 3\n")
+    assert load_config().run.rounds == 3
+
+
+def test_the_printed_configuration_reads_back_the_same(tmp_path: Path) -> None:
+    changed = Config.model_validate(
+        {"run": {"name": "night", "seed": 4}, "judge": {"channels": ("text",)}, "train": {"reweight": False}}
+    )
+    read = load_config(written(tmp_path, config_as_toml(changed)))
+    assert read.run_id == changed.run_id
+    assert read.run.root == tmp_path / changed.run.root
+    assert read.model_copy(update={"run": changed.run}) == changed
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("[run]\n\nround = 3\n", "3: unknown key run.round; did you mean run.rounds?"),
+        ("run.seeed = 3\n", "1: unknown key run.seeed; did you mean run.seed?"),
+        ("[rolout]\nworkers = 1\n", "1: unknown key rolout; did you mean rollout?"),
+        ("[run]\nworkers = 1\n", "2: unknown key run.workers; did you mean rollout.workers?"),
+        ("[models]\npolcy = 'embedded'\n", "2: unknown key models.polcy; did you mean models.policy?"),
+        ("[run]\nseed = 'x'\n", '2: run.seed should be a valid integer, not "x"'),
+        ("[run]\nrounds = 0\n", "2: run.rounds should be greater than 0, not 0"),
+        ("[run]\nrounds = 2.5\n", "2: run.rounds should be a valid integer, not 2.5"),
+        ("[run]\nrounds = true\n", "2: run.rounds should be a valid integer, not true"),
+        (
+            "[run]\nenvironment = 'phone'\n",
+            "2: run.environment should be 'simulated', 'miniwob', 'webapp', 'browser', 'browsergym', 'android' or "
+            "'desktop', not \"phone\"",
+        ),
+        ("[train]\nrecipe = 'sftt'\n", "2: train.recipe should be 'sft', not \"sftt\""),
+        ("[train]\nlearning_rate = nan\n", "2: train.learning_rate should be a finite number, not NaN"),
+        ("[queries]\napps = ['mine.yaml']\n", "2: there is no app file mine.yaml"),
+        ("[run\n", "1: not TOML: Expected ']' at the end of a table declaration"),
+    ],
+)
+def test_a_mistake_is_one_line_that_says_where_and_what(tmp_path: Path, text: str, expected: str) -> None:
+    assert mistakes(tmp_path, text) == [expected]
+
+
+def test_all_mistakes_are_listed_in_the_order_of_the_file(tmp_path: Path) -> None:
+    found = mistakes(tmp_path, "[train]\nbatch = 0\n[run]\nroundz = 1\n[judge]\nfilter = 'no'\n")
+    assert [line.split(":")[0] for line in found] == ["2", "4", "6"]
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(BadInputError, match=r"nowhere\.toml: there is no such configuration file"):
+        load_config(tmp_path / "nowhere.toml")
+
+
+def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "binary.toml"
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(BadInputError, match=r"binary\.toml: the configuration file cannot be read"):
+        load_config(path)
+
+
+def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text("app: mine\n")
+    config = load_config(written(tmp_path, "[run]\nroot = 'here'\n[queries]\napps = ['mine.yaml']\n"))
+    assert config.run.root == tmp_path / "here"
+    assert config.queries.apps == (tmp_path / "mine.yaml",)
+
+
+def test_a_run_is_the_same_when_it_is_prolonged_moved_or_sped_up() -> None:
+    other = Config.model_validate(
+        {
+            "run": {"rounds": 20, "root": Path("elsewhere")},
+            "rollout": {"workers": 2, "concurrency": 4},
+            "serve": {"cron": "0 4 * * *"},
+            "atomic": {"programs": ("mousepad",)},
+        }
+    )
+    assert other.run_id == Config().run_id == Config().with_rounds(3).run_id
+
+
+def test_a_served_model_may_move_but_not_become_another() -> None:
+    def served(model: str, url: str) -> Config:
+        endpoints = {"owl": {"model": model, "urls": (url,)}}
+        return Config.model_validate({"models": {"policy": "owl"}, "endpoints": endpoints})
+
+    assert served("owl-7b", "http://one/v1").run_id == served("owl-7b", "http://two/v1").run_id
+    assert served("owl-7b", "http://one/v1").run_id != served("owl-32b", "http://one/v1").run_id
+
+
+ENDPOINTS = """
+[models]
+policy = "owl"
+critic.text = ["judge", "owl"]
+[endpoints.owl]
+model = "GUI-Owl"
+urls = ["http://one/v1"]
+[endpoints.judge]
+model = "J"
+urls = ["http://two/v1"]
+"""
+
+
+def test_endpoints_are_written_as_they_are_read(tmp_path: Path) -> None:
+    config = load_config(written(tmp_path, ENDPOINTS))
+    assert config.models.critic.text == ("judge", "owl")
+    again = load_config(written(tmp_path, config_as_toml(config)))
+    assert again == config
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            ('policy = "owl"', 'policy = "oul"'),
+            ":3: models.policy: there is no [endpoints.oul]; there are embedded, owl, judge",
+        ),
+        (('urls = ["http://two/v1"]', ""), ":8: endpoints.judge.urls is missing: the base address of its server"),
+        (
+            ('model = "J"', 'modell = "J"'),
+            ":9: unknown key endpoints.judge.modell; did you mean endpoints.judge.model?",
+        ),
+    ],
+)
+def test_a_wrong_endpoint_is_named_with_its_line(tmp_path: Path, change: tuple[str, str], message: str) -> None:
+    with pytest.raises(BadInputError) as caught:
+        load_config(written(tmp_path, ENDPOINTS.replace(*change)))
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"run": {"seed": 1}}, {"train": {"epochs": 5.0}}, {"judge": {"filter": False}}, {"atomic": {"train": 1}}],
+)
+def test_a_run_with_other_rows_is_another_run(change: dict[str, object]) -> None:
+    assert Config.model_validate(change).run_id != Config().run_id
+
+
+def test_the_documentation_lists_every_key_as_it_is() -> None:
+    assert DOCUMENT.read_text(encoding="utf-8").endswith(configuration_tables())
+    assert len(key_paths(Config)) == configuration_tables().count("\n| `")
+
+
+@pytest.mark.parametrize("file", sorted((DOCUMENT.parent / "examples").glob("*.toml")), ids=lambda file: file.stem)
+def test_the_examples_can_be_read(file: Path) -> None:
+    assert load_config(file).run.root.resolve() == DOCUMENT.parents[1] / "trajmill-data"

@@ -1,0 +1,81 @@
+"""The `[judge]` section, and the judge that it asks for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from trajmill.flows.configuration.config import Config, JudgeSection
+from trajmill.flows.configuration.file import load_config
+from trajmill.flows.configuration.model_specs import model_of
+from trajmill.flows.context import RoundContext
+from trajmill.flows.tasks.judge import judge_spec
+from trajmill.schemas.errors import BadInputError
+from trajmill.stages.critics.consensus import Ask
+from trajmill.warehouse.layout import create_warehouse
+
+THREE_SERVERS = """
+[judge]
+votes = 3
+quorum = 2
+resolutions = [0.5, 1.0]
+ask = "needed"
+[endpoints.judge]
+model = "judge-72b"
+urls = ["http://127.0.0.1:9/v1"]
+[endpoints.other]
+model = "other-32b"
+urls = ["http://127.0.0.1:9/v1"]
+[models.critic]
+step = "judge"
+text = ["judge"]
+multimodal = ["judge", "other"]
+"""
+
+
+def loaded(folder: Path, text: str) -> Config:
+    path = folder / "trajmill.toml"
+    path.write_text(text)
+    return load_config(path)
+
+
+def test_roles_votes_and_resolutions_become_a_judge(tmp_path: Path) -> None:
+    config = loaded(tmp_path, THREE_SERVERS)
+    spec = judge_spec(RoundContext(config, create_warehouse(tmp_path / "warehouse"), 1))
+    assert str(spec.rule) == "consensus(text:2of3,multimodal:0.5:2of3/2models>full:2of3/2models)"
+    assert spec.ask is Ask.NEEDED and spec.tries == 2
+    assert spec.models.step == model_of(config, "judge")
+    assert spec.models.multimodal == (model_of(config, "judge"), model_of(config, "other"))
+    assert spec.models.describer is None
+
+
+def test_the_default_asks_every_channel_once(tmp_path: Path) -> None:
+    spec = judge_spec(RoundContext(Config(), create_warehouse(tmp_path), 1))
+    assert str(spec.rule) == "consensus(text,multimodal)"
+    assert spec.ask is Ask.CHANNELS
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("votes = 2\nquorum = 3", "trajmill.toml:3: judge.quorum should be at most the number of votes, not 3"),
+        ("resolutions = [1.0, 0.5]", "trajmill.toml:2: judge.resolutions should rise, cheapest first, not [1.0, 0.5]"),
+        ("resolutions = []", "trajmill.toml:2: judge.resolutions "),
+        ("resolutions = [0.5, 2.0]", "trajmill.toml:2: judge.resolutions should be less than or equal to 1, not 2.0"),
+        (
+            'ask = "everything"',
+            "trajmill.toml:2: judge.ask should be 'needed', 'channels' or 'all', not \"everything\"",
+        ),
+    ],
+)
+def test_what_cannot_be_is_one_line(tmp_path: Path, line: str, message: str) -> None:
+    with pytest.raises(BadInputError) as refused:
+        loaded(tmp_path, f"[judge]\n{line}\n")
+    assert message in str(refused.value) and "\n" not in str(refused.value)
+
+
+def test_how_many_are_judged_at_once_decides_no_row() -> None:
+    faster = Config(judge=JudgeSection(concurrency=512))
+    assert faster.run_id == Config().run_id
+    assert Config(judge=JudgeSection(votes=2)).run_id != Config().run_id

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from trajmill.flows.configuration.config import Config
+from trajmill.flows.configuration.file import load_config
+from trajmill.flows.configuration.judges import own_judge
+from trajmill.flows.configuration.models import PromptsSection
+from trajmill.flows.configuration.prompts import prompts_of
+from trajmill.flows.serving.models_ready import models_ready
+from trajmill.schemas.errors import BadInputError
+from trajmill.stages.models.prompts import Prompt
+
+STAGES = Path(__file__).parents[3] / "stages"
+PACKAGED = {path.stem: path for path in STAGES.glob("*/prompts/*.md")}
+LISTS = {"writer_refine": "writer_short", "writer_refine_heldout": "writer_ask"}
+"""Keys that take several files, and a packaged prompt of that kind."""
+KEYS = list(PromptsSection.model_fields)
+
+
+def packaged(key: str) -> str:
+    return PACKAGED[f"{LISTS.get(key, key)}-1"].read_text()
+
+
+def configured(folder: Path, key: str, prompt: str) -> Config:
+    (folder / "my words.md").write_text(prompt)
+    files = '["my words.md"]' if key in LISTS else '"my words.md"'
+    (folder / "trajmill.toml").write_text(f"[prompts]\n{key} = {files}\n")
+    return load_config(folder / "trajmill.toml")
+
+
+def every(prompts: object) -> Iterator[Prompt]:
+    if isinstance(prompts, Prompt):
+        yield prompts
+    elif isinstance(prompts, tuple):
+        for each in prompts:
+            yield from every(each)
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_a_prompt_of_ones_own_takes_the_place_of_the_packaged_one(tmp_path: Path, key: str) -> None:
+    config = configured(tmp_path, key, packaged(key).replace("# user", "Mine.\n\n# user"))
+    usual, used = set(every(prompts_of(Config()))), set(every(prompts_of(config)))
+    [mine] = used - usual
+    assert mine.system.endswith("Mine.") and mine.version.startswith("my-words-")
+    assert f"{LISTS.get(key, key)}-1" in {prompt.version for prompt in usual - used}
+    assert config.run_id != Config().run_id
+
+
+def test_every_packaged_prompt_can_be_replaced() -> None:
+    assert {prompt.version for prompt in every(prompts_of(Config()))} == set(PACKAGED)
+
+
+def test_a_file_for_another_role_is_another_run(tmp_path: Path) -> None:
+    runs = {configured(tmp_path, key, "").run_id for key in KEYS}
+    assert len(runs) == len(KEYS)
+
+
+def test_changed_words_are_another_judge(tmp_path: Path) -> None:
+    before = own_judge(configured(tmp_path, "critic_text", packaged("critic_text"))).settings
+    changed = packaged("critic_text").replace("decide", "settle")
+    assert own_judge(configured(tmp_path, "critic_text", changed)).settings != before
+
+
+MISTAKES = [
+    ("# user", "# someone", "no section '# user'"),
+    ("# user", "# user\n$nonsense", "unknown field $nonsense"),
+    ("# system", "", "no section '# system'"),
+    ("$", "", "is missing"),
+]
+
+
+@pytest.mark.parametrize(
+    ("key", "old", "new", "reason"),
+    [(key, *mistake) for key in KEYS for mistake in MISTAKES if mistake[0] in packaged(key)],
+)
+def test_a_prompt_that_misses_something_is_one_line_before_anything_is_asked(
+    tmp_path: Path, key: str, old: str, new: str, reason: str
+) -> None:
+    config = configured(tmp_path, key, packaged(key).replace(old, new))
+    with pytest.raises(BadInputError) as caught, models_ready(config, tmp_path):
+        raise AssertionError("the run began")
+    message = str(caught.value)
+    assert "my words.md" in message and reason in message and "\n" not in message
+
+
+@pytest.mark.parametrize("key", ["writer_guidance", "writer_refine"])
+def test_a_prompt_file_that_is_not_there_is_one_line(tmp_path: Path, key: str) -> None:
+    configured(tmp_path, key, "")
+    (tmp_path / "my words.md").unlink()
+    with pytest.raises(BadInputError, match=r"^[^\n]*trajmill\.toml:2: there is no prompt file my words\.md$"):
+        load_config(tmp_path / "trajmill.toml")

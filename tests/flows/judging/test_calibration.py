@@ -1,0 +1,281 @@
+"""`trajmill calibrate`: what each ingredient of a judge is worth, measured on stored and on imported trajectories."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console, RenderableType
+
+from tests.flows.served_judge import config_with_judges, opinion, tiny_config
+from tests.stages.critics.calibration.labelled_files import write_set
+from tests.stages.models.fault_server import Fault, FaultReply, FaultServer, running_server
+from tests.warehouse.samples import at_origin, commit_rows, judgement, stage_run, trajectory
+from trajmill.flows.cli.app import run
+from trajmill.flows.configuration.config import JudgeSection
+from trajmill.flows.configuration.text import config_as_toml
+from trajmill.flows.context import RoundContext
+from trajmill.flows.judging.calibrate import Calibrated, calibrate
+from trajmill.flows.progress import Unwatched, watched_by
+from trajmill.flows.round import do_stage
+from trajmill.flows.stage import Outcome, StageReport, once
+from trajmill.flows.stage_table import STAGES
+from trajmill.flows.tasks.calibrate import CALIBRATE, precise_enough
+from trajmill.flows.tasks.judge import REJUDGE
+from trajmill.flows.view.calibration_table import calibration_table
+from trajmill.schemas.errors import TrajmillError
+from trajmill.schemas.tables.calibration import Calibration, Ingredient
+from trajmill.schemas.tables.failure import Failure
+from trajmill.schemas.tables.model_call import ModelCall
+from trajmill.schemas.tables.trajectory import Purpose, Trajectory
+from trajmill.schemas.tables.verdict import Judgement
+from trajmill.warehouse.layout import create_warehouse, open_warehouse
+from trajmill.warehouse.read import read_rows
+from trajmill.warehouse.sql import run_sql
+
+NOBODY = "http://127.0.0.1:9/v1"
+
+
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A warehouse whose first round has been judged; to be copied."""
+    root = tmp_path_factory.mktemp("judged")
+    context = RoundContext(tiny_config(root), create_warehouse(root), 1)
+    for stage in STAGES:
+        do_stage(stage, context)
+        if stage.name == REJUDGE:
+            break
+    return root
+
+
+@pytest.fixture
+def root(judged: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(judged, tmp_path / "warehouse"))
+
+
+@pytest.fixture
+def server() -> Iterator[FaultServer]:
+    with running_server(models=("tiny", "other"), writes=opinion) as running:
+        yield running
+
+
+def rewarded(root: Path) -> list[Trajectory]:
+    rows = read_rows(open_warehouse(root), Trajectory)
+    return [row for row in rows if row.status == "finished" and row.purpose is not Purpose.REFERENCE]
+
+
+def counts(row: Calibration) -> tuple[int, int, int, int]:
+    return row.true_positive, row.false_positive, row.true_negative, row.false_negative
+
+
+def shown(calibrated: Calibrated) -> str:
+    console = Console(width=200)
+    with console.capture() as capture:
+        console.print(calibration_table(calibrated))
+    return capture.get()
+
+
+def test_every_ingredient_is_measured_from_votes_that_were_asked_for_once(root: Path, server: FaultServer) -> None:
+    config = config_with_judges(root, server.url)
+    (made,) = calibrate(config, ["big"])
+    known = rewarded(root)
+    right = sum(row.reward == 1.0 for row in known)
+    assert 0 < right < len(known)
+    sent = len(server.received)
+    assert sent <= 6 * len(known), "two votes on the text, two at each resolution; equal ones come from the cache"
+    assert read_rows(open_warehouse(root), Calibration) == list(made.rows)
+    found = {(row.ingredient, row.channel, row.models.rpartition("@")[2], row.resolution): row for row in made.rows}
+    # `tiny` calls everything correct
+    for ingredient, at in (
+        (Ingredient.SINGLE, "0.25"),
+        (Ingredient.SINGLE, "0.5"),
+        (Ingredient.MULTI_RESOLUTION, None),
+    ):
+        row = found[ingredient, "multimodal", "tiny", at]
+        assert counts(row) == (right, len(known) - right, 0, 0)
+        assert row.precision == right / len(known) and (row.recall, row.kappa) == (1.0, 0.0)
+    other = found[Ingredient.MULTI_RESOLUTION, "multimodal", "other", None]
+    whole = made.rows[-1]
+    assert whole.ingredient is Ingredient.CONSENSUS and counts(whole) == counts(other), "tiny adds nothing to it"
+    judgements = {r.trajectory_id: r.correct for r in read_rows(open_warehouse(root), Judgement) if r.judge == "big"}
+    assert sum(counts(whole)[:2]) == sum(judgements.values()) > 0
+    single = found[Ingredient.SINGLE, "multimodal", "tiny", "0.5"]
+    assert (single.calls, single.tokens, single.votes) == (1.0, 110.0, 1) and single.seconds > 0
+    assert (whole.calls, whole.votes) == (6.0, 6)
+    table = shown(made)
+    assert f"{len(known)} of {len(known)} labelled trajectories judged" in table
+    assert "multimodal: voting, multi-resolution, other" in table
+
+    again = calibrate(config, ["big"])[0]
+    assert len(server.received) == sent
+    assert [row.number for row in again.rows] == [2] * len(made.rows)
+    assert [counts(row) for row in again.rows] == [counts(row) for row in made.rows]
+    newest = run_sql(open_warehouse(root), "SELECT ingredient, recall FROM newest_calibrations").to_pylist()
+    assert len(newest) == len(made.rows)
+
+
+def test_the_runs_own_judge_says_what_it_said_in_the_round(root: Path) -> None:
+    config = tiny_config(root)
+    (made,) = calibrate(config, [])
+    warehouse = open_warehouse(root)
+    own = {row.trajectory_id: row for row in read_rows(warehouse, Judgement) if row.judge is None}
+    anew = {row.trajectory_id: row for row in read_rows(warehouse, Judgement) if row.judge == "judge"}
+    assert own and {name: anew[name].correct for name in own} == {name: row.correct for name, row in own.items()}
+    assert {row.made_by for row in made.rows} == {row.made_by for row in own.values()}
+    assert {row.rule for row in made.rows} == {row.rule for row in own.values()}
+    assert [row.calls for row in made.rows] == [0.0] * len(made.rows)
+
+
+def test_what_could_not_be_judged_is_no_verdict(root: Path, server: FaultServer) -> None:
+    server.script.extend([FaultReply(Fault.INTERNAL)] * 6)
+    (made,) = calibrate(config_with_judges(root, server.url, channels=("text",)), ["big"])
+    known = len(rewarded(root))
+    failures = [row for row in read_rows(open_warehouse(root), Failure) if row.stage == "judge_again:big"]
+    whole = made.rows[-1]
+    assert 0 < whole.unjudged == len(failures) and sum(counts(whole)) == known - whole.unjudged
+    assert f"{whole.unjudged} could not be judged" in shown(made)
+
+
+def test_a_judge_that_judges_nothing_is_one_line(root: Path, server: FaultServer) -> None:
+    server.key = "secret"
+    config = config_with_judges(root, server.url)
+    with pytest.raises(TrajmillError, match=r"Unauthorized|key"):
+        calibrate(config, ["big"])
+    assert read_rows(open_warehouse(root), Calibration) == []
+
+
+def test_a_labelled_set_is_judged_and_its_labels_count(root: Path, tmp_path: Path, server: FaultServer) -> None:
+    labels = {f"webarena.{number}": "Successful" if number < 3 else "Unsuccessful" for number in range(5)}
+    write_set(tmp_path / "bench", labels | {"webarena.8": "Unsure"}, ["click('147')", "send_msg_to_user('done')"])
+    cleaned = next((tmp_path / "bench" / "cleaned").rglob("webarena.4.json"))
+    cleaned.write_text("{}")
+    next((tmp_path / "bench" / "cleaned").rglob("webarena.3.json")).unlink()
+    config = config_with_judges(root, server.url)
+    (made,) = calibrate(config, ["big"], tmp_path / "bench")
+    whole = made.rows[-1]
+    tiny = next(row for row in made.rows if row.channel == "text" and row.ingredient is Ingredient.CHANNEL)
+    assert (whole.labels, whole.trajectories, whole.unjudged) == ("bench", 4, 1)
+    assert counts(tiny) == (3, 0, 0, 0)
+    said = shown(made)
+    assert "3 of 4 labelled trajectories judged" in said
+    assert "1 could not be judged" in said and "1 without a label" in said and "1 of the set are not there" in said
+    warehouse = open_warehouse(root)
+    (failure,) = [row for row in read_rows(warehouse, Failure) if row.stage == "calibrate:big"]
+    assert failure.input_id == "webarena/GenericAgent-tiny/webarena.4"
+    calls = [row for row in read_rows(warehouse, ModelCall) if row.judge == "big"]
+    assert len(calls) == 3 * 6 and {row.judge_id for row in calls} == {whole.judge_id}
+    sent = len(server.received)
+    calibrate(config, ["big"], tmp_path / "bench")
+    assert len(server.received) == sent
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--judge", "bigg"], "there is no [judges.bigg] in the configuration; did you mean big?\n"),
+        (["--labels", "empty"], "name the folder that AgentRewardBench's dataset was downloaded to\n"),
+        (["--labels", "bare"], "cleaned/BENCHMARK/AGENT/EXPERIMENT/TASK.json, their pictures to screenshots\n"),
+        (
+            ["--labels", "wrong"],
+            "annotations.csv:2: trajectory_success is 'maybe'; it should be Successful, Unsuccessful or Unsure\n",
+        ),
+        (["--labels", "full"], "neither pages nor constraints are known; judge it by a model or its own check\n"),
+        ([], "run `trajmill rollout` first, or name a labelled set with --labels\n"),
+    ],
+)
+def test_wrong_input_is_one_line(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("trajmill.toml").write_text(config_as_toml(config_with_judges(tmp_path / "new", NOBODY)))
+    Path("empty").mkdir()
+    write_set(tmp_path / "full", {"webarena.1": "Successful"}, ["go_back()"])
+    write_set(tmp_path / "wrong", {"webarena.1": "maybe"}, ["go_back()"])
+    write_set(tmp_path / "bare", {"webarena.1": "Successful"}, ["go_back()"])
+    shutil.rmtree(tmp_path / "bare" / "cleaned")
+    assert run(["calibrate", *arguments]) == 1
+    said = capsys.readouterr().err
+    assert said.endswith(message) and said.count("\n") == 1
+
+
+class Heard(Unwatched):
+    """Remembers what is shown."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def show(self, content: RenderableType) -> None:
+        self.lines.append(str(content))
+
+
+def unrewarded_round(root: Path, floor: float) -> RoundContext:
+    """A calibrated round whose judgements have no programmatic reward to be compared with."""
+    config = tiny_config(root).model_copy(update={"judge": JudgeSection(precision_floor=floor)})
+    context = RoundContext(config, create_warehouse(root), 1)
+    at = context.at("rollout")
+    row = trajectory(1, at, "q", reward=None)
+    commit_rows(context.warehouse, at, row, judgement(row.trajectory_id, at, True))
+
+    def nothing_measured(at: Any, key: str) -> Outcome:
+        return Outcome(1, 1, result={"judge": []})
+
+    report: StageReport = once(context, CALIBRATE, nothing_measured)
+    assert report.result == {"judge": []}
+    return context
+
+
+def calibration(number: int, high: float, **changes: object) -> Calibration:
+    values: dict[str, Any] = dict.fromkeys(Calibration.model_fields, 0) | {
+        "number": number,
+        "judge": "big",
+        "judge_id": "id",
+        "labels": "bench",
+        "ingredient": Ingredient.CONSENSUS,
+        "channel": None,
+        "resolution": None,
+        "models": "",
+        "rule": "consensus(text,multimodal)",
+        "precision_high": high,
+        **at_origin(stage_run(number=0)),
+        "made_by": "judge-v1",
+        "schema_version": 1,
+    }
+    return Calibration.model_validate(values | changes)
+
+
+@pytest.mark.parametrize(
+    ("rows", "trains"),
+    [
+        ([calibration(1, 0.7)], False),
+        ([calibration(1, 0.7), calibration(2, 0.9)], True),
+        ([calibration(2, 0.7), calibration(1, 0.9)], False),
+        ([calibration(1, 0.9), calibration(2, 0.1, made_by="judge-v2")], True),
+        ([calibration(1, 0.9), calibration(2, 0.1, ingredient=Ingredient.CHANNEL, channel="text")], True),
+    ],
+)
+def test_a_round_without_rewards_asks_the_newest_calibration_of_its_judge(
+    tmp_path: Path, rows: list[Calibration], trains: bool
+) -> None:
+    context = unrewarded_round(tmp_path, floor=0.8)
+    commit_rows(context.warehouse, stage_run("calibration", 0), *rows)
+    heard = Heard()
+    with watched_by(heard):
+        assert precise_enough(context) is trains
+    assert heard.lines == []
+
+
+def test_a_round_without_rewards_or_calibration_trains_and_says_that_nothing_is_known(tmp_path: Path) -> None:
+    context = unrewarded_round(tmp_path, floor=0.8)
+    commit_rows(context.warehouse, stage_run("calibration", 0), calibration(1, 0.1, rule="consensus(text)"))
+    heard = Heard()
+    with watched_by(heard):
+        assert precise_enough(context)
+    (line,) = heard.lines
+    assert "nothing is known of the judge's precision" in line and "trajmill calibrate" in line

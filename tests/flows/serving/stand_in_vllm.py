@@ -1,0 +1,103 @@
+"""A server in the place of vLLM: the same module name and arguments, a real process and socket, no model.
+
+`stand_in` says how to start it with `ModelServerSection`. It starts a process of its own, as vLLM does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+from trajmill.flows.configuration.model_server import ModelServerSection
+
+_ROOT = Path(__file__).parents[3]
+
+
+def stand_in(folder: Path, port: int, *arguments: str, ready_seconds: float = 60.0) -> ModelServerSection:
+    """How to start it; `folder` gets a package named vllm that leads here."""
+    package = folder / "packages" / "vllm" / "entrypoints" / "openai"
+    package.mkdir(parents=True, exist_ok=True)
+    (package / "api_server.py").write_text("from tests.flows.serving.stand_in_vllm import main\n\nmain()\n")
+    search_path = os.pathsep.join([str(folder / "packages"), str(_ROOT)])
+    return ModelServerSection(
+        python=Path(sys.executable),
+        model=str(folder),
+        port=port,
+        arguments=arguments,
+        environment={"PYTHONPATH": search_path},
+        ready_seconds=ready_seconds,
+    )
+
+
+class _Server(ThreadingHTTPServer):
+    def __init__(self, port: int, names: list[str]) -> None:
+        super().__init__(("127.0.0.1", port), _Handler)
+        self.models = set(names)
+        self.key = os.environ.get("VLLM_API_KEY")
+        self.takes_adapters = os.environ.get("VLLM_ALLOW_RUNTIME_LORA_UPDATING") == "1"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Server
+
+    def do_GET(self) -> None:
+        if self.path == "/health":
+            self._answer(200, {})
+        elif self.server.key and self.headers["Authorization"] != f"Bearer {self.server.key}":
+            self._answer(401, {"error": "Unauthorized"})
+        elif self.path == "/v1/models":
+            self._answer(200, {"data": [{"id": name} for name in sorted(self.server.models)]})
+        else:
+            self._answer(404, {"detail": "Not Found"})
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if not self.server.takes_adapters or not self.path.endswith("_lora_adapter"):
+            self._answer(404, {"detail": "Not Found"})
+        elif self.path == "/v1/load_lora_adapter":
+            if "broken" in body["lora_path"]:
+                self._answer(400, {"error": {"message": "the rank 64 is\ngreater than max_lora_rank 8"}})
+            else:
+                self.server.models.add(body["lora_name"])
+                self._answer(200, {})
+        else:
+            self.server.models.discard(body["lora_name"])
+            self._answer(200, {})
+
+    def _answer(self, status: int, body: object) -> None:
+        data = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+
+def main() -> None:
+    """Serve until the process is ended; or die, or never be ready."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--host", required=True)
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--served-model-name", nargs="+", required=True)
+    parser.add_argument("--enable-lora", action="store_true")
+    parser.add_argument("--die", action="store_true")
+    parser.add_argument("--never-ready", action="store_true")
+    given = parser.parse_args()
+    print("a stand-in for", given.model, flush=True)
+    if given.die:
+        print(
+            "(EngineCore pid=7) ValueError: no weights\x1b[0m here\nRuntimeError: see root cause above",
+            flush=True,
+        )
+        sys.exit(3)
+    subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    if given.never_ready:
+        print("loading weights", flush=True)
+        threading.Event().wait()
+    _Server(given.port, given.served_model_name).serve_forever()

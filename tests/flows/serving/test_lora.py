@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.flows.serving.stand_in_vllm import stand_in
+from tests.flows.serving.test_model_server import free_port
+from trajmill.flows.serving.lora import Adapter, load_adapter, swap_adapter, unload_adapter
+from trajmill.flows.serving.model_server import ModelServer, served
+from trajmill.flows.serving.server_requests import served_models
+from trajmill.schemas.errors import BadInputError, TrajmillError
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server that takes adapters."""
+    folder = tmp_path_factory.mktemp("stand-in")
+    policy = ModelServer("policy", "policy-7b", stand_in(folder, free_port(), "--enable-lora"))
+    with served([policy], folder):
+        yield policy.address
+
+
+def adapter(folder: Path, name: str) -> Adapter:
+    path = folder / name
+    path.mkdir()
+    (path / "adapter_config.json").write_text("{}")
+    return Adapter(name, path)
+
+
+def test_an_adapter_takes_the_place_of_its_predecessor(address: str, tmp_path: Path) -> None:
+    first, second = adapter(tmp_path, "v1"), adapter(tmp_path, "v2")
+    swap_adapter(address, None, first)
+    assert served_models(address) == frozenset({"policy-7b", "v1"})
+    swap_adapter(address, "v1", second)
+    assert served_models(address) == frozenset({"policy-7b", "v2"})
+    swap_adapter(address, "v2", second)  # the same again, as after a restart
+    assert served_models(address) == frozenset({"policy-7b", "v2"})
+    unload_adapter(address, "v2")
+    unload_adapter(address, "v2")
+    assert served_models(address) == frozenset({"policy-7b"})
+
+
+def test_the_predecessor_stays_when_the_successor_cannot_be_loaded(address: str, tmp_path: Path) -> None:
+    swap_adapter(address, None, adapter(tmp_path, "v3"))
+    message = "did not load the LoRA adapter broken: the rank 64 is greater than max_lora_rank 8$"
+    with pytest.raises(BadInputError, match=message):
+        swap_adapter(address, "v3", adapter(tmp_path, "broken"))
+    assert served_models(address) == frozenset({"policy-7b", "v3"})
+    unload_adapter(address, "v3")
+
+
+def test_a_folder_that_holds_none(address: str, tmp_path: Path) -> None:
+    with pytest.raises(BadInputError, match=r"is no LoRA adapter: it has no adapter_config.json"):
+        load_adapter(address, Adapter("v1", tmp_path))
+
+
+def test_a_server_that_takes_none(tmp_path: Path) -> None:
+    policy = ModelServer("policy", "policy-7b", stand_in(tmp_path, free_port()))
+    with (
+        served([policy], tmp_path),
+        pytest.raises(BadInputError, match="cannot load the LoRA adapter v1: start it with --enable-lora"),
+    ):
+        load_adapter(policy.address, adapter(tmp_path, "v1"))
+
+
+def test_no_server(tmp_path: Path) -> None:
+    with pytest.raises(TrajmillError, match="does not answer"):
+        load_adapter(f"http://127.0.0.1:{free_port()}/v1", adapter(tmp_path, "v1"))

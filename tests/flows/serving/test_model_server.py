@@ -1,0 +1,184 @@
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from http.server import HTTPServer, SimpleHTTPRequestHandler
+from pathlib import Path
+
+import pytest
+
+from tests.flows.serving.process_groups import is_gone, living
+from tests.flows.serving.stand_in_vllm import stand_in
+from trajmill.flows.serving.model_server import ModelServer, served
+from trajmill.flows.serving.server_requests import Answer, served_models
+from trajmill.schemas.errors import BadInputError, TrajmillError
+
+
+@pytest.fixture
+def port() -> int:
+    return free_port()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def is_deserted(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) != 0
+
+
+def test_a_server_answers_inside_and_is_gone_outside(tmp_path: Path, port: int) -> None:
+    critic = ModelServer("critic", "judge-7b", stand_in(tmp_path, port))
+    with served([critic], tmp_path / "logs") as (running,):
+        assert (running.endpoint, running.address) == ("critic", f"http://127.0.0.1:{port}/v1")
+        assert served_models(running.address) == frozenset({"judge-7b"})
+        group = running.process_id
+        assert group is not None
+        assert len(living(group)) == 3  # its keeper, itself, and what it has started
+    assert living(group) == []
+    assert is_deserted(port)
+    assert f"a stand-in for {tmp_path}" in (tmp_path / "logs" / "critic.log").read_text()
+
+
+def test_an_error_inside_leaves_no_server(tmp_path: Path, port: int) -> None:
+    group = 0
+    with (
+        pytest.raises(KeyboardInterrupt),
+        served([ModelServer("a", "m", stand_in(tmp_path, port))], tmp_path) as running,
+    ):
+        group = running[0].process_id or 0
+        raise KeyboardInterrupt
+    assert group
+    assert living(group) == []
+
+
+def test_several_servers_at_once(tmp_path: Path) -> None:
+    servers = [ModelServer(name, name, stand_in(tmp_path, free_port())) for name in ("critic", "writer")]
+    with served(servers, tmp_path) as running:
+        assert [served_models(each.address) for each in running] == [frozenset({"critic"}), frozenset({"writer"})]
+
+
+def test_a_server_that_is_there_is_used_and_stays(tmp_path: Path, port: int) -> None:
+    critic = ModelServer("critic", "judge-7b", stand_in(tmp_path, port))
+    with served([critic], tmp_path):
+        with served([critic], tmp_path) as (running,):
+            assert running.process_id is None
+        assert served_models(critic.address) == frozenset({"judge-7b"})
+
+
+def test_a_server_of_another_model_is_not_taken_for_ours(tmp_path: Path, port: int) -> None:
+    section = stand_in(tmp_path, port)
+    writer = ModelServer("writer", "writer-7b", section)
+    with served([ModelServer("critic", "judge-7b", section)], tmp_path):
+        message = f"^endpoints.writer.serve.port {port} has a server of judge-7b, not of writer-7b; .*$"
+        with pytest.raises(BadInputError, match=message), served([writer], tmp_path):
+            pass
+
+
+def test_a_port_that_something_else_has(tmp_path: Path) -> None:
+    with HTTPServer(("127.0.0.1", 0), SimpleHTTPRequestHandler) as other:
+        threading.Thread(target=other.handle_request, daemon=True).start()
+        critic = ModelServer("critic", "judge-7b", stand_in(tmp_path, other.server_port))
+        message = r"is taken by something that is not a healthy model server \(status 404\)"
+        with pytest.raises(BadInputError, match=message), served([critic], tmp_path):
+            pass
+
+
+def test_a_port_is_asked_for_twice(tmp_path: Path, port: int) -> None:
+    section = stand_in(tmp_path, port)
+    both = [ModelServer("critic", "m", section), ModelServer("writer", "m", section)]
+    message = f"endpoints.writer.serve.port is {port}, which endpoints.critic has already"
+    with pytest.raises(BadInputError, match=message), served(both, tmp_path):
+        pass
+    assert is_deserted(port)
+
+
+def test_a_server_that_dies_while_starting_is_one_line_and_the_others_leave(tmp_path: Path, port: int) -> None:
+    (tmp_path / "critic.log").write_text("OldError: of an earlier start\n")
+    fine = ModelServer("writer", "writer-7b", stand_in(tmp_path, port))
+    dying = ModelServer("critic", "judge-7b", stand_in(tmp_path, free_port(), "--die"))
+    with pytest.raises(TrajmillError) as raised, served([fine, dying], tmp_path):
+        pass
+    assert str(raised.value) == (
+        "the model server of endpoints.critic ended with code 3 while starting: ValueError: no weights[0m here"
+        f"; all of it is in {tmp_path / 'critic.log'}"
+    )
+    assert is_deserted(port)
+
+
+def test_a_server_that_is_never_ready(tmp_path: Path, port: int) -> None:
+    critic = ModelServer("critic", "judge-7b", stand_in(tmp_path, port, "--never-ready", ready_seconds=3.0))
+    message = r"was not ready within 3 s \(serve.ready_seconds\): loading weights; all of it is in .*critic.log$"
+    with pytest.raises(TrajmillError, match=message), served([critic], tmp_path):
+        pass
+
+
+def test_arguments_that_give_it_another_name(tmp_path: Path, port: int) -> None:
+    critic = ModelServer("critic", "judge-7b", stand_in(tmp_path, port, "--served-model-name", "other"))
+    message = "serves other, not judge-7b; leave --served-model-name out"
+    with pytest.raises(BadInputError, match=message), served([critic], tmp_path):
+        pass
+    assert is_deserted(port)
+
+
+def test_no_such_python(tmp_path: Path, port: int) -> None:
+    section = stand_in(tmp_path, port).model_copy(update={"python": tmp_path / "bin" / "python"})
+    message = r"^endpoints.critic.serve.python: there is no program .*/bin/python; .*$"
+    with pytest.raises(BadInputError, match=message), served([ModelServer("critic", "m", section)], tmp_path):
+        pass
+
+
+def test_the_key_is_asked_for_and_stands_in_no_command_line(tmp_path: Path, port: int) -> None:
+    section = stand_in(tmp_path, port)
+    with served([ModelServer("critic", "judge-7b", section, "s3cret")], tmp_path) as (running,):
+        assert served_models(running.address, "s3cret") == frozenset({"judge-7b"})
+        assert isinstance(served_models(running.address), Answer)
+        for process in living(running.process_id or 0):
+            assert b"s3cret" not in Path(f"/proc/{process}/cmdline").read_bytes()
+        stranger = ModelServer("critic", "judge-7b", section, "guessed")
+        message = "has a server that does not tell its models .status 401."
+        with pytest.raises(BadInputError, match=message), served([stranger], tmp_path):
+            pass
+
+
+_OWNER = """
+import sys, time
+from pathlib import Path
+from trajmill.flows.configuration.model_server import ModelServerSection
+from trajmill.flows.serving.model_server import ModelServer, served
+
+section = ModelServerSection.model_validate_json(sys.argv[1])
+with served([ModelServer("critic", "judge-7b", section)], Path(sys.argv[2])) as (running,):
+    print(running.process_id, flush=True)
+    time.sleep(600)
+"""
+
+
+def test_nothing_is_left_of_it_when_its_owner_is_killed(tmp_path: Path, port: int) -> None:
+    section = stand_in(tmp_path, port)
+    owner = subprocess.Popen(
+        [sys.executable, "-c", _OWNER, section.model_dump_json(), str(tmp_path)], stdout=subprocess.PIPE, text=True
+    )
+    assert owner.stdout is not None
+    group = int(owner.stdout.readline())
+    assert len(living(group)) == 3
+    owner.kill()
+    owner.communicate()
+    assert is_gone(group)
+    assert is_deserted(port)
+
+
+def test_nothing_is_left_of_it_when_its_keeper_is_killed(tmp_path: Path, port: int) -> None:
+    with served([ModelServer("critic", "judge-7b", stand_in(tmp_path, port))], tmp_path) as (running,):
+        group = running.process_id
+        assert group is not None
+        os.kill(group, signal.SIGKILL)
+        assert served_models(running.address) == frozenset({"judge-7b"})
+    assert is_gone(group)

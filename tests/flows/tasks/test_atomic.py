@@ -1,0 +1,85 @@
+"""Atomic operations asked for in a configuration: made and walked on a real desktop, or refused in one line."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from trajmill.flows.cli.app import run
+from trajmill.flows.configuration.file import load_config
+from trajmill.flows.context import RoundContext
+from trajmill.flows.tasks.generate import generate
+from trajmill.schemas.tables.failure import Failure
+from trajmill.schemas.tables.query import Source, Split
+from trajmill.warehouse.layout import create_warehouse, open_warehouse
+from trajmill.warehouse.read import read_rows, read_table
+
+CONFIG = """\
+[run]
+root = "warehouse"
+environment = "desktop"
+[queries]
+heldout_app_names = ["pcmanfm"]
+[rollout]
+concurrency = 2
+[atomic]
+train = 1
+heldout_slots = 1
+programs = ["mousepad", "pcmanfm"]
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    (tmp_path / "trajmill.toml").write_text(CONFIG)
+    return tmp_path
+
+
+@pytest.mark.desktop
+def test_a_run_gets_operations_beside_its_tasks_and_held_out_programs_are_not_learnt_on(folder: Path) -> None:
+    config = load_config(Path("trajmill.toml"))
+    context = RoundContext(config, create_warehouse(config.run.root), 1)
+    generate(context)
+    assert read_rows(context.warehouse, Failure) == []
+    queries = context.queries.values()
+    assert {query.validation for query in queries} == {"passed"}
+    made = [query for query in queries if query.source is Source.ATOMIC]
+    assert len(queries) - len(made) == 16
+    assert Counter((query.apps[0], query.split) for query in made) == {
+        ("mousepad", Split.TRAIN): 2,
+        ("mousepad", Split.HELDOUT_SLOTS): 2,
+        ("pcmanfm", Split.HELDOUT_APPS): 4,
+    }
+
+
+@pytest.mark.desktop
+def test_they_are_walked_from_the_command_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("trajmill.toml").write_text(CONFIG.replace('"mousepad", "pcmanfm"', '"mousepad"'))
+    assert run(["walk", "--source", "atomic"]) == 0
+    assert "4 of 4 done" in capsys.readouterr().out
+    rewards = read_table(open_warehouse(folder / "warehouse"), "trajectories", ["reward"])["reward"].to_pylist()
+    assert rewards == [1.0] * 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "change", "said"),
+    [
+        ([], ('"pcmanfm"]\n', '"gimp"]\n'), "atomic.programs should be 'libreoffice-calc', 'libreoffice-writer', "),
+        ([], ("train = 1", "train = -1"), "trajmill.toml:9: atomic.train should be greater than or equal to 0, not -1"),
+        ([], ('"desktop"', '"miniwob"'), 'trajmill.toml:8: atomic: its programs are those of environment = "desktop"'),
+        (["--source", "atom"], ("", ""), "there is no source 'atom'; there are dag, atomic, "),
+    ],
+)
+def test_bad_input_is_one_line(
+    arguments: list[str], change: tuple[str, str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = CONFIG.rindex(change[0])
+    Path("trajmill.toml").write_text(CONFIG[:place] + CONFIG[place:].replace(*change) if change[0] else CONFIG)
+    assert run(["walk", *arguments]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert said in line
+    assert not Path("warehouse").exists()

@@ -1,0 +1,170 @@
+"""Programs of the simulated desktop, walked from the command line and by a run that learns."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.stages.models.fault_server import running_server
+from trajmill.flows.cli.app import run
+from trajmill.flows.configuration.file import load_config
+from trajmill.flows.context import RoundContext
+from trajmill.flows.pathways import walk_for_pathways
+from trajmill.flows.report.figures import read_pathways
+from trajmill.flows.tasks.generate import generate
+from trajmill.flows.tasks.pathways import pathways
+from trajmill.pipelines.fan_out import ShardOutput
+from trajmill.pipelines.pathways import WalkPrograms
+from trajmill.schemas.errors import BadInputError, TrajmillError
+from trajmill.schemas.tables.failure import Failure
+from trajmill.schemas.tables.pathway import Pathway
+from trajmill.schemas.tables.query import Source, Split
+from trajmill.stages.queries.pathways.base import Program
+from trajmill.warehouse.layout import create_warehouse, open_warehouse
+from trajmill.warehouse.read import read_rows, read_table
+
+PROGRAMS = """\
+- name: files
+  title: the file manager
+  start_state: {}
+  opening: [{page: files.start, operation: double_tap, target: launcher/files}]
+  presses_commands: true
+- name: nothing
+  title: the nothing
+  start_state: {}
+  opening: [{page: nothing.start, operation: double_tap, target: launcher/nothing}]
+"""
+CONFIG = """\
+[run]
+root = "warehouse"
+[queries]
+train = 8
+heldout_slots = 0
+heldout_phrasings = 0
+heldout_apps = 0
+[rollout]
+concurrency = 2
+[pathways]
+file = "programs.yaml"
+seconds = 20.0
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    (tmp_path / "programs.yaml").write_text(PROGRAMS)
+    (tmp_path / "trajmill.toml").write_text(CONFIG)
+    return tmp_path
+
+
+def context_of(text: str) -> RoundContext:
+    Path("trajmill.toml").write_text(text)
+    config = load_config(Path("trajmill.toml"))
+    return RoundContext(config, create_warehouse(config.run.root), 1)
+
+
+def test_programs_are_walked_once_and_shown(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    walked: list[str] = []
+    work = WalkPrograms.__call__
+
+    def noted(job: WalkPrograms, shard: int, program: Program) -> ShardOutput:
+        walked.append(program.name)
+        return work(job, shard, program)
+
+    monkeypatch.setattr(WalkPrograms, "__call__", noted)
+    assert run(["pathways"]) == 0
+    first = capsys.readouterr().out
+    assert run(["pathways"]) == 0
+    assert capsys.readouterr().out.splitlines()[2:] == first.splitlines()[2:]
+    assert Counter(walked) == {"files": 1, "nothing": 1}
+
+    warehouse = open_warehouse(folder / "warehouse")
+    found = read_rows(warehouse, Pathway)
+    (run_id,) = {pathway.run_id for pathway in found}
+    assert run_id.startswith("default-pathways-")
+    assert {pathway.program for pathway in found} == {"files"} and len(found) >= 5
+    screens = set(read_table(warehouse, "screens", ["screen_id"])["screen_id"].to_pylist())
+    assert {step.screen_id for pathway in found for step in pathway.steps} <= screens
+    assert any(failure.input_id == "nothing" for failure in read_rows(warehouse, Failure))
+
+    queries = read_table(warehouse, "queries", ["source", "validation", "run_id"]).to_pylist()
+    assert {(row["source"], row["validation"], row["run_id"]) for row in queries} == {("pathway", "passed", run_id)}
+
+    (row,) = read_pathways(warehouse, run_id)
+    assert (row.program, row.pathways) == ("files", len(found))
+    assert f"{len(found)} pathways" in first and f"queries   {len(queries)} train, 0 heldout_slots" in first
+    assert "Pathways found in programs" in (warehouse.run(run_id) / "report.html").read_text()
+
+
+def test_a_run_that_asks_for_them_learns_on_pathway_queries_too(folder: Path) -> None:
+    context = context_of(CONFIG + "queries = 4\nprograms = ['files']\n")
+    generate(context)
+    sources = Counter(query.source for query in context.queries.values())
+    assert sources == {Source.DAG: 8, Source.PATHWAY: 4}
+    generate(context)
+    assert len(context.queries) == 12 and read_rows(context.warehouse, Pathway, run_id=context.run_id)
+
+
+def test_a_program_that_is_held_out_is_not_learnt_on(folder: Path) -> None:
+    held_out = CONFIG.replace("train = 8", "heldout_app_names = ['files']")
+    found = walk_for_pathways(context_of(held_out).config, ("files",))
+    assert found.queries[Split.TRAIN] == 0 and found.queries[Split.HELDOUT_APPS] > 0
+
+
+def test_where_nothing_is_found_one_line_says_why_and_it_is_tried_again(folder: Path) -> None:
+    context = context_of(CONFIG + "programs = ['nothing']\n")
+    with pytest.raises(TrajmillError, match=r"\Ano pathway was found: nothing: the walk ended early[^\n]+\Z"):
+        pathways(context)
+    assert read_rows(context.warehouse, Failure) == []
+    Path("programs.yaml").write_text(PROGRAMS.replace("launcher/nothing", "launcher/files"))
+    assert pathways(context).count.rows_out > 0
+
+
+def test_a_model_says_what_needs_a_selection_and_its_calls_are_kept(folder: Path) -> None:
+    def answer(body: dict[str, Any]) -> str:
+        return json.dumps({"why": "it works on a file", "needs_selection": True})
+
+    with running_server(writes=answer) as server:
+        endpoint = f"second_opinion = 'owl'\n[endpoints.owl]\nmodel = 'tiny'\nurls = ['{server.url}']\n"
+        context = context_of(f"{CONFIG}programs = ['files']\n{endpoint}")
+        pathways(context)
+    by = {pathway.selection_by for pathway in read_rows(context.warehouse, Pathway) if pathway.needs_selection}
+    assert len(by) == 1 and "tiny" in by.pop()
+    assert read_table(context.warehouse, "model_calls").num_rows == len(server.received)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "change", "said"),
+    [
+        (["gimp"], ("", ""), "programs.yaml: there is no program 'gimp'; there are files, nothing"),
+        ([], ('file = "programs.yaml"\n', ""), "pathways.file is missing: name a YAML file"),
+        ([], ("programs.yaml", "none.yaml"), "trajmill.toml:11: there is no file of programs none.yaml"),
+        ([], ("seconds = 20.0", "depth = 0"), "trajmill.toml:12: pathways.depth should be greater than 0, not 0"),
+        ([], ("seconds = 20.0", "second_opinion = 'owl'"), "trajmill.toml:12: pathways.second_opinion: there is no [e"),
+    ],
+)
+def test_bad_input_is_one_line(
+    arguments: list[str], change: tuple[str, str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("trajmill.toml").write_text(CONFIG.replace(*change) if change[0] else CONFIG)
+    assert run(["pathways", *arguments]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert said in line
+    assert not Path("warehouse").exists()
+
+
+def test_a_browser_needs_tasks_or_programs(folder: Path) -> None:
+    web = CONFIG.replace('root = "warehouse"', 'root = "warehouse"\nenvironment = "browser"')
+    Path("web.toml").write_text(web)
+    assert load_config(Path("web.toml")).browser.tasks is None
+    Path("web.toml").write_text(web.replace('file = "programs.yaml"\n', ""))
+    with pytest.raises(BadInputError, match=r"browser\.tasks is missing"):
+        load_config(Path("web.toml"))

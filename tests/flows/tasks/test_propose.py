@@ -1,0 +1,299 @@
+"""Tasks proposed within rounds, by a model behind a real server."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.flows.small_run import small_config
+from tests.stages.models.fault_server import Fault, FaultReply, FaultServer, running_server
+from tests.stages.queries.honest import honest_draft
+from trajmill.flows.configuration.config import Config, QueriesSection, RolloutSection
+from trajmill.flows.configuration.file import load_config
+from trajmill.flows.configuration.models import EndpointSection, ModelsSection, PromptsSection
+from trajmill.flows.context import RoundContext
+from trajmill.flows.round import do_stage
+from trajmill.flows.stage import report_of
+from trajmill.flows.stage_table import STAGES, stages_of
+from trajmill.flows.tasks.judge import JUDGE
+from trajmill.flows.tasks.measure import measured_queries
+from trajmill.flows.tasks.propose import PROPOSE, asks_for_tasks, practice
+from trajmill.flows.tasks.rollout import training_queries
+from trajmill.schemas.errors import BadInputError, FailureClass, TrajmillError
+from trajmill.schemas.tables.failure import Failure
+from trajmill.schemas.tables.model_call import ModelCall
+from trajmill.schemas.tables.query import Query, Source, Split
+from trajmill.schemas.tables.trajectory import Trajectory
+from trajmill.stages.curate.leakage import leaks_in_queries
+from trajmill.stages.queries import proposer
+from trajmill.stages.queries.grounds import PROPOSED
+from trajmill.warehouse.commit import commit_stage
+from trajmill.warehouse.layout import StageRun, Warehouse, create_warehouse
+from trajmill.warehouse.read import read_rows, read_table
+from trajmill.warehouse.shards import DataFile
+
+WRITTEN = """\
+{"instruction": "Order me a pizza", "platform": "phone", "apps": ["bites"]}
+
+{"instruction": "Wake me at 7:30", "platform": "phone", "apps": ["clock"]}
+{"instruction": "Log my run", "platform": "phone", "apps": ["stride"]}
+{"instruction": "Order again", "platform": "phone", "apps": ["bites"], "start_state": {"setup": {"no.list": {}}}}
+"""
+
+
+class Writer:
+    """Writes instructions as it is told to; proposes tasks that it has not proposed before, the first of them `bad`."""
+
+    def __init__(self) -> None:
+        self.proposals = 0
+        self.bad = "Call [name]"
+
+    def __call__(self, body: dict[str, Any]) -> str:
+        if "tasks" not in body["response_format"]["json_schema"]["schema"]["properties"]:
+            return honest_draft(said(body))
+        self.proposals += 1
+        names = [f"{name}{self.proposals}" for name in ("alpha", "bravo", "charlie", "delta")]
+        texts = [self.bad, *(f"{name} {name}s {name}ly" for name in names)]
+        return json.dumps({"tasks": [{"instruction": text, "difficulty": 1} for text in texts]})
+
+
+def said(body: dict[str, Any]) -> str:
+    return "\n".join(str(message["content"]) for message in body["messages"][:2]).replace("\\n", "\n")
+
+
+def config_of(root: Path, url: str, curriculum: int = 3, screenshot: int = 2) -> Config:
+    tasks = root / "tasks.jsonl"
+    tasks.write_text(WRITTEN)
+    base = small_config(root)
+    queries = QueriesSection(
+        train=16,
+        heldout_slots=3,
+        heldout_phrasings=3,
+        heldout_apps=0,
+        example_tasks=tasks,
+        curriculum=curriculum,
+        screenshot=screenshot,
+    )
+    updated = {
+        "queries": queries,
+        "rollout": RolloutSection(episodes_per_round=40, concurrency=8),
+        "endpoints": {"tiny": EndpointSection(model="tiny", urls=(url,), attempts=1, cache=False)},
+        "models": ModelsSection(writer="tiny"),
+    }
+    return base.model_copy(update=updated)
+
+
+def do(name: str, context: RoundContext) -> None:
+    (stage,) = [stage for stage in STAGES if stage.name == name]
+    do_stage(stage, context)
+
+
+def up_to(name: str, context: RoundContext) -> None:
+    for stage in STAGES[: [stage.name for stage in STAGES].index(name) + 1]:
+        do_stage(stage, context)
+
+
+def proposed(context: RoundContext) -> list[Query]:
+    return [query for query in context.queries.values() if query.source in PROPOSED]
+
+
+@pytest.fixture
+def writer() -> Writer:
+    return Writer()
+
+
+@pytest.fixture
+def server(writer: Writer) -> Iterator[FaultServer]:
+    with running_server(writes=writer) as running:
+        yield running
+
+
+@pytest.fixture
+def first(tmp_path: Path, server: FaultServer) -> RoundContext:
+    """The first round before anything is proposed: queries and the untrained policy are there."""
+    context = RoundContext(config_of(tmp_path, server.url), create_warehouse(tmp_path), 1)
+    up_to(STAGES[[stage.name for stage in STAGES].index(PROPOSE) - 1].name, context)
+    server.received.clear()
+    return context
+
+
+def test_a_round_learns_on_what_is_proposed_and_the_next_one_builds_on_its_success(
+    first: RoundContext, server: FaultServer
+) -> None:
+    before = first.queries
+    measured = measured_queries(first)
+    up_to(PROPOSE, first)
+    made = proposed(first)
+    assert Counter(query.source for query in made) == {Source.CURRICULUM: 2, Source.SCREENSHOT: 2}
+    assert {query.split for query in made} == {Split.TRAIN} and {query.round for query in made} == {1}
+    assert set(first.queries) == {*before, *(query.query_id for query in made)}
+    assert set(made) <= set(training_queries(first)) and measured_queries(first) == measured
+    assert leaks_in_queries(list(first.queries.values()), first.config.queries.heldout_app_names) == ()
+
+    failures = [row for row in read_rows(first.warehouse, Failure) if row.stage == PROPOSE]
+    assert sum("is a placeholder" in row.message for row in failures) == 4
+    assert [row.message for row in failures if "held out" in row.message] == [
+        "curriculum: training must not see the app stride: it is held out"
+    ]
+    assert len(failures) == 5
+    assert [bool(request.pictures) for request in server.received] == [False, False, True, True]
+    calls = [row for row in read_rows(first.warehouse, ModelCall, rounds=[1]) if '"tasks"' in str(row.response)]
+    assert len(calls) == 4 and all(call.role == "writer" for call in calls)
+    screens = read_table(first.warehouse, "screens", ["screen_id"])["screen_id"].to_pylist()
+    assert sum(screen in call.messages for call in calls for screen in screens) == 2
+
+    up_to(JUDGE, first)
+    tried = [row for row in read_rows(first.warehouse, Trajectory) if row.query_id in {each.query_id for each in made}]
+    assert tried and {row.reward for row in tried} == {None}
+
+    server.received.clear()
+    second = first.in_round(2)
+    practised = practice(second)[0]
+    own = {"instruction": "Do a thing", "platform": practised.platform, "apps": practised.apps}
+    (first.warehouse.root / "tasks.jsonl").write_text(f"{json.dumps(own)}\n{WRITTEN.splitlines()[-1]}\n")
+    do(PROPOSE, second)
+    assert Counter(query.round for query in proposed(second)) == {1: 4, 2: 5}
+    late = [row for row in read_rows(first.warehouse, Failure, rounds=[2]) if row.stage == PROPOSE]
+    (lost,) = [row for row in late if row.failure_class is FailureClass.SETUP]
+    assert "bites: the start state cannot be reached: the start state names an unknown list" in lost.message
+    assert lost.attempts == 3
+    told = "".join(said(request.body) for request in server.received)
+    progress = told.partition("Tasks that the agent does reliably")[2].partition("Other tasks")[0]
+    assert practised.instruction.partition('"')[0] in progress
+    assert not any(query.instruction in told for query in before.values() if query.split is not Split.TRAIN)
+
+
+def test_the_writer_is_asked_with_prompts_of_ones_own(tmp_path: Path, server: FaultServer) -> None:
+    config = config_of(tmp_path, server.url)
+    files = {key: written_anew(tmp_path, key) for key in ("synthesise", "order", "ask", "curriculum", "screen")}
+    prompts = PromptsSection(
+        writer_synthesise=files["synthesise"],
+        writer_refine=(files["order"],),
+        writer_refine_heldout=(files["ask"],),
+        writer_curriculum=files["curriculum"],
+        writer_screen=files["screen"],
+    )
+    context = RoundContext(config.model_copy(update={"prompts": prompts}), create_warehouse(tmp_path), 1)
+    up_to(PROPOSE, context)
+    asked = [said(request.body) for request in server.received]
+    assert all("Mine: " in text for text in asked)
+    assert {key for key in files if any(f"Mine: {key}." in text for text in asked)} == set(files)
+    manners = {query.phrasing.rpartition("/")[2].rpartition("-")[0] for query in context.queries.values()}
+    assert manners >= {"t-my-order", "h-my-ask"}
+    assert {query.made_by.split("-")[1] for query in proposed(context)} == {"curriculum", "screen"}
+
+
+def written_anew(folder: Path, key: str) -> Path:
+    """A prompt file of the user's own, which says that it is."""
+    packaged = Path(proposer.__file__).parent / "prompts" / f"writer_{key}-1.md"
+    own = folder / f"my-{key}.md"
+    own.write_text(packaged.read_text().replace("# user", f"Mine: {key}.\n\n# user"))
+    return own
+
+
+def test_a_task_that_states_what_is_held_out_is_refused(first: RoundContext, writer: Writer) -> None:
+    heldout = next(query for query in first.queries.values() if query.split is Split.HELDOUT_SLOTS)
+    filler = " ".join(f"quite{number}" for number in range(30))
+    writer.bad = f"{filler}: {heldout.instruction}"
+    do(PROPOSE, first)
+    refused = [row for row in read_rows(first.warehouse, Failure) if "states what is held out" in row.message]
+    assert refused and all(writer.bad.casefold()[:20] not in query.instruction.casefold() for query in proposed(first))
+
+
+def test_a_server_that_fails_is_a_failure_and_the_round_goes_on(first: RoundContext, server: FaultServer) -> None:
+    server.script.extend([FaultReply(Fault.INTERNAL)] * 2)
+    do(PROPOSE, first)
+    failures = [row for row in read_rows(first.warehouse, Failure) if row.failure_class is FailureClass.MODEL]
+    assert len(failures) == 2 and {row.stage for row in failures} == {PROPOSE}
+    assert {query.source for query in proposed(first)} == {Source.SCREENSHOT}
+    calls = [row for row in read_rows(first.warehouse, ModelCall) if row.error]
+    assert len(calls) == 2
+
+
+def test_proposals_are_neither_lost_nor_doubled_when_the_stage_ends_at_any_place(
+    first: RoundContext, writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def dies(*_: object) -> None:
+        raise TrajmillError("the machine is gone")
+
+    def commits_and_dies(warehouse: Warehouse, at: StageRun, files: Mapping[str, Sequence[DataFile]]) -> None:
+        commit_stage(warehouse, at, files)
+        dies()
+
+    with monkeypatch.context() as within, pytest.raises(TrajmillError, match="gone"):
+        within.setattr("trajmill.pipelines.propose.rows_to_arrow", dies)
+        do(PROPOSE, first)
+    assert proposed(first) == [] and writer.proposals == 4
+    with monkeypatch.context() as after, pytest.raises(TrajmillError, match="gone"):
+        after.setattr("trajmill.flows.stage.commit_stage", dies)
+        do(PROPOSE, first)
+    assert proposed(first) == [] and writer.proposals == 8
+    with monkeypatch.context() as between, pytest.raises(TrajmillError, match="gone"):
+        between.setattr("trajmill.flows.stage.commit_stage", commits_and_dies)
+        do(PROPOSE, first)
+    made = proposed(first)
+    tables = {table: read_table(first.warehouse, table).num_rows for table in ("failures", "model_calls", "screens")}
+    do(PROPOSE, first)
+    assert writer.proposals == 8 and proposed(first) == made and len(made) == 4
+    assert {query.instruction.split()[0][-1] for query in made} <= set("5678")
+    assert {table: read_table(first.warehouse, table).num_rows for table in tables} == tables
+    assert len(set(read_table(first.warehouse, "model_calls")["call_id"].to_pylist())) == tables["model_calls"]
+
+
+def test_nothing_is_proposed_unless_it_is_asked_for(tmp_path: Path) -> None:
+    config = small_config(tmp_path)
+    context = RoundContext(config, create_warehouse(tmp_path), 1)
+    assert not asks_for_tasks(config)
+    assert PROPOSE not in [stage.name for stage in stages_of(config)]
+    do(PROPOSE, context)
+    assert report_of(context, PROPOSE) is None and not list(context.warehouse.staging(context.run_id).glob("*"))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "curriculum = 2",
+            [
+                "2: queries.curriculum: it needs queries.example_tasks",
+                "2: queries.curriculum: tasks are proposed by a model; map models.writer",
+                "2: queries.curriculum: only a model can judge a proposed task; map models.critic.text",
+                "2: queries.curriculum: only a model can judge a proposed task; map models.critic.multimodal",
+            ],
+        ),
+        (
+            "screenshot = 1\nexample_tasks = 'good.jsonl'\n[judge]\nchannels = ['programmatic']",
+            ["2: queries.screenshot: tasks are proposed by a model", "2: queries.screenshot: no check knows"],
+        ),
+        ("example_tasks = 'none.jsonl'", ["2: there is no file of example tasks none.jsonl"]),
+    ],
+)
+def test_what_is_missing_is_a_line_each(tmp_path: Path, text: str, expected: list[str]) -> None:
+    (tmp_path / "good.jsonl").write_text(WRITTEN)
+    path = tmp_path / "trajmill.toml"
+    path.write_text(f"[queries]\n{text}\n")
+    with pytest.raises(BadInputError) as refused:
+        load_config(path)
+    lines = str(refused.value).splitlines()
+    assert len(lines) == len(expected)
+    assert all(line.startswith(f"{path}:{start}") for line, start in zip(lines, expected, strict=True))
+
+
+def test_example_tasks_are_read_with_the_configuration(tmp_path: Path) -> None:
+    path = tmp_path / "trajmill.toml"
+    path.write_text("[queries]\nexample_tasks = 'mine.jsonl'\n")
+    (tmp_path / "mine.jsonl").write_text(WRITTEN)
+    config = load_config(path)
+    assert config.queries.example_tasks == tmp_path / "mine.jsonl"
+    (tmp_path / "elsewhere").mkdir()
+    for name in ("trajmill.toml", "mine.jsonl"):
+        (tmp_path / "elsewhere" / name).write_text((tmp_path / name).read_text())
+    assert load_config(tmp_path / "elsewhere" / "trajmill.toml").run_id == config.run_id
+    (tmp_path / "mine.jsonl").write_text('{"instruction": "x"}\n')
+    with pytest.raises(BadInputError, match=r"mine\.jsonl:1: platform"):
+        load_config(path)

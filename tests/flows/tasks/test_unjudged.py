@@ -1,0 +1,153 @@
+"""What a judge stage could not judge is judged by that of the next round, once, and learned from."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.flows.small_run import small_config
+from tests.warehouse.samples import at_origin, commit_rows, judgement, stage_run, trajectory
+from trajmill.flows.context import RoundContext
+from trajmill.flows.round import do_stage
+from trajmill.flows.stage_table import STAGES
+from trajmill.flows.tasks.derive import DERIVE
+from trajmill.flows.tasks.judge import JUDGE, REJUDGE
+from trajmill.flows.tasks.unjudged import TRIED_AT_MOST, Unjudged, taken_up
+from trajmill.schemas.errors import FailureClass, JudgeFailure, TrajmillError
+from trajmill.schemas.tables.example import Example
+from trajmill.schemas.tables.failure import Failure
+from trajmill.schemas.tables.trajectory import Purpose, Trajectory
+from trajmill.schemas.tables.verdict import Judgement, TrajectoryVerdict
+from trajmill.stages.critics.annotated.step_critic import AnnotatedStepCritic
+from trajmill.warehouse import staging
+from trajmill.warehouse.layout import StageRun, Warehouse, create_warehouse
+from trajmill.warehouse.read import read_rows
+
+
+def failure(trajectory_id: str, at: StageRun, stage: str = "judge") -> Failure:
+    return Failure(
+        stage=stage,
+        input_id=trajectory_id,
+        failure_class=FailureClass.MODEL,
+        message="no answer",
+        attempts=1,
+        **at_origin(at),
+    )
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Warehouse:
+    return create_warehouse(tmp_path)
+
+
+def context(warehouse: Warehouse, number: int) -> RoundContext:
+    return RoundContext(small_config(warehouse.root, rounds=9), warehouse, number)
+
+
+def test_only_what_failed_and_is_neither_judged_nor_given_up_is_taken_up(warehouse: Warehouse) -> None:
+    run_id = small_config(warehouse.root, rounds=9).run_id
+
+    def at(number: int) -> StageRun:
+        return stage_run(JUDGE, number, run_id)
+
+    rows = [trajectory(number, at(1), "q") for number in range(5)]
+    never, late, fine, rolled_badly, foreign = (row.trajectory_id for row in rows)
+    guided = trajectory(9, at(1), "q", purpose=Purpose.GUIDED)
+    commit_rows(warehouse, at(1), *rows, guided, judgement(fine, at(1), True), failure(rolled_badly, at(1), "rollout"))
+    other = stage_run(JUDGE, 1, "another-run")
+    commit_rows(warehouse, other, failure(foreign, other))
+    for number in range(1, 5):
+        failed = [failure(name, at(number)) for name in (never, *[late] * (number == 1), guided.trajectory_id)]
+        commit_rows(warehouse, stage_run("more", number, run_id), *failed)
+    commit_rows(warehouse, stage_run("late", 2, run_id), judgement(late, at(2), False))
+
+    assert TRIED_AT_MOST == 3
+    assert taken_up(context(warehouse, 1), Purpose.TRAIN) == []
+    assert taken_up(context(warehouse, 2), Purpose.TRAIN) == sorted([Unjudged(1, never, 1), Unjudged(1, late, 1)])
+    assert taken_up(context(warehouse, 2), Purpose.GUIDED) == [Unjudged(1, guided.trajectory_id, 1)]
+    assert taken_up(context(warehouse, 3), Purpose.TRAIN) == [Unjudged(1, never, 2)]
+    assert taken_up(context(warehouse, 4), Purpose.TRAIN) == []
+
+
+class Outage:
+    """Makes the step critic fail for half of all trajectories, as long as it lasts."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.lasts = True
+        self.asked: Counter[str] = Counter()
+        works = AnnotatedStepCritic.judge
+
+        async def judge(critic: AnnotatedStepCritic, episode: Any, *given: Any) -> Any:
+            name = episode.trajectory.trajectory_id
+            self.asked[name] += 1
+            if self.lasts and self.hits(name):
+                raise JudgeFailure("the server is down")
+            return await works(critic, episode, *given)
+
+        monkeypatch.setattr(AnnotatedStepCritic, "judge", judge)
+
+    @staticmethod
+    def hits(trajectory_id: str) -> bool:
+        return int(trajectory_id[-1], 16) % 2 == 0
+
+
+def do_round(run: RoundContext, until: str | None = None) -> None:
+    for stage in STAGES:
+        do_stage(stage, run)
+        if stage.name == until:
+            return
+
+
+def test_an_outage_in_one_round_is_made_good_in_the_next(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    outage = Outage(monkeypatch)
+    first, second = context(warehouse, 1), context(warehouse, 2)
+    do_round(first)
+    collected = [
+        row.trajectory_id
+        for row in read_rows(warehouse, Trajectory)
+        if row.purpose in (Purpose.TRAIN, Purpose.GUIDED) and row.status == "finished"
+    ]
+    lost = {name for name in collected if outage.hits(name)}
+    assert lost and {row.trajectory_id for row in read_rows(warehouse, Judgement)} == set(collected) - lost
+    assert {row.trajectory_id for row in read_rows(warehouse, TrajectoryVerdict)} == set(collected) - lost
+    assert Counter(row.input_id for row in read_rows(warehouse, Failure) if row.stage == "judge") == Counter(lost)
+    assert not lost & {row.trajectory_id for row in read_rows(warehouse, Example)}
+
+    outage.lasts = False
+    outage.asked.clear()
+    interrupted = kill_before_marker(monkeypatch)
+    with pytest.raises(TrajmillError, match="killed"):
+        do_round(second, until=JUDGE)
+    assert interrupted == [JUDGE]
+    do_round(second, until=DERIVE)
+
+    judged = read_rows(warehouse, Judgement)
+    assert Counter(row.trajectory_id for row in judged).most_common(1)[0][1] == 1
+    assert {row.round for row in judged if row.trajectory_id in lost} == {2}
+    assert lost <= {row.trajectory_id for row in judged}
+    assert set(outage.asked.values()) == {1}, "what was judged before the kill is not judged again"
+    counts = [do_stage(stage, second).count for stage in STAGES if stage.name in (JUDGE, REJUDGE)]
+    assert sum(count.rows_out for count in counts) == sum(row.round == 2 for row in judged)
+    assert sum(count.rows_in for count in counts) >= len(lost)
+
+    accepted = {row.trajectory_id for row in judged if row.correct}
+    learned = {row.trajectory_id: row.round for row in read_rows(warehouse, Example)}
+    assert set(learned) == accepted
+    assert {learned[name] for name in lost & accepted} == {2}
+
+
+def kill_before_marker(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Dies once, after a judge stage has committed its rows and before it is marked done."""
+    died: list[str] = []
+
+    def mark_done(folder: Path, key: str, result: Any) -> None:
+        if not died and folder.name.endswith(f"-{JUDGE}"):
+            died.append(JUDGE)
+            raise TrajmillError("killed")
+        staging.mark_done(folder, key, result)
+
+    monkeypatch.setattr("trajmill.flows.stage.mark_done", mark_done)
+    return died
