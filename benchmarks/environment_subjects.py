@@ -121,8 +121,8 @@ def webapp(platform: Platform) -> Iterator[Subject]:
 def browser() -> Iterator[Subject]:
     """A page of 60 cards on a server of this process."""
     from trajmill.stages.environments.browser.environment import BrowserFactory
-    from trajmill.stages.environments.browser.start import BrowserGoal, BrowserStart
-    from trajmill.stages.environments.browser.task_file import WebTask
+    from trajmill.stages.environments.browser.task.start_and_goal import BrowserGoal, BrowserStart
+    from trajmill.stages.environments.browser.task.task_file import WebTask
     from trajmill.stages.environments.task_file import query_of
 
     def move(seen: Observation, chance: random.Random) -> Action:
@@ -148,7 +148,7 @@ def miniwob() -> Iterator[Subject]:
 def browsergym() -> Iterator[Subject]:
     """The same page through BrowserGym."""
     from trajmill.stages.environments.browsergym.factory import BrowserGymFactory
-    from trajmill.stages.environments.browsergym.suite import import_tasks
+    from trajmill.stages.environments.browsergym.queries import import_tasks
 
     queries = _asked(import_tasks((f"miniwob.{_MINIWOB}",), SuiteSize(_SEEDS, 0), 0, ORIGIN))
     yield Subject(f"BrowserGym {_MINIWOB}", BrowserGymFactory, queries[0], press_checkbox, queries)
@@ -160,7 +160,7 @@ def android() -> Iterator[Subject]:
     from tests.stages.environments.android.stand_in.phone import package_of
     from trajmill.stages.environments.android.factory import AndroidFactory
     from trajmill.stages.environments.android.settings import AndroidSettings
-    from trajmill.stages.environments.android.task_file import read_task_file
+    from trajmill.stages.environments.android.task.task_file import read_task_file
 
     packages = {app.name: package_of(app.app) for app in load_world().apps_on(Platform.PHONE)}
     with tempfile.TemporaryDirectory() as folder:
@@ -183,7 +183,7 @@ def desktop(title: str, apps: tuple[str, ...], task: str, text: str) -> Iterator
         text: what every step types.
     """
     from trajmill.stages.environments.desktop.factory import LocalDesktops
-    from trajmill.stages.environments.desktop.suite import import_tasks, packaged_tasks
+    from trajmill.stages.environments.desktop.queries import import_tasks, packaged_tasks
 
     queries = {query.task: query for query in import_tasks(packaged_tasks(), 0.0, ORIGIN)}
 
@@ -228,7 +228,7 @@ def page_query(page: str) -> Query:
 
 
 def _page_queries(page: str, seeds: int) -> tuple[Query, ...]:
-    from trajmill.stages.environments.miniwob.suite import import_queries
+    from trajmill.stages.environments.miniwob.queries import import_queries
 
     return _asked(import_queries((page,), SuiteSize(seeds, 0), 0, ORIGIN))
 

@@ -84,7 +84,7 @@ def _simulated(app: str, title: str) -> Program:
 
 def _desktops() -> EnvironmentFactory:
     from trajmill.stages.environments.desktop.factory import LocalDesktops
-    from trajmill.stages.environments.desktop.suite import packaged_tasks
+    from trajmill.stages.environments.desktop.queries import packaged_tasks
 
     return LocalDesktops(packaged_tasks())
 

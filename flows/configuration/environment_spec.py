@@ -34,6 +34,6 @@ def environment_of(config: Config) -> EnvironmentSpec:
             settings = AndroidSettings.model_validate(config.android.model_dump(exclude={"tasks"}))
             return AndroidSpec(settings.model_dump_json())
         case "desktop":
-            from trajmill.stages.environments.desktop.suite import packaged_tasks
+            from trajmill.stages.environments.desktop.queries import packaged_tasks
 
             return DesktopSpec(config.desktop.servers, config.desktop.tasks or packaged_tasks())

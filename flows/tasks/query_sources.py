@@ -46,11 +46,11 @@ def _own_queries(context: RoundContext) -> NewQueries:
         case "browsergym":
             return _from_browsergym(context)
         case "browser":
-            from trajmill.stages.environments.browser.task_file import read_task_file
+            from trajmill.stages.environments.browser.task.task_file import read_task_file
 
             return _from_tasks("browser.tasks", context.config.browser.tasks, read_task_file, context)
         case "android":
-            from trajmill.stages.environments.android.task_file import read_task_file as read_phone_tasks
+            from trajmill.stages.environments.android.task.task_file import read_task_file as read_phone_tasks
 
             return _from_tasks("android.tasks", context.config.android.tasks, read_phone_tasks, context)
         case "desktop":
@@ -81,13 +81,13 @@ def _pen(context: RoundContext, endpoint: str) -> ModelPen:
 
 
 def _from_miniwob(context: RoundContext) -> NewQueries:
+    from trajmill.stages.environments.miniwob.page_suites import suite_pages
     from trajmill.stages.environments.miniwob.pages import refuse_unknown_pages
-    from trajmill.stages.environments.miniwob.suites import suite_pages
 
     settings = context.config.miniwob
     pages = settings.tasks or suite_pages(settings.suite)
     refuse_unknown_pages(pages, "miniwob.tasks")
-    from trajmill.stages.environments.miniwob.suite import import_queries
+    from trajmill.stages.environments.miniwob.queries import import_queries
 
     size = SuiteSize(settings.train_seeds, settings.heldout_seeds)
     made = asyncio.run(import_queries(pages, size, context.config.run.seed, context.origin))
@@ -95,7 +95,7 @@ def _from_miniwob(context: RoundContext) -> NewQueries:
 
 
 def _from_browsergym(context: RoundContext) -> NewQueries:
-    from trajmill.stages.environments.browsergym.suite import import_tasks
+    from trajmill.stages.environments.browsergym.queries import import_tasks
 
     settings = context.config.browsergym
     size = SuiteSize(settings.train_seeds, settings.heldout_seeds)
@@ -114,7 +114,7 @@ def _from_tasks(
 
 
 def _from_osworld_tasks(context: RoundContext) -> NewQueries:
-    from trajmill.stages.environments.desktop.suite import import_tasks, packaged_tasks
+    from trajmill.stages.environments.desktop.queries import import_tasks, packaged_tasks
 
     settings = context.config.desktop
     return NewQueries(tuple(import_tasks(settings.tasks or packaged_tasks(), settings.held_out, context.origin)))

@@ -12,12 +12,14 @@ from trajmill.schemas.actions import Action, Answer, OpenApp, Swipe, Terminate, 
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.observation import Observation, ScreenHandle
 from trajmill.schemas.tables.query import Platform, Query
-from trajmill.stages.environments.android.adb import AdbDevice
-from trajmill.stages.environments.android.apps import Apps, find_launcher, start_app
-from trajmill.stages.environments.android.gestures import gesture, key_event
-from trajmill.stages.environments.android.goal import Ending, PhoneGoal, PhoneStart, is_reached, read_part
-from trajmill.stages.environments.android.list_ends import ListEnds
-from trajmill.stages.environments.android.preparation import (
+from trajmill.stages.environments.android.device.adb import AdbDevice
+from trajmill.stages.environments.android.device.apps import Apps, find_launcher, start_app
+from trajmill.stages.environments.android.device.gestures import gesture, key_event
+from trajmill.stages.environments.android.device.text_input import type_text
+from trajmill.stages.environments.android.screen.capture import Look, look
+from trajmill.stages.environments.android.screen.list_ends import ListEnds
+from trajmill.stages.environments.android.settings import AndroidSettings
+from trajmill.stages.environments.android.task.preparation import (
     ChangedSettings,
     hold_still,
     prepare,
@@ -25,9 +27,13 @@ from trajmill.stages.environments.android.preparation import (
     setup_failure,
     wanted_files,
 )
-from trajmill.stages.environments.android.screen import Look, look
-from trajmill.stages.environments.android.settings import AndroidSettings
-from trajmill.stages.environments.android.text_input import type_text
+from trajmill.stages.environments.android.task.start_and_goal import (
+    Ending,
+    PhoneGoal,
+    PhoneStart,
+    is_reached,
+    read_part,
+)
 
 _LONGEST_WAIT = 10.0
 _MOST_LAUNCHER_PAGES = 12

@@ -13,12 +13,12 @@ from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.query import Platform, Query
 from trajmill.stages.environments.browser.episode import BrowserEpisode, Patience, viewport_of
-from trajmill.stages.environments.browser.fence import Fence, Place, place_of
 from trajmill.stages.environments.browser.launch import BrowserProcess
-from trajmill.stages.environments.browser.page import observation, title
-from trajmill.stages.environments.browser.sheet import Pressed, Sheet, draw, elements_of, lay_out, react
-from trajmill.stages.environments.browser.start import BrowserStart, read_goal, read_start
+from trajmill.stages.environments.browser.network.proxy import Fence, Place, place_of
+from trajmill.stages.environments.browser.page.dialog import Pressed, Sheet, draw, elements_of, lay_out, react
+from trajmill.stages.environments.browser.page.observation import observation, title
 from trajmill.stages.environments.browser.tabs import Asked
+from trajmill.stages.environments.browser.task.start_and_goal import BrowserStart, read_goal, read_start
 
 _SECONDS_TO_CLOSE = 5.0
 _MOST_BYTES = 200_000_000

@@ -14,13 +14,15 @@ from trajmill.schemas.actions import Action, Wait
 from trajmill.schemas.errors import EnvironmentFailure
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation
-from trajmill.stages.environments.browser.clock import freeze_time, let_pass, seed_randomness
-from trajmill.stages.environments.browser.goal import holds
 from trajmill.stages.environments.browser.launch import Viewport
-from trajmill.stages.environments.browser.page import BEFORE_PAGE, observe, perform, settled
-from trajmill.stages.environments.browser.start import BrowserGoal, BrowserStart
+from trajmill.stages.environments.browser.page.clock import freeze_time, let_pass, seed_randomness
+from trajmill.stages.environments.browser.page.input import perform
+from trajmill.stages.environments.browser.page.observation import observe, settled
+from trajmill.stages.environments.browser.page.touch import perform_by_touch
+from trajmill.stages.environments.browser.scripts import read_script
 from trajmill.stages.environments.browser.tabs import Tabs
-from trajmill.stages.environments.browser.touch import perform_by_touch
+from trajmill.stages.environments.browser.task.goal_check import holds
+from trajmill.stages.environments.browser.task.start_and_goal import BrowserGoal, BrowserStart
 
 _SCREEN, _PHONE, _PHONE_SCALE = Size(1280, 720), Size(360, 640), 2
 _TICKS, _TICK_SECONDS = 3, 0.2
@@ -78,7 +80,7 @@ class BrowserEpisode:
             EnvironmentFailure: the server answers with an error.
         """
         self._context.set_default_timeout(self._patience.turn * 1000)
-        await self._context.add_init_script(BEFORE_PAGE)
+        await self._context.add_init_script(read_script("before_page"))
         if not self._lively:
             await freeze_time(self._context)
             await seed_randomness(self._context, seed)

@@ -12,9 +12,9 @@ from playwright.async_api import BrowserContext, CDPSession, Dialog, Download, E
 
 from trajmill.schemas.errors import EnvironmentFailure
 from trajmill.stages.environments.browser.launch import Viewport
-from trajmill.stages.environments.browser.page import open_session
-from trajmill.stages.environments.browser.sheet import Pressed, Question
-from trajmill.stages.environments.browser.traffic import Traffic
+from trajmill.stages.environments.browser.network.pending_requests import Traffic
+from trajmill.stages.environments.browser.page.dialog import Pressed, Question
+from trajmill.stages.environments.browser.page.observation import open_session
 
 _MOST_TABS, _MOST_DOWNLOADS = 8, 16
 _LARGEST_DOWNLOAD = 20_000_000

@@ -22,7 +22,7 @@ from playwright.sync_api import Error
 
 from trajmill.schemas.actions import Action, Answer, Terminate, action_from_json
 from trajmill.schemas.geometry import Size
-from trajmill.stages.environments.browsergym.hands import perform
+from trajmill.stages.environments.browser.page.input import playwright_calls
 from trajmill.stages.environments.browsergym.protocol import Look, Request
 from trajmill.stages.environments.browsergym.tree import PageTree, read_elements
 
@@ -93,8 +93,10 @@ class Player:
             case Terminate(status="failure"):
                 raw.chat.add_message(role="infeasible", msg="")
             case _:
-                perform(raw.page, action)
-        # The action has been done; an empty program makes BrowserGym wait, judge and look.
+                for call in playwright_calls(action):
+                    call.on(raw.page)
+        # BrowserGym's own actions are text that it executes as Python. It is given an empty one: it then only waits,
+        # judges and looks.
         self._seen, reward, self._over, _, _ = self._game.step("")
         self._reward = float(reward)
 

@@ -15,9 +15,9 @@ from trajmill.schemas.observation import Observation, ScreenHandle
 from trajmill.schemas.tables.query import Platform, Query
 from trajmill.stages.environments.base import Belongings
 from trajmill.stages.environments.desktop.connection import DesktopConnection
-from trajmill.stages.environments.desktop.evaluate import evaluate
-from trajmill.stages.environments.desktop.prepare import prepare, until_settled
-from trajmill.stages.environments.desktop.task import SetupStep, parse_evaluator
+from trajmill.stages.environments.desktop.osworld.evaluation import evaluate
+from trajmill.stages.environments.desktop.osworld.preparation import prepare, until_settled
+from trajmill.stages.environments.desktop.osworld.task import SetupStep, parse_evaluator
 from trajmill.stages.environments.desktop.tree import read_elements
 
 _LONGEST_WAIT_SECONDS = 5.0

@@ -16,20 +16,18 @@ from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.query import Platform, Query
-from trajmill.stages.environments.browser.clock import freeze_time, let_pass, seed_randomness
 from trajmill.stages.environments.browser.launch import BrowserProcess, Viewport
-from trajmill.stages.environments.browser.page import (
-    BEFORE_PAGE,
-    ELEMENTS,
-    SETTLED,
+from trajmill.stages.environments.browser.network.pending_requests import Traffic
+from trajmill.stages.environments.browser.page.clock import freeze_time, let_pass, seed_randomness
+from trajmill.stages.environments.browser.page.input import perform
+from trajmill.stages.environments.browser.page.observation import (
     elements_of,
     observation,
-    perform,
     screenshot,
     title,
 )
-from trajmill.stages.environments.browser.traffic import Traffic
-from trajmill.stages.environments.miniwob.fields import page_fields
+from trajmill.stages.environments.browser.scripts import read_script
+from trajmill.stages.environments.miniwob.instruction_fields import page_fields
 from trajmill.stages.environments.miniwob.pages import pages_folder
 
 T = TypeVar("T")
@@ -55,8 +53,7 @@ _START = """
   return typeof goal === "string" ? { utterance: goal, fields: null } : goal;
 }
 """
-_LOOKING = f"({files(__package__).joinpath('look.js').read_text()})({SETTLED}, {ELEMENTS})"
-_LOOK = "(milliseconds) => window.__look(milliseconds)"
+_OBSERVE = "(milliseconds) => window.__observe(milliseconds)"
 _RAW_REWARD = "window.WOB_RAW_REWARD_GLOBAL"
 
 
@@ -69,7 +66,7 @@ class Task(NamedTuple):
 
 
 class _Look(NamedTuple):
-    """What `look.js` returns."""
+    """What `observe.js` returns."""
 
     settled: bool
     decided: bool
@@ -154,9 +151,9 @@ class MiniWobEnvironment:
     async def _look(self, seconds: float) -> _Look:
         """All that there is to know in one question: asking takes longer than answering."""
         try:
-            seen = await self._page.evaluate(_LOOK, round(seconds * 1000))
+            seen = await self._page.evaluate(_OBSERVE, round(seconds * 1000))
         except Error:  # it has gone to another address meanwhile, where no time is to pass
-            seen = await self._page.evaluate(_LOOK, 0)
+            seen = await self._page.evaluate(_OBSERVE, 0)
         return _Look(*json.loads(seen))
 
     async def score(self) -> float | None:
@@ -197,10 +194,10 @@ class MiniWobFactory:
         """A fresh context with the scripts that reading and pressing need."""
         context = await self._browser.new_context(self._viewport)
         try:
-            await context.add_init_script(BEFORE_PAGE)
+            await context.add_init_script(read_script("before_page"))
             await freeze_time(context)
             await seed_randomness(context, 0)
-            await context.add_init_script(_LOOKING)
+            await context.add_init_script(_observe_script())
             page = await context.new_page()
             return MiniWobEnvironment(context, page, await context.new_cdp_session(page), self._viewport)
         except Error as error:
@@ -209,3 +206,9 @@ class MiniWobFactory:
     async def close(self) -> None:
         """Stop the browser."""
         await self._browser.close()
+
+
+def _observe_script() -> str:
+    """The script that gives a page `window.__observe`."""
+    script = files(__package__).joinpath("observe.js").read_text(encoding="utf-8")
+    return f"({script})({read_script('settled')}, {read_script('elements')})"

@@ -18,7 +18,7 @@ from trajmill.schemas.observation import Observation
 from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.query import Platform, Query
 from trajmill.stages.environments.browser.launch import BrowserProcess, Viewport
-from trajmill.stages.environments.browser.page import observation, open_session
+from trajmill.stages.environments.browser.page.observation import observation, open_session
 from trajmill.stages.environments.simulated.app_files.pages import place_of
 from trajmill.stages.environments.simulated.goals.goal import Goal, StartState, is_reached, read_goal, read_start_state
 from trajmill.stages.environments.simulated.layout.metrics import metrics_of

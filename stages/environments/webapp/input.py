@@ -19,8 +19,8 @@ from trajmill.schemas.actions import (
     TypeText,
 )
 from trajmill.schemas.tables.query import Platform
-from trajmill.stages.environments.browser.page import perform
-from trajmill.stages.environments.browser.touch import perform_by_touch
+from trajmill.stages.environments.browser.page.input import perform
+from trajmill.stages.environments.browser.page.touch import perform_by_touch
 from trajmill.stages.environments.simulated.layout.metrics import metrics_of
 
 _OPEN = "(name) => window.trajmill.open(name)"

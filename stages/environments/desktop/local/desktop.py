@@ -10,13 +10,13 @@ from pathlib import Path
 
 from trajmill.schemas.actions import Action
 from trajmill.schemas.geometry import Size
-from trajmill.stages.environments.desktop.local.accessibility import SECONDS_TO_READ, read_tree
-from trajmill.stages.environments.desktop.local.atspi import Reference, programs_call
-from trajmill.stages.environments.desktop.local.hands import Hands
-from trajmill.stages.environments.desktop.local.home import CREATED
-from trajmill.stages.environments.desktop.local.session import Program, Session
-from trajmill.stages.environments.desktop.local.user import HOME
-from trajmill.stages.environments.desktop.local.windows import WindowInfo
+from trajmill.stages.environments.desktop.local.accessibility.atspi import Reference, programs_call
+from trajmill.stages.environments.desktop.local.accessibility.reader import SECONDS_TO_READ, read_tree
+from trajmill.stages.environments.desktop.local.display.input import Hands
+from trajmill.stages.environments.desktop.local.display.windows import WindowInfo
+from trajmill.stages.environments.desktop.local.session.home import CREATED
+from trajmill.stages.environments.desktop.local.session.session import Program, Session
+from trajmill.stages.environments.desktop.local.session.user import HOME
 from trajmill.stages.environments.desktop.protocol import Finished
 
 _SECONDS_FOR_WINDOW = 60.0

@@ -22,7 +22,7 @@ from Xlib.error import ConnectionClosedError, XError
 from trajmill.schemas.actions import action_from_json
 from trajmill.schemas.errors import EnvironmentFailure
 from trajmill.stages.environments.desktop.local.desktop import DesktopError, LocalDesktop, RefusedError
-from trajmill.stages.environments.desktop.local.windows import WindowInfo
+from trajmill.stages.environments.desktop.local.display.windows import WindowInfo
 from trajmill.stages.environments.desktop.protocol import TOKEN_HEADER
 
 _LONGEST_BODY = 256 * 1024 * 1024

@@ -42,7 +42,7 @@ def _serve(folder: Path, width: int, height: int) -> None:
     watchdog = os.getppid()
     try:
         # Not before the fork, so that the watchdog stays small.
-        from trajmill.stages.environments.desktop.local.serve import serve
+        from trajmill.stages.environments.desktop.local.server_process import serve
 
         serve(folder, width, height, watchdog)
     except BaseException as error:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from tests.stages.environments.android.device import element, environment_on, press, task
+from tests.stages.environments.android.playing import element, environment_on, press, task
 from tests.stages.environments.android.stand_in.phone import START_FILE, Phone
 from tests.stages.environments.android.stand_in.server import AdbServer
 from trajmill.schemas.actions import (
@@ -29,7 +29,7 @@ from trajmill.schemas.errors import EnvironmentFailure
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.query import Platform
-from trajmill.stages.environments.android.gestures import gesture
+from trajmill.stages.environments.android.device.gestures import gesture
 
 
 def play(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.stages.environments.android.device import environment_on, press, settings_for, task
+from tests.stages.environments.android.playing import environment_on, press, settings_for, task
 from tests.stages.environments.android.stand_in.phone import ADB_KEYBOARD, OWN_KEYBOARD, Faults, Phone
 from tests.stages.environments.android.stand_in.server import AdbServer
 from trajmill.schemas.actions import OpenApp, TypeText
@@ -239,7 +239,7 @@ def test_without_adbutils_one_line_says_what_to_install() -> None:
     code = """
 import asyncio, sys
 sys.modules["adbutils"] = None
-from trajmill.stages.environments.android import android_world, task_file
+from trajmill.stages.environments.android.task import task_file
 from trajmill.stages.environments.android.factory import AndroidFactory
 from trajmill.stages.environments.android.settings import AndroidSettings
 try:

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.stages.environments.android.device import settings_for
+from tests.stages.environments.android.playing import settings_for
 from tests.stages.environments.android.stand_in.phone import Faults, Phone
 from tests.stages.environments.android.stand_in.server import AdbServer
 from tests.stages.environments.android.stand_in.tasks import ORIGIN, task_line

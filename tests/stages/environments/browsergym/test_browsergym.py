@@ -25,7 +25,7 @@ from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.agents.base import Decision, EpisodeView
 from trajmill.stages.environments.browsergym.environment import BrowserGymEnvironment
 from trajmill.stages.environments.browsergym.factory import BrowserGymFactory
-from trajmill.stages.environments.browsergym.suite import import_tasks
+from trajmill.stages.environments.browsergym.queries import import_tasks
 from trajmill.stages.environments.imported import SuiteSize
 from trajmill.stages.environments.pool.leased import EnvironmentLimits
 from trajmill.stages.environments.pool.reaper import end_processes

@@ -18,7 +18,7 @@ from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.agents.reference import ReferenceAgent
 from trajmill.stages.environments.desktop.factory import LocalDesktops
 from trajmill.stages.environments.desktop.local.processes import descendants
-from trajmill.stages.environments.desktop.suite import import_tasks, packaged_tasks
+from trajmill.stages.environments.desktop.queries import import_tasks, packaged_tasks
 from trajmill.stages.rollout.base import Attempt, Limits, Rollout
 from trajmill.stages.rollout.worker import run_attempts
 

@@ -20,7 +20,7 @@ from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Query, Split
 from trajmill.stages.environments.imported import SuiteSize
 from trajmill.stages.environments.miniwob.environment import MiniWobEnvironment, MiniWobFactory
-from trajmill.stages.environments.miniwob.suite import import_queries
+from trajmill.stages.environments.miniwob.queries import import_queries
 
 pytestmark = pytest.mark.browser
 ORIGIN = Origin(round=1, run_id="run", code_version="test")

@@ -11,10 +11,10 @@ pytest.importorskip("miniwob")
 
 from trajmill.schemas.record import Origin
 from trajmill.stages.environments.imported import SuiteSize
-from trajmill.stages.environments.miniwob.fields import page_fields
+from trajmill.stages.environments.miniwob.instruction_fields import page_fields
+from trajmill.stages.environments.miniwob.page_suites import known_pages, suite_pages
 from trajmill.stages.environments.miniwob.pages import page_names
-from trajmill.stages.environments.miniwob.suite import import_queries
-from trajmill.stages.environments.miniwob.suites import known_pages, suite_pages
+from trajmill.stages.environments.miniwob.queries import import_queries
 from trajmill.stages.environments.miniwob.survey import survey
 
 _SAMPLE = sorted({*page_names()[::13], "chase-circle", "email-inbox-star-reply", "simon-says", "use-autocomplete"})

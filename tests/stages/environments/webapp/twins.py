@@ -9,7 +9,7 @@ from typing import NamedTuple
 from trajmill.schemas.actions import Action, Click, PressKeys, Scroll, Swipe, SystemButton, Terminate
 from trajmill.schemas.observation import Observation, UIElement
 from trajmill.schemas.tables.query import Platform, Query
-from trajmill.stages.environments.browser.page import observation
+from trajmill.stages.environments.browser.page.observation import observation
 from trajmill.stages.environments.simulated.environment import FaultRates, SimulatedEnvironment
 from trajmill.stages.environments.simulated.goals.walker import Move, Position, Walker
 from trajmill.stages.environments.simulated.layout.metrics import metrics_of

@@ -10,7 +10,7 @@ from typing import get_args
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Query, Source, Split
 from trajmill.stages.curate.leakage import leaks_in_queries
-from trajmill.stages.environments.desktop.task import parse_evaluator, parse_task
+from trajmill.stages.environments.desktop.osworld.task import parse_evaluator, parse_task
 from trajmill.stages.environments.screen_goal import KEY
 from trajmill.stages.queries.atomic.base import AtomicApp
 from trajmill.stages.queries.atomic.operations import all_operations

@@ -9,7 +9,7 @@ import pytest
 
 from trajmill.schemas.record import Origin
 from trajmill.stages.environments.desktop.factory import LocalDesktops
-from trajmill.stages.environments.desktop.suite import packaged_tasks
+from trajmill.stages.environments.desktop.queries import packaged_tasks
 from trajmill.stages.queries.atomic.base import AtomicApp
 from trajmill.stages.queries.atomic.operations import all_operations
 from trajmill.stages.queries.atomic.queries import AtomicCounts, atomic_queries

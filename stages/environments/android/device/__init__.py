@@ -1,0 +1,1 @@
+"""One device over adb: commands, apps, touches, keys and text."""

@@ -1,0 +1,198 @@
+"""A device behind an adb server, through adbutils: every call has a deadline, and every end but success is a failure.
+
+adb is synchronous: each device has one thread of its own, so its calls never overlap and devices never wait for each
+other. What a command printed counts only when the line that follows it has arrived, since adb ends a cut connection
+as quietly as a finished one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from time import monotonic
+from typing import Any, NamedTuple
+
+from adbutils import AdbClient, AdbConnection
+from adbutils.errors import AdbError, AdbTimeout
+
+from trajmill.schemas.errors import EnvironmentFailure, FailureClass
+from trajmill.stages.environments.android.device.shell import Line, Words, line
+
+_END = re.compile(rb"trajmill-exit:(\d{1,3})\r?\n?\Z")
+_TELL_END = '; echo "trajmill-exit:$?"'
+_LONGEST_END = 32
+_LONGEST_REQUEST = 0xFFFF
+_CHUNK = 1 << 16
+
+
+class ServerAddress(NamedTuple):
+    """Where an adb server listens."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+class Output(NamedTuple):
+    """What a line printed, standard error included, and the exit status of its last command."""
+
+    content: bytes
+    status: int
+
+    @property
+    def text(self) -> str:
+        """The content as text."""
+        return self.content.decode(errors="replace")
+
+
+class AdbDevice:
+    """One device by its serial; not to be used by two episodes at a time."""
+
+    def __init__(self, address: ServerAddress, serial: str, seconds: float) -> None:
+        """Nothing is connected: adb has one connection for each call.
+
+        Args:
+            address: Of the adb server.
+            serial: Of the device.
+            seconds: A call that takes longer is a failure.
+        """
+        self.serial = serial
+        self._client = _Client(address, seconds)
+        self._seconds = seconds
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"adb-{serial}")
+
+    async def run(self, *words: str) -> Output:
+        """Run one program.
+
+        Raises:
+            EnvironmentFailure: as `run_line`; or a word holds what no argument can.
+        """
+        return await self.run_all([words])
+
+    async def run_all(self, commands: Sequence[Words]) -> Output:
+        """Run programs in one call, whether or not they succeed; raises as `run`."""
+        try:
+            safe = line(commands)
+        except ValueError as error:
+            raise EnvironmentFailure(f"{self.serial}: {error}") from error
+        return await self.run_line(safe)
+
+    async def run_line(self, command: Line) -> Output:
+        """Run a line of the device's shell.
+
+        Raises:
+            EnvironmentFailure: the server is not reached, the device is offline or gone, the connection was cut, or
+                the time is up.
+        """
+        call = asyncio.get_running_loop().run_in_executor(self._thread, self._run, command)
+        try:
+            return await asyncio.shield(call)
+        except asyncio.CancelledError:
+            self._abort()
+            with suppress(EnvironmentFailure):
+                await call
+            raise
+
+    def close(self) -> None:
+        """End a call in progress and the thread; closing twice is fine."""
+        self._abort()
+        self._thread.shutdown(wait=True)
+
+    def _run(self, command: Line) -> Output:
+        deadline = monotonic() + self._seconds
+        try:
+            with self._client.device(self.serial).open_transport(timeout=self._seconds) as connection:
+                connection.send_command(_request(command))
+                connection.check_okay()
+                content = _read_all(connection.conn, deadline)
+        except (TimeoutError, AdbTimeout) as error:
+            raise EnvironmentFailure(f"{self.serial} did not answer within {self._seconds:g} s") from error
+        except (AdbError, OSError, ValueError) as error:
+            raise EnvironmentFailure(f"{self.serial}: {_one_line(error)}") from error
+        end = _END.search(content, max(0, len(content) - _LONGEST_END))
+        if end is None:
+            raise EnvironmentFailure(f"{self.serial}: the connection was cut after {len(content)} bytes")
+        return Output(content[: end.start()], int(end[1]))
+
+    def _abort(self) -> None:
+        connection = self._client.latest
+        if connection is not None:
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+
+
+def list_devices(address: ServerAddress, seconds: float) -> dict[str, str]:
+    """State (`device`, `offline`, `unauthorized`, ...) by serial; blocks.
+
+    Raises:
+        EnvironmentFailure: of class `setup`: no adb server answers.
+    """
+    try:
+        return {found.serial: found.state for found in _Client(address, seconds).list()}
+    except (AdbError, OSError, ValueError) as error:
+        text = f"no adb server answers at {address}; run `adb start-server` (`make system-deps` installs adb)"
+        raise EnvironmentFailure(text, FailureClass.SETUP) from error
+
+
+class _Connection(AdbConnection):  # type: ignore[misc]  # adbutils has no types
+    """A connection that never starts an adb server, which would outlive the run, and closes without a wait."""
+
+    def close(self) -> None:
+        self.conn.close()
+
+    def _safe_connect(self) -> socket.socket:
+        connected: socket.socket = self._create_socket()
+        return connected
+
+
+class _Client(AdbClient):  # type: ignore[misc]
+    """Talks to the server at one address, whatever the environment variables of adb say."""
+
+    def __init__(self, address: ServerAddress, seconds: float) -> None:
+        super().__init__(address.host, address.port, seconds)
+        self._seconds = seconds
+        self._version: int | None = None
+        self.latest: socket.socket | None = None
+        """Of the connection made last, which may be closed by now."""
+
+    def make_connection(self, timeout: float | None = None) -> Any:
+        made = _Connection(self.host, self.port)
+        self.latest = made.conn
+        self.latest.settimeout(timeout or self._seconds)
+        return made
+
+    def server_version(self) -> int:
+        """Asked once: adbutils wants to know it for every call."""
+        if self._version is None:
+            self._version = int(super().server_version())
+        return self._version
+
+
+def _request(command: Line) -> str:
+    request = f"exec:{command}{_TELL_END}"
+    if len(request.encode()) > _LONGEST_REQUEST:
+        raise ValueError("the command is longer than adb can carry")
+    return request
+
+
+def _read_all(connection: socket.socket, deadline: float) -> bytes:
+    received = bytearray()
+    while True:
+        left = deadline - monotonic()
+        if left <= 0:
+            raise TimeoutError
+        connection.settimeout(left)
+        chunk = connection.recv(_CHUNK)
+        if not chunk:
+            return bytes(received)
+        received += chunk
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__

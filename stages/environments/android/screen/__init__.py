@@ -1,0 +1,1 @@
+"""What a device shows: screenshot and accessibility tree."""

@@ -1,0 +1,177 @@
+"""uiautomator's dump of a window as accessibility elements.
+
+A row that reacts to a press is one element, as a person sees it: its first text is the element's text, its other
+texts are the value, and a switch or check box in it, which has no press of its own, lends it role and state.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+from xml.etree import ElementTree
+
+from trajmill.schemas.geometry import Box, Size
+from trajmill.schemas.observation import UIElement
+from trajmill.stages.environments.android.screen.roles import (
+    GROUPS,
+    Surroundings,
+    below,
+    class_name,
+    is_checkable,
+    is_field,
+    role_of,
+)
+
+_BOUNDS = re.compile(r"\[(-?\d+),(-?\d+)\]\[(-?\d+),(-?\d+)\]")
+_TITLES = ("action_bar_title", "toolbar_title", "title")
+_FLAGS = ("checked", "selected", "focused", "password")
+
+
+class Window(NamedTuple):
+    """What is known of a screen beside the dump."""
+
+    size: Size
+    app: str
+    """Title of a window that shows none."""
+    launcher: str
+    """Package of the home app."""
+    keyboard: Box | None
+    """What the on-screen keyboard covers; None while it is hidden."""
+
+
+def read_tree(xml: str, window: Window) -> tuple[UIElement, ...] | None:
+    """The elements of a dump, title first; without what the keyboard covers.
+
+    uiautomator does not say in which directions a list can still be scrolled: both are given.
+
+    Returns:
+        None for what is no dump.
+    """
+    try:
+        root = ElementTree.fromstring(xml)
+    except ElementTree.ParseError:
+        return None
+    if root.tag != "hierarchy":
+        return None
+    found = list(_below(root, Surroundings(), window))
+    if window.keyboard is not None:
+        covered = window.keyboard
+        found = [each for each in found if not covered.contains(*each.element.bounds.center)]
+    title = next((each for each in found if each.may_be_title), None)
+    rest = [each.element for each in found if each is not title]
+    head = title.element if title else UIElement("text", window.app, Box(0, 0, window.size.width, 1))
+    elements = [head._replace(role="heading", states=("title",)), *rest]
+    if window.keyboard is not None:
+        elements.append(UIElement("keyboard", "", window.keyboard, (), "", "keyboard"))
+    return tuple(elements)
+
+
+class _Found(NamedTuple):
+    element: UIElement
+    may_be_title: bool
+
+
+def _below(node: ElementTree.Element, around: Surroundings, window: Window) -> Iterator[_Found]:
+    for child in node:
+        yield from _node(child, around, window)
+
+
+def _node(node: ElementTree.Element, around: Surroundings, window: Window) -> Iterator[_Found]:
+    if node.get("package"):
+        around = around._replace(launcher=node.get("package") == window.launcher)
+    inside = below(around, _widget(node), node.get("content-desc", ""), _flag(node, "scrollable"))
+    box = _box(node, window.size)
+    if box.area and _is_row(node):
+        yield _Found(_row(node, box, around), False)
+        for child in node.iter("node"):
+            if child is not node and _reacts(child):
+                yield from _node(child, inside, window)
+        return
+    if box.area and _flag(node, "scrollable"):
+        states = ("scrollable_down", "scrollable_up")
+        region = UIElement("list", node.get("content-desc", ""), box, states, "", node.get("resource-id", ""))
+        yield _Found(region, False)
+    elif box.area and _is_element(node):
+        element = _element(node, box, around)
+        named = node.get("resource-id", "").rpartition("/")[2] in _TITLES
+        yield _Found(element, named and element.role == "text" and not around.listed)
+    yield from _below(node, inside, window)
+
+
+def _is_element(node: ElementTree.Element) -> bool:
+    """Not a mere container, nor a group whose label stands on its members."""
+    if _widget(node) in GROUPS:
+        return False
+    return bool(_text(node)) or _reacts(node) or is_field(_role(node, Surroundings()))
+
+
+def _element(node: ElementTree.Element, box: Box, around: Surroundings) -> UIElement:
+    role = _role(node, around)
+    text, value = _text(node), ""
+    if is_field(role):
+        text, value = node.get("hint", "") or node.get("content-desc", ""), node.get("text", "")
+    elif role == "radio":
+        value = around.group
+    elif role == "stepper_button":
+        value = around.stepper
+    return UIElement(role, text, box, _states(node, role, [node]), value, node.get("resource-id", ""))
+
+
+def _row(node: ElementTree.Element, box: Box, around: Surroundings) -> UIElement:
+    parts = [child for child in _own_parts(node) if child is not node]
+    texts = [text for text in map(_text, parts) if text] or [_text(node)]
+    marks = [child for child in parts if is_checkable(_role(child, Surroundings()))]
+    role = _role(marks[0], around) if len(marks) == 1 else _role(node, around)
+    states = _states(node, role, [node, *marks] if len(marks) == 1 else [node])
+    return UIElement(role, texts[0], box, states, ", ".join(texts[1:]), node.get("resource-id", ""))
+
+
+def _own_parts(node: ElementTree.Element) -> Iterator[ElementTree.Element]:
+    """The nodes inside a row that belong to it: not those that react by themselves, nor what is in those."""
+    yield node
+    for child in node:
+        if not _reacts(child):
+            yield from _own_parts(child)
+
+
+def _is_row(node: ElementTree.Element) -> bool:
+    return _flag(node, "clickable") and not _flag(node, "scrollable") and len(node) > 0 and not node.get("text")
+
+
+def _reacts(node: ElementTree.Element) -> bool:
+    return any(_flag(node, name) for name in ("clickable", "long-clickable", "scrollable"))
+
+
+def _role(node: ElementTree.Element, around: Surroundings) -> str:
+    return role_of(_widget(node), node.get("resource-id", ""), _flag(node, "clickable"), around)
+
+
+def _states(node: ElementTree.Element, role: str, sources: Iterable[ElementTree.Element]) -> tuple[str, ...]:
+    if not _flag(node, "enabled", "true"):
+        return ("disabled",)
+    sources = list(sources)
+    states = ["clickable"] if _flag(node, "clickable") else []
+    states += [name for name in _FLAGS if any(_flag(source, name) for source in sources)]
+    return (*states, "editable") if is_field(role) else tuple(states)
+
+
+def _text(node: ElementTree.Element) -> str:
+    return " ".join((node.get("text") or node.get("content-desc") or "").split())
+
+
+def _widget(node: ElementTree.Element) -> str:
+    return class_name(node.get("class", ""))
+
+
+def _flag(node: ElementTree.Element, name: str, default: str = "false") -> bool:
+    return node.get(name, default) == "true"
+
+
+def _box(node: ElementTree.Element, size: Size) -> Box:
+    """Where a node is visible; uiautomator also lists what hangs over the edges."""
+    match = _BOUNDS.fullmatch(node.get("bounds", ""))
+    if match is None:
+        return Box(0, 0, 0, 0)
+    left, top, right, bottom = map(int, match.groups())
+    return Box(max(left, 0), max(top, 0), min(right, size.width), min(bottom, size.height))

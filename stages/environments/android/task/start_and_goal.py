@@ -1,0 +1,160 @@
+"""Start state and goal of a query for a device, as JSON, and the checks of a goal.
+
+Start state, all parts optional:
+`{"clear": ["Notes"], "settings": {"system.screen_brightness": "10"}, "files": {"/sdcard/a.txt": "text", "/sdcard/b":
+null}, "orientation": "landscape", "open": "Notes"}`. Goal, all of whose parts must hold:
+`{"foreground": "com.android.settings", "settings": {...}, "files": {...}, "answer": "42"}`. A file that is null is one
+that does not exist. Nothing in either is a command.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TypeVar
+
+from pydantic import AfterValidator, ValidationError
+
+from trajmill.schemas.errors import EnvironmentFailure, FailureClass
+from trajmill.schemas.record import Record
+from trajmill.stages.environments.android.device.shell import quote
+
+if TYPE_CHECKING:
+    from trajmill.stages.environments.android.device.adb import AdbDevice
+
+_SETTING = re.compile(r"(system|secure|global)\.[A-Za-z0-9_.]{1,80}")
+_COMPONENT = re.compile(r"[A-Za-z][\w.]*(/[\w.$]+)?")
+_SHARED_STORAGE = ("/sdcard/", "/storage/emulated/0/", "/data/local/tmp/")
+_ABSENT = 3
+_READ_FILE = '[ -e "$1" ] || exit 3; cat "$1"'
+
+P = TypeVar("P", bound=Record)
+
+
+def _setting(name: str) -> str:
+    if not _SETTING.fullmatch(name):
+        raise ValueError(f"`{name}` is no setting; write `system.NAME`, `secure.NAME` or `global.NAME`")
+    return name
+
+
+def _path(path: str) -> str:
+    inside = any(path.startswith(folder) and path != folder for folder in _SHARED_STORAGE)
+    if not inside or ".." in PurePosixPath(path).parts:
+        raise ValueError(f"`{path}` is no file under {', '.join(_SHARED_STORAGE)}")
+    return _word(path)
+
+
+def _component(name: str) -> str:
+    if not _COMPONENT.fullmatch(name):
+        raise ValueError(f"`{name}` is no package, nor a package and its activity")
+    return name
+
+
+def _word(text: str) -> str:
+    quote(text)
+    return text
+
+
+Setting = Annotated[str, AfterValidator(_setting)]
+FilePath = Annotated[str, AfterValidator(_path)]
+Content = Annotated[str, AfterValidator(_word)]
+
+
+class PhoneStart(Record):
+    """What a reset prepares beyond stopping the query's apps and going home."""
+
+    clear: tuple[str, ...] = ()
+    """Apps whose data are wiped."""
+    settings: dict[Setting, Content] = {}
+    files: dict[FilePath, Content | None] = {}
+    """Content by path, null for a file to remove."""
+    orientation: Literal["portrait", "landscape"] = "portrait"
+    open: str = ""
+    """App to open at last."""
+
+
+class PhoneGoal(Record):
+    """What must hold in the end; nothing at all is no check."""
+
+    foreground: Annotated[str, AfterValidator(_component)] | None = None
+    """`package` or `package/activity` in the foreground."""
+    settings: dict[Setting, str] = {}
+    files: dict[FilePath, str | None] = {}
+    """Content by path, without a last line break; null for a file that must not exist. A file that is wanted is removed
+    by the reset, unless the start state has it."""
+    answer: str | None = None
+    """What the agent must answer; case and spaces do not count."""
+
+
+class Ending(NamedTuple):
+    """What a goal is checked against beside the device."""
+
+    foreground: str
+    """`package/activity`, empty if unknown."""
+    answer: str | None
+
+
+def read_part(kind: type[P], text: str) -> P:
+    """Read the start state or the goal of a query.
+
+    Raises:
+        EnvironmentFailure: of class `setup`: it is malformed.
+    """
+    try:
+        return kind.model_validate_json(text)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False)[0]
+        where = ".".join(map(str, first["loc"])) or "the whole"
+        message = f"the {kind.__name__} `{text[:80]}` is malformed: {where}: {first['msg']}"
+        raise EnvironmentFailure(message, FailureClass.SETUP) from error
+
+
+async def is_reached(device: AdbDevice, goal: PhoneGoal, ending: Ending) -> bool:
+    """Whether every part of the goal holds.
+
+    Raises:
+        EnvironmentFailure: the device fails.
+    """
+    if goal.foreground is not None and not _is_component(ending.foreground, goal.foreground):
+        return False
+    if goal.answer is not None and _plain(ending.answer or "") != _plain(goal.answer):
+        return False
+    for name, value in goal.settings.items():
+        if await read_setting(device, name) != value:
+            return False
+    for path, content in goal.files.items():
+        if await _read_file(device, path) != (content if content is None else content.removesuffix("\n")):
+            return False
+    return True
+
+
+async def read_setting(device: AdbDevice, name: str) -> str | None:
+    """A setting by `namespace.name`, None where it is unset."""
+    namespace, _, key = name.partition(".")
+    value = (await device.run("settings", "get", namespace, key)).text.strip()
+    return None if value == "null" else value
+
+
+async def _read_file(device: AdbDevice, path: str) -> str | None:
+    output = await device.run("sh", "-c", _READ_FILE, "sh", path)
+    if output.status == _ABSENT:
+        return None
+    if output.status:
+        raise EnvironmentFailure(f"{device.serial}: {path} cannot be read: {output.text.strip()[:200]}")
+    return output.text.removesuffix("\n")
+
+
+def _is_component(shown: str, wanted: str) -> bool:
+    package, _, activity = wanted.partition("/")
+    shown_package, _, shown_activity = shown.partition("/")
+    if package != shown_package:
+        return False
+    return not activity or _whole(package, activity) == _whole(package, shown_activity)
+
+
+def _whole(package: str, activity: str) -> str:
+    return package + activity if activity.startswith(".") else activity
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split()).casefold()

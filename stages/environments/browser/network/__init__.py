@@ -1,0 +1,1 @@
+"""The network of a browser context: which hosts it may reach, and which requests are pending."""

@@ -1,0 +1,128 @@
+"""Mouse and keyboard of a page: a typed action as calls of Playwright.
+
+The calls are data, so that they serve both of Playwright's interfaces: the asynchronous one of our own environments,
+and the synchronous one of BrowserGym. What they ask for is bounded, since a model may ask for anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+
+from playwright.async_api import Page
+
+from trajmill.schemas.actions import (
+    Action,
+    Click,
+    Drag,
+    LongPress,
+    MoveMouse,
+    PressKeys,
+    Scroll,
+    Swipe,
+    SystemButton,
+    TypeText,
+    Wait,
+)
+from trajmill.stages.environments.browser.page.keys import key_combination
+
+_WHEEL_PIXELS = 100
+"""How far one click of the wheel scrolls, in CSS pixels."""
+_DRAG_STEPS = 5
+"""Mouse moves between the press and the release of a drag."""
+_LONGEST_WAIT_MS = 5000
+_MOST_CLICKS = 3
+_SCROLL_POSITIONS = "() => [...document.querySelectorAll('*')].reduce((sum, e) => sum + e.scrollTop + e.scrollLeft, 0)"
+_MOST_POLLS, _POLLS_AT_REST, _POLL_SECONDS = 40, 4, 0.03
+
+
+class PlaywrightCall(NamedTuple):
+    """A method of a page, or of its mouse or keyboard, with its arguments."""
+
+    target: Literal["page", "mouse", "keyboard"]
+    method: str
+    arguments: tuple[float | str, ...] = ()
+    options: Mapping[str, Any] = {}
+
+    def on(self, page: Any) -> Any:
+        """Call it on a page of either interface; the asynchronous one returns an awaitable."""
+        target = page if self.target == "page" else getattr(page, self.target)
+        return getattr(target, self.method)(*self.arguments, **self.options)
+
+
+async def perform(page: Page, action: Action, scale: int) -> None:
+    """Do an action at its place; what a page cannot do changes nothing.
+
+    Args:
+        page: to act on.
+        action: positions in pixels of the screenshot.
+        scale: screenshot pixels per CSS pixel.
+
+    Raises:
+        playwright.async_api.Error: the page is gone.
+    """
+    for call in playwright_calls(action, scale):
+        await call.on(page)
+        if call.method == "wheel":
+            await _wait_until_scrolled(page)
+
+
+def playwright_calls(action: Action, scale: int = 1) -> list[PlaywrightCall]:
+    """The calls that do an action, in order; none for what a page cannot do."""
+    match action:
+        case Click(x=x, y=y, button=button, count=count):
+            options = {"button": button, "click_count": max(1, min(count, _MOST_CLICKS))}
+            return [_mouse("click", x / scale, y / scale, **options)]
+        case LongPress(x=x, y=y, seconds=seconds):
+            return [_mouse("click", x / scale, y / scale, delay=_milliseconds(seconds))]
+        case MoveMouse(x=x, y=y):
+            return [_mouse("move", x / scale, y / scale)]
+        case Drag(x=x, y=y, x2=x2, y2=y2):
+            moves = _mouse("move", x2 / scale, y2 / scale, steps=_DRAG_STEPS)
+            return [_mouse("move", x / scale, y / scale), _mouse("down"), moves, _mouse("up")]
+        case Swipe(x=x, y=y, x2=x2, y2=y2):
+            wheel = _mouse("wheel", (x - x2) / scale, (y - y2) / scale)
+            return [_mouse("move", x / scale, y / scale), wheel]
+        case Scroll(x=x, y=y, clicks=clicks):
+            wheel = _mouse("wheel", 0, -clicks * _WHEEL_PIXELS)
+            return [wheel] if x is None or y is None else [_mouse("move", x / scale, y / scale), wheel]
+        case TypeText(text=text, clear=clear, enter=enter):
+            cleared = [_press("Control+a"), _press("Delete")] if clear else []
+            typed = PlaywrightCall("keyboard", "type", (text,))
+            return [*cleared, typed, *([_press("Enter")] if enter else [])]
+        case PressKeys(keys=names):
+            keys = key_combination(names)
+            return [_press(keys)] if keys else []
+        case SystemButton(button="Back"):
+            return [PlaywrightCall("page", "go_back")]
+        case SystemButton(button="Enter"):
+            return [_press("Enter")]
+        case Wait(seconds=seconds):
+            return [PlaywrightCall("page", "wait_for_timeout", (_milliseconds(seconds),))]
+        case _:
+            return []
+
+
+def _mouse(method: str, *position: float, **options: Any) -> PlaywrightCall:
+    return PlaywrightCall("mouse", method, position, options)
+
+
+def _press(keys: str) -> PlaywrightCall:
+    return PlaywrightCall("keyboard", "press", (keys,))
+
+
+def _milliseconds(seconds: float) -> float:
+    return max(0.0, min(seconds * 1000, _LONGEST_WAIT_MS))
+
+
+async def _wait_until_scrolled(page: Page) -> None:
+    """Wait until nothing scrolls any more: the browser starts to scroll after it has taken the wheel's event."""
+    before, polls_at_rest = None, 0
+    for _ in range(_MOST_POLLS):
+        now = await page.evaluate(_SCROLL_POSITIONS)
+        polls_at_rest = polls_at_rest + 1 if now == before else 0
+        if polls_at_rest == _POLLS_AT_REST:
+            return
+        before = now
+        await asyncio.sleep(_POLL_SECONDS)

@@ -1,0 +1,147 @@
+"""What a page shows: its pixels and the accessibility tree of all its frames."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+from contextlib import suppress
+from typing import Any
+
+from playwright.async_api import CDPSession, Error, Frame, Page
+
+from trajmill.schemas.geometry import Box, Size
+from trajmill.schemas.observation import Observation, ScreenHandle, UIElement
+from trajmill.stages.environments.browser.launch import Viewport
+from trajmill.stages.environments.browser.scripts import read_script
+
+# Where the page of an iframe begins within the box of its element, and how large it is.
+_INSIDE = """
+(holder) => {
+  const style = getComputedStyle(holder);
+  const left = parseFloat(style.paddingLeft), top = parseFloat(style.paddingTop);
+  const width = holder.clientWidth - left - parseFloat(style.paddingRight);
+  const height = holder.clientHeight - top - parseFloat(style.paddingBottom);
+  return [holder.clientLeft + left, holder.clientTop + top, width, height];
+}
+"""
+_SECONDS_PER_FRAME = 2.0
+
+
+async def observe(page: Page, viewport: Viewport, app: str, session: CDPSession) -> Observation:
+    """Look at a page: its pixels, and the elements of all its frames.
+
+    Args:
+        page: to look at; a dialog of its own must not be open.
+        viewport: of the page.
+        app: name of what is shown, as the title of the observation.
+        session: of the page, as `open_session` makes it.
+
+    Raises:
+        playwright.async_api.Error: the page is gone, or has gone to another address meanwhile.
+    """
+    elements = await elements_of(page, viewport, await page.evaluate(read_script("elements")))
+    return observation(await screenshot(session), viewport.pixels, (title(app, viewport), *elements), app)
+
+
+async def screenshot(session: CDPSession) -> bytes:
+    """The page as it is now: a PNG, larger than need be, since packing it well would take longer than drawing it.
+
+    Raises:
+        playwright.async_api.Error: the page is gone.
+    """
+    taken = await session.send("Page.captureScreenshot", {"format": "png", "optimizeForSpeed": True})
+    return base64.b64decode(taken["data"])
+
+
+async def open_session(page: Page, viewport: Viewport, mobile: bool = False) -> CDPSession:
+    """A session of its own with a page, for screenshots and touch.
+
+    A second session knows nothing of the page's emulated screen, so that it must be told.
+
+    Raises:
+        playwright.async_api.Error: the page is gone.
+    """
+    session = await page.context.new_cdp_session(page)
+    width, height = viewport.size
+    screen = {"width": width, "height": height, "deviceScaleFactor": viewport.scale, "mobile": mobile}
+    await session.send("Emulation.setDeviceMetricsOverride", screen)
+    return session
+
+
+async def settled(page: Page) -> bool:
+    """Whether all of a page has loaded; brings its animations to their end.
+
+    Raises:
+        playwright.async_api.Error: the page is gone, or has gone to another address meanwhile.
+    """
+    return bool(await page.evaluate(read_script("settled")))
+
+
+def observation(pixels: bytes, size: Size, elements: tuple[UIElement, ...], app: str) -> Observation:
+    """What an agent is shown, named by its content.
+
+    Args:
+        pixels: a PNG.
+        size: of the picture.
+        elements: of the accessibility tree.
+        app: name of what is shown.
+    """
+    digest = hashlib.blake2b(pixels, digest_size=12)
+    digest.update(repr(elements).encode())
+    return Observation(ScreenHandle(digest.hexdigest(), size, lambda: pixels), elements, app)
+
+
+def title(app: str, viewport: Viewport) -> UIElement:
+    """The first element of every tree."""
+    return UIElement("heading", app, Box(0, 0, viewport.pixels.width, 1), ("title",))
+
+
+async def elements_of(page: Page, viewport: Viewport, rows: list[Any]) -> list[UIElement]:
+    """The elements of all frames of a page, where they are seen.
+
+    Args:
+        page: that shows them.
+        viewport: of the page.
+        rows: what the script `elements` has returned in the page itself.
+
+    Raises:
+        playwright.async_api.Error: the page is gone.
+    """
+    whole = Box(0, 0, *viewport.size)
+    found = [_element(row, whole, viewport.scale) for row in rows]
+    for frame in page.frames[1:]:
+        # A frame may go, or never load, while the page that holds it can be used all the same.
+        with suppress(Error, TimeoutError):
+            async with asyncio.timeout(_SECONDS_PER_FRAME):
+                found += await _within(frame, whole, viewport.scale)
+    return [element for element in found if element.bounds.area]
+
+
+async def _within(frame: Frame, whole: Box, scale: int) -> list[UIElement]:
+    """The elements of a frame where they are seen: its boxes are relative to itself."""
+    holder = await frame.frame_element()
+    outside = await holder.bounding_box()
+    if outside is None or not await holder.is_visible():
+        return []
+    left, top, width, height = await holder.evaluate(_INSIDE)
+    left, top = outside["x"] + left, outside["y"] + top
+    seen = Box(
+        max(whole.left, round(left)),
+        max(whole.top, round(top)),
+        min(whole.right, round(left + width)),
+        min(whole.bottom, round(top + height)),
+    )
+    return [_element(row, seen, scale, left, top) for row in await frame.evaluate(read_script("elements"))]
+
+
+def _element(row: list[Any], seen: Box, scale: int, across: float = 0, down: float = 0) -> UIElement:
+    """The element of a row of a frame that begins at (across, down), cut to what is seen of it; empty if nothing is."""
+    role, text, left, top, right, bottom, states, value, element_id = row
+    box = Box(
+        round(max(left + across, seen.left) * scale),
+        round(max(top + down, seen.top) * scale),
+        round(min(right + across, seen.right) * scale),
+        round(min(bottom + down, seen.bottom) * scale),
+    )
+    return UIElement(role, text, box, tuple(states), value, element_id)

@@ -1,0 +1,130 @@
+"""What a query for the browser says: where it starts, and what must hold for it to be solved."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeVar
+from urllib.parse import urlsplit
+
+from pydantic import Field, TypeAdapter, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
+
+from trajmill.schemas.errors import EnvironmentFailure, FailureClass
+from trajmill.schemas.record import Record
+from trajmill.stages.environments.browser.network.proxy import place_of
+
+T = TypeVar("T")
+_MOST_FILES, _LONGEST_FILE = 8, 1_000_000
+Side = Annotated[int, Field(ge=64, le=4096)]
+FileName = Annotated[str, Field(min_length=1, max_length=60, pattern=r"^[^/\\\x00-\x1f]+$")]
+Content = Annotated[str, Field(max_length=_LONGEST_FILE)]
+
+
+class BrowserStart(Record):
+    """`Query.start_state` of a query for the browser, as JSON."""
+
+    url: str
+    """Where the episode starts: `http` or `https`."""
+    viewport: tuple[Side, Side] | None = None
+    """Width and height of the page in CSS pixels; the factory's own if null."""
+    mobile: bool = False
+    """Whether the page sees a phone: touch, two screenshot pixels per CSS pixel."""
+    files: Annotated[dict[FileName, Content], Field(max_length=_MOST_FILES)] = {}
+    """Text files by name, to be had where a page asks for a file."""
+    hosts: tuple[str, ...] = ()
+    """More origins that may be reached (`https://cdn.example.org`), beside that of `url`."""
+
+    @model_validator(mode="after")
+    def _of_the_web(self) -> BrowserStart:
+        for address in (self.url, *self.hosts):
+            if place_of(address) is None or urlsplit(address).scheme not in ("http", "https"):
+                raise PydanticCustomError("address", "{address} is no http address", {"address": repr(address)})
+        return self
+
+
+class _Text(Record):
+    equals: str | None = None
+    """The whole text; white space at its ends does not count."""
+    contains: str | None = None
+    """A part of the text."""
+
+    @model_validator(mode="after")
+    def _says_something(self) -> _Text:
+        if self.equals is None and self.contains is None:
+            raise PydanticCustomError("condition", "says neither equals nor contains")
+        return self
+
+    def holds(self, text: str | None) -> bool:
+        """Whether a text is as wanted; one that is not there is not."""
+        if text is None:
+            return False
+        return (self.equals is None or text.strip() == self.equals) and (self.contains is None or self.contains in text)
+
+
+class UrlIs(_Text):
+    """The address of the page in front."""
+
+    check: Literal["url"]
+
+
+class TextIs(_Text):
+    """What the first element that matches a CSS selector shows."""
+
+    check: Literal["text"]
+    selector: str
+
+
+class ValueIs(_Text):
+    """What the first input that matches a CSS selector holds; `true` or `false` for a checkbox or a radio button."""
+
+    check: Literal["value"]
+    selector: str
+
+
+class StorageIs(_Text):
+    """What the local storage of the start URL's origin holds under a key."""
+
+    check: Literal["storage"]
+    key: str
+
+
+class DownloadIs(_Text):
+    """The text of a file that was downloaded under a name."""
+
+    check: Literal["download"]
+    name: str
+
+
+Condition = Annotated[UrlIs | TextIs | ValueIs | StorageIs | DownloadIs, Field(discriminator="check")]
+
+
+class BrowserGoal(Record):
+    """`Query.goal` of a query for the browser, as JSON; without conditions there is no programmatic check."""
+
+    all: tuple[Condition, ...] = ()
+
+
+def read_start(text: str) -> BrowserStart:
+    """Read a start state.
+
+    Raises:
+        EnvironmentFailure: of class `task` if it is none.
+    """
+    return _read(TypeAdapter(BrowserStart), text, "start state")
+
+
+def read_goal(text: str) -> BrowserGoal:
+    """Read a goal check.
+
+    Raises:
+        EnvironmentFailure: of class `task` if it is none.
+    """
+    return _read(TypeAdapter(BrowserGoal), text, "goal")
+
+
+def _read(adapter: TypeAdapter[T], text: str, what: str) -> T:
+    try:
+        return adapter.validate_json(text)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False)[0]
+        where = ".".join(map(str, first["loc"])) or "the JSON"
+        raise EnvironmentFailure(f"{what} of the query: {where}: {first['msg']}", FailureClass.TASK) from error

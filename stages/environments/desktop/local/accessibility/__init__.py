@@ -1,0 +1,1 @@
+"""The accessibility tree of a local desktop, read over AT-SPI."""

@@ -1,0 +1,216 @@
+"""Reads what all programs show over AT-SPI and writes it as an OSWorld machine does."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+from xml.etree import ElementTree
+
+from trajmill.schemas.geometry import Box
+from trajmill.stages.environments.desktop.local.accessibility.atspi import (
+    Item,
+    Reference,
+    extents_call,
+    programs_call,
+    property_call,
+    read_item,
+    tree_call,
+)
+from trajmill.stages.environments.desktop.local.accessibility.bus import Bus
+from trajmill.stages.environments.desktop.local.accessibility.spreadsheet_cells import read_cells, sheets_in
+from trajmill.stages.environments.desktop.local.accessibility.texts import read_texts
+from trajmill.stages.environments.desktop.local.accessibility.uncached import read_listed
+from trajmill.stages.environments.desktop.protocol import COMPONENT, STATE, VALUE
+
+SECONDS_TO_READ = 10.0
+"""A program that has not told its tree by then hangs."""
+_WITH_TEXT = frozenset(
+    {"text", "entry", "paragraph", "label", "static", "heading", "terminal", "spin-button", "link", "icon"}
+)
+_MENU_ROLES = frozenset({"menu", "menu-item", "check-menu-item", "radio-menu-item"})
+_GTK2 = "GAIL"
+_WITH_VALUE = frozenset({"slider", "spin-button", "progress-bar", "level-bar"})
+_NOT_IN_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+class Shown(NamedTuple):
+    """An object that is to be seen, with what was asked about it."""
+
+    item: Item
+    bounds: Box
+    text: str = ""
+    value: float | None = None
+
+
+@dataclass
+class _Forest:
+    """The objects of one program by parent."""
+
+    children: dict[Reference, list[Shown]] = field(default_factory=dict)
+    roots: list[Shown] = field(default_factory=list)
+
+
+def read_tree(bus: Bus) -> str:
+    """The tree of all programs as XML.
+
+    Raises:
+        TimeoutError: a program does not answer.
+        OSError: the accessibility bus is gone.
+    """
+    desktop = ElementTree.Element("desktop-frame", {"name": "main"})
+    answer = bus.ask_one(programs_call(), SECONDS_TO_READ)
+    for owner, path in answer[0] if answer else ():
+        _add_program(bus, desktop, Reference(owner, path))
+    return ElementTree.tostring(desktop, encoding="unicode")
+
+
+def _add_program(bus: Bus, desktop: ElementTree.Element, root: Reference) -> None:
+    answer = bus.ask_one(tree_call(root.owner), SECONDS_TO_READ)
+    items = [read_item(row) for row in answer[0]] if answer else []
+    name = next((item.name for item in items if item.reference == root), "")
+    node = ElementTree.SubElement(desktop, "application", {"name": _clean(name)})
+    listed = read_listed(bus, items, SECONDS_TO_READ)
+    latest = {item.reference: item for item in [*items, *listed, *_unsaid_menu_items(bus, root, items)]}
+    seen = _look_at(bus, [item for item in latest.values() if item.shown])
+    moved = _moved_into_place(seen)
+    forest = _forest(moved)
+    sheets = sheets_in(latest.values())
+    for sheet in moved:
+        if sheet.item.reference not in sheets:
+            continue
+        true = sheet.bounds.left, sheet.bounds.top
+        told = next(other.bounds for other in seen if other.item.reference == sheet.item.reference)
+        shift = true[0] - told.left, true[1] - told.top
+        cells = read_cells(bus, sheet.item, told, SECONDS_TO_READ)
+        forest.children[sheet.item.reference] = [
+            Shown(cell.item, _shifted(cell.bounds, shift), cell.text) for cell in cells
+        ]
+    for shown in forest.roots:
+        _write(node, shown, forest)
+
+
+def _unsaid_menu_items(bus: Bus, root: Reference, items: Sequence[Item]) -> list[Item]:
+    """The items of open menus of GTK 2 programs, which have a place on the screen but do not say that they show."""
+    toolkit = bus.ask_one(property_call(root, "Application", "ToolkitName"), SECONDS_TO_READ)
+    if not toolkit or toolkit[0][1] != _GTK2:
+        return []
+    unsaid = [item for item in items if item.role in _MENU_ROLES and "visible" in item.states and not item.shown]
+    places = bus.ask([extents_call(item.reference) for item in unsaid], SECONDS_TO_READ)
+    return [
+        item._replace(states=item.states | {"showing"})
+        for item, place in zip(unsaid, places, strict=True)
+        if place and place[0][0] >= 0
+    ]
+
+
+def _look_at(bus: Bus, items: Sequence[Item]) -> list[Shown]:
+    """Ask for the place, the text and the value of each."""
+    places = bus.ask([extents_call(item.reference) for item in items], SECONDS_TO_READ)
+    boxes = {item.reference: _box(place) for item, place in zip(items, places, strict=True)}
+    held = [item for item in items if "Text" in item.interfaces and item.role in _WITH_TEXT]
+    references = [item.reference for item in held]
+    texts = dict(zip(references, read_texts(bus, references, SECONDS_TO_READ), strict=True))
+    numbered = [item for item in items if "Value" in item.interfaces and item.role in _WITH_VALUE]
+    values = _answers(bus, numbered, [property_call(item.reference, "Value", "CurrentValue") for item in numbered])
+    return [
+        Shown(
+            item,
+            boxes[item.reference],
+            texts.get(item.reference, ""),
+            _number(values.get(item.reference)),
+        )
+        for item in items
+    ]
+
+
+def _answers(bus: Bus, items: Sequence[Item], calls: Sequence[Any]) -> dict[Reference, Any]:
+    found = bus.ask(calls, SECONDS_TO_READ)
+    return {item.reference: answer[0] for item, answer in zip(items, found, strict=True) if answer}
+
+
+def _number(variant: Any) -> float | None:
+    return float(variant[1]) if variant is not None else None
+
+
+def _box(extents: tuple[Any, ...] | None) -> Box:
+    left, top, width, height = extents[0] if extents else (0, 0, 0, 0)
+    return Box(left, top, left + width, top + height)
+
+
+def _moved_into_place(seen: Sequence[Shown]) -> list[Shown]:
+    """Correct the places of what LibreOffice draws itself.
+
+    Its `root-pane` and all below are told as if the GTK menu bar above had no height; the GTK panel of the same size
+    is where they really are.
+    """
+    children: dict[Reference, list[Reference]] = {}
+    for shown in seen:
+        children.setdefault(shown.item.parent, []).append(shown.item.reference)
+    shifts: dict[Reference, tuple[int, int]] = {}
+    for pane in seen:
+        if pane.item.role == "root-pane" and pane.bounds.area and pane.item.reference not in shifts:
+            canvas = next(
+                (s.bounds for s in seen if s.item.role == "panel" and _is_canvas(s.bounds, pane.bounds)), None
+            )
+            if canvas is not None:
+                shift = canvas.left - pane.bounds.left, canvas.top - pane.bounds.top
+                shifts.update(dict.fromkeys(_below(pane.item.reference, children), shift))
+    return [shown._replace(bounds=_shifted(shown.bounds, shifts.get(shown.item.reference, (0, 0)))) for shown in seen]
+
+
+def _is_canvas(panel: Box, pane: Box) -> bool:
+    same_size = (panel.right - panel.left, panel.bottom - panel.top) == (pane.right - pane.left, pane.bottom - pane.top)
+    return same_size and panel != pane
+
+
+def _below(root: Reference, children: Mapping[Reference, Sequence[Reference]]) -> Iterable[Reference]:
+    waiting = [root]
+    while waiting:
+        one = waiting.pop()
+        yield one
+        waiting.extend(children.get(one, ()))
+
+
+def _shifted(box: Box, by: tuple[int, int]) -> Box:
+    return Box(box.left + by[0], box.top + by[1], box.right + by[0], box.bottom + by[1])
+
+
+def _forest(seen: Sequence[Shown]) -> _Forest:
+    """Children in reading order; GTK widgets that LibreOffice embeds name a parent that is not in the tree."""
+    forest, known = _Forest(), {shown.item.reference for shown in seen}
+    for shown in sorted(seen, key=lambda one: (one.item.place < 0, one.item.place, one.bounds.top, one.bounds.left)):
+        if shown.item.parent in known:
+            forest.children.setdefault(shown.item.parent, []).append(shown)
+        elif shown.item.role != "application":
+            forest.roots.append(shown)
+    for siblings in forest.children.values():
+        if any(one.item.place < 0 for one in siblings):
+            # Of a menu, the cache tells the places of some entries only.
+            siblings.sort(key=lambda one: (one.bounds.top, one.bounds.left))
+    return forest
+
+
+def _write(parent: ElementTree.Element, shown: Shown, forest: _Forest) -> None:
+    item, box = shown.item, shown.bounds
+    if box.area == 0:
+        # A lone tab that is not drawn holds what is; LibreOffice's second menu bar, with no height, holds nothing real.
+        for child in forest.children.get(item.reference, ()) if item.role != "menu-bar" else ():
+            _write(parent, child, forest)
+        return
+    node = ElementTree.SubElement(parent, item.role, {"name": _clean(item.name)})
+    for state in sorted(item.states):
+        node.set(f"{STATE}{state}", "true")
+    node.set(f"{COMPONENT}screencoord", f"({box.left}, {box.top})")
+    node.set(f"{COMPONENT}size", f"({box.right - box.left}, {box.bottom - box.top})")
+    if shown.value is not None:
+        node.set(f"{VALUE}value", f"{shown.value:g}")
+    node.text = _clean(shown.text) or None
+    for child in forest.children.get(item.reference, ()):
+        _write(node, child, forest)
+
+
+def _clean(text: str) -> str:
+    """Text as XML can hold it; U+FFFC stands for embedded objects."""
+    return _NOT_IN_XML.sub("", text.replace("\ufffc", ""))

@@ -1,0 +1,1 @@
+"""The X display of a local desktop: pixels, windows, mouse and keyboard."""

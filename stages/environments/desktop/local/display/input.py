@@ -1,0 +1,88 @@
+"""Does one typed action on an X display through XTEST."""
+
+from __future__ import annotations
+
+import time
+
+from Xlib import X
+from Xlib.display import Display
+from Xlib.ext import xtest
+
+from trajmill.schemas.actions import Action, Click, Drag, LongPress, MoveMouse, PressKeys, Scroll, Swipe, TypeText
+from trajmill.stages.environments.desktop.keys import find_keys
+from trajmill.stages.environments.desktop.local.display.keyboard import Keyboard
+
+_BUTTONS = {"left": 1, "middle": 2, "right": 3}
+_WHEEL_UP, _WHEEL_DOWN = 4, 5
+_MOST_CLICKS, _MOST_WHEEL_CLICKS = 3, 50
+_PIXELS_PER_WHEEL_CLICK = 60
+_LONGEST_PRESS_SECONDS = 5.0
+_DRAG_STEPS = 8
+_DRAG_STEP_SECONDS = 0.01  # toolkits start a drag only when they have seen the pointer move
+
+
+class Hands:
+    """Mouse and keyboard of one display."""
+
+    def __init__(self, display: Display) -> None:
+        self._display = display
+        self._keyboard = Keyboard(display)
+
+    def perform(self, action: Action) -> None:
+        """Do an action at its place; what a desktop cannot do, and waiting, changes nothing.
+
+        Raises:
+            OSError: the display is gone.
+        """
+        match action:
+            case Click(x=x, y=y, button=button, count=count):
+                self._move(x, y)
+                for _ in range(min(count, _MOST_CLICKS)):
+                    self._click(_BUTTONS[button])
+            case LongPress(x=x, y=y, seconds=seconds):
+                self._move(x, y)
+                self._click(_BUTTONS["left"], hold=min(max(seconds, 0.0), _LONGEST_PRESS_SECONDS))
+            case MoveMouse(x=x, y=y):
+                self._move(x, y)
+            case Drag(x=x, y=y, x2=x2, y2=y2):
+                self._drag(x, y, x2, y2)
+            case Swipe(x=x, y=y, y2=y2):
+                self._move(x, y)
+                self._turn_wheel(round((y2 - y) / _PIXELS_PER_WHEEL_CLICK))
+            case Scroll(x=x, y=y, clicks=clicks):
+                if x is not None and y is not None:
+                    self._move(x, y)
+                self._turn_wheel(clicks)
+            case TypeText(text=text, clear=clear, enter=enter):
+                if clear:
+                    self._keyboard.chord(find_keys(("ctrl", "a")))
+                    self._keyboard.chord(find_keys(("delete",)))
+                self._keyboard.type(text + ("\n" if enter else ""))
+            case PressKeys(keys=keys):
+                self._keyboard.chord(find_keys(keys))
+            case _:
+                pass
+        self._display.sync()
+
+    def _move(self, x: int, y: int) -> None:
+        xtest.fake_input(self._display, X.MotionNotify, x=x, y=y)
+
+    def _click(self, button: int, hold: float = 0.0) -> None:
+        xtest.fake_input(self._display, X.ButtonPress, button)
+        if hold:
+            self._display.sync()
+            time.sleep(hold)
+        xtest.fake_input(self._display, X.ButtonRelease, button)
+
+    def _drag(self, x: int, y: int, x2: int, y2: int) -> None:
+        self._move(x, y)
+        xtest.fake_input(self._display, X.ButtonPress, _BUTTONS["left"])
+        for step in range(1, _DRAG_STEPS + 1):
+            self._move(x + (x2 - x) * step // _DRAG_STEPS, y + (y2 - y) * step // _DRAG_STEPS)
+            self._display.sync()
+            time.sleep(_DRAG_STEP_SECONDS)
+        xtest.fake_input(self._display, X.ButtonRelease, _BUTTONS["left"])
+
+    def _turn_wheel(self, clicks: int) -> None:
+        for _ in range(min(abs(clicks), _MOST_WHEEL_CLICKS)):
+            self._click(_WHEEL_UP if clicks > 0 else _WHEEL_DOWN)

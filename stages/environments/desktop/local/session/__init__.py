@@ -1,0 +1,1 @@
+"""One session of a local desktop: its X server, its buses, its home folder and its user."""

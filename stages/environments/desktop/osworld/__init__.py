@@ -1,0 +1,1 @@
+"""OSWorld's tasks: their files, their preparation and their programmatic check."""

@@ -1,0 +1,102 @@
+"""Brings a desktop into a task's start state, step by step as the task's `config` says."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from trajmill.schemas.errors import EnvironmentFailure, FailureClass
+from trajmill.stages.environments.desktop.connection import DesktopConnection
+from trajmill.stages.environments.desktop.osworld.task import SetupStep
+
+_LONGEST_SLEEP_SECONDS = 60.0
+_SECONDS_TO_SHOW = 20.0
+_SECONDS_TO_SETTLE = 3.0
+_BETWEEN_LOOKS_SECONDS = 0.2
+
+
+async def prepare(desktop: DesktopConnection, steps: Iterable[SetupStep], files: Path) -> None:
+    """Take all steps in order.
+
+    Args:
+        desktop: the machine.
+        steps: from a parsed task, so of known types with known parameters.
+        files: folder that the tasks' local files are in; nothing outside it is read.
+
+    Raises:
+        EnvironmentFailure: the machine failed, or a local file is missing.
+    """
+    for step in steps:
+        await _take(desktop, step.type, step.parameters, files)
+
+
+async def _take(desktop: DesktopConnection, kind: str, parameters: dict[str, Any], files: Path) -> None:
+    match kind:
+        case "launch":
+            before = await desktop.screenshot()
+            await desktop.launch(*_command(parameters))
+            await _until_shown(desktop, before.png)
+        case "execute" | "command":
+            await desktop.execute(*_command(parameters))
+        case "upload_file" | "upload":
+            for file in parameters.get("files", ()):
+                await desktop.upload(str(file["path"]), local_file(files, str(file["local_path"])))
+        case "open":
+            before = await desktop.screenshot()
+            await desktop.open_file(str(parameters["path"]))
+            await _until_shown(desktop, before.png)
+        case "sleep":
+            await asyncio.sleep(min(float(parameters["seconds"]), _LONGEST_SLEEP_SECONDS))
+        case "activate_window":
+            await desktop.activate_window(*_window(parameters))
+        case "close_window":
+            await desktop.close_window(*_window(parameters))
+
+
+def local_file(files: Path, name: str) -> bytes:
+    """Read a local file that a task names.
+
+    Raises:
+        EnvironmentFailure: of class `setup`: it is not in the folder of the tasks' files.
+    """
+    path = (files / name).resolve()
+    if not path.is_relative_to(files.resolve()) or not path.is_file():
+        raise EnvironmentFailure(f"the task's file {name!r} is not in {files}", FailureClass.SETUP)
+    return path.read_bytes()
+
+
+async def until_settled(desktop: DesktopConnection) -> None:
+    """Wait until two looks in a row are equal; a machine that never rests is looked at as it is."""
+    deadline = time.monotonic() + _SECONDS_TO_SETTLE
+    last = b""
+    while time.monotonic() < deadline:
+        await asyncio.sleep(_BETWEEN_LOOKS_SECONDS)
+        now = (await desktop.screenshot()).png
+        if now == last:
+            return
+        last = now
+
+
+async def _until_shown(desktop: DesktopConnection, before: bytes) -> None:
+    """Wait for what was started to show itself, where the machine does not do that by itself."""
+    if desktop.settles:
+        return
+    deadline = time.monotonic() + _SECONDS_TO_SHOW
+    while (await desktop.screenshot()).png == before and time.monotonic() < deadline:
+        await asyncio.sleep(_BETWEEN_LOOKS_SECONDS)
+    await until_settled(desktop)
+
+
+def _command(parameters: dict[str, Any]) -> tuple[str | list[str], bool]:
+    command, shell = parameters["command"], bool(parameters.get("shell", False))
+    if isinstance(command, str) and not shell:
+        return shlex.split(command), False
+    return command, shell
+
+
+def _window(parameters: dict[str, Any]) -> tuple[str, bool, bool]:
+    return str(parameters["window_name"]), bool(parameters.get("strict")), bool(parameters.get("by_class"))

@@ -1,0 +1,188 @@
+"""OSWorld's task JSON: what to prepare, say and check; what needs more than files and commands is refused by name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.record import Record
+from trajmill.schemas.tables.query import PathStep
+from trajmill.stages.environments.desktop.osworld.metrics import METRICS
+
+_WINDOW = frozenset({"window_name", "strict", "by_class"})
+_COMMAND = frozenset({"command", "shell"})
+_FILES = frozenset({"files"})
+SETUPS: Mapping[str, frozenset[str]] = {
+    "launch": _COMMAND,
+    "execute": _COMMAND,
+    "command": _COMMAND,
+    "upload_file": _FILES,
+    "upload": _FILES,
+    "open": frozenset({"path"}),
+    "sleep": frozenset({"seconds"}),
+    "activate_window": _WINDOW,
+    "close_window": _WINDOW,
+}
+"""The steps that are done, with the parameters that they understand."""
+_PLACEHOLDERS = ("{CLIENT_PASSWORD}", "{SCREEN_WIDTH", "{SCREEN_HEIGHT")
+RESULTS = ("vm_file", "vm_command_line")
+EXPECTATIONS = ("rule", "vm_file", "vm_command_line", "local_file")
+
+
+class Part(BaseModel):
+    """One `{"type": ..., ...}` of a task; what else it holds depends on its type."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+    type: str
+
+    @property
+    def rest(self) -> dict[str, Any]:
+        """All but its type."""
+        return dict(self.model_extra or {})
+
+
+class SetupStep(Record):
+    """One step of the preparation."""
+
+    type: str
+    parameters: dict[str, Any] = {}
+
+
+class Check(Record):
+    """One comparison: what the machine has, against what it should have."""
+
+    metric: str
+    result: Part
+    expected: Part | None
+    options: dict[str, Any]
+
+
+class Evaluator(Record):
+    """The programmatic check of a task."""
+
+    postconfig: tuple[SetupStep, ...]
+    """Steps to take before looking."""
+    checks: tuple[Check, ...]
+    conjunction: Literal["and", "or"]
+
+
+class DesktopTask(Record):
+    """A task as its JSON file says it."""
+
+    id: str
+    instruction: str
+    config: tuple[SetupStep, ...]
+    evaluator: dict[str, Any] | None
+    """As it is written; `parse_evaluator` has taken it."""
+    related_apps: tuple[str, ...]
+    path: tuple[PathStep, ...]
+    """Ours, OSWorld's files have none: the annotated reference path."""
+    difficulty: int
+
+
+class _Evaluator(BaseModel):
+    """An evaluator as it is written: one check, or lists of the same length."""
+
+    func: str | list[str]
+    result: Part | list[Part]
+    expected: Part | list[Part | None] | None = None
+    options: dict[str, Any] | list[dict[str, Any]] | None = None
+    conj: Literal["and", "or"] = "and"
+    postconfig: tuple[SetupStep, ...] = ()
+
+
+class _Task(BaseModel):
+    id: str
+    instruction: str
+    config: tuple[SetupStep, ...] = ()
+    evaluator: dict[str, Any] | None = None
+    related_apps: tuple[str, ...] = ()
+    path: tuple[PathStep, ...] = ()
+    difficulty: Literal[1, 2, 3] = 1
+
+
+def read_task(file: Path) -> DesktopTask:
+    """Read one task file.
+
+    Raises:
+        BadInputError: it is no task, or needs what trajmill does not do; one line that names file and part.
+    """
+    try:
+        return parse_task(json.loads(file.read_text()), str(file))
+    except (OSError, ValueError) as error:
+        raise BadInputError(f"{file}: no JSON task: {error}") from error
+
+
+def parse_task(said: Any, where: str) -> DesktopTask:
+    """A task from its parsed JSON; as `read_task`, with `where` for the file's name."""
+    try:
+        task = _Task.model_validate(said)
+        if task.evaluator is not None:
+            parse_evaluator(task.evaluator, where)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise BadInputError(f"{where}: {place}: {first['msg']}") from error
+    _refuse_steps(where, "config", task.config)
+    return DesktopTask(
+        id=task.id,
+        instruction=task.instruction,
+        config=task.config,
+        evaluator=task.evaluator,
+        related_apps=task.related_apps,
+        path=task.path,
+        difficulty=task.difficulty,
+    )
+
+
+def parse_evaluator(said: Mapping[str, Any], where: str) -> Evaluator:
+    """An evaluator from its parsed JSON.
+
+    Raises:
+        BadInputError: it needs what trajmill does not do; one line that names the part.
+        ValidationError: it is no evaluator.
+    """
+    _refuse_unknown(where, "evaluator.func", METRICS, _as_list(said.get("func")))
+    written = _Evaluator.model_validate(said)
+    metrics, results = _as_list(written.func), _as_list(written.result)
+    expected = _as_list(written.expected) or [None] * len(metrics)
+    options = _as_list(written.options) or [{}] * len(metrics)
+    if not len(metrics) == len(results) == len(expected) == len(options):
+        raise BadInputError(f"{where}: evaluator: func, result, expected and options differ in length")
+    _refuse_steps(where, "evaluator.postconfig", written.postconfig)
+    _refuse_unknown(where, "evaluator.result", RESULTS, (part.type for part in results))
+    _refuse_unknown(where, "evaluator.expected", EXPECTATIONS, (part.type for part in expected if part is not None))
+    checks = tuple(
+        Check(metric=metric, result=result, expected=wanted, options=chosen)
+        for metric, result, wanted, chosen in zip(metrics, results, expected, options, strict=True)
+    )
+    return Evaluator(postconfig=written.postconfig, checks=checks, conjunction=written.conj)
+
+
+def _as_list(value: Any) -> list[Any]:
+    if value is None:
+        return []
+    return value if isinstance(value, list) else [value]
+
+
+def _refuse_unknown(where: str, part: str, known: Iterable[str], used: Iterable[Any]) -> None:
+    known = sorted(known)
+    for name in used:
+        if name not in known:
+            raise BadInputError(f"{where}: {part}: {name!r} is not done here; there are {', '.join(known)}")
+
+
+def _refuse_steps(where: str, part: str, steps: Iterable[SetupStep]) -> None:
+    for step in steps:
+        _refuse_unknown(where, part, SETUPS, [step.type])
+        _refuse_unknown(where, f"{part}: {step.type}", SETUPS[step.type], step.parameters)
+        text = json.dumps(step.parameters)
+        if step.type in ("upload_file", "upload") and "://" in text:
+            raise BadInputError(f"{where}: {part}: {step.type} takes local files only, nothing is downloaded")
+        if any(placeholder in text for placeholder in _PLACEHOLDERS):
+            raise BadInputError(f"{where}: {part}: {step.type} has a placeholder that is not filled in here")

@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.stages.environments.android.stand_in.sh import Exit, Result, Shell
+from trajmill.stages.environments.android.device.shell import line, quote
+
+HOSTILE = [
+    "'; reboot #",
+    "$(reboot)",
+    "`reboot`",
+    "a && b || c",
+    "\\",
+    '"',
+    "'",
+    "",
+    "~",
+    "*",
+    "-n",
+    "a\nb",
+    "é🙂",
+    "!",
+    "%s",
+]
+WORDS = st.lists(
+    st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=12)
+    | st.text("'\"\\$`(){}|&;<>*?#~! \n\ta", max_size=12)
+    | st.sampled_from(HOSTILE),
+    min_size=1,
+    max_size=8,
+)
+
+
+def words_of_sh(text: str) -> list[str]:
+    done = subprocess.run(["sh", "-c", text], capture_output=True, check=True)
+    return done.stdout.decode().split("\0")[:-1]
+
+
+def words_of_stand_in(text: str) -> list[list[str]]:
+    ran: list[list[str]] = []
+
+    def program(words: Sequence[str], given: bytes) -> Result:
+        ran.append(list(words))
+        return Result(b"out")
+
+    Shell(program, lambda path, content: None).run(text)
+    return ran
+
+
+@given(WORDS)
+@settings(max_examples=150)
+def test_a_real_shell_reads_back_exactly_the_words(words: list[str]) -> None:
+    assert words_of_sh(line([("printf", "%s\\0", *words)])) == words
+
+
+@given(WORDS, WORDS)
+def test_the_stand_in_reads_a_line_of_commands_as_it_was_meant(first: list[str], second: list[str]) -> None:
+    assert words_of_stand_in(line([("a", *first), ("b", *second)])) == [["a", *first], ["b", *second]]
+
+
+@pytest.mark.parametrize("word", ["a\0b", "\ud800"])
+def test_what_no_argument_can_hold_is_refused(word: str) -> None:
+    with pytest.raises(ValueError):
+        quote(word)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "printf '%s\\0' a; printf '%s\\0' b && printf '%s\\0' c",
+        "printf '%s\\0' $(printf x)y `printf z`",
+        "printf '%s\\0' \"it's $(printf 'in') \\\"quotes\\\"\" # a comment; printf no",
+        "printf '%s\\0' a\\;b 'c'\"d\"e",
+        "exit 3",
+        "[ -e /nowhere ] || printf '%s\\0' none",
+        "printf '%s\\0' abc | cat",
+    ],
+)
+def test_the_stand_in_reads_what_is_not_quoted_as_a_real_shell_does(text: str) -> None:
+    """Otherwise a word that was not escaped would do no harm in the tests."""
+    real = subprocess.run(["sh", "-c", text], capture_output=True, check=False)
+    result = Shell(little_program, lambda path, content: None).run(text)
+    assert (result.out, result.status) == (real.stdout, real.returncode)
+
+
+def little_program(words: Sequence[str], given: bytes) -> Result:
+    match words:
+        case ["printf", "%s\\0", *rest]:
+            return Result("".join(f"{word}\0" for word in rest).encode())
+        case ["printf", word]:
+            return Result(word.encode())
+        case ["cat"]:
+            return Result(given)
+        case ["exit", status]:
+            raise Exit(int(status))
+        case _:
+            return Result(status=1)
