@@ -21,6 +21,7 @@ from benchmarks.synthetic_judge import Rates, SilentStepCritic, repeated, true_o
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import ScreenReader
+from trajmill.schemas.pixel_budget import QWEN2_5_VL
 from trajmill.schemas.tables.query import Platform
 from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.critics.base import StepResult, TrajectoryCritic, Vote
@@ -30,7 +31,6 @@ from trajmill.stages.critics.consensus import Ask, Judge
 from trajmill.stages.critics.judge import judge_episodes
 from trajmill.stages.critics.voting import Pass
 from trajmill.stages.environments.simulated.world import load_world
-from trajmill.stages.models.images import QWEN2_5_VL
 
 SCREENS = {Platform.PHONE: Size(720, 1280), Platform.DESKTOP: Size(1280, 720)}
 MOST_SCREENS = 24

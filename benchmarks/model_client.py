@@ -28,9 +28,9 @@ from aiohttp import web
 from benchmarks.drawing import form_screen
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import ScreenHandle
+from trajmill.schemas.pixel_budget import ANY_SIZE, QWEN3_VL, PixelBudget
 from trajmill.stages.environments.simulated.drawing.draw import draw
 from trajmill.stages.models.base import ChatMessage, ChatRequest, Part
-from trajmill.stages.models.images import ANY_SIZE, QWEN3_VL, PixelBudget
 from trajmill.stages.models.openai_api.model import OpenAiModel
 from trajmill.stages.models.openai_api.settings import ApiSettings
 

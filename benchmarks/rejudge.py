@@ -21,13 +21,13 @@ from benchmarks.policy_queries import benchmark_queries
 from tests.stages.models.fault_server import running_server
 from trajmill.pipelines.critics import CriticModels, JudgeSpec
 from trajmill.pipelines.models import ModelSpec, ServedModel
+from trajmill.schemas.dialects.families import FAMILIES
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.critics.judge import judge_episodes
 from trajmill.stages.environments.simulated.environment import FaultRates
 from trajmill.stages.environments.simulated.world import load_world
-from trajmill.stages.models.families import FAMILIES
 from trajmill.stages.models.openai_api.settings import ApiSettings
 
 _ANSWERS: dict[str, object] = {

@@ -15,14 +15,13 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import SecretStr
 
 from trajmill.schemas.coordinates import CoordinateFrame
+from trajmill.schemas.dialects.families import Family
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.stages.models.base import ChatModel, ChatRequest, Completion
 from trajmill.stages.models.context_budget import USUAL_BUDGET, ContextBudget
-from trajmill.stages.models.families import ModelFamily
-from trajmill.stages.models.images import sent_size
 
 if TYPE_CHECKING:
     from trajmill.stages.models.openai_api.model import OpenAiModel
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 class ModelSpec:
     """One model behind one or several roles."""
 
-    family: ModelFamily
+    family: Family
     at: ServedModel | FolderModel
     request_cache: Path | None = None
     """Folder of the request cache; None asks again for everything."""
@@ -59,7 +58,7 @@ class ModelSpec:
 
     def frame(self, screen: Size) -> CoordinateFrame:
         """How positions in the model's texts relate to a screen."""
-        return CoordinateFrame(self.family.space, screen, sent_size(screen, self.family.budget))
+        return self.family.frame(screen)
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,7 @@ class ServedModel:
     api_key_variable: str = ""
     """Environment variable of the worker that holds the key of the servers; empty if they ask for none."""
 
-    def connect(self, family: ModelFamily) -> OpenAiModel:
+    def connect(self, family: Family) -> OpenAiModel:
         """A client of the servers."""
         from trajmill.stages.models.openai_api.model import OpenAiModel
 
@@ -97,13 +96,13 @@ class FolderModel:
     engine: str = "{}"
     """JSON object of vLLM's engine arguments."""
 
-    def connect(self, family: ModelFamily) -> ChatModel:
+    def connect(self, family: Family) -> ChatModel:
         """The model, which stays loaded until the process ends."""
         return _Kept(_loaded(self, family))
 
 
 @cache
-def _loaded(at: FolderModel, family: ModelFamily) -> ChatModel:
+def _loaded(at: FolderModel, family: Family) -> ChatModel:
     if at.kind == "transformers_local":
         from trajmill.stages.models.local.settings import LocalSettings
         from trajmill.stages.models.transformers_local import LocalModel

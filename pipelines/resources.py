@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 
 from trajmill.pipelines.models import ModelSpec
+from trajmill.schemas.dialects.families import ANY
 from trajmill.schemas.tables.query import Query
 from trajmill.stages.agents.base import Agent
 from trajmill.stages.agents.end_to_end import EndToEndAgent
@@ -47,7 +48,8 @@ class AgentSpec:
     def _agent(self, model: ChatModel, query: Query) -> Agent:
         if self.name == "explorer":
             return explorer_agent(model, query.platform)
-        return EndToEndAgent(model, query.platform, self.temperature)
+        family = self.model.family if isinstance(self.model, ModelSpec) else ANY
+        return EndToEndAgent(model, query.platform, self.temperature, family=family)
 
 
 def use_one_thread() -> None:

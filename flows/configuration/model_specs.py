@@ -10,9 +10,9 @@ from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.models import EMBEDDED, EndpointSection
 from trajmill.pipelines.models import FolderModel, ModelSpec, ServedModel
 from trajmill.schemas.coordinates import CoordinateFrame, native_frame
+from trajmill.schemas.dialects.families import family_named
 from trajmill.schemas.geometry import Size
 from trajmill.stages.models.context_budget import budget_of
-from trajmill.stages.models.families import FAMILIES
 
 REQUEST_CACHE = "request-cache"
 """Folder of the request cache within a warehouse; it may be deleted at any time."""
@@ -21,10 +21,8 @@ REQUEST_CACHE = "request-cache"
 def model_of(config: Config, name: str) -> ModelSpec:
     """The model of an endpoint that the configuration defines."""
     endpoint = config.endpoints[name]
-    family = FAMILIES[endpoint.family]
-    most = min(endpoint.max_pixels, family.budget.max_pixels)
     return ModelSpec(
-        family=family._replace(budget=family.budget.model_copy(update={"max_pixels": most})),
+        family=family_named(endpoint.family).within(endpoint.max_pixels),
         at=_where(endpoint),
         request_cache=config.run.root / REQUEST_CACHE if endpoint.cache else None,
         budget=budget_of(endpoint.context_tokens, endpoint.max_images),

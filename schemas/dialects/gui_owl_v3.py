@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from trajmill.schemas.actions import (
     Action,
@@ -50,8 +51,8 @@ _MOUSE_CLICKS = {
 class _GuiOwl:
     """What the phone's and the desktop's dialect share: the text around the call."""
 
-    _tool: str
-    _system: str
+    _tool: ClassVar[str]
+    _system: ClassVar[str]
 
     def system_prompt(self, frame: CoordinateFrame) -> str:
         """The system message that teaches a model this format, for screens of the frame's resolution."""
@@ -90,6 +91,7 @@ class _GuiOwl:
         raise NotImplementedError
 
 
+@dataclass(frozen=True)
 class GuiOwlMobile(_GuiOwl):
     """The `mobile_use` tool (paper, Table 9)."""
 
@@ -150,6 +152,7 @@ class GuiOwlMobile(_GuiOwl):
                 raise ValueError(f"mobile_use cannot say {action!r}")
 
 
+@dataclass(frozen=True)
 class GuiOwlDesktop(_GuiOwl):
     """The `computer_use` tool (paper, Table 10)."""
 

@@ -1,4 +1,4 @@
-"""One model sees the screen and says what to do: thought, tool call, conclusion (paper 2.1)."""
+"""One model sees the screen and says what to do, in the dialect of its family (paper 2.1)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from time import perf_counter
 
 from trajmill.schemas.coordinates import CoordinateFrame
 from trajmill.schemas.dialects.base import Dialect, ParseFailure
-from trajmill.schemas.dialects.gui_owl_v3 import dialect_for
+from trajmill.schemas.dialects.families import ANY, Family
 from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.query import Platform
 from trajmill.stages.agents.base import AgentCall, Decision, EpisodeView
@@ -20,7 +20,7 @@ NO_ACTION = "The reply held no valid action."
 
 @dataclass(frozen=True, slots=True)
 class EndToEndAgent:
-    """Asks a model for the next action in GUI-Owl's format; knows only what an `EpisodeView` holds."""
+    """Asks a model for the next action in its family's dialect; knows only what an `EpisodeView` holds."""
 
     model: ChatModel
     platform: Platform
@@ -28,6 +28,8 @@ class EndToEndAgent:
     """0 acts greedily."""
     role: str = "policy"
     name: str = "end_to_end"
+    family: Family = ANY
+    """Of the model."""
 
     @property
     def model_version(self) -> str:
@@ -40,7 +42,7 @@ class EndToEndAgent:
         Raises:
             ModelFailure: the model did not answer.
         """
-        dialect = dialect_for(self.platform)
+        dialect = self.family.dialect(self.platform)
         frame = self.model.frame(episode.observation.screen.size)
         request = self._request(episode, dialect, frame)
         start = perf_counter()

@@ -16,6 +16,7 @@ from tests.stages.critics.phone import PhoneWalk, walk_phone
 from tests.stages.models.scripted import ScriptedModel
 from trajmill.pipelines.critics import CriticModels, JudgeSpec
 from trajmill.pipelines.models import ModelSpec, ServedModel
+from trajmill.schemas.dialects.families import FAMILIES
 from trajmill.schemas.errors import FailureClass, ModelFailure
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.model_call import ModelCall
@@ -25,7 +26,6 @@ from trajmill.stages.critics.judge import Judged, judge_episodes
 from trajmill.stages.models.accounts import AccountedModel
 from trajmill.stages.models.base import ChatModel, ChatRequest
 from trajmill.stages.models.context_budget import budget_of
-from trajmill.stages.models.families import FAMILIES
 from trajmill.stages.models.openai_api.settings import ApiSettings
 
 BOTH = (Channel.TEXT, Channel.MULTIMODAL)

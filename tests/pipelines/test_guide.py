@@ -16,6 +16,7 @@ from tests.stages.critics.phone import PhoneWalk, walk_phone
 from tests.stages.models.fault_server import Fault, FaultReply, FaultServer, running_server
 from trajmill.pipelines.guide import GuideSpec, WriteGuidance
 from trajmill.pipelines.models import ModelSpec, ServedModel
+from trajmill.schemas.dialects.families import FAMILIES
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.record import Row
 from trajmill.schemas.tables.failure import Failure
@@ -23,7 +24,6 @@ from trajmill.schemas.tables.guidance import Guidance
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.registry import rows_to_arrow
 from trajmill.stages.guidance.model_guide import guide_prompts
-from trajmill.stages.models.families import FAMILIES
 from trajmill.stages.models.openai_api.settings import ApiSettings
 from trajmill.warehouse.commit import commit_stage
 from trajmill.warehouse.layout import StageRun, Warehouse, create_warehouse

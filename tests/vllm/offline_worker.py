@@ -20,8 +20,8 @@ from tests.stages.models.tiny_vlm import CONTEXT, FACTOR, MAX_PIXELS, MIN_PIXELS
 from trajmill.schemas.errors import ModelFailure
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import ScreenHandle
+from trajmill.schemas.pixel_budget import PixelBudget
 from trajmill.stages.models.base import ChatMessage, ChatRequest, Completion, Part
-from trajmill.stages.models.images import PixelBudget
 from trajmill.stages.models.vllm_offline import OfflineModel, OfflineSettings
 
 BUDGET: Final = PixelBudget(factor=FACTOR, min_pixels=MIN_PIXELS, max_pixels=MAX_PIXELS)

@@ -26,10 +26,10 @@ from trajmill.flows.serving.server_requests import ask_server, served_models
 from trajmill.schemas.errors import BadInputError, ModelFailure, TrajmillError
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import ScreenHandle
+from trajmill.schemas.pixel_budget import PixelBudget
 from trajmill.schemas.record import Record
 from trajmill.stages.models.base import ChatMessage, ChatModel, ChatRequest, Part
 from trajmill.stages.models.cache import CachedModel
-from trajmill.stages.models.images import PixelBudget
 from trajmill.stages.models.openai_api.model import OpenAiModel
 from trajmill.stages.models.openai_api.settings import ApiSettings
 from trajmill.stages.models.structured import ask

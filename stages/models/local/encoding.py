@@ -18,8 +18,9 @@ from transformers import PreTrainedTokenizerBase
 
 from trajmill.schemas.errors import ModelFailure
 from trajmill.schemas.observation import ScreenHandle
+from trajmill.schemas.pixel_budget import PixelBudget
 from trajmill.stages.models.base import ChatRequest
-from trajmill.stages.models.images import PixelBudget, sent_image
+from trajmill.stages.models.images import sent_image
 from trajmill.stages.models.local.chat_text import render_chat
 
 

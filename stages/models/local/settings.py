@@ -7,8 +7,8 @@ from pathlib import Path
 from pydantic import Field
 
 from trajmill.schemas.coordinates import CoordinateSpace
+from trajmill.schemas.pixel_budget import ANY_SIZE, PixelBudget
 from trajmill.schemas.record import Record
-from trajmill.stages.models.images import ANY_SIZE, PixelBudget
 
 
 class LocalSettings(Record):

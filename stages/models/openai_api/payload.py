@@ -6,8 +6,9 @@ import json
 from typing import Any
 
 from trajmill.schemas.observation import Observation
+from trajmill.schemas.pixel_budget import PixelBudget
 from trajmill.stages.models.base import ChatMessage, ChatRequest, Part
-from trajmill.stages.models.images import PixelBudget, sent_image
+from trajmill.stages.models.images import sent_image
 
 _SEEDS = 2**63
 """Servers keep a seed in a signed integer of 64 bits."""

@@ -7,8 +7,8 @@ from typing import Annotated
 from pydantic import Field, SecretStr
 
 from trajmill.schemas.coordinates import CoordinateSpace
+from trajmill.schemas.pixel_budget import ANY_SIZE, PixelBudget
 from trajmill.schemas.record import Record
-from trajmill.stages.models.images import ANY_SIZE, PixelBudget
 
 
 class ApiSettings(Record):

@@ -13,7 +13,8 @@ from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import smart_res
 from trajmill.schemas.errors import ModelFailure
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import ScreenHandle
-from trajmill.stages.models.images import ANY_SIZE, GUI_OWL, QWEN2_5_VL, QWEN3_VL, PixelBudget, sent_image, sent_size
+from trajmill.schemas.pixel_budget import ANY_SIZE, GUI_OWL, QWEN2_5_VL, QWEN3_VL, PixelBudget
+from trajmill.stages.models.images import sent_image, sent_size
 
 _BUDGETS = (QWEN2_5_VL, GUI_OWL, QWEN3_VL, PixelBudget(factor=28, min_pixels=100 * 28 * 28, max_pixels=600 * 28 * 28))
 

@@ -19,8 +19,8 @@ from trajmill.schemas.coordinates import CoordinateSpace
 from trajmill.schemas.errors import BadInputError, ModelFailure
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation, ScreenHandle
+from trajmill.schemas.pixel_budget import PixelBudget
 from trajmill.stages.models.base import ChatMessage, ChatRequest, Completion, Part
-from trajmill.stages.models.images import PixelBudget
 from trajmill.stages.models.local.chat_text import render_chat
 from trajmill.stages.models.local.settings import LocalSettings
 from trajmill.stages.models.transformers_local import LocalModel

@@ -16,8 +16,8 @@ from trajmill.schemas.coordinates import CoordinateFrame, CoordinateSpace
 from trajmill.schemas.errors import BadInputError, ModelFailure
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation
+from trajmill.schemas.pixel_budget import QWEN2_5_VL, QWEN3_VL, PixelBudget
 from trajmill.stages.models.base import ChatMessage, ChatRequest, Completion, TokenLogprob
-from trajmill.stages.models.images import QWEN2_5_VL, QWEN3_VL, PixelBudget
 from trajmill.stages.models.openai_api.model import OpenAiModel
 
 

@@ -1,0 +1,82 @@
+"""Families of vision-language models: how a family writes and reads decides rollouts and exports alike."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from trajmill.schemas.coordinates import CoordinateFrame, CoordinateSpace
+from trajmill.schemas.dialects.base import Dialect
+from trajmill.schemas.dialects.gui_owl_v3 import GuiOwlDesktop, GuiOwlMobile
+from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.geometry import Size
+from trajmill.schemas.pixel_budget import ANY_SIZE, GUI_OWL, QWEN2_5_VL, QWEN3_VL, PixelBudget
+from trajmill.schemas.tables.query import Platform
+
+
+class Family(NamedTuple):
+    """What the descendants of one vision-language model share; equal families are equal in every process."""
+
+    name: str
+    """As it stands in a configuration."""
+    mobile: Dialect
+    """Wire format of actions on phones."""
+    desktop: Dialect
+    """Wire format of actions on desktops and in browsers."""
+    space: CoordinateSpace
+    """How it writes a position on the screen."""
+    budget: PixelBudget
+    """The sizes of pictures that it takes."""
+
+    def dialect(self, platform: Platform) -> Dialect:
+        """Its wire format of actions on a platform; browsers are driven like desktops."""
+        return self.mobile if platform is Platform.PHONE else self.desktop
+
+    def frame(self, screen: Size) -> CoordinateFrame:
+        """How positions in its texts relate to a screen of a size.
+
+        Raises:
+            ModelFailure: no picture of the screen fits its pixel budget.
+        """
+        return CoordinateFrame(self.space, screen, self.budget.fit(screen))
+
+    def within(self, max_pixels: int) -> Family:
+        """The family with pictures of at most so many pixels, and never more than it takes by itself."""
+        most = min(max_pixels, self.budget.max_pixels)
+        return self._replace(budget=self.budget.model_copy(update={"max_pixels": most}))
+
+
+_V3_MOBILE, _V3_DESKTOP = GuiOwlMobile(), GuiOwlDesktop()
+_PIXELS = CoordinateSpace.RESIZED_PIXELS
+
+ANY: Final = Family("any", _V3_MOBILE, _V3_DESKTOP, _PIXELS, ANY_SIZE)
+"""Pictures as they are, and their pixels, in the dialect of GUI-Owl v3: what the embedded policy writes."""
+
+FAMILIES: Final[Mapping[str, Family]] = MappingProxyType(
+    {
+        family.name: family
+        for family in (
+            Family("gui-owl", _V3_MOBILE, _V3_DESKTOP, _PIXELS, GUI_OWL),
+            Family("gui-owl-1.5", _V3_MOBILE, _V3_DESKTOP, CoordinateSpace.PER_MILLE, QWEN3_VL),
+            Family("qwen2.5-vl", _V3_MOBILE, _V3_DESKTOP, _PIXELS, QWEN2_5_VL),
+            Family("qwen3-vl", _V3_MOBILE, _V3_DESKTOP, CoordinateSpace.PER_999, QWEN3_VL),
+            ANY,
+        )
+    }
+)
+"""All families by their names."""
+
+
+def family_named(name: str) -> Family:
+    """The family of a name.
+
+    Raises:
+        BadInputError: there is none of that name; the nearest one is named.
+    """
+    if family := FAMILIES.get(name):
+        return family
+    near = difflib.get_close_matches(name.lower(), FAMILIES, 1, 0.4)
+    advice = f"did you mean {near[0]}?" if near else f"there are {', '.join(FAMILIES)}"
+    raise BadInputError(f"no model family is named {name!r:.60}: {advice}")
