@@ -24,7 +24,7 @@ from trajmill.schemas.tables.registry import arrow_schema
 from trajmill.warehouse.commit import commit_stage
 from trajmill.warehouse.layout import StageRun, Warehouse, create_warehouse
 from trajmill.warehouse.read import read_table
-from trajmill.warehouse.screen_journal import ScreenJournal
+from trajmill.warehouse.screen_journal import ScreenJournal, journal_path
 from trajmill.warehouse.screens import WarehouseScreens, write_screens
 from trajmill.warehouse.shards import write_shard
 from trajmill.warehouse.sql import run_sql
@@ -115,18 +115,17 @@ class _Timer:
 def _stage(warehouse: Warehouse, number: int, stage: str) -> _Spent:
     at = StageRun("bench", number, stage)
     tables = {table: _rows(table, count, number) for table, count in _STAGES[stage].items()}
-    journal = _journal(warehouse, at) if stage == "rollout" else None
+    if stage == "rollout":
+        _journal_screens(warehouse, at)
     start = time.perf_counter()
     files = defaultdict(list)
     for table, rows in tables.items():
         for shard, part in enumerate(_split(rows)):
-            files[table].append(write_shard(warehouse, table, at, shard, part))
+            files[table].append(write_shard(warehouse, table, at, part, f"{shard:05d}"))
     written = time.perf_counter()
-    if journal is not None:
+    if stage == "rollout":
         origin = Origin(round=number, run_id=at.run_id, code_version="bench")
-        known = WarehouseScreens(warehouse)
-        files["screens"] = [write_screens(warehouse, at, [journal], known, origin, "bench")]
-        journal.close()
+        files["screens"] = [write_screens(warehouse, at, origin, "bench")]
     drawn, cpu = time.perf_counter(), time.process_time()
     commit_stage(warehouse, at, files)
     committed = time.perf_counter()
@@ -160,9 +159,9 @@ def _value(kind: pa.DataType, draw: random.Random, number: int) -> Any:
     return draw.randrange(100) if pa.types.is_integer(kind) else draw.random()
 
 
-def _journal(warehouse: Warehouse, at: StageRun) -> ScreenJournal:
+def _journal_screens(warehouse: Warehouse, at: StageRun) -> None:
     draw = random.Random(at.round)
-    journal = ScreenJournal(at.staging(warehouse) / "screens-00000")
+    journal = ScreenJournal(journal_path(warehouse, at, "00000"))
     for screen in range(_SCREENS):
         elements = tuple(
             UIElement("button", f"Item {draw.randrange(999)}", Box(0, place, 700, place + 40), ("clickable",))
@@ -171,7 +170,7 @@ def _journal(warehouse: Warehouse, at: StageRun) -> ScreenJournal:
         pixels = draw.randbytes(_SCREEN_BYTES)
         handle = ScreenHandle(content_id(at.round, screen), Size(720, 1280), lambda pixels=pixels: pixels)  # type: ignore[misc]
         journal.append(Observation(handle, elements, "app"))
-    return journal
+    journal.close()
 
 
 def _ms(seconds: float) -> str:

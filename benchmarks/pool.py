@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from trajmill.pipelines.resources import AgentSpec
-from trajmill.pipelines.rollout import RollOut
+from trajmill.pipelines.rollout import RunAttempts
 from trajmill.schemas.actions import Action
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import Observation, ScreenHandle, UIElement
@@ -138,7 +138,7 @@ def main() -> None:
 
 def _seconds(attempts: list[Attempt], instances: int) -> _Spent:
     with tempfile.TemporaryDirectory() as folder:
-        work = RollOut(
+        work = RunAttempts(
             warehouse=create_warehouse(Path(folder) / "root"),
             at=StageRun("benchmark", 1, "rollout"),
             origin=_ORIGIN,
@@ -148,9 +148,9 @@ def _seconds(attempts: list[Attempt], instances: int) -> _Spent:
             concurrency=instances,
         )
         start, processor = time.perf_counter(), time.process_time()
-        made = work(0, attempts)
+        made = work("00000", attempts)
         took = _Spent(time.perf_counter() - start, time.process_time() - processor)
-    assert made.files["steps"].rows == len(attempts) * (_TAPS + 1) and not made.dropped
+    assert made.rows("steps") == len(attempts) * (_TAPS + 1) and not made.dropped
     return took
 
 

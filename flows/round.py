@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from functools import partial
 from typing import Any
 
 from prefect import flow, task
@@ -27,7 +26,7 @@ from trajmill.flows.stage_table import NEEDED, STAGES, Stage, stages_of
 from trajmill.flows.tasks.generate import GENERATE
 from trajmill.flows.tasks.judge import JUDGE, REJUDGE
 from trajmill.pipelines.reading.history import read_history
-from trajmill.pipelines.rollout import episodes_done
+from trajmill.pipelines.rollout import attempt_counter
 from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.tables.round_summary import RoundSummary
 from trajmill.warehouse.layout import create_warehouse
@@ -144,8 +143,8 @@ def _home(stage: Stage, context: RoundContext) -> RoundContext:
 def watched(context: RoundContext, stage: str) -> Iterator[None]:
     """Show episodes of a stage as they finish: they are counted in the staging, wherever the workers are."""
     at = context.at(stage)
-    counter = partial(episodes_done, context.warehouse, at)
-    with progress().stage(context.round, stage, None) as advance, _polling(counter, advance):
+    counter = attempt_counter(context.warehouse, at)
+    with progress().stage(context.round, stage, None) as advance, _polling(counter.count, advance):
         yield
 
 

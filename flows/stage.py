@@ -37,8 +37,8 @@ class StageReport:
     result: Mapping[str, Any]
 
 
-Work = Callable[[StageRun, str], Outcome]
-"""Does the stage; gets where it stands and the key of its configuration and inputs."""
+Work = Callable[[StageRun], Outcome]
+"""Does the stage; gets where it stands."""
 
 
 def once(context: RoundContext, stage: str, work: Work) -> StageReport:
@@ -49,15 +49,15 @@ def once(context: RoundContext, stage: str, work: Work) -> StageReport:
     marked = read_marker(folder, key)
     if marked is None:
         with disk_full_as_error(context.warehouse.root):
-            marked = _do(context, at, key, work)
+            marked = _do(context, at, work)
         mark_done(folder, key, marked)
     sweep(folder)
     return _report(stage, marked)
 
 
-def _do(context: RoundContext, at: StageRun, key: str, work: Work) -> dict[str, Any]:
+def _do(context: RoundContext, at: StageRun, work: Work) -> dict[str, Any]:
     start = perf_counter()
-    outcome = work(at, key)
+    outcome = work(at)
     commit_start = perf_counter()
     commit_stage(context.warehouse, at, outcome.files)
     end = perf_counter()

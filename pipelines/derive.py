@@ -6,19 +6,18 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from trajmill.pipelines.fan_out import ShardOutput
+from trajmill.pipelines.fan_out import WrittenFiles
 from trajmill.pipelines.reading.episodes import read_episodes
 from trajmill.schemas.coordinates import CoordinateFrame, native_frame
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.record import Origin
-from trajmill.schemas.tables.registry import rows_to_arrow
 from trajmill.stages.derive.end_to_end import end_to_end_examples
 from trajmill.stages.derive.rl_steps import failed_groups, rl_steps, stored_rewards
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.read import read_table
 from trajmill.warehouse.screens import WarehouseScreens
-from trajmill.warehouse.shards import write_shard
+from trajmill.warehouse.shards import write_tables
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,11 @@ class DeriveExamples:
     trust_step_critic: bool
     """False keeps the steps that the step critic found useless (an ablation)."""
 
-    def __call__(self, shard: int, trajectory_ids: Sequence[str]) -> ShardOutput:
+    def identity(self, trajectory_ids: Sequence[str]) -> object:
+        """The trajectories and what is trusted."""
+        return [list(trajectory_ids), self.trust_judge, self.trust_step_critic]
+
+    def __call__(self, shard: str, trajectory_ids: Sequence[str]) -> WrittenFiles:
         """Write the examples of the trajectories."""
         episodes = read_episodes(
             self.warehouse,
@@ -48,8 +51,8 @@ class DeriveExamples:
         size_of = WarehouseScreens(self.warehouse).size
         made = [end_to_end_examples(self._as_trusted(episode), size_of, self.origin) for episode in episodes]
         rows = [example for one in made for example in one.examples]
-        return ShardOutput(
-            {"examples": write_shard(self.warehouse, "examples", self.at, shard, rows_to_arrow("examples", rows))},
+        return WrittenFiles(
+            write_tables(self.warehouse, self.at, {"examples": rows}, shard),
             Counter(dropped.reason for one in made for dropped in one.dropped),
         )
 
@@ -76,7 +79,11 @@ class DeriveRLSteps:
     policy_frame: Callable[[Size], CoordinateFrame] = native_frame
     """How the policy's positions relate to a screen of a size."""
 
-    def __call__(self, shard: int, trajectory_ids: Sequence[str]) -> ShardOutput:
+    def identity(self, trajectory_ids: Sequence[str]) -> object:
+        """The trajectories, and the remembered successes that may stand in for failed groups."""
+        return [list(trajectory_ids), dict(self.remembered), self.seed]
+
+    def __call__(self, shard: str, trajectory_ids: Sequence[str]) -> WrittenFiles:
         """Write the RL rows of the trajectories."""
         episodes = read_episodes(
             self.warehouse,
@@ -107,7 +114,7 @@ class DeriveRLSteps:
             self.seed,
             self.origin,
         )
-        return ShardOutput(
-            {"rl_steps": write_shard(self.warehouse, "rl_steps", self.at, shard, rows_to_arrow("rl_steps", made.rows))},
+        return WrittenFiles(
+            write_tables(self.warehouse, self.at, {"rl_steps": made.rows}, shard),
             Counter(dropped.reason for dropped in made.dropped),
         )

@@ -1,4 +1,4 @@
-"""Keeps the screens of finished episodes, each once; drawing them is left to processes of their own.
+"""Journals the screens of finished episodes, each once; simulated screens are drawn in processes of their own.
 
 Drawing a simulated screen costs more than all else in a step, and nothing waits for it but the end of its episode.
 """
@@ -9,31 +9,44 @@ import asyncio
 import multiprocessing
 import os
 import threading
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
 from time import sleep
 
 from trajmill.schemas.observation import Observation
-from trajmill.warehouse.screen_journal import ScreenJournal
+from trajmill.warehouse.layout import StageRun, Warehouse
+from trajmill.warehouse.screen_journal import ScreenJournal, journal_path
+from trajmill.warehouse.screens import WarehouseScreens
 
-_MOST_PAINTERS = 4
-_LOOK_FOR_OWNER_SECONDS = 1.0
+_MOST_PROCESSES = 4
+_CHECK_OWNER_SECONDS = 1.0
+
+
+@contextmanager
+def screen_writer(warehouse: Warehouse, at: StageRun, shard: str, draws: bool) -> Iterator[ScreenWriter]:
+    """A writer into the shard's journal of screens; `draws` says that pixels are made only when they are asked for."""
+    journal = ScreenJournal(journal_path(warehouse, at, shard))
+    try:
+        yield ScreenWriter(journal, WarehouseScreens(warehouse), drawing_processes() if draws else None)
+    finally:
+        journal.close()
 
 
 @lru_cache(maxsize=1)
-def painters() -> Executor:
-    """Processes that draw, one per core up to four; they start once and leave with this process."""
+def drawing_processes() -> Executor:
+    """Processes that draw, one per core up to four; they start once and end with this process."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["trajmill.stages.environments.simulated.drawing.draw"])
     return ProcessPoolExecutor(
-        min(os.cpu_count() or 1, _MOST_PAINTERS), context, initializer=_leave_with, initargs=(os.getpid(),)
+        min(os.cpu_count() or 1, _MOST_PROCESSES), context, initializer=_end_with, initargs=(os.getpid(),)
     )
 
 
-class ScreenKeeper:
-    """Puts screens into a journal unless they are there, or committed, already."""
+class ScreenWriter:
+    """Puts screens into a journal unless they are in it, or committed, already."""
 
     def __init__(self, journal: ScreenJournal, committed: Container[str], executor: Executor | None) -> None:
         self._journal = journal
@@ -41,16 +54,16 @@ class ScreenKeeper:
         self._executor = executor
         self._under_way: dict[str, asyncio.Task[None]] = {}
 
-    async def keep(self, observations: Iterable[Observation]) -> None:
+    async def write(self, observations: Iterable[Observation]) -> None:
         """Return when the screens of all observations are on disk."""
-        new = [seen for seen in observations if seen.screen.screen_id not in self._committed]
+        new = [observation for observation in observations if observation.screen.screen_id not in self._committed]
         if self._executor is None:
             for observation in new:
                 self._journal.append(observation)
         else:
-            await asyncio.gather(*(self._keep(observation, self._executor) for observation in new))
+            await asyncio.gather(*(self._write(observation, self._executor) for observation in new))
 
-    async def _keep(self, observation: Observation, executor: Executor) -> None:
+    async def _write(self, observation: Observation, executor: Executor) -> None:
         screen_id = observation.screen.screen_id
         if screen_id in self._journal.ids():
             return
@@ -65,18 +78,18 @@ class ScreenKeeper:
         self._journal.append(replace(observation, screen=replace(observation.screen, encode=lambda: image)))
 
 
-def _leave_with(owner: int) -> None:
-    """A process that is killed does not tell its helpers, and the fork server between them stays: so they look."""
+def _end_with(owner: int) -> None:
+    """End this process when its owner ends: a process that is killed cannot tell the ones that it has started."""
 
     def watch() -> None:
-        while _lives(owner):
-            sleep(_LOOK_FOR_OWNER_SECONDS)
+        while _is_alive(owner):
+            sleep(_CHECK_OWNER_SECONDS)
         os._exit(0)
 
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _lives(process: int) -> bool:
+def _is_alive(process: int) -> bool:
     try:
         os.kill(process, 0)
     except ProcessLookupError:

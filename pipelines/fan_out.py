@@ -1,7 +1,8 @@
-"""How a stage fans out: one Beam element per shard, each shard written once, its files named by a marker.
+"""Does the work of a stage in shards: one Beam element per shard, each written once under a name made of its contents.
 
-Beam may run a shard again after a failure, and a killed run is started again: a shard whose marker stands is skipped,
-any other is done anew and writes the same files.
+A shard's name hashes what the shard is to do. Beam may run a shard again after a failure, and a killed run is started
+again, perhaps with more or fewer workers: a shard that was finished under the same name stands, any other is done. What
+an earlier split of the work has left behind has other names, so it is never taken for a shard of this one.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from apache_beam.metrics.metric import Metrics
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from trajmill.schemas.errors import TrajmillError
+from trajmill.schemas.record import content_id
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.shards import DataFile
 from trajmill.warehouse.staging import mark_done, read_marker
@@ -27,22 +29,12 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class ShardOutput:
-    """What one shard has made."""
-
-    files: Mapping[str, DataFile]
-    """The file written, by table."""
-    dropped: Mapping[str, int] = field(default_factory=dict)
-    """How much became no row, by reason."""
-
-
-@dataclass(frozen=True)
-class StageOutput:
-    """What all shards of a stage have made."""
+class WrittenFiles:
+    """What a shard, or all shards of a stage, have written."""
 
     files: Mapping[str, Sequence[DataFile]]
-    """The files written, by table."""
-    dropped: Mapping[str, int]
+    """The files, by table."""
+    dropped: Mapping[str, int] = field(default_factory=dict)
     """How much became no row, by reason."""
 
     def rows(self, table: str) -> int:
@@ -51,10 +43,14 @@ class StageOutput:
 
 
 class ShardWork(Protocol[P]):
-    """What is done with one shard; picklable."""
+    """What is done with the payload of one shard; picklable."""
 
-    def __call__(self, shard: int, payload: P, /) -> ShardOutput:
-        """Do the work of a shard and write its files."""
+    def identity(self, payload: P, /) -> object:
+        """All that decides the rows of a shard beside its run, round and stage, as JSON values."""
+        ...
+
+    def __call__(self, shard: str, payload: P, /) -> WrittenFiles:
+        """Do the work of a shard and write its files under the shard's name."""
         ...
 
 
@@ -73,66 +69,89 @@ class BeamSettings:
 
 @dataclass(frozen=True)
 class _ShardMarker:
-    folder: Path
-    key: str
+    """The marker of one finished shard."""
 
-    def read(self) -> ShardOutput | None:
-        result = read_marker(self.folder, self.key)
+    staging: Path
+    shard: str
+
+    def read(self) -> WrittenFiles | None:
+        result = read_marker(self._folder, self.shard)
         if result is None:
             return None
-        return ShardOutput({table: DataFile(*values) for table, values in result["files"].items()}, result["dropped"])
+        files = {table: [DataFile(*values) for values in written] for table, written in result["files"].items()}
+        return WrittenFiles(files, result["dropped"])
 
-    def write(self, output: ShardOutput) -> None:
-        files = {table: list(file) for table, file in output.files.items()}
-        mark_done(self.folder, self.key, {"files": files, "dropped": dict(output.dropped)})
+    def write(self, written: WrittenFiles) -> None:
+        files = {table: [list(file) for file in written] for table, written in written.files.items()}
+        mark_done(self._folder, self.shard, {"files": files, "dropped": dict(written.dropped)})
+
+    @property
+    def _folder(self) -> Path:
+        return self.staging / f"shard-{self.shard}"
 
 
 class _DoShard(beam.DoFn, Generic[P]):
-    def __init__(self, work: ShardWork[P], staging: Path, key: str) -> None:
-        self._work, self._staging, self._key = work, staging, key
+    def __init__(self, work: ShardWork[P], staging: Path) -> None:
+        self._work, self._staging = work, staging
 
-    def process(self, element: tuple[int, Any]) -> Iterable[int]:
+    def process(self, element: tuple[str, Any]) -> Iterable[str]:
         shard, payload = element
-        marker = _marker(self._staging, self._key, shard)
+        marker = _ShardMarker(self._staging, shard)
         if marker.read() is None:
-            output = self._work(shard, payload)
-            marker.write(output)
-            for table, file in output.files.items():
-                Metrics.counter("trajmill", f"{table}_rows").inc(file.rows)
+            written = self._work(shard, payload)
+            marker.write(written)
+            for table in written.files:
+                Metrics.counter("trajmill", f"{table}_rows").inc(written.rows(table))
         yield shard
 
 
 def fan_out(
-    warehouse: Warehouse, at: StageRun, key: str, payloads: Sequence[P], work: ShardWork[P], settings: BeamSettings
-) -> StageOutput:
-    """Do `work` on every payload as a shard of the stage and return what was made.
+    warehouse: Warehouse, at: StageRun, payloads: Sequence[P], work: ShardWork[P], settings: BeamSettings
+) -> WrittenFiles:
+    """Do `work` on every payload as a shard of the stage and return what was written.
 
-    `key` identifies configuration and inputs: shards that an earlier try finished under the same key stand.
+    Shards with the same payload and work that an earlier try has finished stand.
 
     Raises:
-        TrajmillError: as `work` raised it.
+        TrajmillError: as `work` raised it; or a worker has written to another folder than this process reads.
     """
     staging = at.staging(warehouse)
+    shards = {_shard_name(number, work.identity(payload)): payload for number, payload in enumerate(payloads)}
     with _errors_as_raised(at.stage), beam.Pipeline(options=settings.pipeline_options()) as pipeline:
         (
             pipeline
-            | "Shards" >> beam.Create(list(enumerate(payloads)))
+            | "Shards" >> beam.Create(list(shards.items()))
             | "Spread" >> beam.Reshuffle()
-            | at.stage >> beam.ParDo(_DoShard(work, staging, key))
+            | at.stage >> beam.ParDo(_DoShard(work, staging))
         )
-    outputs = [output for shard in range(len(payloads)) if (output := _marker(staging, key, shard).read())]
-    files: dict[str, list[DataFile]] = defaultdict(list)
-    dropped: Counter[str] = Counter()
-    for output in outputs:
-        dropped.update(output.dropped)
-        for table, file in output.files.items():
-            files[table].append(file)
-    return StageOutput(dict(files), dict(dropped))
+    return _joined(_written(staging, shard) for shard in shards)
 
 
 def split_evenly(items: Sequence[T], shards: int) -> list[Sequence[T]]:
     """Deal items out to at most `shards` lists of nearly equal length, none of them empty."""
     return [items[start::shards] for start in range(min(shards, len(items)))]
+
+
+def _shard_name(number: int, identity: object) -> str:
+    """The number keeps the files of a stage in the order of its payloads."""
+    return f"{number:05d}-{content_id('shard', identity)}"
+
+
+def _written(staging: Path, shard: str) -> WrittenFiles:
+    written = _ShardMarker(staging, shard).read()
+    if written is None:
+        raise TrajmillError(f"{staging}: shard {shard} is not there; all workers must see this folder")
+    return written
+
+
+def _joined(shards: Iterable[WrittenFiles]) -> WrittenFiles:
+    files: dict[str, list[DataFile]] = defaultdict(list)
+    dropped: Counter[str] = Counter()
+    for shard in shards:
+        dropped.update(shard.dropped)
+        for table, written in shard.files.items():
+            files[table].extend(written)
+    return WrittenFiles(dict(files), dict(dropped))
 
 
 @contextmanager
@@ -143,7 +162,3 @@ def _errors_as_raised(step: str) -> Iterator[None]:
     except TrajmillError as error:
         error.args = (str(error).removesuffix(f" [while running '{step}']"),)
         raise
-
-
-def _marker(staging: Path, key: str, shard: int) -> _ShardMarker:
-    return _ShardMarker(staging / f"shard-{shard:05d}", f"{key}-{shard}")

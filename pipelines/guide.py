@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 
-from trajmill.pipelines.fan_out import ShardOutput
+from trajmill.pipelines.fan_out import WrittenFiles
 from trajmill.pipelines.models import ModelSpec
 from trajmill.pipelines.reading.episodes import read_episodes
 from trajmill.schemas.episode import Episode
@@ -15,7 +15,6 @@ from trajmill.schemas.record import Origin, Row
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.guidance import Guidance
 from trajmill.schemas.tables.model_call import ModelCall
-from trajmill.schemas.tables.registry import rows_to_arrow
 from trajmill.stages.guidance.base import OWN_SUCCESS, REFERENCE_PATH, GuidanceWriter, StepDescriber
 from trajmill.stages.guidance.describe import TreeDescriber
 from trajmill.stages.guidance.model_guide import GuidePrompts, ModelDescriber, ModelGuidanceWriter, guide_prompts
@@ -24,7 +23,7 @@ from trajmill.stages.guidance.write import Guide, guide_episodes
 from trajmill.stages.models.base import ChatModel
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.screens import WarehouseScreens
-from trajmill.warehouse.shards import write_shard
+from trajmill.warehouse.shards import write_tables
 
 
 @dataclass(frozen=True)
@@ -75,7 +74,11 @@ class WriteGuidance:
     concurrency: int = 1
     """Trajectories in work at once."""
 
-    def __call__(self, shard: int, trajectory_ids: Sequence[str]) -> ShardOutput:
+    def identity(self, trajectory_ids: Sequence[str]) -> object:
+        """The trajectories, and which of them walk an annotated path."""
+        return [[name, name in self.references] for name in trajectory_ids]
+
+    def __call__(self, shard: str, trajectory_ids: Sequence[str]) -> WrittenFiles:
         """Write guidance, the model calls that it took, and a failure for each trajectory that gives none."""
         calls: list[ModelCall] = []
         written = asyncio.run(self._write(trajectory_ids, calls))
@@ -84,13 +87,7 @@ class WriteGuidance:
             "guidance": [row for row in written if isinstance(row, Guidance)],
             "failures": [row for row in written if isinstance(row, Failure)],
         }
-        return ShardOutput(
-            {
-                table: write_shard(self.warehouse, table, self.at, shard, rows_to_arrow(table, records))
-                for table, records in rows.items()
-                if records
-            }
-        )
+        return WrittenFiles(write_tables(self.warehouse, self.at, rows, shard))
 
     async def _write(self, trajectory_ids: Sequence[str], calls: list[ModelCall]) -> list[Guidance | Failure]:
         screens = WarehouseScreens(self.warehouse)

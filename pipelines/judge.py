@@ -9,17 +9,16 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from trajmill.pipelines.critics import JudgeSpec
-from trajmill.pipelines.fan_out import ShardOutput
+from trajmill.pipelines.fan_out import WrittenFiles
 from trajmill.pipelines.reading.episodes import read_episodes
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.record import Origin, Row
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.model_call import ModelCall
-from trajmill.schemas.tables.registry import rows_to_arrow
 from trajmill.stages.critics.judge import Judged, judge_episodes
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.screens import WarehouseScreens
-from trajmill.warehouse.shards import write_shard
+from trajmill.warehouse.shards import write_tables
 
 R = TypeVar("R", bound=Row)
 
@@ -66,7 +65,11 @@ class JudgeTrajectories:
     other: OtherJudge | None = None
     """Who judges anew; None is the rounds' own judge."""
 
-    def __call__(self, shard: int, trajectory_ids: Sequence[str]) -> ShardOutput:
+    def identity(self, trajectory_ids: Sequence[str]) -> object:
+        """The trajectories and how often each was tried; the judge is the run's own, or that of the stage."""
+        return [[name, self.tried.get(name, 0)] for name in trajectory_ids]
+
+    def __call__(self, shard: str, trajectory_ids: Sequence[str]) -> WrittenFiles:
         """Judge the trajectories and write their verdicts, judgements, model calls and failures."""
         calls: list[ModelCall] = []
         episodes = read_episodes(self.warehouse, self.at.run_id, trajectory_ids, rounds=self.rounds)
@@ -78,13 +81,8 @@ class JudgeTrajectories:
             "judgements": [episode.judgement for episode in judged.episodes if episode.judgement],
             "failures": judged.failures,
         }
-        return ShardOutput(
-            {
-                table: write_shard(self.warehouse, table, self.at, shard, rows_to_arrow(table, self._stamped(records)))
-                for table, records in rows.items()
-                if records
-            }
-        )
+        stamped = {table: self._stamped(records) for table, records in rows.items()}
+        return WrittenFiles(write_tables(self.warehouse, self.at, stamped, shard))
 
     def _stamped(self, rows: Sequence[Row]) -> Sequence[Row]:
         return rows if self.other is None else [self.other.stamped(row) for row in rows]

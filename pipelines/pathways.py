@@ -7,26 +7,24 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from pathlib import Path
 
-from trajmill.pipelines.drawing import ScreenKeeper, painters
+from trajmill.pipelines.drawing import ScreenWriter, screen_writer
 from trajmill.pipelines.environments import EnvironmentSpec
-from trajmill.pipelines.fan_out import BeamSettings, ShardOutput, StageOutput, fan_out
+from trajmill.pipelines.fan_out import BeamSettings, WrittenFiles, fan_out
 from trajmill.pipelines.generate import NewQueries
 from trajmill.pipelines.models import ModelSpec
 from trajmill.schemas.record import Origin, Row
+from trajmill.schemas.spec import identity_of
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.pathway import Pathway
-from trajmill.schemas.tables.registry import rows_to_arrow
 from trajmill.stages.models.prompts import Prompt
 from trajmill.stages.queries.pathways.base import Program, WalkBounds
 from trajmill.stages.queries.pathways.collect import Collected, collect_pathways, make_queries
 from trajmill.stages.queries.pathways.queries import PathwaySettings
 from trajmill.stages.queries.pathways.selection import SecondOpinion
 from trajmill.warehouse.layout import StageRun, Warehouse
-from trajmill.warehouse.screen_journal import ScreenJournal
-from trajmill.warehouse.screens import WarehouseScreens, write_screens
-from trajmill.warehouse.shards import write_shard
+from trajmill.warehouse.screens import write_screens
+from trajmill.warehouse.shards import write_tables
 
 
 @dataclass(frozen=True)
@@ -42,33 +40,30 @@ class WalkPrograms:
     selection: Prompt
     """What the second opinion is asked with."""
 
-    def __call__(self, shard: int, program: Program) -> ShardOutput:
+    def identity(self, program: Program) -> object:
+        """The program, how far it is walked and where."""
+        return [program.model_dump(), self.bounds.model_dump(), identity_of(self.environment)]
+
+    def __call__(self, shard: str, program: Program) -> WrittenFiles:
         """Walk a program; write its pathways, a failure for all that could not be walked, and the calls that it took.
 
         Raises:
             BadInputError: the model cannot be connected, or the environment's package is missing.
         """
         calls: list[ModelCall] = []
-        screens = ScreenJournal(_screens_path(self.warehouse, self.at, shard))
-        try:
+        with screen_writer(self.warehouse, self.at, shard, self.environment.draws_screens) as screens:
             found = asyncio.run(self._walk(program, screens, calls.append))
-        finally:
-            screens.close()
         rows: dict[str, Sequence[Row]] = {
             "pathways": found.pathways,
             "failures": found.failures,
             "model_calls": calls,
         }
-        return ShardOutput(
-            {
-                table: write_shard(self.warehouse, table, self.at, shard, rows_to_arrow(table, records))
-                for table, records in rows.items()
-                if records
-            },
+        return WrittenFiles(
+            write_tables(self.warehouse, self.at, rows, shard),
             Counter(f"{failure.input_id}: {failure.message}" for failure in found.failures),
         )
 
-    async def _walk(self, program: Program, screens: ScreenJournal, sink: Callable[[ModelCall], None]) -> Collected:
+    async def _walk(self, program: Program, screens: ScreenWriter, sink: Callable[[ModelCall], None]) -> Collected:
         async with AsyncExitStack() as stack:
             factory = self.environment.factory(program.platform)
             stack.push_async_callback(factory.close)
@@ -77,24 +72,15 @@ class WalkPrograms:
                 opinion = SecondOpinion(self.second_opinion.open(self.origin, sink), self.selection)
                 stack.push_async_callback(opinion.model.close)
             found = await collect_pathways(factory, [program], self.bounds, self.origin, opinion)
-        executor = painters() if self.environment.draws_screens else None
-        await ScreenKeeper(screens, WarehouseScreens(self.warehouse), executor).keep(found.screens.values())
+        await screens.write(found.screens.values())
         return found
 
 
-def walk_programs(work: WalkPrograms, programs: Sequence[Program], key: str, beam: BeamSettings) -> StageOutput:
+def walk_programs(work: WalkPrograms, programs: Sequence[Program], beam: BeamSettings) -> WrittenFiles:
     """Walk programs, each once however often it is asked for; a screen that several show is written once."""
-    made = fan_out(work.warehouse, work.at, key, programs, work, beam)
-    journals = [ScreenJournal(_screens_path(work.warehouse, work.at, shard)) for shard in range(len(programs))]
-    try:
-        committed = WarehouseScreens(work.warehouse)
-        screens = write_screens(
-            work.warehouse, work.at, journals, committed, work.origin, made_by=work.environment.kind
-        )
-    finally:
-        for journal in journals:
-            journal.close()
-    return StageOutput({**made.files, "screens": [screens]}, made.dropped)
+    made = fan_out(work.warehouse, work.at, programs, work, beam)
+    screens = write_screens(work.warehouse, work.at, work.origin, made_by=work.environment.kind)
+    return WrittenFiles({**made.files, "screens": [screens]}, made.dropped)
 
 
 def queries_from_pathways(
@@ -134,7 +120,3 @@ def queries_from_pathways(
         return made
 
     return asyncio.run(make())
-
-
-def _screens_path(warehouse: Warehouse, at: StageRun, shard: int) -> Path:
-    return at.staging(warehouse) / f"pathways-{shard:05d}.screens"

@@ -5,19 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 
-from trajmill.pipelines.drawing import ScreenKeeper, painters
+from trajmill.pipelines.drawing import ScreenWriter, screen_writer
 from trajmill.pipelines.environments import EnvironmentSpec
-from trajmill.pipelines.fan_out import BeamSettings, ShardOutput, StageOutput, fan_out
+from trajmill.pipelines.fan_out import BeamSettings, WrittenFiles, fan_out
 from trajmill.pipelines.models import ModelSpec
 from trajmill.pipelines.reading.queries import queries_of
-from trajmill.schemas.observation import Observation
 from trajmill.schemas.record import Origin, Row, content_id
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.query import Query
-from trajmill.schemas.tables.registry import rows_to_arrow
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.curate.proposed import without_leaks
 from trajmill.stages.queries.grounds import Ground
@@ -27,9 +24,8 @@ from trajmill.stages.queries.start_screens import start_screens
 from trajmill.stages.rollout.base import Limits
 from trajmill.stages.rollout.plan import episode_seed
 from trajmill.warehouse.layout import StageRun, Warehouse
-from trajmill.warehouse.screen_journal import ScreenJournal
-from trajmill.warehouse.screens import WarehouseScreens, write_screens
-from trajmill.warehouse.shards import write_shard
+from trajmill.warehouse.screens import write_screens
+from trajmill.warehouse.shards import write_tables
 
 
 class Wanted(NamedTuple):
@@ -60,7 +56,12 @@ class ProposeTasks:
     in_flight: int
     """Grounds that the writer is asked about at once."""
 
-    def __call__(self, shard: int, grounds: Sequence[Ground]) -> ShardOutput:
+    def identity(self, grounds: Sequence[Ground]) -> object:
+        """The tasks of people, and how many are wanted; the writer and its prompts are the run's."""
+        known = [[ground.id, ground.examples, ground.practised] for ground in grounds]
+        return [known, self.wanted, self.run_seed, self.heldout_apps]
+
+    def __call__(self, shard: str, grounds: Sequence[Ground]) -> WrittenFiles:
         """Write the proposed queries, the calls that they took, and a failure for all that was refused.
 
         Raises:
@@ -68,26 +69,17 @@ class ProposeTasks:
         """
         existing = tuple(queries_of(self.warehouse, self.at.run_id).values())
         calls: list[ModelCall] = []
-        screens = ScreenJournal(_screens_path(self.warehouse, self.at))
-        try:
+        with screen_writer(self.warehouse, self.at, shard, self.environment.draws_screens) as screens:
             made = asyncio.run(self._propose(grounds, existing, screens, calls.append))
-        finally:
-            screens.close()
         made = without_leaks(made, existing, self.heldout_apps, self.origin)
         rows: dict[str, Sequence[Row]] = {"queries": made.queries, "failures": made.failures, "model_calls": calls}
-        return ShardOutput(
-            {
-                table: write_shard(self.warehouse, table, self.at, shard, rows_to_arrow(table, records))
-                for table, records in rows.items()
-                if records
-            }
-        )
+        return WrittenFiles(write_tables(self.warehouse, self.at, rows, shard))
 
     async def _propose(
         self,
         grounds: Sequence[Ground],
         existing: Sequence[Query],
-        screens: ScreenJournal,
+        screens: ScreenWriter,
         sink: Callable[[ModelCall], None],
     ) -> Proposed:
         curriculum = in_turn(grounds, self.wanted.curriculum, self.at.round)
@@ -101,7 +93,7 @@ class ProposeTasks:
             self.environments,
         )
         seen = [ground for ground in screenshot if ground.id in started.screens]
-        await self._keep([started.screens[ground.id] for ground in seen], screens)
+        await screens.write(started.screens[ground.id] for ground in seen)
         model = self.writer.open(self.origin, sink)
 
         async def ask(among: Sequence[Ground], known: Sequence[Query], wanted: int) -> Proposed:
@@ -130,30 +122,15 @@ class ProposeTasks:
     def _seed(self, ground: Ground) -> int:
         return episode_seed(self.run_seed, self.at.round, ground.id, Purpose.TRAIN, 0)
 
-    async def _keep(self, seen: Sequence[Observation], screens: ScreenJournal) -> None:
-        executor = painters() if self.environment.draws_screens else None
-        await ScreenKeeper(screens, WarehouseScreens(self.warehouse), executor).keep(seen)
 
-
-def have_tasks_proposed(work: ProposeTasks, grounds: Sequence[Ground], key: str, beam: BeamSettings) -> StageOutput:
-    """Do the work of a round, once however often it is asked for, and return what was made."""
-    made = fan_out(work.warehouse, work.at, key, [grounds], work, beam)
-    journal = ScreenJournal(_screens_path(work.warehouse, work.at))
-    try:
-        committed = WarehouseScreens(work.warehouse)
-        screens = write_screens(
-            work.warehouse, work.at, [journal], committed, work.origin, made_by=work.environment.kind
-        )
-    finally:
-        journal.close()
-    return StageOutput({**made.files, "screens": [screens]}, made.dropped)
+def have_tasks_proposed(work: ProposeTasks, grounds: Sequence[Ground], beam: BeamSettings) -> WrittenFiles:
+    """Do the work of a round, once however often it is asked for, and return what was written."""
+    made = fan_out(work.warehouse, work.at, [grounds], work, beam)
+    screens = write_screens(work.warehouse, work.at, work.origin, made_by=work.environment.kind)
+    return WrittenFiles({**made.files, "screens": [screens]}, made.dropped)
 
 
 def in_turn(grounds: Sequence[Ground], wanted: int, round_number: int) -> Sequence[Ground]:
     """The grounds that are to have a task in a round, at most as many as tasks: over the rounds all have their turn."""
     first = (round_number - 1) * wanted % len(grounds) if grounds else 0
     return [*grounds[first:], *grounds[:first]][:wanted]
-
-
-def _screens_path(warehouse: Warehouse, at: StageRun) -> Path:
-    return at.staging(warehouse) / "proposed.screens"

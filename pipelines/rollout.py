@@ -1,36 +1,36 @@
-"""Rolls out attempts: journals each finished episode at once, then writes the journals as shards."""
+"""Runs attempts in shards: each finished attempt is journaled at once, a shard's rows are written at its end."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from trajmill.pipelines.drawing import ScreenKeeper, painters
+from trajmill.pipelines.drawing import ScreenWriter, screen_writer
 from trajmill.pipelines.environments import EnvironmentSpec
-from trajmill.pipelines.fan_out import BeamSettings, ShardOutput, StageOutput, fan_out, split_evenly
+from trajmill.pipelines.fan_out import BeamSettings, WrittenFiles, fan_out, split_evenly
 from trajmill.pipelines.resources import AgentSpec
-from trajmill.schemas.episode import Episode
-from trajmill.schemas.record import Origin, Record, Row
+from trajmill.schemas.record import Origin, Record
+from trajmill.schemas.spec import identity_of
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.query import Platform
-from trajmill.schemas.tables.registry import rows_to_arrow
 from trajmill.schemas.tables.step import Step
 from trajmill.schemas.tables.trajectory import Trajectory
 from trajmill.stages.rollout.base import Attempt, Limits, Rollout
 from trajmill.stages.rollout.worker import run_attempts
 from trajmill.warehouse.layout import StageRun, Warehouse
-from trajmill.warehouse.screen_journal import ScreenJournal
-from trajmill.warehouse.screens import WarehouseScreens, write_screens
-from trajmill.warehouse.shards import write_shard
-from trajmill.warehouse.staging import Journal
+from trajmill.warehouse.screens import write_screens
+from trajmill.warehouse.shards import write_tables
+from trajmill.warehouse.staging import Journal, RecordCounter
+
+_JOURNALS = "episodes-*.jsonl"
 
 
-class RolledOut(Record):
-    """A finished attempt as its journal holds it."""
+class JournaledAttempt(Record):
+    """A finished attempt as a journal holds it."""
 
     trajectory: Trajectory
     steps: tuple[Step, ...]
@@ -38,9 +38,14 @@ class RolledOut(Record):
     failure: Failure | None
     earlier_failure: Failure | None = None
 
+    @property
+    def trajectory_id(self) -> str:
+        """The id of its trajectory."""
+        return self.trajectory.trajectory_id
+
 
 @dataclass(frozen=True)
-class RollOut:
+class RunAttempts:
     """The work of one shard of attempts."""
 
     warehouse: Warehouse
@@ -51,79 +56,93 @@ class RollOut:
     limits: Limits
     concurrency: int
 
-    def __call__(self, shard: int, attempts: Sequence[Attempt]) -> ShardOutput:
-        """Roll out what the shard's journal does not hold yet, then write the whole journal as shards."""
-        journal = Journal(_episodes_path(self.warehouse, self.at, shard))
-        screens = ScreenJournal(_screens_path(self.warehouse, self.at, shard))
-        try:
-            asyncio.run(self._roll_out(attempts, journal, screens))
-            done = {row.trajectory.trajectory_id: row for row in map(RolledOut.model_validate_json, journal.read())}
-        finally:
-            journal.close()
-            screens.close()
-        return self._write(shard, [done[trajectory_id] for trajectory_id in sorted(done)])
+    def identity(self, attempts: Sequence[Attempt]) -> object:
+        """The attempts, and who makes them where."""
+        return [
+            [_identity(attempt) for attempt in attempts],
+            identity_of(self.environment),
+            identity_of(self.agent),
+        ]
 
-    async def _roll_out(self, attempts: Sequence[Attempt], journal: Journal, screens: ScreenJournal) -> None:
-        finished = {RolledOut.model_validate_json(line).trajectory.trajectory_id for line in journal.read()}
-        executor = painters() if self.environment.draws_screens else None
-        keeper = ScreenKeeper(screens, WarehouseScreens(self.warehouse), executor)
+    def __call__(self, shard: str, attempts: Sequence[Attempt]) -> WrittenFiles:
+        """Run the attempts that no journal of the stage holds yet, then write the rows of all of the shard's."""
+        journal = Journal(self.at.staging(self.warehouse) / _JOURNALS.replace("*", shard))
+        with screen_writer(self.warehouse, self.at, shard, self.environment.draws_screens) as screens:
+            try:
+                finished = asyncio.run(self._run(attempts, journal, screens))
+            finally:
+                journal.close()
+        return self._write(shard, finished)
 
+    async def _run(
+        self, attempts: Sequence[Attempt], journal: Journal, screens: ScreenWriter
+    ) -> Sequence[JournaledAttempt]:
         async def record(rollout: Rollout) -> None:
-            await keeper.keep(rollout.screens.values())
+            await screens.write(rollout.screens.values())
             journal.append(_to_line(rollout))
 
         async with self.agent.at_work() as make_agent:
-            for platform, owed in _by_platform(attempts).items():
-                left = [attempt for attempt in owed if attempt.trajectory_id(make_agent(attempt.query)) not in finished]
-                if left:
-                    factory = self.environment.factory(platform)
-                    await run_attempts(left, make_agent, factory, self.limits, self.origin, record, self.concurrency)
+            by_id = {attempt.trajectory_id(make_agent(attempt.query)): attempt for attempt in attempts}
+            finished = {one.trajectory_id: one for one in _journaled(self._journals(), by_id)}
+            left = [attempt for trajectory_id, attempt in by_id.items() if trajectory_id not in finished]
+            for platform, those in _by_platform(left).items():
+                factory = self.environment.factory(platform)
+                await run_attempts(those, make_agent, factory, self.limits, self.origin, record, self.concurrency)
+        finished |= {one.trajectory_id: one for one in _journaled([journal.path], by_id)}
+        return [finished[trajectory_id] for trajectory_id in sorted(by_id)]
 
-    def _write(self, shard: int, rows: Sequence[RolledOut]) -> ShardOutput:
-        tables: dict[str, Sequence[Row]] = {
-            "trajectories": [row.trajectory for row in rows],
-            "steps": [step for row in rows for step in row.steps],
-            "model_calls": [call for row in rows for call in row.calls],
-            "failures": [failure for row in rows for failure in (row.earlier_failure, row.failure) if failure],
-        }
-        return ShardOutput(
+    def _journals(self) -> list[Path]:
+        """An earlier try may have split the attempts among other shards: all journals of the stage."""
+        return sorted(self.at.staging(self.warehouse).glob(_JOURNALS))
+
+    def _write(self, shard: str, finished: Sequence[JournaledAttempt]) -> WrittenFiles:
+        files = write_tables(
+            self.warehouse,
+            self.at,
             {
-                table: write_shard(self.warehouse, table, self.at, shard, rows_to_arrow(table, records))
-                for table, records in tables.items()
+                "trajectories": [one.trajectory for one in finished],
+                "steps": [step for one in finished for step in one.steps],
+                "model_calls": [call for one in finished for call in one.calls],
+                "failures": [failure for one in finished for failure in (one.earlier_failure, one.failure) if failure],
             },
-            Counter(row.failure.failure_class.value for row in rows if row.failure),
+            shard,
         )
+        return WrittenFiles(files, Counter(one.failure.failure_class.value for one in finished if one.failure))
 
 
-def roll_out(work: RollOut, attempts: Sequence[Attempt], key: str, shards: int, beam: BeamSettings) -> StageOutput:
-    """Roll out attempts in `shards` shards and return what was made.
+def run_in_shards(work: RunAttempts, attempts: Sequence[Attempt], shards: int, beam: BeamSettings) -> WrittenFiles:
+    """Run attempts in `shards` shards and return what was written; a screen that several shards saw is written once."""
+    made = fan_out(work.warehouse, work.at, split_evenly(attempts, shards), work, beam)
+    screens = write_screens(work.warehouse, work.at, work.origin, made_by=work.environment.kind)
+    return WrittenFiles({**made.files, "screens": [screens]}, made.dropped)
 
-    A screen that several shards saw is written once.
-    """
-    payloads = split_evenly(attempts, shards)
-    made = fan_out(work.warehouse, work.at, key, payloads, work, beam)
-    journals = [ScreenJournal(_screens_path(work.warehouse, work.at, shard)) for shard in range(len(payloads))]
-    committed = WarehouseScreens(work.warehouse)
-    try:
-        screens = write_screens(
-            work.warehouse, work.at, journals, committed, work.origin, made_by=work.environment.kind
-        )
-    finally:
-        for journal in journals:
-            journal.close()
-    return StageOutput({**made.files, "screens": [screens]}, made.dropped)
+
+def attempt_counter(warehouse: Warehouse, at: StageRun) -> RecordCounter:
+    """Counts the attempts of a stage that have finished so far."""
+    return RecordCounter(at.staging(warehouse), _JOURNALS)
+
+
+def _journaled(journals: Sequence[Path], wanted: Collection[str]) -> Iterator[JournaledAttempt]:
+    for path in journals:
+        for one in map(JournaledAttempt.model_validate_json, Journal(path).read()):
+            if one.trajectory_id in wanted:
+                yield one
 
 
 def _to_line(rollout: Rollout) -> bytes:
-    episode: Episode = rollout.episode
-    row = RolledOut(
-        trajectory=episode.trajectory,
-        steps=episode.steps,
-        calls=episode.calls,
+    row = JournaledAttempt(
+        trajectory=rollout.episode.trajectory,
+        steps=rollout.episode.steps,
+        calls=rollout.episode.calls,
         failure=rollout.failure,
         earlier_failure=rollout.earlier_failure,
     )
     return row.model_dump_json().encode()
+
+
+def _identity(attempt: Attempt) -> object:
+    guidance_id = attempt.guidance.guidance_id if attempt.guidance else None
+    return [attempt.query.query_id, attempt.purpose, attempt.attempt, attempt.seed, guidance_id]
 
 
 def _by_platform(attempts: Sequence[Attempt]) -> dict[Platform, list[Attempt]]:
@@ -131,17 +150,3 @@ def _by_platform(attempts: Sequence[Attempt]) -> dict[Platform, list[Attempt]]:
     for attempt in attempts:
         found[attempt.query.platform].append(attempt)
     return dict(found)
-
-
-def _episodes_path(warehouse: Warehouse, at: StageRun, shard: int) -> Path:
-    return at.staging(warehouse) / f"episodes-{shard:05d}.jsonl"
-
-
-def _screens_path(warehouse: Warehouse, at: StageRun, shard: int) -> Path:
-    return at.staging(warehouse) / f"screens-{shard:05d}.screens"
-
-
-def episodes_done(warehouse: Warehouse, at: StageRun) -> int:
-    """How many attempts of a stage have finished so far."""
-    journals = at.staging(warehouse).glob("episodes-*.jsonl")
-    return sum(sum(1 for _ in Journal(journal).read()) for journal in journals)

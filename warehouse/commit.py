@@ -61,12 +61,6 @@ def commit(warehouse: Warehouse, table: str, files: Sequence[DataFile], at: Stag
         return int(delta.version())
 
 
-def is_committed(warehouse: Warehouse, table: str, at: StageRun) -> bool:
-    """Whether the stage run's rows of this table are committed."""
-    delta = delta_table(warehouse, table)
-    return delta is not None and _done(delta, at)
-
-
 def _done(delta: DeltaTable, at: StageRun) -> bool:
     last = delta.transaction_version(at.name)
     return last is not None and last >= at.attempt

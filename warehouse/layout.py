@@ -14,6 +14,8 @@ from trajmill.warehouse.atomic import write_text
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _VERSION_FILE = "warehouse.json"
+ONLY_SHARD = "00000"
+"""Name of the shard of a stage that has but one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +77,10 @@ class StageRun:
         suffix = f"-a{self.attempt}" if self.attempt else ""
         return warehouse.staging(self.run_id) / f"r{self.round:04d}-{self.stage}{suffix}"
 
-    def shard_name(self, shard: int) -> str:
+    def shard_name(self, shard: str = ONLY_SHARD) -> str:
         """File name of one shard, the same in every table and at every repetition."""
         suffix = f"-a{self.attempt}" if self.attempt else ""
-        return f"{self.name}{suffix}-{shard:05d}.parquet"
+        return f"{self.name}{suffix}-{shard}.parquet"
 
 
 def create_warehouse(root: Path) -> Warehouse:

@@ -16,9 +16,11 @@ from typing import NamedTuple
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import Observation, UIElement
 from trajmill.warehouse.atomic import disk_full_as_error
+from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.staging import append_whole, open_for_append
 
 _HEADER = struct.Struct(">HIIHH")
+_SUFFIX = ".screens"
 
 
 class StagedScreen(NamedTuple):
@@ -28,6 +30,16 @@ class StagedScreen(NamedTuple):
     size: Size
     image: bytes
     elements: tuple[UIElement, ...]
+
+
+def journal_path(warehouse: Warehouse, at: StageRun, shard: str) -> Path:
+    """Where the worker of a shard keeps the screens that it sees."""
+    return at.staging(warehouse) / f"{shard}{_SUFFIX}"
+
+
+def journal_paths(warehouse: Warehouse, at: StageRun) -> list[Path]:
+    """The journals of screens of a stage, those of an earlier split into shards included."""
+    return sorted(at.staging(warehouse).glob(f"*{_SUFFIX}"))
 
 
 class _Place(NamedTuple):

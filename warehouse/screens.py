@@ -4,26 +4,23 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
-from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from trajmill.schemas import SCHEMA_VERSION
 from trajmill.schemas.geometry import Box, Size
-from trajmill.schemas.observation import ScreenReader, UIElement
+from trajmill.schemas.observation import UIElement
 from trajmill.schemas.record import Origin
 from trajmill.warehouse.delta_log import committed_files
 from trajmill.warehouse.layout import StageRun, Warehouse
-from trajmill.warehouse.screen_journal import ScreenJournal, StagedScreen
+from trajmill.warehouse.screen_journal import ScreenJournal, StagedScreen, journal_paths
 from trajmill.warehouse.shards import DataFile, file_schema, write_shard
-
-T = TypeVar("T")
 
 _SCREENS_PER_BATCH = 64
 _DECODED_TREES = 4096
@@ -97,52 +94,21 @@ class WarehouseScreens:
         return file.elements(row)
 
 
-class OverlaidScreens:
-    """Several readers as one; the first that knows a screen gives it (staged journals over committed screens)."""
-
-    def __init__(self, readers: Sequence[ScreenReader]) -> None:
-        self._readers = readers
-
-    def image(self, screen_id: str) -> bytes:
-        """The encoded image. Raises KeyError for an id that no reader knows."""
-        return self._first(screen_id, lambda reader: reader.image(screen_id))
-
-    def elements(self, screen_id: str) -> tuple[UIElement, ...]:
-        """The accessibility tree. Raises KeyError for an id that no reader knows."""
-        return self._first(screen_id, lambda reader: reader.elements(screen_id))
-
-    def size(self, screen_id: str) -> Size:
-        """Width and height in pixels. Raises KeyError for an id that no reader knows."""
-        return self._first(screen_id, lambda reader: reader.size(screen_id))
-
-    def _first(self, screen_id: str, ask: Callable[[ScreenReader], T]) -> T:
-        for reader in self._readers:
-            with suppress(KeyError):
-                return ask(reader)
-        raise KeyError(screen_id)
-
-
-def write_screens(
-    warehouse: Warehouse,
-    at: StageRun,
-    journals: Sequence[ScreenJournal],
-    committed: Container[str],
-    origin: Origin,
-    made_by: str,
-) -> DataFile:
-    """Write the journals' screens that are not committed yet as shard 0 of `screens`, in the order of their ids.
+def write_screens(warehouse: Warehouse, at: StageRun, origin: Origin, made_by: str) -> DataFile:
+    """Write the screens in the stage's journals that are not committed yet as its shard of `screens`, ordered by id.
 
     Args:
         warehouse: where to write.
-        at: the stage run that saw the screens.
-        journals: what its workers have kept; a screen may stand in several.
-        committed: ids of the screens to leave out, e.g. a `WarehouseScreens`.
+        at: the stage run whose workers have kept the journals; a screen may stand in several.
         origin: common columns of the rows.
         made_by: what drew the screens.
     """
-    holders = {screen_id: journal for journal in journals for screen_id in journal.ids() if screen_id not in committed}
-    staged = (_staged(holders[screen_id], screen_id) for screen_id in sorted(holders))
-    return write_shard(warehouse, "screens", at, 0, _batches(staged, origin, made_by))
+    committed = WarehouseScreens(warehouse)
+    with ExitStack() as stack:
+        journals = [stack.enter_context(closing(ScreenJournal(path))) for path in journal_paths(warehouse, at)]
+        holders = {id_: journal for journal in journals for id_ in journal.ids() if id_ not in committed}
+        staged = (_staged(holders[screen_id], screen_id) for screen_id in sorted(holders))
+        return write_shard(warehouse, "screens", at, _batches(staged, origin, made_by))
 
 
 def _staged(journal: ScreenJournal, screen_id: str) -> StagedScreen:

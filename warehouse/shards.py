@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from trajmill.schemas.tables.registry import arrow_schema
+from trajmill.schemas.record import Row
+from trajmill.schemas.tables.registry import arrow_schema, rows_to_arrow
 from trajmill.warehouse.atomic import replacing
 from trajmill.warehouse.delta_log import delta_table, logged_names
-from trajmill.warehouse.layout import StageRun, Warehouse
+from trajmill.warehouse.layout import ONLY_SHARD, StageRun, Warehouse
 
 _ROWS_PER_GROUP = 16_384
 _SCREENS_PER_GROUP = 64
@@ -47,8 +48,27 @@ def file_schema(table: str) -> pa.Schema:
     return schema.set(image, schema.field(image).with_nullable(True)).with_metadata(_HUGGING_FACE)
 
 
+def write_tables(
+    warehouse: Warehouse, at: StageRun, rows: Mapping[str, Sequence[Row]], shard: str = ONLY_SHARD
+) -> dict[str, list[DataFile]]:
+    """Write the rows of each table as one shard and return the files by table; a table without rows has none.
+
+    Raises:
+        TrajmillError: the disk is full.
+    """
+    return {
+        table: [write_shard(warehouse, table, at, rows_to_arrow(table, records), shard)]
+        for table, records in rows.items()
+        if records
+    }
+
+
 def write_shard(
-    warehouse: Warehouse, table: str, at: StageRun, shard: int, data: pa.Table | Iterable[pa.RecordBatch]
+    warehouse: Warehouse,
+    table: str,
+    at: StageRun,
+    data: pa.Table | Iterable[pa.RecordBatch],
+    shard: str = ONLY_SHARD,
 ) -> DataFile:
     """Write rows as one shard of a table; readers see them after `commit` only.
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from trajmill.schemas.record import content_id
 from trajmill.warehouse.atomic import disk_full_as_error, write_text
 
 _MARKER = "done.json"
+_BLOCK = 1 << 20
 
 
 class Journal:
@@ -54,6 +57,29 @@ class Journal:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
+
+
+class RecordCounter:
+    """Counts the records of journals that others are writing; reads each byte once."""
+
+    def __init__(self, folder: Path, pattern: str) -> None:
+        """Count in the journals of a folder whose names match a pattern, also in those that are made later."""
+        self._folder, self._pattern = folder, pattern
+        self._read: dict[Path, int] = defaultdict(int)
+        self._records = 0
+
+    def count(self) -> int:
+        """The whole records so far; what was counted stays counted when a journal is removed."""
+        for path in self._folder.glob(self._pattern):
+            with suppress(FileNotFoundError), path.open("rb") as file:
+                start = file.seek(self._read[path])
+                while block := file.read(_BLOCK):
+                    if end := block.rfind(b"\n") + 1:
+                        # What follows is a record that may be cut off and written anew.
+                        self._read[path] = start + end
+                        self._records += block.count(b"\n")
+                    start += len(block)
+        return self._records
 
 
 def stage_key(stage: str, configuration: object, inputs: object) -> str:

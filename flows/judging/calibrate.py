@@ -15,14 +15,13 @@ from trajmill.flows.serving.models_ready import models_ready
 from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.record import Row
 from trajmill.schemas.tables.calibration import Calibration
-from trajmill.schemas.tables.registry import rows_to_arrow
 from trajmill.stages.critics.calibration.agreement import agreement
 from trajmill.stages.critics.calibration.ingredients import Tally, tally
 from trajmill.warehouse.commit import commit_stage
 from trajmill.warehouse.layout import StageRun, create_warehouse
 from trajmill.warehouse.lock import sole_worker
 from trajmill.warehouse.read import read_rows
-from trajmill.warehouse.shards import write_shard
+from trajmill.warehouse.shards import write_tables
 from trajmill.warehouse.views import refresh_views
 
 CALIBRATION = "calibration"
@@ -81,11 +80,7 @@ def _calibrate(context: RoundContext, judge: NamedJudge, labels: Path | None) ->
 
 def _commit(context: RoundContext, number: int, rows: Mapping[str, Sequence[Row]]) -> None:
     at = StageRun(context.run_id, context.round, f"{CALIBRATION}-{number:06d}")
-    files = {
-        table: [write_shard(context.warehouse, table, at, 0, rows_to_arrow(table, records))]
-        for table, records in rows.items()
-    }
-    commit_stage(context.warehouse, at, files)
+    commit_stage(context.warehouse, at, write_tables(context.warehouse, at, rows))
 
 
 def _row(

@@ -132,7 +132,7 @@ class _Batches:
             disk_full_as_error(context.warehouse.root),
             progress().stage(context.round, f"{AGAIN} {judge.name}", len(batch)) as advance,
         ):
-            made = fan_out(context.warehouse, at, f"{key}-{len(shards)}", shards, job, context.beam)
+            made = fan_out(context.warehouse, at, shards, job, context.beam)
             commit_stage(context.warehouse, at, made.files)
             advance(len(batch))
         unjudged = sorted(set(batch) - _judged(context, judge))

@@ -23,7 +23,7 @@ _DECISION = "trajectory"
 def calibrate_judge(context: RoundContext) -> StageReport:
     """Count how often the judge and the programmatic check agree, per level."""
 
-    def work(at: StageRun, key: str) -> Outcome:
+    def work(at: StageRun) -> Outcome:
         trajectories = collected(context, Purpose.TRAIN) + collected(context, Purpose.GUIDED)
         episodes = read_episodes(
             context.warehouse, context.run_id, trajectories, rounds=[context.round], with_verdicts=True

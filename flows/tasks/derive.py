@@ -28,7 +28,7 @@ NOT_ACCEPTED = "trajectory_not_accepted"
 def derive(context: RoundContext) -> StageReport:
     """Supervised examples from the accepted attempts, guided or not, that were judged in this round."""
 
-    def work(at: StageRun, key: str) -> Outcome:
+    def work(at: StageRun) -> Outcome:
         trajectories = collected(context, Purpose.TRAIN) + collected(context, Purpose.GUIDED)
         rounds = {context.round}
         if context.config.judge.filter:
@@ -49,7 +49,7 @@ def derive(context: RoundContext) -> StageReport:
             trust_step_critic=context.config.judge.step_critic,
         )
         shards = split_evenly(chosen, context.config.rollout.workers)
-        made = fan_out(context.warehouse, at, key, shards, job, context.beam)
+        made = fan_out(context.warehouse, at, shards, job, context.beam)
         dropped = {NOT_ACCEPTED: len(trajectories) - len(chosen), **made.dropped}
         return Outcome(len(trajectories), len(chosen), made.files, {"dropped": dropped})
 
@@ -59,7 +59,7 @@ def derive(context: RoundContext) -> StageReport:
 def derive_rl(context: RoundContext) -> StageReport:
     """RL rows from the round's unguided attempts."""
 
-    def work(at: StageRun, key: str) -> Outcome:
+    def work(at: StageRun) -> Outcome:
         trajectories = collected(context, Purpose.TRAIN)
         earlier = read_history(context.warehouse, context.run_id, range(context.round))
         job = DeriveRLSteps(
@@ -70,7 +70,7 @@ def derive_rl(context: RoundContext) -> StageReport:
             context.config.run.seed,
             policy_frame(context.config),
         )
-        made = fan_out(context.warehouse, at, key, [trajectories], job, context.beam)
+        made = fan_out(context.warehouse, at, [trajectories], job, context.beam)
         rows_out = len(_trajectories_in(context, made.files.get("rl_steps", [])))
         return Outcome(len(trajectories), rows_out, made.files, {"dropped": dict(made.dropped)})
 

@@ -10,9 +10,8 @@ from trajmill.flows.stage import Outcome, StageReport, finished, once
 from trajmill.flows.tasks.measure import measure
 from trajmill.flows.tasks.train import TRAIN
 from trajmill.schemas.tables.policy_version import PolicyVersion, SplitSuccess
-from trajmill.schemas.tables.registry import rows_to_arrow
 from trajmill.warehouse.layout import StageRun
-from trajmill.warehouse.shards import write_shard
+from trajmill.warehouse.shards import write_tables
 
 EVALUATE = "evaluate"
 
@@ -22,8 +21,8 @@ def baseline(context: RoundContext, version: str) -> StageReport:
     start = context.in_round(0)
     how = "served" if is_served(context) else "untrained"
 
-    def work(at: StageRun, key: str) -> Outcome:
-        measured = measure(start, at, key, policy_of(start, version), untrained=True)
+    def work(at: StageRun) -> Outcome:
+        measured = measure(start, at, policy_of(start, version), untrained=True)
         row = PolicyVersion(
             model_version=version,
             parent=None,
@@ -35,8 +34,7 @@ def baseline(context: RoundContext, version: str) -> StageReport:
             reason=f"{how}: the start of the loop",
             **start.origin.common(made_by=how),
         )
-        shard = write_shard(start.warehouse, "models", at, 0, rows_to_arrow("models", [row]))
-        files = dict(measured.outcome.files) | {"models": [shard]}
+        files = dict(measured.outcome.files) | write_tables(start.warehouse, at, {"models": [row]})
         result = {"policy": version, "updates": 0, "success": [split.model_dump() for split in measured.success]}
         return replace(measured.outcome, files=files, result=result)
 
@@ -46,12 +44,12 @@ def baseline(context: RoundContext, version: str) -> StageReport:
 def evaluate(context: RoundContext) -> StageReport:
     """Measure the round's new policy; a round that did not train has none."""
 
-    def work(at: StageRun, key: str) -> Outcome:
+    def work(at: StageRun) -> Outcome:
         trained = finished(context, TRAIN).result
         if not trained["trained"]:
             return Outcome(0, 0, result={"success": []})
         policy = policy_of(context, trained["version"])
-        measured = measure(context, at, key, policy, untrained=False)
+        measured = measure(context, at, policy, untrained=False)
         return replace(measured.outcome, result={"success": [split.model_dump() for split in measured.success]})
 
     return once(context, EVALUATE, work)

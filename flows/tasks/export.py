@@ -19,7 +19,7 @@ EXPORT = "export"
 def export(context: RoundContext) -> StageReport:
     """Make the round's release."""
 
-    def work(at: StageRun, key: str) -> Outcome:
+    def work(at: StageRun) -> Outcome:
         history = read_history(context.warehouse, context.run_id, context.rounds_so_far)
         averages = history.averages(list(context.queries)) if context.config.train.reweight else None
         request = ReleaseRequest(

@@ -12,10 +12,9 @@ from trajmill.schemas.errors import TrajmillError
 from trajmill.schemas.record import Row
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.query import Split
-from trajmill.schemas.tables.registry import rows_to_arrow
 from trajmill.stages.models.embedded.storage import save_network, untrained_network
 from trajmill.warehouse.layout import StageRun
-from trajmill.warehouse.shards import write_shard
+from trajmill.warehouse.shards import write_tables
 
 GENERATE = "generate"
 
@@ -24,7 +23,7 @@ def generate(context: RoundContext) -> StageReport:
     """Queries from the navigation DAGs (or MiniWoB++ seeds), validated, and the policy that the run starts with."""
     first = context.in_round(1)
 
-    def work(at: StageRun, key: str) -> Outcome:
+    def work(at: StageRun) -> Outcome:
         made = new_queries(first)
         if not any(query.split is Split.TRAIN for query in made.queries):
             raise TrajmillError(f"no query to learn on could be made{_first(made.failures)}")
@@ -33,11 +32,7 @@ def generate(context: RoundContext) -> StageReport:
             "failures": made.failures,
             "model_calls": made.model_calls,
         }
-        files = {
-            table: [write_shard(first.warehouse, table, at, 0, rows_to_arrow(table, records))]
-            for table, records in rows.items()
-            if records
-        }
+        files = write_tables(first.warehouse, at, rows)
         made_of = len(made.queries) + len(made.failures)
         return Outcome(made_of, len(made.queries), files, {"first_policy": _first_policy(first, at)})
 

@@ -43,7 +43,7 @@ class Needs(NamedTuple):
 def reference(context: RoundContext) -> StageReport:
     """Walk the annotated paths of hard queries that have neither a success nor a walk yet."""
 
-    def work(at: StageRun, key: str) -> Outcome:
+    def work(at: StageRun) -> Outcome:
         needs = _needs(context)
         walked = _walked(context, range(context.round))
         owed = [query for query in needs.queries if query.query_id not in needs.own_success and query.path]
@@ -53,7 +53,7 @@ def reference(context: RoundContext) -> StageReport:
             context.config.run.seed,
             context.round,
         )
-        return attempt_all(context, at, key, attempts, AgentSpec("reference"))
+        return attempt_all(context, at, attempts, AgentSpec("reference"))
 
     return once(context, REFERENCE, work)
 
@@ -61,7 +61,7 @@ def reference(context: RoundContext) -> StageReport:
 def guide(context: RoundContext) -> StageReport:
     """Write hints for hard queries, from a success where there is one, else from the reference walk."""
 
-    def work(at: StageRun, key: str) -> Outcome:
+    def work(at: StageRun) -> Outcome:
         needs = _needs(context)
         walked = _walked(context, context.rounds_so_far)
         told = {row.source_trajectory for row in _guidance(context, range(context.round))}
@@ -79,7 +79,7 @@ def guide(context: RoundContext) -> StageReport:
             context.config.judge.concurrency,
         )
         shards = split_evenly(new, context.config.rollout.workers)
-        made = fan_out(context.warehouse, at, key, shards, job, context.beam)
+        made = fan_out(context.warehouse, at, shards, job, context.beam)
         chosen = {query_id: source for query_id, source in sources.items() if source}
         return Outcome(len(new), made.rows("guidance"), made.files, {"sources": chosen})
 
@@ -99,7 +99,7 @@ def guide_spec(context: RoundContext) -> GuideSpec:
 def rollout_guided(context: RoundContext) -> StageReport:
     """Give the hard queries another chance, with their hints in the prompt."""
 
-    def work(at: StageRun, key: str) -> Outcome:
+    def work(at: StageRun) -> Outcome:
         sources = finished(context, GUIDE).result["sources"]
         by_source = {row.source_trajectory: row for row in _guidance(context, context.rounds_so_far)}
         queries = context.queries
@@ -109,7 +109,7 @@ def rollout_guided(context: RoundContext) -> StageReport:
         agent = acting(
             context, policy_before(context), context.config.rollout.temperature, untrained=context.round == 1
         )
-        return attempt_all(context, at, key, attempts, agent)
+        return attempt_all(context, at, attempts, agent)
 
     return once(context, GUIDED, work)
 

@@ -50,7 +50,7 @@ def judge_spec(context: RoundContext) -> JudgeSpec:
 
 
 def _judge(context: RoundContext, stage: str, purpose: Purpose) -> StageReport:
-    def work(at: StageRun, key: str) -> Outcome:
+    def work(at: StageRun) -> Outcome:
         again = taken_up(context, purpose)
         trajectories = [one.trajectory_id for one in again] + collected(context, purpose)
         workers = max(context.config.rollout.workers, ceil(len(trajectories) / _MOST_IN_SHARD))
@@ -63,7 +63,7 @@ def _judge(context: RoundContext, stage: str, purpose: Purpose) -> StageReport:
             tried={one.trajectory_id: one.tried for one in again},
             concurrency=context.config.judge.concurrency,
         )
-        made = fan_out(context.warehouse, at, key, split_evenly(trajectories, workers), job, context.beam)
+        made = fan_out(context.warehouse, at, split_evenly(trajectories, workers), job, context.beam)
         return Outcome(len(trajectories), made.rows("judgements"), made.files)
 
     return once(context, stage, work)

@@ -29,12 +29,12 @@ class Measurement(NamedTuple):
     success: tuple[SplitSuccess, ...]
 
 
-def measure(context: RoundContext, at: StageRun, key: str, policy: Policy, untrained: bool) -> Measurement:
+def measure(context: RoundContext, at: StageRun, policy: Policy, untrained: bool) -> Measurement:
     """Let a policy act greedily, once on each query of the measured sample."""
     queries = measured_queries(context)
     attempts = plan_once(queries, Purpose.EVALUATE, context.config.run.seed, context.round)
     agent = acting(context, policy, temperature=0.0, untrained=untrained)
-    outcome = attempt_all(context, at, key, attempts, agent)
+    outcome = attempt_all(context, at, attempts, agent)
     return Measurement(outcome, _success(context, outcome))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
 
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.model_specs import model_of
@@ -13,15 +12,13 @@ from trajmill.flows.stage import Outcome, StageReport, once
 from trajmill.pipelines.generate import NewQueries
 from trajmill.pipelines.pathways import WalkPrograms, queries_from_pathways, walk_programs
 from trajmill.schemas.errors import BadInputError, TrajmillError
-from trajmill.schemas.record import Row
 from trajmill.schemas.tables.pathway import Pathway
-from trajmill.schemas.tables.registry import rows_to_arrow
 from trajmill.stages.queries.pathways.base import STAGE, Program, WalkBounds
 from trajmill.stages.queries.pathways.programs import packaged_programs, read_programs
 from trajmill.stages.queries.pathways.queries import PathwaySettings
 from trajmill.warehouse.layout import StageRun
 from trajmill.warehouse.read import read_rows
-from trajmill.warehouse.shards import write_shard
+from trajmill.warehouse.shards import write_tables
 
 PATHWAYS = STAGE
 PATHWAY_QUERIES = "pathway_queries"
@@ -46,7 +43,7 @@ def pathways(context: RoundContext) -> StageReport:
         TrajmillError: nothing was found in any of them; they are walked again when asked for again.
     """
 
-    def work(at: StageRun, key: str) -> Outcome:
+    def work(at: StageRun) -> Outcome:
         settings = context.config.pathways
         programs = programs_of(context.config)
         job = WalkPrograms(
@@ -60,7 +57,7 @@ def pathways(context: RoundContext) -> StageReport:
             second_opinion=model_of(context.config, settings.second_opinion) if settings.second_opinion else None,
             selection=prompts_of(context.config).selection,
         )
-        made = walk_programs(job, programs, key, context.beam)
+        made = walk_programs(job, programs, context.beam)
         found = made.rows("pathways")
         if not found:
             # What hindered them all, e.g. a missing package, may be gone the next time.
@@ -91,14 +88,9 @@ def queries_by_pathways(context: RoundContext) -> NewQueries:
 def pathway_queries(context: RoundContext) -> StageReport:
     """Queries from the pathways alone."""
 
-    def work(at: StageRun, key: str) -> Outcome:
+    def work(at: StageRun) -> Outcome:
         made = queries_by_pathways(context)
-        rows: dict[str, Sequence[Row]] = {"queries": made.queries, "failures": made.failures}
-        files = {
-            table: [write_shard(context.warehouse, table, at, 0, rows_to_arrow(table, records))]
-            for table, records in rows.items()
-            if records
-        }
+        files = write_tables(context.warehouse, at, {"queries": made.queries, "failures": made.failures})
         return Outcome(len(made.queries) + len(made.failures), len(made.queries), files)
 
     return once(context, PATHWAY_QUERIES, work)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from trajmill.flows.context import RoundContext
@@ -18,12 +18,12 @@ from trajmill.flows.tasks.judge import JUDGE, REJUDGE
 from trajmill.flows.tasks.propose import PROPOSE
 from trajmill.flows.tasks.rollout import ROLLOUT
 from trajmill.flows.tasks.train import TRAIN, sft_recipe
+from trajmill.schemas.record import Row
 from trajmill.schemas.tables.policy_version import PolicyVersion, SplitSuccess
 from trajmill.schemas.tables.query import Split
-from trajmill.schemas.tables.registry import rows_to_arrow
 from trajmill.schemas.tables.round_summary import RoundSummary, StageCount
 from trajmill.warehouse.layout import StageRun
-from trajmill.warehouse.shards import write_shard
+from trajmill.warehouse.shards import write_tables
 
 STAGES = (
     GENERATE,
@@ -57,7 +57,7 @@ class Decision(NamedTuple):
 def promote(context: RoundContext) -> StageReport:
     """Promote by rule: success on held-out queries is not below the old policy's by more than the tolerance."""
 
-    def work(at: StageRun, key: str) -> Outcome:
+    def work(at: StageRun) -> Outcome:
         before = policy_before(context).version
         old = _measured_before(context)
         trained = finished(context, TRAIN).result
@@ -81,7 +81,7 @@ def promote(context: RoundContext) -> StageReport:
             release=finished(context, EXPORT).result["release"],
             **context.origin.common(made_by=PROMOTE),
         )
-        files = {"rounds": [write_shard(context.warehouse, "rounds", at, 0, rows_to_arrow("rounds", [summary]))]}
+        rows: dict[str, Sequence[Row]] = {"rounds": [summary]}
         if trained["trained"]:
             version = PolicyVersion(
                 model_version=trained["version"],
@@ -94,7 +94,7 @@ def promote(context: RoundContext) -> StageReport:
                 reason=decision.reason,
                 **context.origin.common(made_by=PROMOTE),
             )
-            files["models"] = [write_shard(context.warehouse, "models", at, 0, rows_to_arrow("models", [version]))]
+            rows["models"] = [version]
         result = {
             "policy": after,
             "promoted": decision.promoted,
@@ -102,7 +102,7 @@ def promote(context: RoundContext) -> StageReport:
             "updates": updates if decision.promoted else _updates_before(context),
             "success": [split.model_dump() for split in kept],
         }
-        return replace(Outcome(1, int(decision.promoted)), files=files, result=result)
+        return Outcome(1, int(decision.promoted), write_tables(context.warehouse, at, rows), result)
 
     return once(context, PROMOTE, work)
 

@@ -31,7 +31,7 @@ def propose(context: RoundContext) -> StageReport:
     if not asks_for_tasks(context.config):
         return StageReport(StageCount(stage=PROPOSE, rows_in=0, rows_out=0, seconds=0.0, cost=0.0), {})
 
-    def work(at: StageRun, key: str) -> Outcome:
+    def work(at: StageRun) -> Outcome:
         settings, writer = context.config.queries, context.config.models.writer
         job = ProposeTasks(
             warehouse=context.warehouse,
@@ -47,7 +47,7 @@ def propose(context: RoundContext) -> StageReport:
             environments=context.config.rollout.concurrency,
             in_flight=context.config.endpoints[writer].max_in_flight,
         )
-        made = have_tasks_proposed(job, _grounds(context), key, context.beam)
+        made = have_tasks_proposed(job, _grounds(context), context.beam)
         return Outcome(sum(job.wanted), made.rows("queries"), made.files)
 
     return once(context, PROPOSE, work)

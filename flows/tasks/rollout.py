@@ -9,7 +9,7 @@ from trajmill.flows.policy import acting, policy_before
 from trajmill.flows.stage import Outcome, StageReport, once
 from trajmill.pipelines.reading.history import read_history
 from trajmill.pipelines.resources import AgentSpec
-from trajmill.pipelines.rollout import RollOut, roll_out
+from trajmill.pipelines.rollout import RunAttempts, run_in_shards
 from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.query import Query, Split
 from trajmill.stages.curate.reweight import plan_attempts
@@ -24,7 +24,7 @@ ROLLOUT = "rollout"
 def rollout(context: RoundContext) -> StageReport:
     """Attempt training queries, more often those that succeed rarely."""
 
-    def work(at: StageRun, key: str) -> Outcome:
+    def work(at: StageRun) -> Outcome:
         queries = training_queries(context)
         history = read_history(context.warehouse, context.run_id, range(context.round))
         averages = history.averages([query.query_id for query in queries])
@@ -36,7 +36,7 @@ def rollout(context: RoundContext) -> StageReport:
         attempts = plan_rollouts(queries, tries, context.config.run.seed, context.round)
         policy = policy_before(context)
         agent = acting(context, policy, context.config.rollout.temperature, untrained=context.round == 1)
-        return attempt_all(context, at, key, attempts, agent)
+        return attempt_all(context, at, attempts, agent)
 
     return once(context, ROLLOUT, work)
 
@@ -53,12 +53,10 @@ def unguided_episodes(context: RoundContext) -> int:
     return settings.rollout.episodes_per_round - int(settings.rollout.episodes_per_round * guided)
 
 
-def attempt_all(
-    context: RoundContext, at: StageRun, key: str, attempts: Sequence[Attempt], agent: AgentSpec
-) -> Outcome:
+def attempt_all(context: RoundContext, at: StageRun, attempts: Sequence[Attempt], agent: AgentSpec) -> Outcome:
     """Roll out attempts and return what there is to commit."""
     settings = context.config.rollout
-    work = RollOut(
+    work = RunAttempts(
         warehouse=context.warehouse,
         at=at,
         origin=context.origin,
@@ -71,5 +69,5 @@ def attempt_all(
         ),
         concurrency=settings.concurrency,
     )
-    made = roll_out(work, attempts, key, settings.workers, context.beam)
+    made = run_in_shards(work, attempts, settings.workers, context.beam)
     return Outcome(len(attempts), len(attempts) - sum(made.dropped.values()), made.files)

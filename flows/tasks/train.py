@@ -22,7 +22,7 @@ TRAIN = "train"
 def train(context: RoundContext, progress: Progress | None = None) -> StageReport:
     """Train, unless there is nothing to learn from, the judge is too imprecise, or this is a control's early round."""
 
-    def work(at: StageRun, key: str) -> Outcome:
+    def work(at: StageRun) -> Outcome:
         rows = finished(context, EXPORT).result["examples"]
         reason = _reason_not_to(context, rows)
         if reason:

@@ -24,14 +24,14 @@ def walk_queries(context: RoundContext, queries: int, source: Source | None = No
         TrajmillError: there are no queries of that source.
     """
 
-    def work(at: StageRun, key: str) -> Outcome:
+    def work(at: StageRun) -> Outcome:
         usable = [query for query in context.queries.values() if source in (None, query.source)]
         if not usable:
             raise TrajmillError(f"no query is of source {source}; the configuration asks for none, or all were dropped")
         known = sorted(usable, key=lambda query: (not query.path, query.query_id))
         chosen = known[:queries]
         attempts = plan_once(chosen, Purpose.REFERENCE, context.config.run.seed, context.round)
-        return attempt_all(context, at, key, attempts, _walker(context, chosen))
+        return attempt_all(context, at, attempts, _walker(context, chosen))
 
     return once(context, WALK, work)
 

@@ -78,10 +78,10 @@ def test_replies_that_quote_their_hints_are_neither_learned_nor_released(
 
     monkeypatch.setattr("trajmill.pipelines.reading.episodes.guidance_texts", lambda *_: told)
     job = DeriveExamples(context.warehouse, context.at("again"), context.origin, (context.round,), True, True)
-    made = job(0, sorted(set(learned)))
+    made = job("00000", sorted(set(learned)))
     quoting = sum(name in guided for name in learned)
     assert made.dropped["quotes_guidance"] == quoting > 0
-    assert made.files["examples"].rows == len(learned) - quoting
+    assert made.rows("examples") == len(learned) - quoting
 
 
 def test_policies_descend_from_the_untrained_one_and_each_round_starts_where_the_last_ended(

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from trajmill.pipelines.fan_out import BeamSettings, ShardOutput, fan_out, split_evenly
+from trajmill.pipelines.fan_out import BeamSettings, WrittenFiles, fan_out, split_evenly
 from trajmill.schemas.errors import BadInputError, FailureClass
 from trajmill.schemas.tables.failure import Failure
-from trajmill.schemas.tables.registry import rows_to_arrow
+from trajmill.warehouse.commit import commit_stage
 from trajmill.warehouse.layout import StageRun, Warehouse, create_warehouse
-from trajmill.warehouse.shards import write_shard
+from trajmill.warehouse.read import read_rows
+from trajmill.warehouse.shards import write_tables
 
 AT = StageRun("run", 1, "stage")
 
@@ -22,10 +23,14 @@ class WriteNames:
 
     warehouse: Warehouse
     calls: Path
+    message: str = ""
 
-    def __call__(self, shard: int, names: Sequence[str]) -> ShardOutput:
+    def identity(self, names: Sequence[str]) -> object:
+        return [list(names), self.message]
+
+    def __call__(self, shard: str, names: Sequence[str]) -> WrittenFiles:
         with self.calls.open("a") as calls:
-            calls.write(f"{shard}\n")
+            calls.write("".join(names) + "\n")
         if "bad" in names and not (self.calls.parent / "mended").exists():
             raise ValueError("bad")
         rows = [
@@ -33,7 +38,7 @@ class WriteNames:
                 stage="stage",
                 input_id=name,
                 failure_class=FailureClass.TASK,
-                message="",
+                message=self.message,
                 attempts=1,
                 round=1,
                 run_id="run",
@@ -42,19 +47,18 @@ class WriteNames:
             )
             for name in names
         ]
-        data = rows_to_arrow("failures", rows)
-        return ShardOutput({"failures": write_shard(self.warehouse, "failures", AT, shard, data)})
+        return WrittenFiles(write_tables(self.warehouse, AT, {"failures": rows}, shard))
 
 
 def test_every_shard_is_done_once_and_all_files_are_named(tmp_path: Path) -> None:
     warehouse = create_warehouse(tmp_path / "warehouse")
     work = WriteNames(warehouse, tmp_path / "calls")
     payloads = split_evenly(["a", "b", "c", "d", "e"], 2)
-    made = fan_out(warehouse, AT, "key", payloads, work, BeamSettings())
-    again = fan_out(warehouse, AT, "key", payloads, work, BeamSettings())
+    made = fan_out(warehouse, AT, payloads, work, BeamSettings())
+    again = fan_out(warehouse, AT, payloads, work, BeamSettings())
     assert made == again
     assert made.rows("failures") == 5
-    assert sorted((tmp_path / "calls").read_text().split()) == ["0", "1"]
+    assert sorted((tmp_path / "calls").read_text().split()) == ["ace", "bd"]
 
 
 def test_after_a_failed_shard_only_what_is_missing_is_done(tmp_path: Path) -> None:
@@ -62,26 +66,49 @@ def test_after_a_failed_shard_only_what_is_missing_is_done(tmp_path: Path) -> No
     work = WriteNames(warehouse, tmp_path / "calls")
     payloads = [["a"], ["bad"], ["c"]]
     with pytest.raises(ValueError, match="bad"):
-        fan_out(warehouse, AT, "key", payloads, work, BeamSettings())
-    done_before = set((tmp_path / "calls").read_text().split()) - {"1"}
+        fan_out(warehouse, AT, payloads, work, BeamSettings())
+    done_before = set((tmp_path / "calls").read_text().split()) - {"bad"}
     (tmp_path / "calls").write_text("")
     (tmp_path / "mended").touch()
-    made = fan_out(warehouse, AT, "key", payloads, work, BeamSettings())
+    made = fan_out(warehouse, AT, payloads, work, BeamSettings())
     assert made.rows("failures") == 3
     assert not done_before & set((tmp_path / "calls").read_text().split())
 
 
-def test_another_key_does_the_work_anew(tmp_path: Path) -> None:
+def test_work_of_another_identity_is_done_anew_and_names_other_files(tmp_path: Path) -> None:
+    warehouse = create_warehouse(tmp_path / "warehouse")
+    first, other = (WriteNames(warehouse, tmp_path / "calls", message) for message in ("one", "two"))
+    one = fan_out(warehouse, AT, [["a"]], first, BeamSettings())
+    two = fan_out(warehouse, AT, [["a"]], other, BeamSettings())
+    assert (tmp_path / "calls").read_text().split() == ["a", "a"]
+    assert {file.path for file in one.files["failures"]}.isdisjoint(file.path for file in two.files["failures"])
+
+
+NAMES = [f"n{number:02d}" for number in range(11)]
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 2), (2, 1), (3, 1), (1, 3), (4, 3)])
+def test_a_stage_that_stopped_goes_on_with_another_number_of_shards(tmp_path: Path, before: int, after: int) -> None:
     warehouse = create_warehouse(tmp_path / "warehouse")
     work = WriteNames(warehouse, tmp_path / "calls")
-    fan_out(warehouse, AT, "one", [["a"]], work, BeamSettings())
-    fan_out(warehouse, AT, "two", [["a"]], work, BeamSettings())
-    assert (tmp_path / "calls").read_text().split() == ["0", "0"]
+    # The last shard stops the first try: the others are finished, and their files are there.
+    with pytest.raises(ValueError, match="bad"):
+        fan_out(warehouse, AT, [*split_evenly(NAMES, before), ["bad"]], work, BeamSettings())
+    made = fan_out(warehouse, AT, split_evenly(NAMES, after), work, BeamSettings())
+    commit_stage(warehouse, AT, made.files)
+    assert sorted(row.input_id for row in read_rows(warehouse, Failure)) == NAMES
+
+
+def test_files_of_a_stage_are_committed_in_the_order_of_its_payloads(tmp_path: Path) -> None:
+    warehouse = create_warehouse(tmp_path / "warehouse")
+    made = fan_out(warehouse, AT, [[name] for name in NAMES], WriteNames(warehouse, tmp_path / "calls"), BeamSettings())
+    commit_stage(warehouse, AT, made.files)
+    assert [row.input_id for row in read_rows(warehouse, Failure)] == NAMES
 
 
 def test_without_payloads_there_is_nothing(tmp_path: Path) -> None:
     warehouse = create_warehouse(tmp_path / "warehouse")
-    assert fan_out(warehouse, AT, "key", [], WriteNames(warehouse, tmp_path / "calls"), BeamSettings()).files == {}
+    assert fan_out(warehouse, AT, [], WriteNames(warehouse, tmp_path / "calls"), BeamSettings()).files == {}
 
 
 @pytest.mark.parametrize(("items", "shards", "lengths"), [(5, 2, [3, 2]), (1, 4, [1]), (0, 3, [])])
@@ -93,7 +120,7 @@ def test_worker_processes_do_the_same(tmp_path: Path) -> None:
     warehouse = create_warehouse(tmp_path / "warehouse")
     work = WriteNames(warehouse, tmp_path / "calls")
     settings = BeamSettings(options=("--direct_running_mode=multi_processing", "--direct_num_workers=2"))
-    made = fan_out(warehouse, AT, "key", [["a"], ["b"], ["c"]], work, settings)
+    made = fan_out(warehouse, AT, [["a"], ["b"], ["c"]], work, settings)
     assert made.rows("failures") == 3
 
 
@@ -101,19 +128,22 @@ def test_worker_processes_do_the_same(tmp_path: Path) -> None:
 class DropSome:
     """Drops as many rows as a shard's payload says, or refuses."""
 
-    def __call__(self, shard: int, amount: int) -> ShardOutput:
+    def identity(self, amount: int) -> object:
+        return amount
+
+    def __call__(self, shard: str, amount: int) -> WrittenFiles:
         if amount < 0:
             raise BadInputError("one line")
-        return ShardOutput({}, {"dull": amount, "odd": 1})
+        return WrittenFiles({}, {"dull": amount, "odd": 1})
 
 
 def test_reasons_are_counted_over_all_shards_and_remembered(tmp_path: Path) -> None:
     warehouse = create_warehouse(tmp_path / "warehouse")
     for _ in range(2):
-        assert fan_out(warehouse, AT, "key", [2, 3], DropSome(), BeamSettings()).dropped == {"dull": 5, "odd": 2}
+        assert fan_out(warehouse, AT, [2, 3], DropSome(), BeamSettings()).dropped == {"dull": 5, "odd": 2}
 
 
 def test_an_error_for_the_user_arrives_as_it_was_raised(tmp_path: Path) -> None:
     warehouse = create_warehouse(tmp_path / "warehouse")
     with pytest.raises(BadInputError, match=r"\Aone line\Z"):
-        fan_out(warehouse, AT, "key", [-1], DropSome(), BeamSettings())
+        fan_out(warehouse, AT, [-1], DropSome(), BeamSettings())

@@ -22,15 +22,14 @@ from trajmill.schemas.record import Row
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.guidance import Guidance
 from trajmill.schemas.tables.model_call import ModelCall
-from trajmill.schemas.tables.registry import rows_to_arrow
 from trajmill.stages.guidance.model_guide import guide_prompts
 from trajmill.stages.models.openai_api.settings import ApiSettings
 from trajmill.warehouse.commit import commit_stage
 from trajmill.warehouse.layout import StageRun, Warehouse, create_warehouse
 from trajmill.warehouse.read import read_rows
-from trajmill.warehouse.screen_journal import ScreenJournal
+from trajmill.warehouse.screen_journal import ScreenJournal, journal_path
 from trajmill.warehouse.screens import WarehouseScreens, write_screens
-from trajmill.warehouse.shards import write_shard
+from trajmill.warehouse.shards import write_tables
 
 ROLLOUT, GUIDE = StageRun(ORIGIN.run_id, 1, "rollout"), StageRun(ORIGIN.run_id, 1, "guide")
 TRAJECTORIES = 3
@@ -72,12 +71,12 @@ def stored(tmp_path: Path, walk: PhoneWalk) -> Stored:
         "trajectories": [episode.trajectory for episode in episodes],
         "steps": [step for episode in episodes for step in episode.steps],
     }
-    files = {name: [write_shard(warehouse, name, ROLLOUT, 0, rows_to_arrow(name, made))] for name, made in rows.items()}
-    journal = ScreenJournal(tmp_path / "seen.screens")
+    files = write_tables(warehouse, ROLLOUT, rows)
+    journal = ScreenJournal(journal_path(warehouse, ROLLOUT, "00000"))
     for observation in walk.observations.values():
         journal.append(observation)
-    screens = write_screens(warehouse, ROLLOUT, [journal], WarehouseScreens(warehouse), ORIGIN, made_by="test")
     journal.close()
+    screens = write_screens(warehouse, ROLLOUT, ORIGIN, made_by="test")
     commit_stage(warehouse, ROLLOUT, {**files, "screens": [screens]})
     return Stored(warehouse, episodes)
 
@@ -102,8 +101,8 @@ def writes(body: dict[str, Any]) -> str:
 
 def guided(stored: Stored, spec: GuideSpec, references: frozenset[str] = frozenset()) -> Made:
     work = WriteGuidance(stored.warehouse, GUIDE, ORIGIN, references, spec, concurrency=3)
-    output = pickle.loads(pickle.dumps(work))(0, stored.ids)
-    commit_stage(stored.warehouse, GUIDE, {table: [file] for table, file in output.files.items()})
+    written = pickle.loads(pickle.dumps(work))("00000", stored.ids)
+    commit_stage(stored.warehouse, GUIDE, written.files)
     warehouse = stored.warehouse
     return Made(
         list(read_rows(warehouse, Guidance)), list(read_rows(warehouse, ModelCall)), list(read_rows(warehouse, Failure))

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.stages.rollout.toy import ORIGIN, ToyEnvironment, toy_query
-from trajmill.pipelines.rollout import RolledOut
+from trajmill.pipelines.rollout import JournaledAttempt
 from trajmill.schemas.actions import Action, Answer, OpenApp, PressKeys, Terminate, TypeText
 from trajmill.schemas.record import Row
 from trajmill.schemas.tables.registry import rows_to_arrow
@@ -22,7 +22,7 @@ from trajmill.stages.rollout.base import Attempt, Limits, Rollout
 from trajmill.stages.rollout.episode import run_episode
 from trajmill.warehouse.commit import commit_stage
 from trajmill.warehouse.layout import StageRun, create_warehouse
-from trajmill.warehouse.shards import write_shard
+from trajmill.warehouse.shards import write_tables
 from trajmill.warehouse.sql import run_sql
 
 NASTY = "a\ud800b\x00c\udfffd\x1f\x85\u2028\"'</script>"
@@ -67,8 +67,8 @@ def roll(text: str, action: Action | None) -> Rollout:
 def journalled(rollout: Rollout) -> Mapping[str, Sequence[Row]]:
     """The rows as they come out of a journal."""
     episode = rollout.episode
-    row = RolledOut(trajectory=episode.trajectory, steps=episode.steps, calls=episode.calls, failure=None)
-    read = RolledOut.model_validate_json(row.model_dump_json().encode())
+    row = JournaledAttempt(trajectory=episode.trajectory, steps=episode.steps, calls=episode.calls, failure=None)
+    read = JournaledAttempt.model_validate_json(row.model_dump_json().encode())
     return {"trajectories": [read.trajectory], "steps": read.steps, "model_calls": read.calls}
 
 
@@ -82,10 +82,7 @@ def test_any_text_becomes_rows(text: str, make: Callable[[str], Action | None]) 
 def test_nasty_text_is_committed_and_read_by_sql(tmp_path: Path) -> None:
     warehouse, at = create_warehouse(tmp_path), StageRun("run", 1, "rollout")
     tables = journalled(roll(NASTY, TypeText(text=NASTY)))
-    files = {
-        table: [write_shard(warehouse, table, at, 0, rows_to_arrow(table, rows))] for table, rows in tables.items()
-    }
-    commit_stage(warehouse, at, files)
+    commit_stage(warehouse, at, write_tables(warehouse, at, tables))
     said = NASTY.translate(dict.fromkeys((0xD800, 0, 0xDFFF), "\ufffd"))
     found = run_sql(
         warehouse, "SELECT s.raw_response, c.response FROM steps s JOIN model_calls c USING (trajectory_id)"

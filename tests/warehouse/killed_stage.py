@@ -15,8 +15,8 @@ from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.registry import rows_to_arrow
 from trajmill.warehouse.commit import commit_stage
 from trajmill.warehouse.layout import create_warehouse
-from trajmill.warehouse.screen_journal import ScreenJournal
-from trajmill.warehouse.screens import WarehouseScreens, write_screens
+from trajmill.warehouse.screen_journal import ScreenJournal, journal_path
+from trajmill.warehouse.screens import write_screens
 from trajmill.warehouse.shards import write_shard
 from trajmill.warehouse.staging import Journal, mark_done, read_marker, stage_key
 
@@ -52,7 +52,7 @@ def _run(root: Path) -> None:
     folder = AT.staging(warehouse)
     if read_marker(folder, KEY) is not None:
         return
-    journal, screens = Journal(folder / "episodes-00000.jsonl"), ScreenJournal(folder / "screens-00000")
+    journal, screens = Journal(folder / "episodes-00000.jsonl"), ScreenJournal(journal_path(warehouse, AT, "00000"))
     done = {json.loads(record)["episode"] for record in journal.read()}
     for episode in range(EPISODES):
         if episode not in done:
@@ -62,8 +62,8 @@ def _run(root: Path) -> None:
     rows = rows_to_arrow("step_verdicts", [row for n in episodes for row in step_verdicts(1, AT, n)])
     origin = Origin(round=AT.round, run_id=AT.run_id, code_version="test")
     files = {
-        "screens": [write_screens(warehouse, AT, [screens], WarehouseScreens(warehouse), origin, "draw-v1")],
-        "step_verdicts": [write_shard(warehouse, "step_verdicts", AT, 0, rows)],
+        "screens": [write_screens(warehouse, AT, origin, "draw-v1")],
+        "step_verdicts": [write_shard(warehouse, "step_verdicts", AT, rows)],
     }
     commit_stage(warehouse, AT, files)
     mark_done(folder, KEY, {"episodes": len(episodes)})

@@ -12,14 +12,13 @@ from trajmill.schemas.observation import Observation, ScreenHandle, UIElement
 from trajmill.schemas.record import Origin, Row, content_id
 from trajmill.schemas.tables.policy_version import SplitSuccess
 from trajmill.schemas.tables.query import PathStep, Platform, Query, Slot, Source, Split
-from trajmill.schemas.tables.registry import rows_to_arrow
 from trajmill.schemas.tables.round_summary import JudgeQuality, RoundSummary, StageCount
 from trajmill.schemas.tables.trajectory import Purpose, StopReason, Trajectory
 from trajmill.schemas.tables.verdict import Judgement, StepLabel, StepVerdict
 from trajmill.warehouse.commit import commit_stage
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.read import table_of
-from trajmill.warehouse.shards import write_shard
+from trajmill.warehouse.shards import write_tables
 from trajmill.warehouse.views import refresh_views
 
 SIZE = Size(32, 48)
@@ -157,6 +156,5 @@ def commit_rows(warehouse: Warehouse, at: StageRun, *rows: Row) -> None:
     tables: dict[str, list[Row]] = {}
     for row in rows:
         tables.setdefault(table_of(type(row)), []).append(row)
-    files = {name: [write_shard(warehouse, name, at, 0, rows_to_arrow(name, part))] for name, part in tables.items()}
-    commit_stage(warehouse, at, files)
+    commit_stage(warehouse, at, write_tables(warehouse, at, tables))
     refresh_views(warehouse)

@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 from tests.warehouse.samples import stage_run, step_verdicts
 from trajmill.schemas.tables.registry import arrow_schema, rows_to_arrow
 from trajmill.schemas.tables.verdict import StepVerdict
-from trajmill.warehouse.commit import commit, commit_stage, is_committed
+from trajmill.warehouse.commit import commit, commit_stage
 from trajmill.warehouse.delta_log import committed_files, table_versions
 from trajmill.warehouse.layout import StageRun, Warehouse, open_warehouse
 from trajmill.warehouse.read import read_batches, read_rows, read_table
@@ -22,16 +22,15 @@ TABLE = "step_verdicts"
 
 
 def write(warehouse: Warehouse, at: StageRun, count: int = 5, shard: int = 0) -> DataFile:
-    return write_shard(warehouse, TABLE, at, shard, rows_to_arrow(TABLE, step_verdicts(count, at, 100 * shard)))
+    rows = rows_to_arrow(TABLE, step_verdicts(count, at, 100 * shard))
+    return write_shard(warehouse, TABLE, at, rows, f"{shard:05d}")
 
 
 def test_rows_are_visible_only_after_their_commit(warehouse: Warehouse) -> None:
     at = stage_run("judge")
     file = write(warehouse, at)
     assert read_table(warehouse, TABLE).num_rows == 0
-    assert not is_committed(warehouse, TABLE, at)
     commit(warehouse, TABLE, [file], at)
-    assert is_committed(warehouse, TABLE, at)
     assert read_rows(warehouse, StepVerdict) == step_verdicts(5, at)
 
 
@@ -83,7 +82,7 @@ def test_several_shards_become_one_version(warehouse: Warehouse) -> None:
 def test_an_interrupted_stage_is_completed_by_the_same_call(warehouse: Warehouse) -> None:
     at = stage_run("judge")
     judgements = _judgements(at)
-    files = {TABLE: [write(warehouse, at)], "judgements": [write_shard(warehouse, "judgements", at, 0, judgements)]}
+    files = {TABLE: [write(warehouse, at)], "judgements": [write_shard(warehouse, "judgements", at, judgements)]}
     commit(warehouse, TABLE, files[TABLE], at)
     for _ in range(2):
         commit_stage(warehouse, at, files)
@@ -110,7 +109,7 @@ def test_rows_of_rounds_runs_and_columns(warehouse: Warehouse) -> None:
 def test_the_log_holds_row_counts_and_limits_but_no_long_text(warehouse: Warehouse) -> None:
     at = stage_run("judge", 7)
     long = [row.model_copy(update={"analysis": "x" * 500}) for row in step_verdicts(4, at)]
-    file = write_shard(warehouse, TABLE, at, 0, rows_to_arrow(TABLE, long))
+    file = write_shard(warehouse, TABLE, at, rows_to_arrow(TABLE, long))
     stats = json.loads(file.stats)
     assert stats["numRecords"] == 4
     assert (stats["minValues"]["index"], stats["maxValues"]["index"]) == (0, 3)
@@ -122,7 +121,7 @@ def test_the_log_holds_row_counts_and_limits_but_no_long_text(warehouse: Warehou
 def test_batches_become_row_groups_in_constant_memory(warehouse: Warehouse) -> None:
     at = stage_run("judge")
     batches = (rows_to_arrow(TABLE, step_verdicts(1, at, n)).to_batches()[0] for n in range(10))
-    file = write_shard(warehouse, TABLE, at, 0, batches)
+    file = write_shard(warehouse, TABLE, at, batches)
     assert file.rows == 10
     commit(warehouse, TABLE, [file], at)
     assert read_rows(warehouse, StepVerdict) == step_verdicts(10, at)
@@ -135,7 +134,7 @@ def test_a_column_added_later_is_null_in_older_rows(warehouse: Warehouse, monkey
     for module in ("shards", "commit"):
         monkeypatch.setattr(f"trajmill.warehouse.{module}.arrow_schema", lambda table: wider)
     data = rows_to_arrow(TABLE, step_verdicts(3, new)).append_column("confidence", pa.array([0.5] * 3))
-    commit(warehouse, TABLE, [write_shard(warehouse, TABLE, new, 0, data)], new)
+    commit(warehouse, TABLE, [write_shard(warehouse, TABLE, new, data)], new)
     assert read_table(warehouse, TABLE, ["confidence"]).column(0).to_pylist() == [None] * 5 + [0.5] * 3
     assert DeltaTable(str(warehouse.table(TABLE))).schema().fields[-1].name == "confidence"
 

@@ -56,13 +56,13 @@ def test_a_shard(warehouse: Warehouse) -> None:
     at = stage_run("judge")
     data = rows_to_arrow("step_verdicts", step_verdicts(200, at))
     with room_for(2000), pytest.raises(TrajmillError, match=ONE_LINE):
-        write_shard(warehouse, "step_verdicts", at, 0, data)
+        write_shard(warehouse, "step_verdicts", at, data)
     assert list(warehouse.table("step_verdicts").iterdir()) == []
 
 
 def test_a_commit(warehouse: Warehouse) -> None:
     at = stage_run("judge")
-    file = write_shard(warehouse, "step_verdicts", at, 0, rows_to_arrow("step_verdicts", step_verdicts(5, at)))
+    file = write_shard(warehouse, "step_verdicts", at, rows_to_arrow("step_verdicts", step_verdicts(5, at)))
     with room_for(100), pytest.raises(TrajmillError, match=ONE_LINE):
         commit(warehouse, "step_verdicts", [file], at)
     commit(warehouse, "step_verdicts", [file], at)

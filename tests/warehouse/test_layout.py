@@ -68,5 +68,5 @@ def test_names_that_could_leave_the_folder_are_refused(name: str) -> None:
 def test_stage_runs_have_names_of_their_own(tmp_path: Path) -> None:
     warehouse = create_warehouse(tmp_path)
     runs = [StageRun("run", 1, "judge"), StageRun("run", 2, "judge"), StageRun("run", 1, "judge", attempt=1)]
-    assert len({run.shard_name(0) for run in runs}) == len({run.staging(warehouse) for run in runs}) == 3
-    assert runs[0].shard_name(7) == "r0001-run-judge-00007.parquet"
+    assert len({run.shard_name() for run in runs}) == len({run.staging(warehouse) for run in runs}) == 3
+    assert runs[0].shard_name("00007-abc") == "r0001-run-judge-00007-abc.parquet"

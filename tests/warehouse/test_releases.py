@@ -94,18 +94,18 @@ def test_vacuum_takes_old_orphans_only(warehouse: Warehouse) -> None:
     commit_rows(warehouse, committed, *step_verdicts(5, committed))
     for at in (killed, running):
         data = read_table(warehouse, "step_verdicts")
-        aged(folder / write_shard(warehouse, "step_verdicts", at, 0, data).path, days=9)
+        aged(folder / write_shard(warehouse, "step_verdicts", at, data).path, days=9)
     running.staging(warehouse).mkdir(parents=True)
-    (temporary := folder / f".{killed.shard_name(1)}.123.tmp").touch()
+    (temporary := folder / f".{killed.shard_name('00001')}.123.tmp").touch()
     (views := warehouse.root / ".trajmill.duckdb.123.tmp").touch()
-    young = folder / killed.shard_name(2)
+    young = folder / killed.shard_name("00002")
     young.touch()
     for path in (*committed_files(warehouse, "step_verdicts"), temporary, views):
         aged(path, days=9)
     aged(young, days=1)
-    assert vacuum(warehouse, older_than_days=7, now=NOW) == sorted([views, temporary, folder / killed.shard_name(0)])
+    assert vacuum(warehouse, older_than_days=7, now=NOW) == sorted([views, temporary, folder / killed.shard_name()])
     assert {path.name for path in folder.glob("*.parquet")} == {
-        committed.shard_name(0), running.shard_name(0), killed.shard_name(2)
+        committed.shard_name(), running.shard_name(), killed.shard_name("00002")
     }  # fmt: skip
     assert read_table(warehouse, "step_verdicts").num_rows == 5
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
@@ -15,8 +16,8 @@ from trajmill.schemas.record import Origin
 from trajmill.warehouse.commit import commit
 from trajmill.warehouse.delta_log import committed_files
 from trajmill.warehouse.layout import Warehouse
-from trajmill.warehouse.screen_journal import ScreenJournal
-from trajmill.warehouse.screens import OverlaidScreens, WarehouseScreens, write_screens
+from trajmill.warehouse.screen_journal import ScreenJournal, journal_path
+from trajmill.warehouse.screens import WarehouseScreens, write_screens
 
 ORIGIN = Origin(round=1, run_id="run-a", code_version="test")
 
@@ -32,9 +33,12 @@ def journal_of(path: Path, *shades: int) -> ScreenJournal:
     return journal
 
 
-def commit_screens(warehouse: Warehouse, number: int, *journals: ScreenJournal) -> int:
+def commit_screens(warehouse: Warehouse, number: int, *seen: Sequence[int]) -> int:
+    """Commit what the workers of a stage have seen, each the shades that are given for it."""
     at = stage_run(number=number)
-    file = write_screens(warehouse, at, journals, WarehouseScreens(warehouse), ORIGIN, "draw-v1")
+    for worker, shades in enumerate(seen):
+        journal_of(journal_path(warehouse, at, f"{worker:05d}"), *shades).close()
+    file = write_screens(warehouse, at, ORIGIN, "draw-v1")
     commit(warehouse, "screens", [file], at)
     return file.rows
 
@@ -97,20 +101,19 @@ def test_a_screen_without_a_tree_and_with_text_that_is_not_unicode(tmp_path: Pat
     assert journal.elements(screen_id(2))[0].text == "?!"
 
 
-def test_a_screen_is_committed_once_however_often_it_is_seen(warehouse: Warehouse, tmp_path: Path) -> None:
-    first = commit_screens(warehouse, 1, journal_of(tmp_path / "a", 1, 2), journal_of(tmp_path / "b", 2, 3))
-    second = commit_screens(warehouse, 2, journal_of(tmp_path / "c", 3, 4))
-    third = commit_screens(warehouse, 3, journal_of(tmp_path / "d", 1, 4))
+def test_a_screen_is_committed_once_however_often_it_is_seen(warehouse: Warehouse) -> None:
+    first = commit_screens(warehouse, 1, [1, 2], [2, 3])
+    second = commit_screens(warehouse, 2, [3, 4])
+    third = commit_screens(warehouse, 3, [1, 4])
     assert (first, second, third) == (3, 1, 0)
     assert len(WarehouseScreens(warehouse)) == 4
 
 
-def test_committed_screens_by_id(warehouse: Warehouse, tmp_path: Path) -> None:
-    shades = range(150)
-    commit_screens(warehouse, 1, journal_of(tmp_path / "a", *shades))
+def test_committed_screens_by_id(warehouse: Warehouse) -> None:
+    commit_screens(warehouse, 1, range(150))
     screens = WarehouseScreens(warehouse)
     assert screen_id(200) not in screens
-    commit_screens(warehouse, 2, journal_of(tmp_path / "b", 200, 201))
+    commit_screens(warehouse, 2, [200, 201])
     screens.refresh()
     expect(screens, 0, 63, 64, 149, 200, 201)
     wanted = [screen_id(shade) for shade in (201, 140, 3, 77)]
@@ -119,16 +122,8 @@ def test_committed_screens_by_id(warehouse: Warehouse, tmp_path: Path) -> None:
         screens.image("unknown")
 
 
-def test_staged_screens_lie_over_committed_ones(warehouse: Warehouse, tmp_path: Path) -> None:
-    commit_screens(warehouse, 1, journal_of(tmp_path / "a", 1))
-    both = OverlaidScreens([journal_of(tmp_path / "b", 2), WarehouseScreens(warehouse)])
-    expect(both, 1, 2)
-    with pytest.raises(KeyError):
-        both.elements("unknown")
-
-
-def test_images_lie_uncompressed_in_small_row_groups_without_statistics(warehouse: Warehouse, tmp_path: Path) -> None:
-    commit_screens(warehouse, 1, journal_of(tmp_path / "a", *range(100)))
+def test_images_lie_uncompressed_in_small_row_groups_without_statistics(warehouse: Warehouse) -> None:
+    commit_screens(warehouse, 1, range(100))
     footer = pq.read_metadata(committed_files(warehouse, "screens")[0])
     assert [footer.row_group(group).num_rows for group in range(footer.num_row_groups)] == [64, 36]
     columns = {footer.row_group(0).column(i).path_in_schema: footer.row_group(0).column(i) for i in range(5)}
@@ -142,7 +137,7 @@ def test_datasets_decodes_the_images_offline(
     monkeypatch.setitem(os.environ, "HF_HUB_OFFLINE", "1")
     from datasets import load_dataset
 
-    commit_screens(warehouse, 1, journal_of(tmp_path / "a", *range(70)))
+    commit_screens(warehouse, 1, range(70))
     files = [str(path) for path in committed_files(warehouse, "screens")]
     rows = load_dataset("parquet", data_files=files, split="train", cache_dir=str(tmp_path / "cache"))
     assert isinstance(rows[69]["image"], Image.Image)

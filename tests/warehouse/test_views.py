@@ -86,7 +86,7 @@ def test_a_commit_whose_refresh_was_killed_is_shown_by_the_next(warehouse: Wareh
     at, later = stage_run("judge"), stage_run("judge", 2)
     commit_rows(warehouse, at, *step_verdicts(5, at))
     data = rows_to_arrow("step_verdicts", step_verdicts(3, later))
-    commit(warehouse, "step_verdicts", [write_shard(warehouse, "step_verdicts", later, 0, data)], later)
+    commit(warehouse, "step_verdicts", [write_shard(warehouse, "step_verdicts", later, data)], later)
     assert ask(warehouse, "SELECT count(*) AS n FROM step_verdicts") == [{"n": 8}]
 
 

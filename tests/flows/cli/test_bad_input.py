@@ -76,7 +76,7 @@ def test_a_run_that_measures_nothing_goes_on(tmp_path: Path) -> None:
     unmeasured = start(context.config.model_copy(update={"queries": queries, "evaluate": nothing}))
     untrained = generate(unmeasured).result["first_policy"]
     policy = Policy(untrained, context.warehouse.model(untrained))
-    assert measure(unmeasured, unmeasured.at("evaluate"), "key", policy, untrained=True).success == ()
+    assert measure(unmeasured, unmeasured.at("evaluate"), policy, untrained=True).success == ()
 
 
 @pytest.mark.timeout(300)

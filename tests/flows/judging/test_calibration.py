@@ -223,7 +223,7 @@ def unrewarded_round(root: Path, floor: float) -> RoundContext:
     row = trajectory(1, at, "q", reward=None)
     commit_rows(context.warehouse, at, row, judgement(row.trajectory_id, at, True))
 
-    def nothing_measured(at: Any, key: str) -> Outcome:
+    def nothing_measured(at: Any) -> Outcome:
         return Outcome(1, 1, result={"judge": []})
 
     report: StageReport = once(context, CALIBRATE, nothing_measured)

@@ -17,7 +17,7 @@ from trajmill.flows.pathways import walk_for_pathways
 from trajmill.flows.report.figures import read_pathways
 from trajmill.flows.tasks.generate import generate
 from trajmill.flows.tasks.pathways import pathways
-from trajmill.pipelines.fan_out import ShardOutput
+from trajmill.pipelines.fan_out import WrittenFiles
 from trajmill.pipelines.pathways import WalkPrograms
 from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.tables.failure import Failure
@@ -75,7 +75,7 @@ def test_programs_are_walked_once_and_shown(
     walked: list[str] = []
     work = WalkPrograms.__call__
 
-    def noted(job: WalkPrograms, shard: int, program: Program) -> ShardOutput:
+    def noted(job: WalkPrograms, shard: str, program: Program) -> WrittenFiles:
         walked.append(program.name)
         return work(job, shard, program)
 
