@@ -21,7 +21,7 @@ from trajmill.schemas.tables.query import Query
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.environments.base import Environment, EnvironmentFactory
 from trajmill.stages.environments.pool.leased import EnvironmentLimits, LeasedEnvironment
-from trajmill.stages.rollout.base import AgentMaker, Attempt, Limits, Rollout
+from trajmill.stages.rollout.base import AgentMaker, Attempt, FinishedAttempt, Limits
 from trajmill.stages.rollout.worker import run_attempts
 
 T = TypeVar("T")
@@ -106,7 +106,7 @@ async def count_failures(
     failed, outcomes = Counter[str](), Counter[str]()
     start = time.perf_counter()
 
-    async def record(rollout: Rollout) -> None:
+    async def record(rollout: FinishedAttempt) -> None:
         trajectory = rollout.episode.trajectory
         for failure in (rollout.earlier_failure, rollout.failure):
             if failure is not None:

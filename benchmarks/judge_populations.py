@@ -24,8 +24,8 @@ from trajmill.stages.environments.simulated.world import World
 from trajmill.stages.guidance.base import REFERENCE_PATH
 from trajmill.stages.guidance.write import write_guidance
 from trajmill.stages.models.base import ChatModel
-from trajmill.stages.rollout.base import AgentMaker, Attempt, Limits, Rollout
-from trajmill.stages.rollout.plan import episode_seed
+from trajmill.stages.rollout.attempts import episode_seed
+from trajmill.stages.rollout.base import AgentMaker, Attempt, FinishedAttempt, Limits
 from trajmill.stages.rollout.worker import run_attempts
 
 ORIGIN = Origin(round=0, run_id="benchmark", code_version="benchmark")
@@ -41,7 +41,7 @@ class Seen:
     def __init__(self) -> None:
         self._observations: dict[str, Observation] = {}
 
-    def add(self, rollout: Rollout) -> None:
+    def add(self, rollout: FinishedAttempt) -> None:
         """Remember the screens of a rollout."""
         self._observations.update(rollout.screens)
 
@@ -186,7 +186,7 @@ def _roll_out(
 ) -> list[Episode]:
     episodes: list[Episode] = []
 
-    async def record(rollout: Rollout) -> None:
+    async def record(rollout: FinishedAttempt) -> None:
         seen.add(rollout)
         episodes.append(rollout.episode)
 

@@ -30,7 +30,7 @@ from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import ScreenHandle
 from trajmill.schemas.pixel_budget import ANY_SIZE, QWEN3_VL, PixelBudget
 from trajmill.stages.environments.simulated.drawing.draw import draw
-from trajmill.stages.models.base import ChatMessage, ChatRequest, Part
+from trajmill.stages.models.base import ChatMessage, ChatRequest, MessagePart
 from trajmill.stages.models.openai_api.model import OpenAiModel
 from trajmill.stages.models.openai_api.settings import ApiSettings
 
@@ -132,7 +132,7 @@ async def _pictures(url: str) -> None:
         print(f"{name:<47}{turn.per_second:>7.0f}{turn.cpu_us / 1000:>14.2f}", flush=True)
 
 
-def _asking(*parts: Part) -> ChatRequest:
+def _asking(*parts: MessagePart) -> ChatRequest:
     return ChatRequest("policy", (ChatMessage("user", parts),))
 
 

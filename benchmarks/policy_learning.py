@@ -30,13 +30,13 @@ from trajmill.stages.curate.reweight import plan_attempts, success_average
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
 from trajmill.stages.environments.simulated.world import World, load_world
 from trajmill.stages.models.base import ChatModel
-from trajmill.stages.models.embedded.network import NetworkShape, PolicyNetwork
+from trajmill.stages.models.embedded.network.policy_network import NetworkShape, PolicyNetwork
 from trajmill.stages.models.embedded.storage import embedded_model, untrained_network
+from trajmill.stages.rollout.attempts import episode_seed
 from trajmill.stages.rollout.episode import target_element
-from trajmill.stages.rollout.plan import episode_seed
-from trajmill.stages.training.base import Optimisation, SftRecipe
-from trajmill.stages.training.dataset import SeenScreen, Turn, lessons
-from trajmill.stages.training.train import train_network
+from trajmill.stages.training.embedded.base import Optimisation, SftRecipe
+from trajmill.stages.training.embedded.lessons import SeenScreen, Turn, lessons
+from trajmill.stages.training.embedded.train import train_network
 
 _CONCURRENCY = 128
 _TRAIN_STRIDE = 7

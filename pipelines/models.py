@@ -45,14 +45,14 @@ class ModelSpec:
         Raises:
             BadInputError: the variable of the key is not set, or the model cannot be loaded.
         """
-        from trajmill.stages.models.cache import CachedModel
+        from trajmill.stages.models.wrapped.request_cache import CachedModel
 
         model = self.at.connect(self.family)
         return model if self.request_cache is None else CachedModel(model, self.request_cache)
 
     def open(self, origin: Origin, sink: Callable[[ModelCall], None]) -> ChatModel:
         """The model, with a row for each call given to `sink`."""
-        from trajmill.stages.models.accounts import AccountedModel
+        from trajmill.stages.models.wrapped.accounting import AccountedModel
 
         return AccountedModel(self.connect(), origin, sink)
 
@@ -105,12 +105,12 @@ class FolderModel:
 def _loaded(at: FolderModel, family: Family) -> ChatModel:
     if at.kind == "transformers_local":
         from trajmill.stages.models.local.settings import LocalSettings
-        from trajmill.stages.models.transformers_local import LocalModel
+        from trajmill.stages.models.transformers_local.model import TransformersModel
 
-        return LocalModel(LocalSettings(folder=at.folder, budget=family.budget, space=family.space))
-    from trajmill.stages.models.vllm_offline import OfflineModel, OfflineSettings
+        return TransformersModel(LocalSettings(folder=at.folder, budget=family.budget, space=family.space))
+    from trajmill.stages.models.vllm_offline.model import OfflineSettings, VllmModel
 
-    return OfflineModel(OfflineSettings(folder=at.folder, budget=family.budget, space=family.space, engine=at.engine))
+    return VllmModel(OfflineSettings(folder=at.folder, budget=family.budget, space=family.space, engine=at.engine))
 
 
 class _Kept:

@@ -21,8 +21,8 @@ from trajmill.stages.queries.grounds import Ground
 from trajmill.stages.queries.proposals import Proposed, propose_tasks
 from trajmill.stages.queries.proposer import ProposalPrompts, TaskProposer
 from trajmill.stages.queries.start_screens import start_screens
+from trajmill.stages.rollout.attempts import episode_seed
 from trajmill.stages.rollout.base import Limits
-from trajmill.stages.rollout.plan import episode_seed
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.screens import write_screens
 from trajmill.warehouse.shards import write_tables

@@ -16,7 +16,7 @@ from trajmill.schemas.tables.query import Query
 from trajmill.stages.curate.leakage import TrainingText, leaks_in_queries, leaks_in_texts
 from trajmill.stages.curate.training_set import TrainingSet, training_set
 from trajmill.stages.export.base import ExportedFile
-from trajmill.stages.export.card import CardFacts, Dropped, dataset_card
+from trajmill.stages.export.card import CardContents, DroppedRows, dataset_card
 from trajmill.stages.export.check import check_release
 from trajmill.stages.export.write import export_release
 from trajmill.warehouse.delta_log import table_versions
@@ -137,9 +137,9 @@ def _texts(examples: pa.Table) -> Iterator[TrainingText]:
                 yield TrainingText(example_id, query_id, message["content"])
 
 
-def _facts(request: ReleaseRequest, curated: TrainingSet, versions: Mapping[str, int]) -> CardFacts:
+def _facts(request: ReleaseRequest, curated: TrainingSet, versions: Mapping[str, int]) -> CardContents:
     examples = curated.examples
-    return CardFacts(
+    return CardContents(
         name=request.name,
         licence="apache-2.0",
         run_id=request.origin.run_id,
@@ -151,9 +151,9 @@ def _facts(request: ReleaseRequest, curated: TrainingSet, versions: Mapping[str,
         queries=len(examples["query_id"].unique()),
         trajectories=len(examples["trajectory_id"].unique()),
         dropped=(
-            *(Dropped(reason, rows) for reason, rows in sorted(request.left_out.items()) if rows),
-            Dropped("longer_success", curated.longer_success),
-            Dropped("duplicate", curated.duplicate),
+            *(DroppedRows(reason, rows) for reason, rows in sorted(request.left_out.items()) if rows),
+            DroppedRows("longer_success", curated.longer_success),
+            DroppedRows("duplicate", curated.duplicate),
         ),
     )
 

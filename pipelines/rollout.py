@@ -19,7 +19,7 @@ from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.query import Platform
 from trajmill.schemas.tables.step import Step
 from trajmill.schemas.tables.trajectory import Trajectory
-from trajmill.stages.rollout.base import Attempt, Limits, Rollout
+from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits
 from trajmill.stages.rollout.worker import run_attempts
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.screens import write_screens
@@ -77,7 +77,7 @@ class RunAttempts:
     async def _run(
         self, attempts: Sequence[Attempt], journal: Journal, screens: ScreenWriter
     ) -> Sequence[JournaledAttempt]:
-        async def record(rollout: Rollout) -> None:
+        async def record(rollout: FinishedAttempt) -> None:
             await screens.write(rollout.screens.values())
             journal.append(_to_line(rollout))
 
@@ -129,7 +129,7 @@ def _journaled(journals: Sequence[Path], wanted: Collection[str]) -> Iterator[Jo
                 yield one
 
 
-def _to_line(rollout: Rollout) -> bytes:
+def _to_line(rollout: FinishedAttempt) -> bytes:
     row = JournaledAttempt(
         trajectory=rollout.episode.trajectory,
         steps=rollout.episode.steps,

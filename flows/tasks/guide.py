@@ -19,7 +19,7 @@ from trajmill.schemas.tables.guidance import Guidance
 from trajmill.schemas.tables.query import Query
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.guidance.base import REFERENCE_PATH
-from trajmill.stages.rollout.plan import plan_guided, plan_once
+from trajmill.stages.rollout.attempts import plan_guided, plan_once
 from trajmill.warehouse.layout import StageRun
 from trajmill.warehouse.read import read_rows, read_table
 

@@ -14,8 +14,8 @@ from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.query import Query, Split
 from trajmill.stages.curate.reweight import plan_attempts
 from trajmill.stages.environments.pool.leased import EnvironmentLimits
+from trajmill.stages.rollout.attempts import plan_rollouts
 from trajmill.stages.rollout.base import Attempt, Limits
-from trajmill.stages.rollout.plan import plan_rollouts
 from trajmill.warehouse.layout import StageRun
 
 ROLLOUT = "rollout"

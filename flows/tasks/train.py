@@ -12,8 +12,8 @@ from trajmill.flows.tasks.export import EXPORT
 from trajmill.pipelines.resources import use_one_thread
 from trajmill.schemas.record import content_id
 from trajmill.stages.models.embedded.storage import load_network, network_version
-from trajmill.stages.training.base import Optimisation, Progress, SftRecipe, TrainingReport
-from trajmill.stages.training.train import train_policy
+from trajmill.stages.training.embedded.base import Optimisation, Progress, SftRecipe, TrainingReport
+from trajmill.stages.training.embedded.train import train_policy
 from trajmill.warehouse.layout import StageRun
 
 TRAIN = "train"

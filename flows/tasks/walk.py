@@ -11,7 +11,7 @@ from trajmill.pipelines.resources import AgentSpec
 from trajmill.schemas.errors import TrajmillError
 from trajmill.schemas.tables.query import Query, Source
 from trajmill.schemas.tables.trajectory import Purpose
-from trajmill.stages.rollout.plan import plan_once
+from trajmill.stages.rollout.attempts import plan_once
 from trajmill.warehouse.layout import StageRun
 
 WALK = "walk"

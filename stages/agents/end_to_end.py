@@ -8,10 +8,10 @@ from time import perf_counter
 from trajmill.schemas.coordinates import CoordinateFrame
 from trajmill.schemas.dialects.base import Dialect, ParseFailure
 from trajmill.schemas.dialects.families import ANY, Family
+from trajmill.schemas.dialects.user_text import compose
 from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.query import Platform
 from trajmill.stages.agents.base import AgentCall, Decision, EpisodeView
-from trajmill.stages.agents.user_text import compose
 from trajmill.stages.models.base import ChatMessage, ChatModel, ChatRequest
 
 NO_ACTION = "The reply held no valid action."

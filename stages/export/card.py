@@ -10,19 +10,19 @@ import yaml
 
 from trajmill.stages.export.base import ExportedFile
 from trajmill.stages.export.screens import SCREENS_SCHEMA
-from trajmill.stages.export.trl import SFT_SCHEMA
-from trajmill.stages.export.verl import RL_SCHEMA
+from trajmill.stages.export.trl.rows import SFT_SCHEMA
+from trajmill.stages.export.verl.rows import RL_SCHEMA
 from trajmill.stages.export.write import RL_FILE, SCREENS_FILE, SFT_FILE
 
 
-class Dropped(NamedTuple):
+class DroppedRows(NamedTuple):
     """How many rows a reason left out."""
 
     reason: str
     rows: int
 
 
-class CardFacts(NamedTuple):
+class CardContents(NamedTuple):
     """What a card says that the files do not."""
 
     name: str
@@ -42,7 +42,7 @@ class CardFacts(NamedTuple):
     """Distinct training queries in the supervised file."""
     trajectories: int
     """Distinct trajectories in it."""
-    dropped: Sequence[Dropped]
+    dropped: Sequence[DroppedRows]
 
 
 class _Config(NamedTuple):
@@ -75,29 +75,30 @@ prompts are strings with `<image>`. The two placeholder dialects do not mix. ver
 `data.max_prompt_length`: raise it above the default."""
 
 
-def dataset_card(facts: CardFacts, files: Iterable[ExportedFile]) -> str:
+def dataset_card(contents: CardContents, files: Iterable[ExportedFile]) -> str:
     """The text of README.md; the front matter names one configuration per file that has rows."""
     written = {file.path: file for file in files}
     configs = [config for config in _CONFIGS if config.file in written and written[config.file].rows]
     sections = [
-        _front_matter(facts, configs, written),
-        f"# {_cell(facts.name)}\n\nTrajectories of a GUI agent, produced and judged by trajmill in round "
-        f"{facts.round} of run `{facts.run_id}`: {facts.trajectories} trajectories of {facts.queries} queries.",
+        _front_matter(contents, configs, written),
+        f"# {_cell(contents.name)}\n\nTrajectories of a GUI agent, produced and judged by trajmill in round "
+        f"{contents.round} of run `{contents.run_id}`: {contents.trajectories} trajectories of "
+        f"{contents.queries} queries.",
         _files(configs, written),
         _loading(configs),
         "## How it was made\n\n" + _HOW_MADE,
-        "## What was left out\n\n" + _table(("reason", "rows"), facts.dropped),
-        "## Lineage\n\n" + _table(("what", "version"), _lineage(facts)),
+        "## What was left out\n\n" + _table(("reason", "rows"), contents.dropped),
+        "## Lineage\n\n" + _table(("what", "version"), _lineage(contents)),
         "## Columns\n\n" + "\n\n".join(_columns(config) for config in configs),
         "## For trainers\n\n" + _TRAPS,
     ]
     return "\n\n".join(sections) + "\n"
 
 
-def _front_matter(facts: CardFacts, configs: Sequence[_Config], written: Mapping[str, ExportedFile]) -> str:
+def _front_matter(contents: CardContents, configs: Sequence[_Config], written: Mapping[str, ExportedFile]) -> str:
     values = {
-        "pretty_name": facts.name,
-        "license": facts.licence,
+        "pretty_name": contents.name,
+        "license": contents.licence,
         "language": ["en"],
         "tags": ["gui-agent", "trajectories", "trajmill"],
         "task_categories": ["image-text-to-text"],
@@ -132,13 +133,13 @@ def _loading(configs: Sequence[_Config]) -> str:
     return f"## Loading\n\n```python\nfrom datasets import load_dataset\n\n{lines}\n```\n\n`PATH` is this folder."
 
 
-def _lineage(facts: CardFacts) -> list[tuple[str, object]]:
+def _lineage(contents: CardContents) -> list[tuple[str, object]]:
     rows: list[tuple[str, object]] = [
-        ("code", facts.code_version),
-        ("policy", facts.policy),
-        ("judge", facts.judge),
+        ("code", contents.code_version),
+        ("policy", contents.policy),
+        ("judge", contents.judge),
     ]
-    return rows + [(f"table `{name}`", version) for name, version in sorted(facts.tables.items())]
+    return rows + [(f"table `{name}`", version) for name, version in sorted(contents.tables.items())]
 
 
 def _columns(config: _Config) -> str:

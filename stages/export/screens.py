@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from trajmill.schemas.observation import ScreenReader, UIElement
 from trajmill.schemas.tables.screen import ELEMENT
-from trajmill.stages.export.features import with_features
-from trajmill.stages.export.lists import list_array
+from trajmill.stages.export.columns.features import with_features
+from trajmill.stages.export.columns.lists import list_array
 
 SCREENS_SCHEMA = with_features(
     pa.schema(

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 from trajmill.stages.export.base import BulkScreenReader, ExportedFile
 from trajmill.stages.export.screens import SCREENS_SCHEMA, screen_batches
 from trajmill.stages.export.spool import ImageSpool
-from trajmill.stages.export.trl import SFT_SCHEMA, sft_batches
-from trajmill.stages.export.verl import RL_SCHEMA, rl_batches
+from trajmill.stages.export.trl.rows import SFT_SCHEMA, sft_batches
+from trajmill.stages.export.verl.rows import RL_SCHEMA, rl_batches
 
 SFT_FILE = "trl/sft.parquet"
 RL_FILE = "verl/rl.parquet"

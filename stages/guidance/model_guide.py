@@ -23,7 +23,7 @@ from trajmill.stages.critics.model.pictures import marked_picture, picture
 from trajmill.stages.critics.model.request import GREEDY, Sampling, question, stored_evidence, version_of
 from trajmill.stages.critics.trees.replay import SeenStep
 from trajmill.stages.guidance.base import Outcome, StepDescription
-from trajmill.stages.models.base import ChatModel, ChatRequest, Part
+from trajmill.stages.models.base import ChatModel, ChatRequest, MessagePart
 from trajmill.stages.models.prompts import Prompt, own_or_packaged
 from trajmill.stages.models.structured import ask
 
@@ -114,7 +114,7 @@ class ModelDescriber:
             action=action_in_words(stored.action, screens.elements(before), screens.size(before)),
             expectation=_expectation(stored),
         )
-        parts: tuple[Part, ...] = (
+        parts: tuple[MessagePart, ...] = (
             "The screen before the action:",
             marked_picture(stored, screens),
             "The screen after the action:",

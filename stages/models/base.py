@@ -9,7 +9,7 @@ from trajmill.schemas.coordinates import CoordinateFrame
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation, ScreenHandle
 
-Part = str | Observation | ScreenHandle
+MessagePart = str | Observation | ScreenHandle
 """Text, a screen of which a model takes what it can read (pixels or accessibility tree), or a picture alone, such as a
 screenshot on which an action is marked."""
 
@@ -19,7 +19,7 @@ class ChatMessage(NamedTuple):
 
     role: str
     """system, user or assistant."""
-    parts: tuple[Part, ...]
+    parts: tuple[MessagePart, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import json
 
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.storable import storable
-from trajmill.stages.models.base import ChatMessage, Part
+from trajmill.stages.models.base import ChatMessage, MessagePart
 
 
 def messages_to_json(messages: tuple[ChatMessage, ...]) -> str:
@@ -24,12 +24,12 @@ def messages_to_json(messages: tuple[ChatMessage, ...]) -> str:
     )
 
 
-def screen_id_of(part: Part) -> str | None:
+def screen_id_of(part: MessagePart) -> str | None:
     """The content id of the screen that a part shows, None for text."""
     if isinstance(part, str):
         return None
     return part.screen.screen_id if isinstance(part, Observation) else part.screen_id
 
 
-def _content(part: Part) -> str | dict[str, str | None]:
+def _content(part: MessagePart) -> str | dict[str, str | None]:
     return storable(part) if isinstance(part, str) else {"screen": screen_id_of(part)}

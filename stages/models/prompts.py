@@ -17,7 +17,7 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
-class Filled(NamedTuple):
+class FilledPrompt(NamedTuple):
     """The texts of a prompt with its fields filled in."""
 
     system: str
@@ -32,13 +32,13 @@ class Prompt(NamedTuple):
     system: str
     user: str
 
-    def fill(self, **fields: str) -> Filled:
+    def fill(self, **fields: str) -> FilledPrompt:
         """Put values in the place of the fields; a `$` within a value stays as it is.
 
         Raises:
             KeyError: a field of the prompt is not given.
         """
-        return Filled(Template(self.system).substitute(fields), Template(self.user).substitute(fields))
+        return FilledPrompt(Template(self.system).substitute(fields), Template(self.user).substitute(fields))
 
 
 def own_or_packaged(own: Path | None, package: str, name: str, fields: frozenset[str]) -> Prompt:

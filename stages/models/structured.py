@@ -24,7 +24,7 @@ A = TypeVar("A", bound=Record)
 
 _OBJECT_START = re.compile(r'\{\s*["}]')
 _MOST_STARTS = 200
-"""Places tried in one reply: the time that a reply of nothing but openings takes."""
+"""CandidateGrid tried in one reply: the time that a reply of nothing but openings takes."""
 _MOST_SHOWN = 4000
 """Characters of a refused reply that are sent back with the question."""
 _MOST_ERRORS = 6

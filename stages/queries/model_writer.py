@@ -19,7 +19,7 @@ from pydantic import StringConstraints
 from trajmill.schemas.record import Record, content_id
 from trajmill.schemas.tables.query import Platform
 from trajmill.stages.models.base import ChatMessage, ChatModel, ChatRequest
-from trajmill.stages.models.prompts import Filled, Prompt, own_or_packaged, packaged_prompt, read_prompt
+from trajmill.stages.models.prompts import FilledPrompt, Prompt, own_or_packaged, packaged_prompt, read_prompt
 from trajmill.stages.models.structured import ask
 from trajmill.stages.queries.base import HELDOUT_MARK, Brief, DraftRefused, KnownSlot, PathMetadata, Written
 from trajmill.stages.queries.grammar import operations
@@ -146,7 +146,7 @@ def _manners(own: Sequence[Path], packaged: Sequence[str]) -> tuple[Prompt, ...]
     return tuple(packaged_prompt(_PACKAGE, name, _REFINE_FIELDS) for name in packaged)
 
 
-def _request(filled: Filled) -> ChatRequest:
+def _request(filled: FilledPrompt) -> ChatRequest:
     return ChatRequest(ROLE, (ChatMessage("system", (filled.system,)), ChatMessage("user", (filled.user,))))
 
 

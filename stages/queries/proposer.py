@@ -11,8 +11,8 @@ from pydantic import Field
 
 from trajmill.schemas.record import Record, content_id
 from trajmill.stages.critics.model.action_words import untrusted
-from trajmill.stages.models.base import ChatMessage, ChatModel, ChatRequest, Part
-from trajmill.stages.models.prompts import Filled, Prompt, own_or_packaged
+from trajmill.stages.models.base import ChatMessage, ChatModel, ChatRequest, MessagePart
+from trajmill.stages.models.prompts import FilledPrompt, Prompt, own_or_packaged
 from trajmill.stages.models.structured import ask
 from trajmill.stages.queries.grounds import Ground, Practice
 
@@ -104,8 +104,8 @@ class TaskProposer:
         return self.prompts.curriculum if ground.screen is None else self.prompts.screen
 
 
-def _request(filled: Filled, ground: Ground, seed: int) -> ChatRequest:
-    shown: tuple[Part, ...] = (filled.user,)
+def _request(filled: FilledPrompt, ground: Ground, seed: int) -> ChatRequest:
+    shown: tuple[MessagePart, ...] = (filled.user,)
     if ground.screen is not None:
         shown = (filled.user, "\nThe screen:\n", ground.screen)
     messages = (ChatMessage("system", (filled.system,)), ChatMessage("user", shown))

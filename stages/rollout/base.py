@@ -51,7 +51,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Rollout:
+class FinishedAttempt:
     """A finished attempt: the episode, the distinct screens it saw, and its failure if it is void."""
 
     episode: Episode
@@ -71,5 +71,5 @@ class AgentMaker(Protocol):
         ...
 
 
-Recorder = Callable[[Rollout], Awaitable[None]]
+Recorder = Callable[[FinishedAttempt], Awaitable[None]]
 """Puts a finished attempt on disk; awaited before the next attempt starts in its place."""

@@ -26,9 +26,9 @@ from trajmill.schemas.tables.trajectory import StopReason, Trajectory
 from trajmill.stages.agents.base import Agent, AgentCall, Decision, EpisodeView
 from trajmill.stages.environments.base import Environment
 from trajmill.stages.environments.screen_goal import checked_on_screen
-from trajmill.stages.models.accounts import model_call_row
-from trajmill.stages.rollout.base import Attempt, Limits, Rollout
-from trajmill.stages.rollout.storable import storable_decision
+from trajmill.stages.models.wrapped.accounting import model_call_row
+from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits
+from trajmill.stages.rollout.storable_decision import storable_decision
 
 T = TypeVar("T")
 
@@ -61,7 +61,7 @@ class _Transcript:
 
 async def run_episode(
     attempt: Attempt, agent: Agent, environment: Environment, limits: Limits, origin: Origin
-) -> Rollout:
+) -> FinishedAttempt:
     """Roll out one attempt.
 
     Never raises for a bad rollout: a `StageError` of the environment or the model, or the time limit, ends the
@@ -115,7 +115,7 @@ def _rollout(
     reward: float | None,
     failure: StageError | None,
     seconds: float,
-) -> Rollout:
+) -> FinishedAttempt:
     trajectory_id = attempt.trajectory_id(agent)
     common = origin.common(made_by=agent.model_version)
     steps = tuple(
@@ -152,10 +152,10 @@ def _rollout(
     )
     screens = {seen.screen.screen_id: seen for seen in transcript.observations}
     episode = Episode(query=attempt.query, trajectory=trajectory, steps=steps, calls=calls)
-    return Rollout(episode, screens, _failure_row(trajectory, failure, common) if failure else None)
+    return FinishedAttempt(episode, screens, _failure_row(trajectory, failure, common) if failure else None)
 
 
-def void_rollout(attempt: Attempt, agent: Agent, origin: Origin, failure: StageError) -> Rollout:
+def void_rollout(attempt: Attempt, agent: Agent, origin: Origin, failure: StageError) -> FinishedAttempt:
     """The rollout of an attempt for which no environment could be started."""
     return _rollout(attempt, agent, "none", origin, _Transcript(), StopReason.FAILED, None, failure, 0.0)
 

@@ -11,7 +11,7 @@ from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.failure import Failure
 from trajmill.stages.environments.base import EnvironmentFactory
 from trajmill.stages.environments.pool.pool import EnvironmentPool
-from trajmill.stages.rollout.base import AgentMaker, Attempt, Limits, Recorder, Rollout
+from trajmill.stages.rollout.base import AgentMaker, Attempt, FinishedAttempt, Limits, Recorder
 from trajmill.stages.rollout.episode import run_episode, void_rollout
 
 _RETRIED = (FailureClass.ENVIRONMENT, FailureClass.SETUP)
@@ -59,7 +59,7 @@ async def _work_off(
 
 async def _with_retries(
     attempt: Attempt, make_agent: AgentMaker, pool: EnvironmentPool, limits: Limits, origin: Origin
-) -> Rollout:
+) -> FinishedAttempt:
     failed: Failure | None = None
     for tried in range(1, limits.environment_tries + 1):
         rollout = await _try(attempt, make_agent, pool, limits, origin)
@@ -71,7 +71,7 @@ async def _with_retries(
 
 async def _try(
     attempt: Attempt, make_agent: AgentMaker, pool: EnvironmentPool, limits: Limits, origin: Origin
-) -> Rollout:
+) -> FinishedAttempt:
     agent = make_agent(attempt.query)
     try:
         async with pool.lease() as environment:

@@ -1,1 +1,1 @@
-"""The trainers that downstream flows start."""
+"""Recipes: how a release becomes a new policy version."""

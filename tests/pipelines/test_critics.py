@@ -23,10 +23,10 @@ from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.critics.consensus import Ask
 from trajmill.stages.critics.judge import Judged, judge_episodes
-from trajmill.stages.models.accounts import AccountedModel
 from trajmill.stages.models.base import ChatModel, ChatRequest
 from trajmill.stages.models.context_budget import budget_of
 from trajmill.stages.models.openai_api.settings import ApiSettings
+from trajmill.stages.models.wrapped.accounting import AccountedModel
 
 BOTH = (Channel.TEXT, Channel.MULTIMODAL)
 

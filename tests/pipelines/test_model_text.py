@@ -18,7 +18,7 @@ from trajmill.schemas.tables.registry import rows_to_arrow
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.agents.base import AgentCall, Decision, EpisodeView
 from trajmill.stages.models.base import ChatMessage, ChatRequest, Completion
-from trajmill.stages.rollout.base import Attempt, Limits, Rollout
+from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits
 from trajmill.stages.rollout.episode import run_episode
 from trajmill.warehouse.commit import commit_stage
 from trajmill.warehouse.layout import StageRun, create_warehouse
@@ -59,12 +59,12 @@ class Babbler:
         )
 
 
-def roll(text: str, action: Action | None) -> Rollout:
+def roll(text: str, action: Action | None) -> FinishedAttempt:
     attempt = Attempt(toy_query(max_steps=2), Purpose.TRAIN, 0, 1)
     return asyncio.run(run_episode(attempt, Babbler(text, action), ToyEnvironment(), Limits(), ORIGIN))
 
 
-def journalled(rollout: Rollout) -> Mapping[str, Sequence[Row]]:
+def journalled(rollout: FinishedAttempt) -> Mapping[str, Sequence[Row]]:
     """The rows as they come out of a journal."""
     episode = rollout.episode
     row = JournaledAttempt(trajectory=episode.trajectory, steps=episode.steps, calls=episode.calls, failure=None)

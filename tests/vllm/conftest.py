@@ -9,7 +9,7 @@ import pytest
 
 from tests.flows.serving.process_groups import is_gone, living
 from tests.flows.serving.test_model_server import free_port, is_deserted
-from tests.stages.models.tiny_vlm import build_tiny_vlm
+from tests.stages.models.transformers_local.tiny_vlm import build_tiny_vlm
 from tests.vllm.tiny_server import MODEL, tiny_server
 from trajmill.flows.serving.model_server import ModelServer, served
 from trajmill.flows.serving.server_requests import ask_server

@@ -16,13 +16,13 @@ from typing import Any, Final
 
 from PIL import Image
 
-from tests.stages.models.tiny_vlm import CONTEXT, FACTOR, MAX_PIXELS, MIN_PIXELS
+from tests.stages.models.transformers_local.tiny_vlm import CONTEXT, FACTOR, MAX_PIXELS, MIN_PIXELS
 from trajmill.schemas.errors import ModelFailure
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import ScreenHandle
 from trajmill.schemas.pixel_budget import PixelBudget
-from trajmill.stages.models.base import ChatMessage, ChatRequest, Completion, Part
-from trajmill.stages.models.vllm_offline import OfflineModel, OfflineSettings
+from trajmill.stages.models.base import ChatMessage, ChatRequest, Completion, MessagePart
+from trajmill.stages.models.vllm_offline.model import OfflineSettings, VllmModel
 
 BUDGET: Final = PixelBudget(factor=FACTOR, min_pixels=MIN_PIXELS, max_pixels=MAX_PIXELS)
 ENGINE: Final = {
@@ -35,7 +35,7 @@ ENGINE: Final = {
 SCHEMA: Final = json.dumps({"type": "object", "properties": {"correct": {"type": "boolean"}}, "required": ["correct"]})
 
 
-def chat(*parts: Part) -> ChatRequest:
+def chat(*parts: MessagePart) -> ChatRequest:
     """A request for a few tokens."""
     return ChatRequest("critic", (ChatMessage("system", ("You judge.",)), ChatMessage("user", parts)), max_tokens=12)
 
@@ -66,7 +66,7 @@ REQUESTS: Final = {
 }
 
 
-async def ask_all(model: OfflineModel) -> dict[str, Any]:
+async def ask_all(model: VllmModel) -> dict[str, Any]:
     """The answer to each request, or the failure."""
     leaving = asyncio.ensure_future(model.complete(replace(chat("Bye"), max_tokens=1000)))
     await asyncio.sleep(0.2)
@@ -83,7 +83,7 @@ def _plain(answer: Completion | BaseException) -> Any:
     raise answer
 
 
-async def restart(model: OfflineModel) -> str:
+async def restart(model: VllmModel) -> str:
     """An answer after the engine was ended, twice."""
     await model.close()
     await model.close()
@@ -92,7 +92,7 @@ async def restart(model: OfflineModel) -> str:
 
 def main() -> None:
     """Ask in two event loops, end the engine, ask once more, and wait to be killed."""
-    model = OfflineModel(OfflineSettings(folder=Path(sys.argv[1]), budget=BUDGET, engine=json.dumps(ENGINE)))
+    model = VllmModel(OfflineSettings(folder=Path(sys.argv[1]), budget=BUDGET, engine=json.dumps(ENGINE)))
     rounds = [asyncio.run(ask_all(model)) for _ in range(2)]
     told = {"version": model.version, "rounds": rounds, "restarted": asyncio.run(restart(model))}
     print(json.dumps(told), flush=True)

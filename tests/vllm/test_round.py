@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.flows.small_run import run_stages, small_config
-from tests.stages.models.tiny_vlm import MAX_PIXELS
+from tests.stages.models.transformers_local.tiny_vlm import MAX_PIXELS
 from tests.vllm.conftest import TinyServer
 from tests.vllm.tiny_server import MODEL
 from trajmill.flows.configuration.config import Config

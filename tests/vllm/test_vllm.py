@@ -16,7 +16,7 @@ from PIL import Image
 from pydantic import Field
 
 from tests.flows.serving.test_model_server import free_port
-from tests.stages.models.tiny_vlm import FACTOR, MAX_PIXELS, MIN_PIXELS
+from tests.stages.models.transformers_local.tiny_vlm import FACTOR, MAX_PIXELS, MIN_PIXELS
 from tests.vllm.conftest import TinyServer
 from tests.vllm.tiny_adapter import tiny_adapter
 from tests.vllm.tiny_server import MODEL, SERVED_CONTEXT, tiny_server
@@ -28,11 +28,11 @@ from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import ScreenHandle
 from trajmill.schemas.pixel_budget import PixelBudget
 from trajmill.schemas.record import Record
-from trajmill.stages.models.base import ChatMessage, ChatModel, ChatRequest, Part
-from trajmill.stages.models.cache import CachedModel
+from trajmill.stages.models.base import ChatMessage, ChatModel, ChatRequest, MessagePart
 from trajmill.stages.models.openai_api.model import OpenAiModel
 from trajmill.stages.models.openai_api.settings import ApiSettings
 from trajmill.stages.models.structured import ask
+from trajmill.stages.models.wrapped.request_cache import CachedModel
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(600)]
 
@@ -72,7 +72,7 @@ def picture(size: Size, seed: int = 0) -> ScreenHandle:
     return ScreenHandle(f"noise-{seed}-{size.width}x{size.height}", size, file.getvalue)
 
 
-def request(*parts: Part, max_tokens: int = 16) -> ChatRequest:
+def request(*parts: MessagePart, max_tokens: int = 16) -> ChatRequest:
     return ChatRequest("critic.multimodal", (ChatMessage("user", parts),), max_tokens=max_tokens)
 
 

@@ -10,8 +10,8 @@ from typing import Final, NamedTuple, TypeVar
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import JudgeFailure
 from trajmill.schemas.record import Record
-from trajmill.stages.models.base import ChatMessage, ChatModel, ChatRequest, Part
-from trajmill.stages.models.prompts import Filled, Prompt, own_or_packaged
+from trajmill.stages.models.base import ChatMessage, ChatModel, ChatRequest, MessagePart
+from trajmill.stages.models.prompts import FilledPrompt, Prompt, own_or_packaged
 from trajmill.stages.models.structured import AnswerFailure, ask
 
 A = TypeVar("A", bound=Record)
@@ -34,8 +34,8 @@ GREEDY: Final = Sampling()
 
 def question(
     role: str,
-    filled: Filled,
-    parts: tuple[Part, ...],
+    filled: FilledPrompt,
+    parts: tuple[MessagePart, ...],
     sampling: Sampling,
     trajectory_id: str | None,
     step_index: int | None = None,
@@ -54,12 +54,12 @@ def question(
     )
 
 
-def on_lines(parts: Sequence[Part]) -> tuple[Part, ...]:
+def on_lines(parts: Sequence[MessagePart]) -> tuple[MessagePart, ...]:
     """The same parts with texts in a row joined and line ends between texts and pictures.
 
     Chat templates put the parts of a message right behind one another.
     """
-    joined: list[Part] = []
+    joined: list[MessagePart] = []
     for part in parts:
         if isinstance(part, str) and joined and isinstance(joined[-1], str):
             joined[-1] += f"{part}\n"

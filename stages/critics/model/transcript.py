@@ -19,7 +19,7 @@ from trajmill.stages.critics.model.action_words import action_in_words, untruste
 from trajmill.stages.critics.model.answers import TrajectoryAnswer
 from trajmill.stages.critics.model.context_fit import Kept
 from trajmill.stages.critics.model.request import stored_evidence
-from trajmill.stages.models.base import Part
+from trajmill.stages.models.base import MessagePart
 
 _STOPPED = {
     StopReason.AGENT_DONE: "The agent ended the episode itself.",
@@ -73,11 +73,11 @@ def transcribe(episode: Episode, screens: ScreenReader, notes: Sequence[StepResu
     return Transcript(tuple(shown), tuple(lines), _STOPPED.get(episode.trajectory.stop_reason, ""))
 
 
-def lay_out(told: Transcript, kept: Kept, show: Callable[[str], Part]) -> tuple[Part, ...]:
+def lay_out(told: Transcript, kept: Kept, show: Callable[[str], MessagePart]) -> tuple[MessagePart, ...]:
     """Screens and steps in order; where steps are left out, a line says which."""
     screens = {told.screens[at].after: told.screens[at] for at in kept.screens}
     steps = set(kept.steps)
-    parts: list[Part] = []
+    parts: list[MessagePart] = []
     left_out: list[int] = []
 
     def close_gap() -> None:

@@ -17,16 +17,16 @@ from torch import Tensor
 
 from trajmill.schemas.coordinates import CoordinateFrame, native_frame
 from trajmill.schemas.dialects.gui_owl_v3 import GuiOwlDesktop, GuiOwlMobile
+from trajmill.schemas.dialects.user_text import UserText, read
 from trajmill.schemas.errors import ModelFailure
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.record import content_id
-from trajmill.stages.agents.user_text import UserText, read
 from trajmill.stages.models.base import ChatRequest, Completion
-from trajmill.stages.models.embedded.batch import bags, collate
-from trajmill.stages.models.embedded.network import PolicyNetwork
+from trajmill.stages.models.embedded.network.batch import bags, collate
+from trajmill.stages.models.embedded.network.policy_network import PolicyNetwork
+from trajmill.stages.models.embedded.reading.situation import InputReader, PolicyInput
 from trajmill.stages.models.embedded.replies import reply_for
-from trajmill.stages.models.embedded.situation import View, Viewer
 
 _DECIMALS = 6
 _MOST_REMEMBERED = 4096
@@ -42,7 +42,7 @@ class _Asked(NamedTuple):
     user_text: str
     screen: Observation
     phone: bool
-    view: View
+    policy_input: PolicyInput
     temperature: float
     seed: int
 
@@ -60,7 +60,7 @@ class EmbeddedModel:
     def __init__(self, network: PolicyNetwork, version: str) -> None:
         self._network = network.double().eval()
         self._version = version
-        self._viewer = Viewer()
+        self._reader = InputReader()
         self._vectors: Tensor | None = None
         self._weights = torch.zeros(0)
         self._waiting: list[_Waiting] = []
@@ -108,14 +108,15 @@ class EmbeddedModel:
                 each.answer.set_result(completion)
 
     def _completions(self, asked: Sequence[_Asked]) -> list[Completion]:
-        logits = self._logits([each.view for each in asked])
+        logits = self._logits([each.policy_input for each in asked])
         return [
-            _completion(each, scores[: len(each.view.candidates)]) for each, scores in zip(asked, logits, strict=True)
+            _completion(each, scores[: len(each.policy_input.candidates)])
+            for each, scores in zip(asked, logits, strict=True)
         ]
 
     def _asked(self, request: ChatRequest) -> _Asked:
-        if not self._waiting and len(self._viewer.screens) > _MOST_REMEMBERED:
-            self._viewer = Viewer()
+        if not self._waiting and len(self._reader.screens) > _MOST_REMEMBERED:
+            self._reader = InputReader()
             self._vectors = None
         user_text = "".join(part for part in request.messages[-1].parts if isinstance(part, str))
         screen = next((part for part in request.messages[-1].parts if isinstance(part, Observation)), None)
@@ -124,21 +125,23 @@ class EmbeddedModel:
         system = "".join(part for part in request.messages[0].parts if isinstance(part, str))
         phone = '"name": "computer_use"' not in system
         user = read(user_text)
-        view = self._viewer.view(user, screen.screen.screen_id, screen.screen.size, screen.elements, phone=phone)
-        return _Asked(user, user_text, screen, phone, view, request.temperature, request.seed)
+        policy_input = self._reader.read(
+            user, screen.screen.screen_id, screen.screen.size, screen.elements, phone=phone
+        )
+        return _Asked(user, user_text, screen, phone, policy_input, request.temperature, request.seed)
 
-    def _logits(self, views: Sequence[View]) -> list[list[float]]:
-        if not views:
+    def _logits(self, inputs: Sequence[PolicyInput]) -> list[list[float]]:
+        if not inputs:
             return []
         with torch.inference_mode():
             vectors = self._known_vectors()
-            batch = collate([view.situation for view in views])
+            batch = collate([each.situation for each in inputs])
             logits: list[list[float]] = self._network(batch.double(), vectors, self._weights).tolist()
         return logits
 
     def _known_vectors(self) -> Tensor:
         """Vectors of all words met so far; each is computed once."""
-        lexicon = self._viewer.lexicon
+        lexicon = self._reader.lexicon
         known = 0 if self._vectors is None else len(self._vectors)
         if known < len(lexicon.buckets):
             fresh = bags(lexicon, range(known, len(lexicon.buckets)))
@@ -151,7 +154,7 @@ class EmbeddedModel:
 
 def _completion(asked: _Asked, logits: Sequence[float]) -> Completion:
     chosen = _choose(logits, asked.temperature, content_id("sample", asked.seed, asked.user_text))
-    reply = reply_for(asked.view, chosen, asked.user, phone=asked.phone)
+    reply = reply_for(asked.policy_input, chosen, asked.user, phone=asked.phone)
     dialect = GuiOwlMobile() if asked.phone else GuiOwlDesktop()
     text = dialect.render(reply, native_frame(asked.screen.screen.size))
     return Completion(text, len(asked.user_text) // _LETTERS_PER_TOKEN, len(text) // _LETTERS_PER_TOKEN, "stop")

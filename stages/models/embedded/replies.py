@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from trajmill.schemas.dialects.base import Reply
-from trajmill.stages.agents.user_text import UserText
-from trajmill.stages.models.embedded.candidates import Candidate
-from trajmill.stages.models.embedded.deeds import Deed, noted_values, plain, quoted, write_deed
-from trajmill.stages.models.embedded.features import DEED_VERBS
-from trajmill.stages.models.embedded.situation import View
-from trajmill.stages.models.embedded.words import tokens
+from trajmill.schemas.dialects.user_text import UserText
+from trajmill.stages.models.embedded.reading.candidates import CandidateAction
+from trajmill.stages.models.embedded.reading.conclusions import (
+    Conclusion,
+    noted_values,
+    plain,
+    quoted,
+    write_conclusion,
+)
+from trajmill.stages.models.embedded.reading.features import CONCLUSION_VERBS
+from trajmill.stages.models.embedded.reading.situation import PolicyInput
+from trajmill.stages.models.embedded.reading.words import tokens
 
 _MOST_NOTES = 3
 _HOW = {"down": "down", "up": "up"}
@@ -25,27 +31,31 @@ _PLANS = {
 }
 
 
-def reply_for(view: View, chosen: int, user: UserText, *, phone: bool) -> Reply:
+def reply_for(policy_input: PolicyInput, chosen: int, user: UserText, *, phone: bool) -> Reply:
     """The reply that carries out the candidate at index `chosen`."""
-    candidate = view.candidates[chosen]
-    deed = Deed(
-        DEED_VERBS[candidate.verb], candidate.text, candidate.field, view.title, _new_notes(view, user.instruction)
+    candidate = policy_input.candidates[chosen]
+    told = Conclusion(
+        CONCLUSION_VERBS[candidate.verb],
+        candidate.text,
+        candidate.field,
+        policy_input.title,
+        _new_notes(policy_input, user.instruction),
     )
-    conclusion = write_deed(deed, how=_HOW.get(candidate.verb, ""), into=candidate.verb == "type")
-    return Reply(_thought(view, candidate, user.instruction), candidate.action(phone=phone), conclusion)
+    conclusion = write_conclusion(told, how=_HOW.get(candidate.verb, ""), into=candidate.verb == "type")
+    return Reply(_thought(policy_input, candidate, user.instruction), candidate.action(phone=phone), conclusion)
 
 
-def _thought(view: View, candidate: Candidate, instruction: str) -> str:
+def _thought(policy_input: PolicyInput, candidate: CandidateAction, instruction: str) -> str:
     plan = _PLANS[candidate.verb] + (f" {quoted(candidate.text)}" if candidate.text else "")
     asked = {token.normal for token in tokens(instruction)}
     text = candidate.text
     shared = [text[token.start : token.end] for token in tokens(text) if token.normal in asked]
     reason = f": the user speaks of {quoted(' '.join(shared))}" if shared else ""
-    return f"I see {quoted(view.title)}. Next I {plan}{reason}."
+    return f"I see {quoted(policy_input.title)}. Next I {plan}{reason}."
 
 
-def _new_notes(view: View, instruction: str) -> tuple[str, ...]:
+def _new_notes(policy_input: PolicyInput, instruction: str) -> tuple[str, ...]:
     """Data on the screen that the user did not say and that is not noted yet: later steps may need it."""
-    known = {*noted_values(view.deeds)}
-    fresh = [text for value in view.values if (text := plain(value)) not in known and text not in instruction]
+    known = {*noted_values(policy_input.conclusions)}
+    fresh = [text for value in policy_input.values if (text := plain(value)) not in known and text not in instruction]
     return tuple(fresh[:_MOST_NOTES])

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from trajmill.schemas.errors import BadInputError
 from trajmill.stages.models.embedded.model import EmbeddedModel
-from trajmill.stages.models.embedded.network import NetworkShape, PolicyNetwork
+from trajmill.stages.models.embedded.network.policy_network import NetworkShape, PolicyNetwork
 
 _WEIGHTS, _CONFIG = "model.safetensors", "config.json"
 _MODEL_TYPE = "trajmill_candidate_scorer"

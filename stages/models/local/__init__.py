@@ -1,1 +1,1 @@
-"""What models in this process share: their folder, their chat template, their pictures, their sampling."""
+"""What models in a folder share: the folder and the chat template."""

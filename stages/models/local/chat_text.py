@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerBase
 
 from trajmill.schemas.errors import BadInputError, ModelFailure
 from trajmill.schemas.observation import Observation, ScreenHandle
-from trajmill.stages.models.base import ChatMessage, Part
+from trajmill.stages.models.base import ChatMessage, MessagePart
 
 
 class ChatText(NamedTuple):
@@ -71,7 +71,7 @@ def _control_tokens(tokenizer: PreTrainedTokenizerBase) -> re.Pattern[str] | Non
     return re.compile("|".join(sorted(map(re.escape, tokens), key=len, reverse=True))) if tokens else None
 
 
-def _content(parts: Sequence[Part], control: re.Pattern[str] | None) -> str | list[dict[str, Any]]:
+def _content(parts: Sequence[MessagePart], control: re.Pattern[str] | None) -> str | list[dict[str, Any]]:
     texts = [_without(part, control) if isinstance(part, str) else None for part in parts]
     if all(text is not None for text in texts):
         # A string is what every template takes.

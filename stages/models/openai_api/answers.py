@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel, ValidationError
 
 from trajmill.stages.models.base import Completion, TokenLogprob
-from trajmill.stages.models.openai_api.trouble import AttemptFailure, Trouble, one_line
+from trajmill.stages.models.openai_api.failure import ExchangeFailure, FailureReason, one_line
 
 _WHOLE = frozenset({"stop", "length"})
 """Finish reasons of an answer that the model ended or that `max_tokens` cut; anything else is no answer of the model
@@ -68,7 +68,7 @@ def completion(body: bytes, samples: int, input_price: float, output_price: floa
     """What a server answered to a request for `samples` samples; prices are per million tokens.
 
     Raises:
-        AttemptFailure: it is no answer (`Trouble.GARBAGE`).
+        ExchangeFailure: it is no answer (`FailureReason.GARBAGE`).
     """
     try:
         answer = _Answer.model_validate_json(body)
@@ -125,8 +125,8 @@ def _logprobs(choice: _Choice) -> tuple[TokenLogprob, ...]:
     )
 
 
-def _garbage(message: str) -> AttemptFailure:
-    return AttemptFailure(Trouble.GARBAGE, message)
+def _garbage(message: str) -> ExchangeFailure:
+    return ExchangeFailure(FailureReason.GARBAGE, message)
 
 
 def _first(error: ValidationError) -> str:

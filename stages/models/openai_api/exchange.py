@@ -8,9 +8,9 @@ from typing import Final
 import aiohttp
 
 from trajmill.stages.models.openai_api.answers import error_message
+from trajmill.stages.models.openai_api.failure import ExchangeFailure, FailureReason, one_line
 from trajmill.stages.models.openai_api.retry import retry_after_seconds
 from trajmill.stages.models.openai_api.settings import ApiSettings
-from trajmill.stages.models.openai_api.trouble import AttemptFailure, Trouble, one_line
 
 MOST_BYTES: Final = 8 * 2**20
 """Largest answer that is read: several times the log probabilities of the longest sensible one."""
@@ -47,20 +47,20 @@ async def exchange(session: aiohttp.ClientSession, method: str, url: str, body: 
     """Send a request and read the body of its answer.
 
     Raises:
-        AttemptFailure: no connection, a time-out, an error status, or more than `MOST_BYTES`.
+        ExchangeFailure: no connection, a time-out, an error status, or more than `MOST_BYTES`.
     """
     data = io.BytesIO(body) if body is not None and len(body) > _LARGE_BYTES else body
     try:
         async with session.request(method, url, data=data, allow_redirects=False) as response:
             received = await _bounded(response)
     except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-        raise AttemptFailure(Trouble.UNREACHABLE, f"no connection ({_reason(error)})") from None
+        raise ExchangeFailure(FailureReason.UNREACHABLE, f"no connection ({_reason(error)})") from None
     except TimeoutError:
-        raise AttemptFailure(Trouble.BROKEN, "timed out before the whole answer was there") from None
+        raise ExchangeFailure(FailureReason.BROKEN, "timed out before the whole answer was there") from None
     except aiohttp.InvalidURL:
-        raise AttemptFailure(Trouble.REFUSED, "not a URL") from None
+        raise ExchangeFailure(FailureReason.REFUSED, "not a URL") from None
     except (aiohttp.ClientError, OSError) as error:
-        raise AttemptFailure(Trouble.BROKEN, f"connection cut ({_reason(error)})") from None
+        raise ExchangeFailure(FailureReason.BROKEN, f"connection cut ({_reason(error)})") from None
     if response.status != 200:
         raise _refusal(response, received)
     return received
@@ -78,19 +78,19 @@ async def _bounded(response: aiohttp.ClientResponse) -> bytes:
         size += len(part)
         if size > MOST_BYTES:
             response.close()
-            raise AttemptFailure(Trouble.REFUSED, f"an answer of more than {MOST_BYTES // 2**20} MiB")
+            raise ExchangeFailure(FailureReason.REFUSED, f"an answer of more than {MOST_BYTES // 2**20} MiB")
     return b"".join(parts)
 
 
-def _refusal(response: aiohttp.ClientResponse, body: bytes) -> AttemptFailure:
+def _refusal(response: aiohttp.ClientResponse, body: bytes) -> ExchangeFailure:
     message = f"{response.status} {error_message(body)}".strip()
     headers = response.headers
     wait = retry_after_seconds(headers.get("Retry-After"), headers.get("Date"))
     if response.status in _BUSY:
-        return AttemptFailure(Trouble.BUSY, message, wait)
+        return ExchangeFailure(FailureReason.BUSY, message, wait)
     if response.status >= 500 or response.status in _PASSING:
-        return AttemptFailure(Trouble.BROKEN, message, wait)
-    return AttemptFailure(Trouble.REFUSED, message)
+        return ExchangeFailure(FailureReason.BROKEN, message, wait)
+    return ExchangeFailure(FailureReason.REFUSED, message)
 
 
 def _reason(error: BaseException) -> str:

@@ -14,12 +14,12 @@ from trajmill.stages.models.base import ChatRequest, Completion
 from trajmill.stages.models.images import sent_size
 from trajmill.stages.models.openai_api.answers import completion
 from trajmill.stages.models.openai_api.exchange import exchange, open_session, under
-from trajmill.stages.models.openai_api.listing import absence, is_there, shown
+from trajmill.stages.models.openai_api.failure import ExchangeFailure, FailureReason
+from trajmill.stages.models.openai_api.model_list import absence, is_there, shown
 from trajmill.stages.models.openai_api.payload import has_pictures, request_body
 from trajmill.stages.models.openai_api.retry import backoff_seconds
 from trajmill.stages.models.openai_api.routing import Router, Server
 from trajmill.stages.models.openai_api.settings import ApiSettings
-from trajmill.stages.models.openai_api.trouble import AttemptFailure, Trouble
 
 
 class _Connection(NamedTuple):
@@ -65,18 +65,18 @@ class OpenAiModel:
         avoid: Server | None = None
         for attempt in range(1, self._settings.attempts + 1):
             lease = await connection.router.lease(avoid)
-            trouble: Trouble | None = None
+            reason: FailureReason | None = None
             try:
                 # Made with a place in hand, so that callers who wait for their turn hold no pictures.
                 body = body or await self._body(request)
                 received = await exchange(connection.session, "POST", under(lease.server.url, "chat/completions"), body)
                 connection.router.answered(lease.server)
                 return completion(received, request.n, self._settings.input_price, self._settings.output_price)
-            except AttemptFailure as failure:
-                trouble, avoid = failure.trouble, lease.server
+            except ExchangeFailure as failure:
+                reason, avoid = failure.reason, lease.server
                 wait = self._wait(connection.router, lease.server, attempt, failure)
             finally:
-                connection.router.release(lease, trouble)
+                connection.router.release(lease, reason)
             await asyncio.sleep(wait)
         raise AssertionError("the last attempt returns or raises")
 
@@ -121,16 +121,16 @@ class OpenAiModel:
             return await asyncio.to_thread(request_body, *arguments)
         return request_body(*arguments)
 
-    def _wait(self, router: Router, server: Server, attempt: int, failure: AttemptFailure) -> float:
+    def _wait(self, router: Router, server: Server, attempt: int, failure: ExchangeFailure) -> float:
         """Seconds until the next attempt; raises `ModelFailure` where there is none."""
         where, longest = f"{shown(server.url)} ({self.version})", self._settings.longest_wait_seconds
-        if failure.trouble is Trouble.REFUSED:
+        if failure.reason is FailureReason.REFUSED:
             raise ModelFailure(f"{where}: {failure}") from None
         if attempt == self._settings.attempts:
             raise ModelFailure(f"{where}: {failure}; given up after {attempt} attempts") from None
         if failure.retry_after is not None and failure.retry_after > longest:
             raise ModelFailure(f"{where}: {failure}; asks to wait {failure.retry_after:.0f} s") from None
-        if failure.trouble is Trouble.UNREACHABLE and router.another_answers(server):
+        if failure.reason is FailureReason.UNREACHABLE and router.another_answers(server):
             return 0.0
         backoff = backoff_seconds(attempt, self._settings.first_wait_seconds, longest)
         return backoff if failure.retry_after is None else failure.retry_after + backoff / 2

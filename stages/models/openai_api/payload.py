@@ -7,7 +7,7 @@ from typing import Any
 
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.pixel_budget import PixelBudget
-from trajmill.stages.models.base import ChatMessage, ChatRequest, Part
+from trajmill.stages.models.base import ChatMessage, ChatRequest, MessagePart
 from trajmill.stages.models.images import sent_image
 
 _SEEDS = 2**63
@@ -48,7 +48,7 @@ def _message(message: ChatMessage, budget: PixelBudget, scale: float) -> dict[st
     return {"role": message.role, "content": [_block(part, budget, scale) for part in message.parts]}
 
 
-def _block(part: Part, budget: PixelBudget, scale: float) -> dict[str, Any]:
+def _block(part: MessagePart, budget: PixelBudget, scale: float) -> dict[str, Any]:
     if isinstance(part, str):
         return {"type": "text", "text": part}
     screen = part.screen if isinstance(part, Observation) else part

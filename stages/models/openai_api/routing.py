@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
-from trajmill.stages.models.openai_api.throttle import Window
-from trajmill.stages.models.openai_api.trouble import Trouble
+from trajmill.stages.models.openai_api.congestion import CongestionWindow
+from trajmill.stages.models.openai_api.failure import FailureReason
 
 _FAILURES_OF_THE_DEAD = 3
 """Broken exchanges in a row after which a server counts as dead; without any connection it does at once."""
@@ -19,7 +19,7 @@ class Server:
 
     def __init__(self, url: str, most: int) -> None:
         self.url = url
-        self.window = Window(most)
+        self.window = CongestionWindow(most)
         self.in_flight = 0
         self.turn = 0
         """Number of the last request that it got, so that equals take turns."""
@@ -73,19 +73,19 @@ class Router:
                 self.release(waiting.place.result(), None)
             raise
 
-    def release(self, lease: Lease, trouble: Trouble | None) -> None:
+    def release(self, lease: Lease, reason: FailureReason | None) -> None:
         """Give a place back, and tell how the exchange went that it was used for; None where nothing was learnt."""
         server = lease.server
         server.in_flight -= 1
-        if trouble is Trouble.BUSY:
+        if reason is FailureReason.BUSY:
             server.window.shrink(lease.epoch)
-        if trouble is Trouble.UNREACHABLE:
+        if reason is FailureReason.UNREACHABLE:
             self._bury(server)
-        elif trouble is Trouble.BROKEN:
+        elif reason is FailureReason.BROKEN:
             server.failures += 1
             if server.failures >= _FAILURES_OF_THE_DEAD:
                 self._bury(server)
-        elif trouble is not None:
+        elif reason is not None:
             self._revive(server)
         self._serve_waiting()
 

@@ -7,10 +7,10 @@ import yaml
 
 from tests.stages.export.stored import StoredScreens, examples, rl_rows
 from trajmill.stages.export.base import ExportedFile
-from trajmill.stages.export.card import CardFacts, Dropped, dataset_card
+from trajmill.stages.export.card import CardContents, DroppedRows, dataset_card
 from trajmill.stages.export.write import export_release
 
-FACTS = CardFacts(
+CONTENTS = CardContents(
     name="round-003",
     licence="apache-2.0",
     run_id="run",
@@ -21,13 +21,13 @@ FACTS = CardFacts(
     tables={"steps": 7, "examples": 4},
     queries=3,
     trajectories=5,
-    dropped=(Dropped("harmful", 4), Dropped("judged_incorrect", 12)),
+    dropped=(DroppedRows("harmful", 4), DroppedRows("judged_incorrect", 12)),
 )
 
 
 def test_the_card_states_files_lineage_and_what_was_left_out() -> None:
     files = [ExportedFile("trl/sft.parquet", 6000, "0" * 64, 123), ExportedFile("verl/rl.parquet", 0, "0" * 64, 9)]
-    card = dataset_card(FACTS, files)
+    card = dataset_card(CONTENTS, files)
     front = yaml.safe_load(card.split("---\n")[1])
     assert front["license"] == "apache-2.0"
     assert front["size_categories"] == ["1K<n<10K"]
@@ -39,7 +39,7 @@ def test_the_card_states_files_lineage_and_what_was_left_out() -> None:
 
 
 def test_odd_names_break_neither_the_front_matter_nor_a_table() -> None:
-    odd = FACTS._replace(name="a: [b]\n---\nlicense: mit", judge="x | y\n| z |")
+    odd = CONTENTS._replace(name="a: [b]\n---\nlicense: mit", judge="x | y\n| z |")
     card = dataset_card(odd, [ExportedFile("trl/sft.parquet", 1, "0" * 64, 1)])
     front = yaml.safe_load(card.split("\n---\n", 1)[0])
     assert front["license"] == "apache-2.0"
@@ -52,7 +52,7 @@ def test_the_folder_loads_by_the_configurations_of_its_card(tmp_path: Path, monk
 
     folder = tmp_path / "release"
     files = export_release(folder, examples([3]).to_batches(), rl_rows().to_batches(), StoredScreens())
-    (folder / "README.md").write_text(dataset_card(FACTS, files))
+    (folder / "README.md").write_text(dataset_card(CONTENTS, files))
     (folder / "manifest.json").write_text("{}")
     for name, rows in (("sft", 5), ("rl", 5), ("screens", 5)):
         data = load_dataset(str(folder), name, split="train", cache_dir=str(tmp_path / "cache"))

@@ -15,11 +15,11 @@ from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.observation import UIElement
 from trajmill.schemas.tables.screen import ELEMENT
 from trajmill.stages.export.base import BATCH_ROWS, row_groups
-from trajmill.stages.export.features import with_features
+from trajmill.stages.export.columns.features import with_features
 from trajmill.stages.export.screens import SCREENS_SCHEMA, screen_batches
 from trajmill.stages.export.spool import ImageSpool
-from trajmill.stages.export.trl import SFT_SCHEMA, sft_batches
-from trajmill.stages.export.verl import RL_SCHEMA
+from trajmill.stages.export.trl.rows import SFT_SCHEMA, sft_batches
+from trajmill.stages.export.verl.rows import RL_SCHEMA
 from trajmill.stages.export.write import RL_FILE, SCREENS_FILE, SFT_FILE, export_release
 
 

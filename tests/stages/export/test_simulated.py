@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from tests.stages.derive.samples import COMMON, ORIGIN
+from trajmill.schemas.dialects.user_text import compose
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation, UIElement
@@ -15,7 +16,6 @@ from trajmill.schemas.tables.registry import rows_to_arrow
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.schemas.tables.verdict import Judgement
 from trajmill.stages.agents.reference import ReferenceAgent
-from trajmill.stages.agents.user_text import compose
 from trajmill.stages.derive.end_to_end import end_to_end_examples
 from trajmill.stages.environments.simulated.environment import FaultRates, SimulatedEnvironment
 from trajmill.stages.environments.simulated.world import load_world

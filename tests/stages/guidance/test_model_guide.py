@@ -39,7 +39,7 @@ from trajmill.stages.guidance.model_guide import (
 from trajmill.stages.guidance.strip import quotes_guidance
 from trajmill.stages.guidance.write import Guide, guide_episodes, write_guidance
 from trajmill.stages.models.base import ChatRequest, Completion
-from trajmill.stages.rollout.base import Attempt, Limits, Rollout
+from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits
 from trajmill.stages.rollout.episode import run_episode
 
 Answer = str | Completion | ModelFailure
@@ -230,7 +230,7 @@ def test_several_episodes_are_in_work_at_once_and_one_that_fails_does_not_end_th
     assert most == 4
 
 
-def guided_rollout(query: Query, guidance: Guidance, policy: ScriptedModel) -> Rollout:
+def guided_rollout(query: Query, guidance: Guidance, policy: ScriptedModel) -> FinishedAttempt:
     environment = SimulatedEnvironment(load_world(), query.platform)
     attempt = Attempt(query, Purpose.GUIDED, 0, 0, guidance)
     agent = EndToEndAgent(policy, query.platform)

@@ -9,11 +9,11 @@ from trajmill.schemas.actions import Action, Click, Terminate, Wait
 from trajmill.schemas.errors import FailureClass, ModelFailure
 from trajmill.schemas.tables.trajectory import Purpose, StopReason
 from trajmill.stages.agents.base import Decision, EpisodeView
-from trajmill.stages.rollout.base import Attempt, Limits, Rollout
+from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits
 from trajmill.stages.rollout.episode import run_episode
 
 
-def roll(agent: ToyAgent, environment: ToyEnvironment, limits: Limits | None = None) -> Rollout:
+def roll(agent: ToyAgent, environment: ToyEnvironment, limits: Limits | None = None) -> FinishedAttempt:
     attempt = Attempt(toy_query(), Purpose.TRAIN, 0, 1)
     return asyncio.run(run_episode(attempt, agent, environment, limits or Limits(), ORIGIN))
 

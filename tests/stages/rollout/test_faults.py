@@ -18,7 +18,7 @@ from trajmill.schemas.tables.trajectory import Purpose, StopReason
 from trajmill.stages.agents.base import Decision, EpisodeView
 from trajmill.stages.environments.base import Belongings
 from trajmill.stages.environments.pool.leased import EnvironmentLimits
-from trajmill.stages.rollout.base import Attempt, Limits, Rollout
+from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits
 from trajmill.stages.rollout.worker import run_attempts
 
 HASTE = EnvironmentLimits(start_seconds=0.3, reset_seconds=0.3, step_seconds=0.3, score_seconds=0.3, close_seconds=0.3)
@@ -100,10 +100,10 @@ class Programs:
         pass
 
 
-def round_of(factory: Programs, attempts: int = 6, limits: Limits | None = None) -> list[Rollout]:
-    done: list[Rollout] = []
+def round_of(factory: Programs, attempts: int = 6, limits: Limits | None = None) -> list[FinishedAttempt]:
+    done: list[FinishedAttempt] = []
 
-    async def record(rollout: Rollout) -> None:
+    async def record(rollout: FinishedAttempt) -> None:
         done.append(rollout)
 
     plan = [Attempt(toy_query(f"q{number}"), Purpose.TRAIN, 0, number) for number in range(attempts)]
@@ -183,9 +183,9 @@ def test_every_try_meets_an_agent_that_knows_nothing_of_the_try_before() -> None
             agents.append(self)
             return await super().act(episode)
 
-    done: list[Rollout] = []
+    done: list[FinishedAttempt] = []
 
-    async def record(rollout: Rollout) -> None:
+    async def record(rollout: FinishedAttempt) -> None:
         done.append(rollout)
 
     factory = Programs(Fault("program"), faulty=1)

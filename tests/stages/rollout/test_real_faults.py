@@ -20,7 +20,7 @@ from trajmill.schemas.tables.query import Query
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.agents.base import Decision, EpisodeView
 from trajmill.stages.environments.base import EnvironmentFactory
-from trajmill.stages.rollout.base import Attempt, Limits, Rollout
+from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits
 from trajmill.stages.rollout.worker import run_attempts
 
 
@@ -59,11 +59,11 @@ def nothing_is_left() -> Iterator[None]:
     until_gone(list(descendants(os.getpid()) - before))
 
 
-def round_of(queries: Sequence[Query], factory: EnvironmentFactory, program: str) -> list[Rollout]:
-    done: list[Rollout] = []
+def round_of(queries: Sequence[Query], factory: EnvironmentFactory, program: str) -> list[FinishedAttempt]:
+    done: list[FinishedAttempt] = []
     blows = [1]
 
-    async def record(rollout: Rollout) -> None:
+    async def record(rollout: FinishedAttempt) -> None:
         done.append(rollout)
 
     plan = [Attempt(query, Purpose.TRAIN, number, number) for number, query in enumerate(queries)]
@@ -75,7 +75,7 @@ def round_of(queries: Sequence[Query], factory: EnvironmentFactory, program: str
     return done
 
 
-def assert_overcome(done: list[Rollout]) -> None:
+def assert_overcome(done: list[FinishedAttempt]) -> None:
     assert len(done) == 2 and not [rollout.failure for rollout in done if rollout.failure]
     hit, spared = done
     assert hit.earlier_failure is not None and spared.earlier_failure is None

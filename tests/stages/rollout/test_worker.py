@@ -5,14 +5,14 @@ import asyncio
 from tests.stages.rollout.toy import ORIGIN, ToyAgent, ToyEnvironment, ToyFactory, press_and_finish, toy_query
 from trajmill.schemas.errors import FailureClass
 from trajmill.schemas.tables.trajectory import Purpose
-from trajmill.stages.rollout.base import Attempt, Limits, Rollout
+from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits
 from trajmill.stages.rollout.worker import run_attempts
 
 
-def work(factory: ToyFactory, attempts: int, concurrency: int, limits: Limits | None = None) -> list[Rollout]:
-    done: list[Rollout] = []
+def work(factory: ToyFactory, attempts: int, concurrency: int, limits: Limits | None = None) -> list[FinishedAttempt]:
+    done: list[FinishedAttempt] = []
 
-    async def record(rollout: Rollout) -> None:
+    async def record(rollout: FinishedAttempt) -> None:
         done.append(rollout)
 
     agent = ToyAgent(press_and_finish)

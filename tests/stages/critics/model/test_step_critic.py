@@ -19,7 +19,7 @@ from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.critics.base import SUMMARY_WORDS, StepResult
 from trajmill.stages.critics.model.request import Sampling
 from trajmill.stages.critics.model.step_critic import LONGEST_SUMMARY, STEP_FIELDS, ModelStepCritic
-from trajmill.stages.models.base import ChatRequest, Completion, Part
+from trajmill.stages.models.base import ChatRequest, Completion, MessagePart
 from trajmill.stages.models.context_budget import ContextBudget, budget_of
 from trajmill.stages.models.prompts import Prompt, packaged_prompt
 
@@ -33,7 +33,7 @@ def answer(label: str = "GOOD", summary: str = "did it", analysis: str = "becaus
     return json.dumps({"analysis": analysis, "summary": summary, "label": label})
 
 
-def shown(request: ChatRequest) -> tuple[Part, ...]:
+def shown(request: ChatRequest) -> tuple[MessagePart, ...]:
     return request.messages[1].parts
 
 

@@ -15,7 +15,7 @@ from trajmill.stages.agents.reference import ReferenceAgent
 from trajmill.stages.environments.android.factory import AndroidFactory
 from trajmill.stages.environments.simulated.world import World
 from trajmill.stages.environments.task_file import query_of
-from trajmill.stages.rollout.base import Attempt, Limits, Rollout
+from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits
 from trajmill.stages.rollout.worker import run_attempts
 
 
@@ -30,10 +30,10 @@ def attempts(world: World, queries: list[Query]) -> list[Attempt]:
     return [Attempt(query=task, purpose=Purpose.REFERENCE, attempt=0, seed=0) for task in tasks]
 
 
-def roll_out(work: list[Attempt], factory: AndroidFactory, concurrency: int) -> list[Rollout]:
-    done: list[Rollout] = []
+def roll_out(work: list[Attempt], factory: AndroidFactory, concurrency: int) -> list[FinishedAttempt]:
+    done: list[FinishedAttempt] = []
 
-    async def record(rollout: Rollout) -> None:
+    async def record(rollout: FinishedAttempt) -> None:
         done.append(rollout)
 
     limits = Limits(seconds=60, tokens=1000, environment_tries=3)

@@ -29,7 +29,7 @@ from trajmill.stages.environments.browsergym.queries import import_tasks
 from trajmill.stages.environments.imported import SuiteSize
 from trajmill.stages.environments.pool.leased import EnvironmentLimits
 from trajmill.stages.environments.pool.reaper import end_processes
-from trajmill.stages.rollout.base import Attempt, Limits, Rollout
+from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits
 from trajmill.stages.rollout.worker import run_attempts
 
 pytest.importorskip("browsergym.core", reason="needs pip install 'trajmill[browsergym]'")
@@ -135,7 +135,7 @@ class Remembering(BrowserGymFactory):
 )
 def test_a_blow_costs_a_try_and_an_instance(queries: dict[str, Query], victim: str, blow: signal.Signals) -> None:
     factory, blows = Remembering(), [1]
-    done: list[Rollout] = []
+    done: list[FinishedAttempt] = []
 
     def strike() -> None:
         if blows:
@@ -144,7 +144,7 @@ def test_a_blow_costs_a_try_and_an_instance(queries: dict[str, Query], victim: s
             for process in browsers_of(player) if victim == "browser" else [player]:
                 os.kill(process, blow)
 
-    async def record(rollout: Rollout) -> None:
+    async def record(rollout: FinishedAttempt) -> None:
         done.append(rollout)
 
     attempt = Attempt(queries["miniwob.click-button"], Purpose.TRAIN, 0, 0)

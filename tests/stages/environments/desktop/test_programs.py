@@ -19,7 +19,7 @@ from trajmill.stages.agents.reference import ReferenceAgent
 from trajmill.stages.environments.desktop.factory import LocalDesktops
 from trajmill.stages.environments.desktop.local.processes import descendants
 from trajmill.stages.environments.desktop.queries import import_tasks, packaged_tasks
-from trajmill.stages.rollout.base import Attempt, Limits, Rollout
+from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits
 from trajmill.stages.rollout.worker import run_attempts
 
 pytestmark = pytest.mark.desktop
@@ -28,11 +28,11 @@ OFFICE = [query for query in QUERIES if query.apps[0].startswith("libreoffice")]
 SMALL = [query for query in QUERIES if query not in OFFICE]
 
 
-def roll_out(queries: Sequence[Query], concurrency: int) -> dict[str, Rollout]:
+def roll_out(queries: Sequence[Query], concurrency: int) -> dict[str, FinishedAttempt]:
     """Walk the paths of all queries; by task."""
-    done: dict[str, Rollout] = {}
+    done: dict[str, FinishedAttempt] = {}
 
-    async def record(rollout: Rollout) -> None:
+    async def record(rollout: FinishedAttempt) -> None:
         done[rollout.episode.query.task] = rollout
 
     attempts = [Attempt(query, Purpose.TRAIN, 0, 0) for query in queries]
@@ -41,7 +41,7 @@ def roll_out(queries: Sequence[Query], concurrency: int) -> dict[str, Rollout]:
     return done
 
 
-def rewards(done: dict[str, Rollout]) -> dict[str, float | str | None]:
+def rewards(done: dict[str, FinishedAttempt]) -> dict[str, float | str | None]:
     return {task: one.failure.message if one.failure else one.episode.trajectory.reward for task, one in done.items()}
 
 

@@ -17,7 +17,7 @@ from trajmill.schemas.tables.trajectory import Purpose, StopReason
 from trajmill.stages.agents.reference import ReferenceAgent
 from trajmill.stages.environments.simulated.world import World, load_world
 from trajmill.stages.environments.webapp.environment import WebAppFactory
-from trajmill.stages.rollout.base import Attempt, Limits, Rollout
+from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits
 from trajmill.stages.rollout.worker import run_attempts
 
 pytestmark = pytest.mark.browser
@@ -35,10 +35,10 @@ def queries(world: World, platform: Platform, count: int) -> list[Query]:
     return made
 
 
-def roll_out(wanted: Sequence[Query], factory: WebAppFactory, crash_after: int | None = None) -> list[Rollout]:
-    done: list[Rollout] = []
+def roll_out(wanted: Sequence[Query], factory: WebAppFactory, crash_after: int | None = None) -> list[FinishedAttempt]:
+    done: list[FinishedAttempt] = []
 
-    async def record(rollout: Rollout) -> None:
+    async def record(rollout: FinishedAttempt) -> None:
         done.append(rollout)
         if len(done) == crash_after:
             await crash(factory)

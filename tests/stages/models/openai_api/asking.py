@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
 
-from trajmill.stages.models.base import ChatMessage, ChatModel, ChatRequest, Completion, Part
+from trajmill.stages.models.base import ChatMessage, ChatModel, ChatRequest, Completion, MessagePart
 from trajmill.stages.models.openai_api.model import OpenAiModel
 from trajmill.stages.models.openai_api.settings import ApiSettings
 
@@ -19,7 +19,7 @@ def settings(*urls: str, **changed: Any) -> ApiSettings:
     return ApiSettings(urls=urls, model="tiny", **(quick | changed))
 
 
-def request(*parts: Part, **changed: Any) -> ChatRequest:
+def request(*parts: MessagePart, **changed: Any) -> ChatRequest:
     return ChatRequest("policy", (ChatMessage("user", parts or ("Hello",)),), **changed)
 
 

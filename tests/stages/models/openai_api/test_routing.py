@@ -7,10 +7,10 @@ import asyncio
 from tests.stages.models.fault_server import Fault, running_server
 from tests.stages.models.openai_api.asking import asked_all, request, settings
 from trajmill.stages.models.base import Completion
+from trajmill.stages.models.openai_api.congestion import CongestionWindow
+from trajmill.stages.models.openai_api.failure import FailureReason
 from trajmill.stages.models.openai_api.model import OpenAiModel
 from trajmill.stages.models.openai_api.routing import Lease, Router
-from trajmill.stages.models.openai_api.throttle import Window
-from trajmill.stages.models.openai_api.trouble import Trouble
 
 
 def test_two_servers_share_the_requests() -> None:
@@ -86,7 +86,7 @@ def test_an_overloaded_server_gets_fewer_at_a_time() -> None:
 
 
 def test_the_window_halves_once_for_those_refused_together_and_grows_by_one_per_window() -> None:
-    window = Window(16)
+    window = CongestionWindow(16)
     epoch = window.epoch
     for _ in range(10):
         window.shrink(epoch)
@@ -147,7 +147,7 @@ def test_where_all_are_dead_they_are_asked_all_the_same() -> None:
     async def run() -> None:
         router = Router(["a", "b"], 4, 10.0, _never)
         for _ in range(2):
-            router.release(await router.lease(), Trouble.UNREACHABLE)
+            router.release(await router.lease(), FailureReason.UNREACHABLE)
         assert {(await router.lease()).server.url for _ in range(2)} == {"a", "b"}
         await router.close()
 

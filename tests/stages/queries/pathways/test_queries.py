@@ -23,7 +23,7 @@ from trajmill.stages.queries.pathways.denied import packaged_deny_list
 from trajmill.stages.queries.pathways.queries import Made, PathwaySettings, pathway_queries
 from trajmill.stages.queries.pathways.wording import PathwayGrammar
 from trajmill.stages.queries.real_walk import walk_all
-from trajmill.stages.rollout.base import Attempt, Limits, Rollout
+from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits
 from trajmill.stages.rollout.worker import run_attempts
 
 BOUNDS = WalkBounds(seconds=20, seconds_per_step=0.2)
@@ -126,7 +126,7 @@ def test_pathways_of_the_simulated_desktop_become_queries_that_the_reference_age
 def roll_out(queries: Sequence[Query], factory: SimulatedFactory, origin: Origin) -> list[float | None]:
     rewards: list[float | None] = []
 
-    async def record(rollout: Rollout) -> None:
+    async def record(rollout: FinishedAttempt) -> None:
         rewards.append(rollout.episode.trajectory.reward)
 
     attempts = [Attempt(query, Purpose.REFERENCE, 0, 0) for query in queries]

@@ -1,0 +1,1 @@
+"""The supervised file for TRL."""

@@ -1,0 +1,1 @@
+"""The RL file for verl."""

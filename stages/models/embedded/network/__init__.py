@@ -1,0 +1,1 @@
+"""The network of the embedded policy, in torch."""

@@ -1,0 +1,34 @@
+"""Candidates without padding: where each stands in the padded grid of its batch."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from torch import Tensor
+
+
+class CandidateGrid(NamedTuple):
+    """Where the `c` candidates of a batch stand in its (b, n) grid: most of the grid is padding."""
+
+    exists: Tensor
+    """(b, n)"""
+    spots: Tensor
+    """(c,) index into the flattened grid."""
+    owner: Tensor
+    """(c,) row of the batch."""
+
+    def take(self, grid: Tensor) -> Tensor:
+        """(b, n, ...) to (c, ...)."""
+        return grid.flatten(0, 1).index_select(0, self.spots)
+
+    def pad(self, tokens: Tensor) -> Tensor:
+        """(c, ...) to (b, n, ...), zero where there is no candidate."""
+        rows, columns = self.exists.shape
+        grid = tokens.new_zeros(rows * columns, *tokens.shape[1:]).index_copy(0, self.spots, tokens)
+        return grid.unflatten(0, (rows, columns))  # type: ignore[no-untyped-call, no-any-return]
+
+
+def grid_of(exists: Tensor) -> CandidateGrid:
+    """The places of the candidates that exist."""
+    spots = exists.flatten().nonzero().squeeze(1)
+    return CandidateGrid(exists, spots, spots // exists.shape[1])

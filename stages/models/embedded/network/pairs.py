@@ -1,0 +1,62 @@
+"""A memory of single pairs: the wide half of a wide-and-deep network."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from trajmill.stages.models.embedded.network.batch import Batch
+from trajmill.stages.models.embedded.network.candidate_grid import CandidateGrid
+from trajmill.stages.models.embedded.reading.features import KINDS
+
+PAIR_BUCKETS = 2**18
+_MIX_CANDIDATE, _MIX_OTHER = 0x1E3779B1, 0x05EBCA77
+_ANCHOR_SHIFT = torch.tensor([2**30 + 1, 2**30 + 2**29])
+"""Keeps titles and last targets apart from each other and from words."""
+
+
+class Hidden(NamedTuple):
+    """What is kept from the network for one update, so that it learns to do without."""
+
+    words: Tensor
+    """(b, m) words of the instruction whose meaning is hidden; that a candidate carries them is not."""
+    pairs: Tensor
+    """(b,) rows for which the memory of pairs is silent."""
+
+
+class PairMemory(nn.Module):
+    """What single pairs speak for: a candidate with a word of the instruction, the screen's title or the last target.
+
+    The wide half of a wide-and-deep network: it learns that `School` goes with `Theatre play`, or `Small` with `tiny`,
+    from a few examples, where an embedding needs hundreds. All weights start at zero.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(PAIR_BUCKETS, 1)
+        nn.init.zeros_(self.table.weight)
+
+    def forward(
+        self, batch: Batch, kinds: Tensor, weights: Tensor, grid: CandidateGrid, hidden: Hidden | None
+    ) -> Tensor:
+        """(c,) what the pairs add to the logits."""
+        codes = grid.take(batch.codes)[:, None]
+        heard = weights[batch.instruction.long()]
+        if hidden is not None:
+            heard = heard * ~hidden.words
+        words = self._recall(codes, batch.instruction_codes[grid.owner]) * heard[grid.owner]
+        anchors = batch.anchors[grid.owner]
+        around = self._recall(codes, anchors + _ANCHOR_SHIFT) * ((anchors > 0) & ~_is_choice(kinds)[:, None])
+        known: Tensor = (words.sum(-1) + around.sum(-1)) * (codes[:, 0] > 0)
+        return known if hidden is None else known * ~hidden.pairs[grid.owner]
+
+    def _recall(self, codes: Tensor, others: Tensor) -> Tensor:
+        mixed = codes * _MIX_CANDIDATE + others * _MIX_OTHER
+        return self.table((mixed ^ (mixed >> 19)) % PAIR_BUCKETS).squeeze(-1)  # type: ignore[no-any-return]
+
+
+def _is_choice(kinds: Tensor) -> Tensor:
+    """Whether candidates are items and options: which one is wanted is for the instruction to say, not the screen."""
+    return (kinds == KINDS.index("list_item")) | (kinds == KINDS.index("radio"))

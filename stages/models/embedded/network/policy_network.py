@@ -1,0 +1,185 @@
+"""The network: late interaction of each candidate with the instruction, then attention among candidates.
+
+Before its first update the network is exactly the exploration policy: what it adds to the lexical prior starts at zero,
+and the prior's weights are ordinary parameters.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from trajmill.stages.models.embedded.network.batch import Bags, Batch
+from trajmill.stages.models.embedded.network.candidate_grid import CandidateGrid, grid_of
+from trajmill.stages.models.embedded.network.matching import MATCHES, match_words
+from trajmill.stages.models.embedded.network.pairs import Hidden, PairMemory
+from trajmill.stages.models.embedded.network.prior import prior_weights
+from trajmill.stages.models.embedded.reading.features import FLAGS, KINDS, is_open
+from trajmill.stages.models.embedded.reading.situation import WORD_FLAGS
+from trajmill.stages.models.embedded.reading.words import PADDING, PIECE_BUCKETS, WORD_BUCKETS
+
+
+class NetworkShape(NamedTuple):
+    """Sizes of the network."""
+
+    width: int = 64
+    word_width: int = 64
+    layers: int = 2
+    heads: int = 4
+    exact_bias: float = 4.0
+    """Start value of what a word of the instruction gains in attention by standing on the candidate."""
+
+
+class PolicyNetwork(nn.Module):
+    """Scores the candidates of a batch of situations."""
+
+    def __init__(self, shape: NetworkShape) -> None:
+        super().__init__()
+        self.shape = shape
+        wide, word = shape.width, shape.word_width
+        self.words = nn.EmbeddingBag(WORD_BUCKETS + PIECE_BUCKETS, word, mode="mean")
+        self.unknown = nn.Parameter(torch.zeros(word))
+        self.kinds = nn.Embedding(len(KINDS), wide)
+        self.word_flags = nn.Linear(len(WORD_FLAGS), word, bias=False)
+        self.near = nn.Conv1d(word, wide, 3, padding=1)
+        self.far = nn.Conv1d(wide, wide, 3, padding=1)
+        self.candidate = nn.Linear(2 * word + len(FLAGS) + len(MATCHES), wide)
+        self.scene = nn.Linear(5 * word, wide)
+        self.scene_to_candidate = nn.Linear(wide, wide)
+        self.attend = InstructionAttention(wide, shape.heads, shape.exact_bias)
+        self.pool = nn.Linear(wide, 1)
+        self.layers = nn.ModuleList(CandidateLayer(wide, shape.heads) for _ in range(shape.layers))
+        self.norm = nn.LayerNorm(wide)
+        self.score = nn.Linear(wide, 1)
+        self.pairs = PairMemory()
+        self.prior = nn.Linear(len(MATCHES) + len(FLAGS) + len(KINDS), 1, bias=False)
+        nn.init.normal_(self.words.weight, std=word**-0.5 * 2)
+        nn.init.zeros_(self.score.weight)
+        nn.init.zeros_(self.score.bias)
+        self.prior.weight.data.copy_(prior_weights()[None])
+
+    def word_vectors(self, bags: Bags) -> Tensor:
+        """(words, word_width) vectors; a word without rows is zero."""
+        vectors: Tensor = self.words(bags.rows, bags.offsets)
+        return vectors
+
+    def forward(self, batch: Batch, vectors: Tensor, weights: Tensor, hidden: Hidden | None = None) -> Tensor:
+        """Logits (b, n) of all candidates, -inf where there is none.
+
+        Args:
+            batch: Situations whose ids index `vectors`.
+            vectors: Result of `word_vectors`; row 0 belongs to no word.
+            weights: (words,) weights of shared words.
+            hidden: What is kept from the network, in training only.
+        """
+        grid = grid_of(batch.exists)
+        texts, fields, kinds, flags = (
+            grid.take(each) for each in (batch.texts, batch.fields, batch.kinds.long(), batch.flags)
+        )
+        matches = match_words(batch, texts, fields, grid, is_open(flags), weights.to(vectors.dtype))
+        spoken, said = self._instruction(batch, vectors, hidden)
+        told = (batch.title, batch.shown, batch.last, batch.before, batch.hint)
+        scene = self.scene(torch.cat([_mean(vectors, ids) for ids in told], -1))
+        tokens = self.candidate(torch.cat([_mean(vectors, texts), _mean(vectors, fields), flags, matches.scalars], -1))
+        tokens = tokens + self.kinds(kinds) + self.scene_to_candidate(scene)[grid.owner]
+        tokens = tokens + self.attend(tokens, spoken, said, matches.words, grid)
+        gist = scene + self._gist(spoken, said)
+        for layer in self.layers:
+            gist, tokens = layer(gist, tokens, grid)
+        learned = self.score(self.norm(tokens)).squeeze(-1)
+        one_hot = functional.one_hot(kinds, len(KINDS)).to(vectors.dtype)
+        prior = self.prior(torch.cat([matches.scalars, flags, one_hot], -1)).squeeze(-1)
+        known = self.pairs(batch, kinds, weights.to(vectors.dtype), grid, hidden)
+        logits: Tensor = grid.pad(learned + prior + known).masked_fill(~batch.exists, -torch.inf)
+        return logits
+
+    def _instruction(self, batch: Batch, vectors: Tensor, hidden: Hidden | None) -> tuple[Tensor, Tensor]:
+        said = batch.instruction > 0
+        words = functional.embedding(batch.instruction.long(), vectors)
+        if hidden is not None:
+            words = torch.where(hidden.words[..., None], self.unknown, words)
+        words = (words + self.word_flags(batch.instruction_flags)) * said[..., None]
+        near = functional.gelu(self.near(words.transpose(1, 2))) * said[:, None]
+        spoken = near + functional.gelu(self.far(near))
+        return spoken.transpose(1, 2), said
+
+    def _gist(self, spoken: Tensor, said: Tensor) -> Tensor:
+        share = self.pool(spoken).squeeze(-1).masked_fill(~said, -1e4).softmax(-1)
+        gist: Tensor = (share[..., None] * spoken).sum(1)
+        return gist
+
+
+class InstructionAttention(nn.Module):
+    """Each candidate looks at the words of the instruction; words that it carries itself draw more attention."""
+
+    def __init__(self, width: int, heads: int, exact_bias: float) -> None:
+        super().__init__()
+        self.heads = heads
+        self.query, self.key, self.value = (nn.Linear(width, width) for _ in range(3))
+        self.out = nn.Linear(width, width)
+        self.exact = nn.Parameter(torch.full((heads,), exact_bias))
+        self.nothing = nn.Parameter(torch.zeros(heads))
+
+    def forward(self, tokens: Tensor, spoken: Tensor, said: Tensor, shared: Tensor, grid: CandidateGrid) -> Tensor:
+        """(c, width): what the instruction says of each candidate.
+
+        Args:
+            tokens: (c, width) candidates.
+            spoken: (b, m, width) words of the instruction in context.
+            said: (b, m) true where there is a word.
+            shared: (c, m) 1 where the candidate carries the word.
+            grid: of the candidates in the batch.
+        """
+        query = _split(grid.pad(self.query(tokens)), self.heads)
+        key, value = _split(self.key(spoken), self.heads), _split(self.value(spoken), self.heads)
+        scores = query @ key.transpose(-1, -2) * (query.shape[-1] ** -0.5)
+        scores = scores + self.exact[:, None, None] * grid.pad(shared)[:, None]
+        scores = scores.masked_fill(~said[:, None, None], -torch.inf)
+        # A candidate that the instruction does not speak of may look at nothing.
+        nothing = self.nothing[None, :, None, None].expand(*scores.shape[:3], 1)
+        share = torch.cat([scores, nothing], -1).softmax(-1)[..., :-1]
+        heard: Tensor = self.out(grid.take(_join(share @ value)))
+        return heard
+
+
+class CandidateLayer(nn.Module):
+    """One pre-norm transformer layer over the task's gist and the candidates."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.before_attention, self.before_mixing = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.inputs, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.widen, self.narrow = nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
+
+    def forward(self, gist: Tensor, tokens: Tensor, grid: CandidateGrid) -> tuple[Tensor, Tensor]:
+        """(b, width) gist and (c, width) candidates, in and out."""
+        rows = len(gist)
+        inputs = self.inputs(self.before_attention(torch.cat([gist, tokens])))
+        padded = torch.cat([inputs[:rows, None], grid.pad(inputs[rows:])], 1)
+        query, key, value = (_split(part, self.heads) for part in padded.chunk(3, -1))
+        scores = query @ key.transpose(-1, -2) * (query.shape[-1] ** -0.5)
+        exists = functional.pad(grid.exists, (1, 0), value=True)
+        mixed = _join(scores.masked_fill(~exists[:, None, None], -torch.inf).softmax(-1) @ value)
+        heard = torch.cat([mixed[:, 0], grid.take(mixed[:, 1:])])
+        all_tokens = torch.cat([gist, tokens]) + self.out(heard)
+        all_tokens = all_tokens + self.narrow(functional.gelu(self.widen(self.before_mixing(all_tokens))))
+        return all_tokens[:rows], all_tokens[rows:]
+
+
+def _mean(vectors: Tensor, ids: Tensor) -> Tensor:
+    """(..., word_width) mean vector of the words in the last axis of `ids`; zero for no words."""
+    flat = ids.reshape(-1, ids.shape[-1]).long()
+    means = functional.embedding_bag(flat, vectors, mode="mean", padding_idx=PADDING)
+    return means.view(*ids.shape[:-1], -1)
+
+
+def _split(tokens: Tensor, heads: int) -> Tensor:
+    return tokens.view(*tokens.shape[:2], heads, -1).transpose(1, 2)
+
+
+def _join(tokens: Tensor) -> Tensor:
+    return tokens.transpose(1, 2).flatten(2)

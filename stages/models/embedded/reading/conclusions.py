@@ -1,0 +1,68 @@
+"""What the embedded policy writes of its own steps, and how it reads them back from the history."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+_CONCLUSION = re.compile(
+    r'(?P<verb>\w+)(?: down| up)?(?: "(?P<target>[^"]*)")?(?: (?:for|into) "(?P<field>[^"]*)")?'
+    r'(?: on "(?P<title>[^"]*)")?\.(?: Noted (?P<notes>"[^"]*"(?:, "[^"]*")*)\.)?'
+)
+_QUOTED = re.compile(r'"([^"]*)"')
+
+
+class Conclusion(NamedTuple):
+    """One step as its conclusion tells it."""
+
+    verb: str
+    """Opened, Tapped, Typed, Scrolled, ...; empty for words in another form."""
+    target: str
+    """What was tapped or typed."""
+    field: str
+    """The label of the stepper, radio group or input that it belongs to."""
+    title: str
+    """Title of the screen on which it was done."""
+    notes: tuple[str, ...]
+    """Values seen on that screen that may be needed later."""
+
+
+def write_conclusion(conclusion: Conclusion, *, how: str = "", into: bool = False) -> str:
+    """The conclusion of a step; `how` stands behind the verb, `into` says that the target went into an input."""
+    parts = [conclusion.verb, how] if how else [conclusion.verb]
+    if conclusion.target:
+        parts.append(quoted(conclusion.target))
+    if conclusion.field:
+        parts.append(f"{'into' if into else 'for'} {quoted(conclusion.field)}")
+    if conclusion.title:
+        parts.append(f"on {quoted(conclusion.title)}")
+    noted = f" Noted {', '.join(map(quoted, conclusion.notes))}." if conclusion.notes else ""
+    return " ".join(parts) + "." + noted
+
+
+def read_conclusion(text: str) -> Conclusion:
+    """A conclusion as `write_conclusion` wrote it; all fields empty for one in other words."""
+    match = _CONCLUSION.fullmatch(text)
+    if match is None:
+        return Conclusion("", "", "", "", ())
+    notes = tuple(_QUOTED.findall(match["notes"])) if match["notes"] else ()
+    return Conclusion(match["verb"], match["target"] or "", match["field"] or "", match["title"] or "", notes)
+
+
+def noted_values(conclusions: Sequence[Conclusion]) -> list[str]:
+    """All values noted so far, latest first, each once."""
+    return list(dict.fromkeys(note for conclusion in reversed(conclusions) for note in conclusion.notes))
+
+
+@lru_cache(maxsize=8192)
+def plain(text: str) -> str:
+    """A text of the screen or the user as it stands in a conclusion: on one line, without quotes, shortened."""
+    line = " ".join(text.split()).replace('"', "'")
+    return line if len(line) <= 60 else line[:59] + "…"
+
+
+def quoted(text: str) -> str:
+    """The same in quotes."""
+    return f'"{plain(text)}"'

@@ -1,0 +1,254 @@
+"""What the network sees of one request: word ids and flags, nothing else.
+
+Everything here is computed from what stands in the request: the user's text and the screen's elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trajmill.schemas.dialects.user_text import UserText
+from trajmill.schemas.geometry import Size
+from trajmill.schemas.observation import UIElement
+from trajmill.stages.models.embedded.reading.candidates import (
+    CandidateAction,
+    focused_field,
+    screen_candidates,
+    typed_candidates,
+)
+from trajmill.stages.models.embedded.reading.conclusions import Conclusion, noted_values, read_conclusion
+from trajmill.stages.models.embedded.reading.features import (
+    CONCLUSION_VERBS,
+    FLAGS,
+    fixed_flags,
+    kind_of,
+    pair_code,
+    with_guidance,
+    with_task,
+)
+from trajmill.stages.models.embedded.reading.guidance_lines import read_guidance_line, remaining_lines
+from trajmill.stages.models.embedded.reading.words import Lexicon, code_of, tokens
+
+Ids = NDArray[np.int32]
+Floats = NDArray[np.float32]
+Codes = NDArray[np.int64]
+
+WORD_FLAGS = ["quoted", "consumed", "just_consumed", "number"]
+"""Per word of the instruction."""
+
+MAX_INSTRUCTION, MAX_TEXT, MAX_FIELD, MAX_TITLE, MAX_SHOWN, MAX_STEP, MAX_HINT, MAX_HINTS = 48, 8, 6, 6, 24, 10, 12, 48
+
+
+class Situation(NamedTuple):
+    """The features of one request; `n` candidates, `m` words of the instruction."""
+
+    instruction: Ids
+    """(m,)"""
+    instruction_flags: Floats
+    """(m, len(WORD_FLAGS))"""
+    hint: Ids
+    """Words of the guidance line that is next, empty without guidance."""
+    hints: Ids
+    """Words of all guidance lines from the next one on."""
+    title: Ids
+    shown: Ids
+    """Words of what can be read but not pressed."""
+    last: Ids
+    """Words of the last conclusion."""
+    before: Ids
+    """Words of the conclusion before it."""
+    texts: Ids
+    """(n, MAX_TEXT) words of the candidates' texts."""
+    fields: Ids
+    """(n, MAX_FIELD) words of the labels and values beside them."""
+    kinds: Ids
+    """(n,) index into KINDS."""
+    flags: Floats
+    """(n, len(FLAGS))"""
+    instruction_codes: Codes
+    """(m,) the words of the instruction, for the memory of pairs."""
+    codes: Codes
+    """(n,) the candidates as wholes, 0 for one that the memory of pairs passes over."""
+    anchors: Codes
+    """(2,) title of the screen and target of the last step, 0 for none."""
+
+
+def _typed(instruction: str, conclusions: Sequence[Conclusion], focused: UIElement | None) -> list[CandidateAction]:
+    """What can be typed now: nothing right after typing, for more text would only be appended."""
+    if focused is None or (conclusions and conclusions[-1].verb == CONCLUSION_VERBS["type"]):
+        return []
+    return typed_candidates(instruction, noted_values(conclusions), focused)
+
+
+def nothing() -> Situation:
+    """A situation without words and candidates."""
+    none = np.zeros(0, np.int32)
+    return Situation(
+        instruction=none,
+        instruction_flags=np.zeros((0, len(WORD_FLAGS)), np.float32),
+        hint=none,
+        hints=none,
+        title=none,
+        shown=none,
+        last=none,
+        before=none,
+        texts=np.zeros((0, MAX_TEXT), np.int32),
+        fields=np.zeros((0, MAX_FIELD), np.int32),
+        kinds=none,
+        flags=np.zeros((0, len(FLAGS)), np.float32),
+        instruction_codes=np.zeros(0, np.int64),
+        codes=np.zeros(0, np.int64),
+        anchors=np.zeros(2, np.int64),
+    )
+
+
+class _Offered(NamedTuple):
+    """The features of some candidates, see `Situation`."""
+
+    texts: Ids
+    fields: Ids
+    kinds: Ids
+    flags: Floats
+    codes: Codes
+
+    def joined(self, more: _Offered) -> _Offered:
+        """These candidates, then `more`."""
+        return _Offered(
+            np.concatenate((self.texts, more.texts)),
+            np.concatenate((self.fields, more.fields)),
+            np.concatenate((self.kinds, more.kinds)),
+            np.concatenate((self.flags, more.flags)),
+            np.concatenate((self.codes, more.codes)),
+        )
+
+
+class _ScreenPart(NamedTuple):
+    """What is the same in every request that shows the screen."""
+
+    candidates: tuple[CandidateAction, ...]
+    title_text: str
+    title: Ids
+    shown: Ids
+    offered: _Offered
+    focused: UIElement | None
+    values: tuple[str, ...]
+    """Texts that are data worth noting."""
+
+
+class PolicyInput(NamedTuple):
+    """A request as the policy understands it."""
+
+    candidates: list[CandidateAction]
+    situation: Situation
+    title: str
+    values: tuple[str, ...]
+    conclusions: tuple[Conclusion, ...]
+
+
+@dataclass(slots=True)
+class InputReader:
+    """Turns requests into inputs of the policy; remembers words, screens and conclusions that come again."""
+
+    lexicon: Lexicon = field(default_factory=Lexicon)
+    screens: dict[tuple[str, bool], _ScreenPart] = field(default_factory=dict)
+    conclusions: dict[str, tuple[Conclusion, Ids]] = field(default_factory=dict)
+
+    def read(
+        self, user: UserText, screen_id: str, size: Size, elements: Sequence[UIElement], *, phone: bool
+    ) -> PolicyInput:
+        """The candidates of a request and their features; `screen_id` must be unique to the elements."""
+        part = self.screens.get((screen_id, phone))
+        if part is None:
+            part = self.screens[screen_id, phone] = self._screen_part(elements, size, phone=phone)
+        past = [self._conclusion(text) for text in user.conclusions]
+        conclusions = tuple(conclusion for conclusion, _ in past)
+        typed = _typed(user.instruction, conclusions, part.focused)
+        words, word_flags = self._instruction(user.instruction, conclusions)
+        hints = [read_guidance_line(line) for line in user.guidance]
+        left = remaining_lines(hints, conclusions)
+        offered = part.offered
+        if typed:
+            offered = offered.joined(self._candidate_part(typed, size))
+        candidates = [*part.candidates, *typed]
+        numbers = [int(token.normal) for token in tokens(user.instruction) if token.normal.isdecimal()]
+        filled = part.focused is not None and bool(part.focused.value)
+        flags = with_task(offered.flags, candidates, part.title_text, conclusions, numbers, filled=filled)
+        if hints:
+            flags = with_guidance(flags, candidates, left)
+        empty = np.zeros(0, np.int32)
+        situation = Situation(
+            instruction=words,
+            instruction_flags=word_flags,
+            hint=self._ids(left[0].words if left else "", MAX_HINT),
+            hints=self._ids(" ".join(hint.words for hint in left), MAX_HINTS),
+            title=part.title,
+            shown=part.shown,
+            last=past[-1][1] if past else empty,
+            before=past[-2][1] if len(past) > 1 else empty,
+            texts=offered.texts,
+            fields=offered.fields,
+            kinds=offered.kinds,
+            flags=flags,
+            instruction_codes=np.array([self.lexicon.codes[word] for word in words.tolist()], np.int64),
+            codes=offered.codes,
+            anchors=np.array(
+                [code_of(part.title_text), code_of(conclusions[-1].target if conclusions else "")], np.int64
+            ),
+        )
+        return PolicyInput(candidates, situation, part.title_text, part.values, conclusions)
+
+    def _screen_part(self, elements: Sequence[UIElement], size: Size, *, phone: bool) -> _ScreenPart:
+        candidates = screen_candidates(elements, size, phone=phone)
+        title = next((e.text for e in elements if "title" in e.states), "")
+        read = " ".join(e.text for e in elements if "clickable" not in e.states and "title" not in e.states)
+        return _ScreenPart(
+            tuple(candidates),
+            title,
+            self._ids(title, MAX_TITLE),
+            self._ids(read, MAX_SHOWN),
+            self._candidate_part(candidates, size),
+            focused_field(elements),
+            tuple(e.text for e in elements if e.role == "value" and e.text),
+        )
+
+    def _candidate_part(self, candidates: Sequence[CandidateAction], size: Size) -> _Offered:
+        return _Offered(
+            self._table([c.text for c in candidates], MAX_TEXT),
+            self._table([f"{c.field} {c.beside}" for c in candidates], MAX_FIELD),
+            np.array([kind_of(c) for c in candidates], np.int32),
+            np.array([fixed_flags(c, size) for c in candidates], np.float32),
+            np.array([pair_code(c) for c in candidates], np.int64),
+        )
+
+    def _conclusion(self, text: str) -> tuple[Conclusion, Ids]:
+        known = self.conclusions.get(text)
+        if known is None:
+            known = self.conclusions[text] = read_conclusion(text), self._ids(text, MAX_STEP)
+        return known
+
+    def _instruction(self, instruction: str, conclusions: Sequence[Conclusion]) -> tuple[Ids, Floats]:
+        found = tokens(instruction)[:MAX_INSTRUCTION]
+        ids = np.array([self.lexicon.id_of(token.normal) for token in found], np.int32)
+        done = {word for conclusion in conclusions for word in self.lexicon.ids_of(conclusion.target)}
+        just = set(self.lexicon.ids_of(conclusions[-1].target)) if conclusions else set()
+        inside = [instruction.count('"', 0, token.start) % 2 == 1 for token in found]
+        rows = [
+            (float(quoted), float(word in done), float(word in just), float(token.normal[0].isdigit()))
+            for token, word, quoted in zip(found, ids.tolist(), inside, strict=True)
+        ]
+        return ids, np.array(rows, np.float32).reshape(len(found), len(WORD_FLAGS))
+
+    def _table(self, texts: Sequence[str], width: int) -> Ids:
+        table = np.zeros((len(texts), width), np.int32)
+        for row, text in enumerate(texts):
+            ids = self.lexicon.ids_of(text)[:width]
+            table[row, : len(ids)] = ids
+        return table
+
+    def _ids(self, text: str, most: int) -> Ids:
+        return np.array(self.lexicon.ids_of(text)[:most], np.int32)

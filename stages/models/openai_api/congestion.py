@@ -1,0 +1,35 @@
+"""How many requests one server gets at a time: additive increase, multiplicative decrease, as TCP does it."""
+
+from __future__ import annotations
+
+
+class CongestionWindow:
+    """Bound of the requests in flight at one server."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._size = float(most)
+        self._epoch = 0
+
+    @property
+    def size(self) -> int:
+        """Requests allowed at a time, at least one."""
+        return int(self._size)
+
+    @property
+    def epoch(self) -> int:
+        """Number of times that it shrank; a request remembers the epoch in which it was sent."""
+        return self._epoch
+
+    def shrink(self, epoch: int) -> None:
+        """Halve, because a request sent in `epoch` found the server busy.
+
+        Requests that were in flight together complain together: only the first of them counts.
+        """
+        if epoch == self._epoch:
+            self._size = max(1.0, self._size / 2)
+            self._epoch += 1
+
+    def grow(self) -> None:
+        """One request was answered: a whole window of answers lets one more in."""
+        self._size = min(float(self._most), self._size + 1 / self._size)

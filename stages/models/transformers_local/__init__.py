@@ -1,0 +1,1 @@
+"""A Hugging Face model that transformers runs in this process."""

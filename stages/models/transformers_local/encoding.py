@@ -1,0 +1,110 @@
+"""Requests as numbers: tokens of the chat, patches of its pictures, and rows padded to one batch.
+
+The processors that come with vision-language models do this too, but need torchvision for videos nobody sends. The
+layout here is that of the Qwen vision-language models (Qwen2-VL and later, GUI-Owl): a picture's placeholder token is
+repeated once for each merged patch.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from PIL import Image
+from torch import Tensor
+from transformers import PreTrainedTokenizerBase
+
+from trajmill.schemas.errors import ModelFailure
+from trajmill.schemas.observation import ScreenHandle
+from trajmill.schemas.pixel_budget import PixelBudget
+from trajmill.stages.models.base import ChatRequest
+from trajmill.stages.models.images import sent_image
+from trajmill.stages.models.local.chat_text import render_chat
+
+
+class EncodedPictures(NamedTuple):
+    """EncodedPictures of one prompt, in order."""
+
+    patches: Tensor
+    """(patches of all pictures, values of a patch)."""
+    grids: Tensor
+    """(pictures, 3): time, rows and columns of patches."""
+
+
+class EncodedPrompt(NamedTuple):
+    """A request as the model reads it."""
+
+    tokens: list[int]
+    pictures: EncodedPictures | None
+
+
+class PictureReader:
+    """Cuts screens into the patches of a Qwen vision-language model."""
+
+    def __init__(self, processor: Any, placeholder: int, budget: PixelBudget) -> None:
+        """Use an image processor of transformers; `placeholder` is the token that stands for a patch."""
+        self.placeholder = placeholder
+        self._processor = processor
+        self._budget = budget
+        self._merged = int(processor.merge_size) ** 2
+
+    def read(self, screens: Sequence[ScreenHandle], scale: float) -> EncodedPictures:
+        """The patches of screens at the size at which they would be sent to a server.
+
+        Raises:
+            ModelFailure: an image that does not decode.
+        """
+        sent = [sent_image(screen, self._budget, scale) for screen in screens]
+        pictures = [Image.open(io.BytesIO(image.data)).convert("RGB") for image in sent]
+        # Not resized again: the coordinates that the model writes are those of the size that was sent.
+        read = self._processor(images=pictures, do_resize=False, return_tensors="pt")
+        return EncodedPictures(read["pixel_values"], read["image_grid_thw"])
+
+    def places(self, pictures: EncodedPictures) -> list[int]:
+        """How many tokens each picture takes."""
+        return [int(grid.prod()) // self._merged for grid in pictures.grids]
+
+
+def encode(tokenizer: PreTrainedTokenizerBase, reader: PictureReader | None, request: ChatRequest) -> EncodedPrompt:
+    """Encode a request; `reader` is None for a model that reads text alone.
+
+    Raises:
+        ModelFailure: a picture for a model that reads none, or one that does not decode; a chat that the template
+            refuses.
+    """
+    chat = render_chat(tokenizer, request.messages)
+    tokens: list[int] = tokenizer(chat.text, add_special_tokens=False, verbose=False)["input_ids"]
+    if not chat.screens:
+        return EncodedPrompt(tokens, None)
+    if reader is None:
+        raise ModelFailure("the model reads text alone; the request shows a screen")
+    pictures = reader.read(chat.screens, request.image_scale)
+    return EncodedPrompt(_spread(tokens, reader.placeholder, reader.places(pictures)), pictures)
+
+
+def _spread(tokens: Sequence[int], placeholder: int, places: Sequence[int]) -> list[int]:
+    """The tokens with each picture's placeholder repeated as often as it takes places."""
+    if tokens.count(placeholder) != len(places):
+        raise ModelFailure(f"the chat template has {tokens.count(placeholder)} places for {len(places)} pictures")
+    rest = iter(places)
+    return [token for each in tokens for token in [each] * (next(rest) if each == placeholder else 1)]
+
+
+def collate(
+    prompts: Sequence[EncodedPrompt], padding: int, placeholder: int, device: torch.device
+) -> dict[str, Tensor]:
+    """The arguments of `generate` for a batch of prompts, padded on the left."""
+    longest = max(len(prompt.tokens) for prompt in prompts)
+    gaps = [longest - len(prompt.tokens) for prompt in prompts]
+    batch = {
+        "input_ids": torch.tensor([[padding] * gap + prompt.tokens for gap, prompt in zip(gaps, prompts, strict=True)]),
+        "attention_mask": torch.tensor([[0] * gap + [1] * (longest - gap) for gap in gaps]),
+    }
+    pictures = [prompt.pictures for prompt in prompts if prompt.pictures is not None]
+    if pictures:
+        batch["pixel_values"] = torch.cat([each.patches for each in pictures])
+        batch["image_grid_thw"] = torch.cat([each.grids for each in pictures])
+        batch["mm_token_type_ids"] = torch.eq(batch["input_ids"], placeholder).int()
+    return {name: values.to(device) for name, values in batch.items()}

@@ -1,0 +1,180 @@
+"""Weights, and what they make of a batch of prompts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from safetensors import SafetensorError
+from torch import Tensor
+from transformers import (
+    AutoConfig,
+    AutoImageProcessor,
+    AutoModelForCausalLM,
+    AutoModelForImageTextToText,
+    AutoTokenizer,
+    GenerationConfig,
+    LogitsProcessorList,
+    PreTrainedTokenizerBase,
+    StoppingCriteriaList,
+)
+from transformers.utils.logging import disable_progress_bar
+
+from trajmill.schemas.errors import BadInputError, ModelFailure
+from trajmill.stages.models.base import ChatRequest, TokenLogprob
+from trajmill.stages.models.local.chat_text import use_template
+from trajmill.stages.models.local.folder import model_folder
+from trajmill.stages.models.local.settings import LocalSettings
+from trajmill.stages.models.transformers_local.encoding import EncodedPrompt, PictureReader, collate, encode
+from trajmill.stages.models.transformers_local.sampling import RowLimits, RowSampling, SeededSampling, TokenChoice
+
+
+class SampleTask(NamedTuple):
+    """One sample to make."""
+
+    prompt: EncodedPrompt
+    sampling: RowSampling
+
+
+class Sample(NamedTuple):
+    """One sample as it came out of a batch."""
+
+    text: str
+    tokens: int
+    """Those of the answer, and the one that ends it."""
+    finish_reason: str
+    logprobs: tuple[TokenLogprob, ...]
+
+
+class LoadedModel:
+    """A network with its tokenizer and, if it sees, its reader of pictures."""
+
+    def __init__(
+        self, network: Any, tokenizer: PreTrainedTokenizerBase, reader: PictureReader | None, context: int
+    ) -> None:
+        self._network = network
+        self._tokenizer = tokenizer
+        self._reader = reader
+        self._context = context
+        ends = network.generation_config.eos_token_id
+        ends = tokenizer.eos_token_id if ends is None else ends
+        self._ends = list(ends) if isinstance(ends, list) else [ends]
+        self._padding = self._ends[0] if tokenizer.pad_token_id is None else tokenizer.pad_token_id
+        # The model's own defaults (a temperature, a repetition penalty) would mix with what each request asks for.
+        network.generation_config = GenerationConfig(  # type: ignore[no-untyped-call]
+            eos_token_id=self._ends, pad_token_id=self._padding
+        )
+
+    def encode(self, request: ChatRequest) -> EncodedPrompt:
+        """Encode a request.
+
+        Raises:
+            ModelFailure: it and its answer are longer than the model's context, or it cannot be encoded.
+        """
+        prompt = encode(self._tokenizer, self._reader, request)
+        if len(prompt.tokens) + request.max_tokens > self._context:
+            raise ModelFailure(
+                f"context too long: {len(prompt.tokens)} tokens of the prompt and {request.max_tokens} of the answer; "
+                f"the model takes {self._context}"
+            )
+        return prompt
+
+    def generate(self, rows: Sequence[SampleTask]) -> list[Sample | ModelFailure]:
+        """One sample for each row, as one batch where it fits into memory; a failure for a row that fails alone."""
+        try:
+            return list(self._generate(rows))
+        except Exception as error:  # whatever torch and transformers raise on a device and on a prompt
+            if len(rows) == 1:
+                return [ModelFailure(f"the model failed: {_line(error)}")]
+        # Too much for the memory, or spoilt by one of them: half as many at once.
+        half = len(rows) // 2
+        return [*self.generate(rows[:half]), *self.generate(rows[half:])]
+
+    @torch.inference_mode()
+    def _generate(self, rows: Sequence[SampleTask]) -> list[Sample]:
+        placeholder = -1 if self._reader is None else self._reader.placeholder
+        batch = collate([row.prompt for row in rows], self._padding, placeholder, self._network.device)
+        length = batch["input_ids"].shape[1]
+        sampling = [row.sampling for row in rows]
+        chooser = SeededSampling(sampling)
+        made: Tensor = self._network.generate(
+            **batch,
+            max_new_tokens=max(row.max_tokens for row in sampling),
+            logits_processor=LogitsProcessorList([chooser]),
+            stopping_criteria=StoppingCriteriaList([RowLimits(sampling, length)]),
+        )
+        tokens: list[list[int]] = made[:, length:].tolist()
+        return [
+            self._sample(each[: row.max_tokens], choices)
+            for each, row, choices in zip(tokens, sampling, chooser.choices, strict=True)
+        ]
+
+    def _sample(self, tokens: list[int], choices: Sequence[TokenChoice]) -> Sample:
+        end = next((at for at, token in enumerate(tokens) if token in self._ends), None)
+        said = tokens if end is None else tokens[:end]
+        return Sample(
+            text=self._text(said),
+            tokens=len(said) + (end is not None),
+            finish_reason="length" if end is None else "stop",
+            logprobs=tuple(self._logprob(choice) for choice in choices[: len(said)]),
+        )
+
+    def _logprob(self, choice: TokenChoice) -> TokenLogprob:
+        candidates = tuple((self._text([token]), logprob) for token, logprob in choice.candidates)
+        return TokenLogprob(self._text([choice.token]), choice.logprob, candidates)
+
+    def _text(self, tokens: list[int]) -> str:
+        return str(self._tokenizer.decode(tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False))
+
+
+def load_model(settings: LocalSettings) -> LoadedModel:
+    """Load a model onto the GPU, or without one onto the CPU, in the precision of its weights.
+
+    Nothing is downloaded, no code of the folder is run, pickled weights are refused.
+
+    Raises:
+        BadInputError: the folder holds no model that can be loaded here, or the settings are of another family.
+    """
+    folder = model_folder(settings.folder)
+    # Its bars would be drawn across those of the command line.
+    disable_progress_bar()  # type: ignore[no-untyped-call]
+    try:
+        config = AutoConfig.from_pretrained(folder, local_files_only=True)
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        reader = _picture_reader(settings, config)
+        family = AutoModelForCausalLM if reader is None else AutoModelForImageTextToText
+        loaded: Any = family.from_pretrained(
+            folder, local_files_only=True, use_safetensors=True, dtype="auto", output_loading_info=True
+        )
+    except (OSError, ValueError, KeyError, ImportError, RuntimeError, SafetensorError) as error:
+        raise BadInputError(f"{folder}: transformers cannot load this model: {_line(error)}") from error
+    network, found = loaded
+    if found["missing_keys"]:
+        # They would be random numbers.
+        raise BadInputError(f"{folder}: weights are missing, {min(found['missing_keys'])} among them; copy it again")
+    use_template(tokenizer, folder)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    context = int(config.get_text_config().max_position_embeddings)
+    return LoadedModel(network.to(device).eval(), tokenizer, reader, context)
+
+
+def _picture_reader(settings: LocalSettings, config: Any) -> PictureReader | None:
+    folder = settings.folder
+    placeholder = getattr(config, "image_token_id", None)
+    if placeholder is None:
+        return None
+    processor = AutoImageProcessor.from_pretrained(folder, local_files_only=True)  # type: ignore[no-untyped-call]
+    patch, merged = getattr(processor, "patch_size", None), getattr(processor, "merge_size", None)
+    if not isinstance(patch, int) or not isinstance(merged, int):
+        raise BadInputError(f"{folder}: pictures of a {config.model_type} are not read here; serve it with vLLM")
+    if settings.budget.factor != patch * merged:
+        raise BadInputError(
+            f"{folder}: its pictures have sides of multiples of {patch * merged}, those of the configured family "
+            f"of {settings.budget.factor}; name the model's own family"
+        )
+    return PictureReader(processor, placeholder, settings.budget)
+
+
+def _line(error: BaseException) -> str:
+    return " ".join(str(error).split())[:300] or type(error).__name__

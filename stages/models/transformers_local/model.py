@@ -1,0 +1,149 @@
+"""A Hugging Face model in this process, on a CPU or a GPU: text models, and vision-language models of the Qwen family.
+
+It needs no server, and is the slow way: requests that wait at the same time are computed as one batch, and the next
+batch begins when the longest answer of this one is done. There is no guided decoding: `answer_schema` changes nothing,
+and whoever needs an answer in that form lets `trajmill.stages.models.structured.ask` check it and ask again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_right
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import accumulate, islice
+from threading import Lock
+from typing import NamedTuple
+
+from trajmill.schemas.coordinates import CoordinateFrame
+from trajmill.schemas.errors import ModelFailure
+from trajmill.schemas.geometry import Size
+from trajmill.stages.models.base import ChatRequest, Completion
+from trajmill.stages.models.local.folder import folder_version
+from trajmill.stages.models.local.settings import LocalSettings
+from trajmill.stages.models.transformers_local.encoding import EncodedPrompt
+from trajmill.stages.models.transformers_local.generation import LoadedModel, Sample, SampleTask, load_model
+from trajmill.stages.models.transformers_local.sampling import rows_of
+
+
+class _Waiting(NamedTuple):
+    """A request, encoded, and where its answer goes."""
+
+    rows: Sequence[SampleTask]
+    """One for each sample that it asks for."""
+    answer: asyncio.Future[Completion]
+
+
+class TransformersModel:
+    """A `ChatModel` on a model's folder; to be used from one event loop at a time.
+
+    Closing it lets go of the weights; a request after that loads them again.
+    """
+
+    def __init__(self, settings: LocalSettings) -> None:
+        """Load the model.
+
+        Raises:
+            BadInputError: the folder holds no model that can be loaded here, or the settings are of another family.
+        """
+        self._settings = settings
+        self._loaded: LoadedModel | None = load_model(settings)
+        self._version = folder_version(settings.folder)
+        self._loading = Lock()
+        self._waiting: list[_Waiting] = []
+        self._encoding = 0
+        self._work: asyncio.Task[None] | None = None
+        # One thread for each, so that pictures are read while the model computes, and no two batches share the memory.
+        self._reader = ThreadPoolExecutor(1, thread_name_prefix="prompts")
+        self._computer = ThreadPoolExecutor(1, thread_name_prefix="batches")
+
+    @property
+    def version(self) -> str:
+        """Name of the folder and hash of what is in it."""
+        return self._version
+
+    def frame(self, screen: Size) -> CoordinateFrame:
+        """The coordinates it writes, on the size at which it sees a screen."""
+        return CoordinateFrame(self._settings.space, screen, self._settings.budget.fit(screen))
+
+    async def complete(self, request: ChatRequest) -> Completion:
+        """Answer a request together with the others that are waiting.
+
+        Raises:
+            ModelFailure: the request is longer than the model's context, shows a picture that does not decode, or one
+                to a model that reads none; or the computation failed.
+        """
+        loop = asyncio.get_running_loop()
+        self._encoding += 1
+        try:
+            prompt = await loop.run_in_executor(self._reader, self._encode, request)
+        finally:
+            self._encoding -= 1
+            # Callers that were woken together are encoded one after the other, then answered together.
+            if not self._encoding:
+                self._begin()
+        waiting = _Waiting([SampleTask(prompt, sampling) for sampling in rows_of(request)], loop.create_future())
+        self._waiting.append(waiting)
+        if sum(len(each.rows) for each in self._waiting) >= self._settings.max_batch:
+            self._begin()
+        return await waiting.answer
+
+    async def close(self) -> None:
+        """Let go of the weights; closing twice is fine."""
+        with self._loading:
+            self._loaded = None
+
+    def _begin(self) -> None:
+        """Answer those who wait, from the next turn of the loop on."""
+        if self._work is None or self._work.done():
+            self._work = asyncio.ensure_future(self._answer_waiting())
+
+    async def _answer_waiting(self) -> None:
+        while taken := self._take():
+            rows = [row for each in taken for row in each.rows]
+            made = iter(await asyncio.get_running_loop().run_in_executor(self._computer, self._generate, rows))
+            for each in taken:
+                samples = list(islice(made, len(each.rows)))
+                if not each.answer.done():
+                    _give(each, samples)
+
+    def _take(self) -> list[_Waiting]:
+        """The next batch: one request, and as many more as fit; those whose callers gave up are left out."""
+        waiting = [each for each in self._waiting if not each.answer.done()]
+        sizes = list(accumulate(len(each.rows) for each in waiting))
+        count = max(1, bisect_right(sizes, self._settings.max_batch))
+        self._waiting = waiting[count:]
+        return waiting[:count]
+
+    def _encode(self, request: ChatRequest) -> EncodedPrompt:
+        return self._model().encode(request)
+
+    def _generate(self, rows: Sequence[SampleTask]) -> list[Sample | ModelFailure]:
+        most = self._settings.max_batch
+        parts = [rows[start : start + most] for start in range(0, len(rows), most)]
+        return [made for part in parts for made in self._model().generate(part)]
+
+    def _model(self) -> LoadedModel:
+        with self._loading:
+            if self._loaded is None:
+                self._loaded = load_model(self._settings)
+            return self._loaded
+
+
+def _give(waiting: _Waiting, samples: Sequence[Sample | ModelFailure]) -> None:
+    good = [sample for sample in samples if isinstance(sample, Sample)]
+    failures = [sample for sample in samples if isinstance(sample, ModelFailure)]
+    if failures:
+        waiting.answer.set_exception(failures[0])
+        return
+    first, *others = good
+    waiting.answer.set_result(
+        Completion(
+            text=first.text,
+            input_tokens=len(waiting.rows[0].prompt.tokens),
+            output_tokens=sum(sample.tokens for sample in good),
+            finish_reason=first.finish_reason,
+            others=tuple(sample.text for sample in others),
+            logprobs=first.logprobs,
+        )
+    )

@@ -1,0 +1,1 @@
+"""A Hugging Face model that vLLM runs in this process."""

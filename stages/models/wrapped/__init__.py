@@ -1,0 +1,1 @@
+"""Models around a model: a row for each call, answers kept on disk, recordings."""

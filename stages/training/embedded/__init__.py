@@ -1,0 +1,1 @@
+"""Training of the embedded policy: supervised, or trajectory-level RL."""

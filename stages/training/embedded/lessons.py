@@ -1,0 +1,157 @@
+"""A release's files as lessons for the embedded policy; images are never read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+
+from trajmill.schemas.actions import Action, Click
+from trajmill.schemas.coordinates import native_frame
+from trajmill.schemas.dialects.base import Reply
+from trajmill.schemas.dialects.gui_owl_v3 import GuiOwlDesktop, GuiOwlMobile
+from trajmill.schemas.dialects.user_text import read
+from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.geometry import Box, Size
+from trajmill.schemas.observation import UIElement
+from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER
+from trajmill.stages.models.embedded.network.batch import bags, collate
+from trajmill.stages.models.embedded.reading.candidates import CandidateAction
+from trajmill.stages.models.embedded.reading.situation import InputReader, Situation, nothing
+from trajmill.stages.training.embedded.base import Lessons
+
+_SCREENS = "screens.parquet"
+_SFT, _SFT_COLUMNS = "trl/sft.parquet", ["prompt", "completion", "screen_ids", "loss_weight"]
+_RL, _RL_COLUMNS = "verl/rl.parquet", ["prompt", "response", "screen_ids", "advantage", "step_weight"]
+
+
+class Turn(NamedTuple):
+    """One prompt, the reply given to it and how much it counts."""
+
+    system: str
+    user: str
+    reply: str
+    screen_id: str
+    weight: float
+
+
+class SeenScreen(NamedTuple):
+    """Size and accessibility tree of a stored screen."""
+
+    size: Size
+    elements: tuple[UIElement, ...]
+
+
+def sft_lessons(release: Path) -> Lessons:
+    """The supervised rows of a release.
+
+    Raises:
+        BadInputError: a file of the release is missing or is none of ours.
+    """
+    rows = _read(release / _SFT, _SFT_COLUMNS).to_pylist()
+    turns = [_turn(row, _text(row["completion"][-1]["content"]), row["loss_weight"]) for row in rows]
+    return lessons(turns, _screens(release))
+
+
+def rl_lessons(release: Path) -> Lessons:
+    """The RL rows of a release; a lesson's weight is advantage times step weight (paper 3.1.2).
+
+    Raises:
+        BadInputError: a file of the release is missing or is none of ours.
+    """
+    rows = _read(release / _RL, _RL_COLUMNS).to_pylist()
+    turns = [_turn(row, row["response"], row["advantage"] * row["step_weight"]) for row in rows]
+    return lessons(turns, _screens(release))
+
+
+def lessons(turns: Iterable[Turn], screens: dict[str, SeenScreen]) -> Lessons:
+    """Situations and labels of some turns; a turn whose action is no candidate of its screen is skipped."""
+    reader = InputReader()
+    situations: list[Situation] = []
+    labels, weights, skipped = [], [], 0
+    for turn in turns:
+        lesson = _lesson(turn, screens.get(turn.screen_id), reader)
+        if lesson is None:
+            skipped += 1
+            continue
+        situations.append(lesson.situation)
+        labels.append(lesson.label)
+        weights.append(turn.weight)
+    return Lessons(
+        collate(situations or [nothing()]),
+        torch.tensor(labels, dtype=torch.long),
+        torch.tensor(weights, dtype=torch.float32),
+        bags(reader.lexicon, range(len(reader.lexicon.buckets))),
+        skipped,
+    )
+
+
+class _Lesson(NamedTuple):
+    situation: Situation
+    label: int
+
+
+def _lesson(turn: Turn, screen: SeenScreen | None, reader: InputReader) -> _Lesson | None:
+    if screen is None:
+        return None
+    phone = '"name": "computer_use"' not in turn.system
+    dialect = GuiOwlMobile() if phone else GuiOwlDesktop()
+    reply = dialect.parse(turn.reply, native_frame(screen.size))
+    if not isinstance(reply, Reply):
+        return None
+    user = read(turn.user.replace(IMAGE_PLACEHOLDER, ""))
+    policy_input = reader.read(user, turn.screen_id, screen.size, screen.elements, phone=phone)
+    label = chosen_candidate(policy_input.candidates, reply.action, phone=phone)
+    return None if label is None else _Lesson(policy_input.situation, label)
+
+
+def chosen_candidate(candidates: Sequence[CandidateAction], action: Action, *, phone: bool) -> int | None:
+    """Index of the candidate that an action carries out, None if there is none.
+
+    A press anywhere on an element counts as a press on it; of elements inside each other the smallest is meant.
+    """
+    for index, candidate in enumerate(candidates):
+        if candidate.action(phone=phone) == action:
+            return index
+    if not isinstance(action, Click):
+        return None
+    verb = "open" if action.count == 2 else "press"
+    under = [i for i, c in enumerate(candidates) if c.verb == verb and c.bounds.contains(action.x, action.y)]
+    return min(under, key=lambda index: candidates[index].bounds.area, default=None)
+
+
+def _turn(row: dict[str, Any], reply: str, weight: float) -> Turn:
+    system = next((_text(message["content"]) for message in row["prompt"] if message["role"] == "system"), "")
+    return Turn(system, _text(row["prompt"][-1]["content"]), reply, row["screen_ids"][-1], weight)
+
+
+def _text(content: str | list[dict[str, str]]) -> str:
+    """The text of a message, whether plain or in blocks."""
+    return content if isinstance(content, str) else "".join(block["text"] or "" for block in content)
+
+
+def _screens(release: Path) -> dict[str, SeenScreen]:
+    rows = _read(release / _SCREENS, ["screen_id", "width", "height", "elements"]).to_pylist()
+    return {
+        row["screen_id"]: SeenScreen(
+            Size(row["width"], row["height"]), tuple(_element(element) for element in row["elements"])
+        )
+        for row in rows
+    }
+
+
+def _element(row: dict[str, Any]) -> UIElement:
+    return UIElement(
+        row["role"], row["text"], Box(*row["bounds"]), tuple(row["states"]), row["value"], row["element_id"]
+    )
+
+
+def _read(path: Path, columns: list[str]) -> pa.Table:
+    try:
+        return pq.read_table(path, columns=columns)
+    except (OSError, pa.ArrowInvalid, KeyError) as error:
+        raise BadInputError(f"{path} is not a file of a release ({error}); export the release again") from error

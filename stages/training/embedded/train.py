@@ -1,0 +1,165 @@
+"""Training of the embedded policy on a release: supervised (rejection fine-tuning) or trajectory-level RL.
+
+The default is supervised: it learned faster than RL on the same rollouts wherever the two were compared.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import fields, replace
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from trajmill.stages.models.embedded.network.batch import Bags, Batch
+from trajmill.stages.models.embedded.network.pairs import Hidden
+from trajmill.stages.models.embedded.network.policy_network import PolicyNetwork
+from trajmill.stages.models.embedded.storage import load_network, save_network
+from trajmill.stages.training.embedded.base import (
+    Lessons,
+    Optimisation,
+    Progress,
+    Recipe,
+    RlRecipe,
+    SftRecipe,
+    TrainingReport,
+)
+from trajmill.stages.training.embedded.lessons import rl_lessons, sft_lessons
+from trajmill.stages.training.embedded.losses import chosen_log_probabilities, supervised_loss, trajectory_loss
+
+
+def train_policy(
+    parent: Path, release: Path, recipe: Recipe, seed: int, folder: Path, progress: Progress | None = None
+) -> TrainingReport:
+    """Train the policy in `parent` on a release and save the result to `folder`; equal arguments give equal weights.
+
+    Raises:
+        BadInputError: `parent` holds no embedded policy, or the release is not complete.
+    """
+    network = load_network(parent)
+    lessons = sft_lessons(release) if isinstance(recipe, SftRecipe) else rl_lessons(release)
+    report = train_network(network, lessons, recipe, seed, progress)
+    save_network(network, folder)
+    return report
+
+
+def train_network(
+    network: PolicyNetwork, lessons: Lessons, recipe: Recipe, seed: int, progress: Progress | None = None
+) -> TrainingReport:
+    """Train a network in place."""
+    if not len(lessons):
+        return TrainingReport(0, lessons.skipped, 0, 0.0)
+    draw = torch.Generator().manual_seed(seed)
+    match recipe:
+        case SftRecipe():
+            objective = _supervised(network, lessons, recipe, draw)
+        case RlRecipe():
+            objective = _trajectory_level(network, lessons, recipe)
+    losses = _optimise(
+        network, len(lessons), objective, _updates(recipe, len(lessons)), recipe.optimisation, draw, progress
+    )
+    tail = losses[-max(1, len(losses) // 10) :]
+    return TrainingReport(len(lessons), lessons.skipped, len(losses), sum(tail) / len(tail) if tail else 0.0)
+
+
+Objective = Callable[[Tensor], Tensor]
+"""The loss of the lessons with the given row numbers."""
+
+
+def _updates(recipe: Recipe, rows: int) -> int:
+    wanted = math.ceil(recipe.epochs * rows / recipe.optimisation.batch)
+    least = recipe.least_updates if isinstance(recipe, SftRecipe) else 1
+    return min(max(wanted, least), recipe.most_updates)
+
+
+def _supervised(network: PolicyNetwork, lessons: Lessons, recipe: SftRecipe, draw: torch.Generator) -> Objective:
+    def loss(rows: Tensor) -> Tensor:
+        batch = select(lessons.situations, rows)
+        hidden = Hidden(
+            torch.rand(batch.instruction.shape, generator=draw) < recipe.word_dropout,
+            torch.rand(len(rows), generator=draw) < recipe.pair_dropout,
+        )
+        logits = _logits(network, batch, lessons.bags, hidden)
+        return supervised_loss(logits, lessons.labels[rows], lessons.weights[rows])
+
+    return loss
+
+
+def _trajectory_level(network: PolicyNetwork, lessons: Lessons, recipe: RlRecipe) -> Objective:
+    """Responses are compared with what the policy gave them before the first update."""
+    with torch.no_grad():
+        before = torch.cat(
+            [
+                chosen_log_probabilities(
+                    _logits(network, select(lessons.situations, rows), lessons.bags), lessons.labels[rows]
+                )
+                for rows in torch.split(torch.arange(len(lessons)), recipe.optimisation.batch)
+            ]
+        )
+
+    def loss(rows: Tensor) -> Tensor:
+        now = chosen_log_probabilities(
+            _logits(network, select(lessons.situations, rows), lessons.bags), lessons.labels[rows]
+        )
+        return trajectory_loss(now, before[rows], lessons.weights[rows], recipe.clip_ratio)
+
+    return loss
+
+
+def _logits(network: PolicyNetwork, batch: Batch, words: Bags, hidden: Hidden | None = None) -> Tensor:
+    logits: Tensor = network(batch, network.word_vectors(words), words.weights, hidden)
+    return logits
+
+
+def _optimise(
+    network: PolicyNetwork,
+    rows: int,
+    objective: Objective,
+    updates: int,
+    settings: Optimisation,
+    draw: torch.Generator,
+    progress: Progress | None,
+) -> list[float]:
+    network.train()
+    parameters = list(network.parameters())
+    pairs = list(network.pairs.parameters())
+    others = [parameter for parameter in parameters if all(parameter is not pair for pair in pairs)]
+    groups = [{"params": others, "scale": 1.0}, {"params": pairs, "scale": settings.pair_rate}]
+    optimiser = torch.optim.AdamW(groups, settings.learning_rate, weight_decay=settings.weight_decay, fused=True)
+    order = torch.randperm(rows, generator=draw)
+    losses = []
+    for update in range(updates):
+        for group in optimiser.param_groups:
+            group["lr"] = group["scale"] * settings.learning_rate * _rate(update / updates, settings.final_rate)
+        if len(order) < min(settings.batch, rows):
+            order = torch.cat([order, torch.randperm(rows, generator=draw)])
+        chosen, order = order[: settings.batch], order[settings.batch :]
+        loss = objective(chosen)
+        optimiser.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        torch.nn.utils.clip_grad_norm_(parameters, settings.clip)
+        optimiser.step()
+        losses.append(loss.item())
+        if progress is not None:
+            progress(update + 1, updates)
+    network.eval()
+    return losses
+
+
+def _rate(done: float, final: float) -> float:
+    return final + (1 - final) * (1 + math.cos(math.pi * done)) / 2
+
+
+def select(batch: Batch, rows: Tensor) -> Batch:
+    """Some situations of a batch, without the padding that none of them needs."""
+    chosen = {field.name: getattr(batch, field.name)[rows] for field in fields(batch)}
+    spoken = max(1, int((chosen["instruction"] > 0).sum(1).max()))
+    offered = int(chosen["exists"].sum(1).max())
+    return replace(
+        batch,
+        **chosen
+        | {name: chosen[name][:, :spoken] for name in ("instruction", "instruction_flags", "instruction_codes")}
+        | {name: chosen[name][:, :offered] for name in ("texts", "fields", "kinds", "flags", "codes", "exists")},
+    )

@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.stages.models.toy import SIZE, element, observe
+from trajmill.schemas.dialects.user_text import read
+from trajmill.schemas.observation import Observation
+from trajmill.stages.models.embedded.network.batch import Bags, Batch, bags, collate
+from trajmill.stages.models.embedded.network.candidate_grid import grid_of
+from trajmill.stages.models.embedded.network.matching import MATCHES, match_words
+from trajmill.stages.models.embedded.network.pairs import Hidden
+from trajmill.stages.models.embedded.network.policy_network import PolicyNetwork
+from trajmill.stages.models.embedded.reading.features import FLAGS, is_open
+from trajmill.stages.models.embedded.reading.situation import InputReader
+from trajmill.stages.models.embedded.storage import untrained_network
+
+SCREEN = observe(
+    element("heading", "Margherita", "title"),
+    element("radio", "Small", "clickable", value="Size"),
+    element("radio", "Large", "clickable", "selected", value="Size"),
+    element("switch", "Extra spicy", "clickable"),
+    element("text", "Quantity", value="2"),
+    element("button", "Place order", "clickable"),
+)
+
+
+class Seen:
+    """One or more instructions on the same screen, as the network sees them."""
+
+    def __init__(self, *instructions: str, screen: Observation = SCREEN) -> None:
+        reader = InputReader()
+        users = [read(f"The user query: {instruction}") for instruction in instructions]
+        elements = screen.elements or ()
+        views = [reader.read(user, screen.screen.screen_id, SIZE, elements, phone=True) for user in users]
+        self.names = [candidate.text or candidate.verb for candidate in views[0].candidates]
+        self.batch: Batch = collate([policy_input.situation for policy_input in views])
+        self.bags: Bags = bags(reader.lexicon, range(len(reader.lexicon.buckets)))
+
+    def logits(self, network: PolicyNetwork, hidden: Hidden | None = None) -> Tensor:
+        found: Tensor = network(self.batch, network.word_vectors(self.bags), self.bags.weights, hidden)
+        return found
+
+    def match(self, name: str) -> dict[str, float]:
+        places = grid_of(self.batch.exists)
+        texts, fields, flags = (places.take(x) for x in (self.batch.texts, self.batch.fields, self.batch.flags))
+        scalars = match_words(self.batch, texts, fields, places, is_open(flags), self.bags.weights).scalars
+        return dict(zip(self.names, scalars[:, MATCHES.index(name)].tolist(), strict=True))
+
+
+def test_untrained_networks_differ_in_nothing_that_shows() -> None:
+    seen = Seen("order a large Margherita, extra spicy", "something else")
+    first, second = (seen.logits(untrained_network(seed)) for seed in (1, 2))
+    assert torch.equal(first, second)
+    assert first[0].argmax().item() == seen.names.index("Extra spicy")
+
+
+def test_shares_of_words_that_the_user_said() -> None:
+    said = Seen("order a large Margherita, extra spicy").match("text_said")
+    assert said["Extra spicy"] == said["Large"] == pytest.approx(1.0)
+    assert said["Place order"] == pytest.approx(0.5) and said["Small"] == said["finish"] == 0
+
+
+def test_a_rival_is_what_is_said_and_not_yet_chosen() -> None:
+    seen = Seen("order a large Margherita, extra spicy")
+    rival, leads = seen.match("rival"), seen.match("leads")
+    assert rival["Place order"] == rival["finish"] == pytest.approx(1.0)
+    assert (leads["Extra spicy"], leads["Large"], leads["finish"]) == (1.0, 0.0, 0.0)
+    assert rival["Extra spicy"] == pytest.approx(0.5)
+
+
+def test_a_silent_memory_of_pairs_says_nothing() -> None:
+    seen = Seen("order a big Margherita", "order a tiny Margherita")
+    network = untrained_network(0)
+    before = seen.logits(network)
+    with torch.no_grad():
+        network.pairs.table.weight.normal_(generator=torch.Generator().manual_seed(0))
+    nothing = torch.zeros_like(seen.batch.instruction, dtype=torch.bool)
+    silent = seen.logits(network, Hidden(nothing, torch.tensor([True, False])))
+    assert torch.allclose(silent[0], before[0])
+    assert not torch.allclose(silent[1], before[1])
+
+
+def test_pairs_are_told_apart_by_both_their_members() -> None:
+    big, tiny = Seen("a big one"), Seen("a tiny one")
+    network = untrained_network(0)
+    before = big.logits(network), tiny.logits(network)
+    with torch.no_grad():
+        network.pairs.table.weight.normal_(generator=torch.Generator().manual_seed(0))
+    added = [after.logits(network) - old for after, old in zip((big, tiny), before, strict=True)]
+    assert len({round(value, 4) for each in added for value in each[0, :4].tolist()}) == 8
+
+
+def test_flags_say_what_is_chosen() -> None:
+    chosen = Seen("anything").batch.flags[0, :, FLAGS.index("chosen")]
+    assert chosen[:3].tolist() == [0.0, 1.0, 0.0]

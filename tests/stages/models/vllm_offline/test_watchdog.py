@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from trajmill.stages.models.vllm_offline.watchdog import ProcessWatchdog
+
+_OWNER = """
+import sys, time
+from trajmill.stages.models.vllm_offline.watchdog import ProcessWatchdog
+guard = ProcessWatchdog({int(sys.argv[1])})
+print(guard._process.pid, flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.fixture
+def engine() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that ends when it is made to."""
+    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_killed_owner_takes_its_engine_with_it(engine: subprocess.Popen[bytes]) -> None:
+    owner = subprocess.Popen([sys.executable, "-c", _OWNER, str(engine.pid)], stdout=subprocess.PIPE)
+    try:
+        assert owner.stdout is not None
+        guard = os.pidfd_open(int(owner.stdout.readline()))
+    finally:
+        owner.kill()
+        owner.communicate()
+    assert engine.wait(timeout=60) == -signal.SIGKILL
+    # Readable once the guard itself has ended.
+    assert select.select([guard], [], [], 60)[0]
+    os.close(guard)
+
+
+def test_a_dismissed_guard_leaves_the_engine_alone(engine: subprocess.Popen[bytes]) -> None:
+    guard = ProcessWatchdog({engine.pid})
+    guard.dismiss()
+    assert guard._process.returncode == 0
+    assert engine.poll() is None
+
+
+def test_an_engine_that_ended_before_it_was_watched_is_no_trouble() -> None:
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    guard = ProcessWatchdog({gone.pid})
+    guard.dismiss()
+    assert guard._process.returncode == 0

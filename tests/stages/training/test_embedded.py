@@ -1,0 +1,251 @@
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from tests.stages.models.toy import DISHES, SIZES, ToyPhone
+from trajmill.schemas.actions import Click, TypeText
+from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.geometry import Box
+from trajmill.schemas.tables.query import Platform
+from trajmill.schemas.tables.screen import ELEMENT
+from trajmill.stages.agents.base import Decision, EpisodeView
+from trajmill.stages.agents.end_to_end import EndToEndAgent
+from trajmill.stages.models.embedded.network.policy_network import NetworkShape, PolicyNetwork
+from trajmill.stages.models.embedded.reading.candidates import CandidateAction
+from trajmill.stages.models.embedded.storage import (
+    embedded_model,
+    load_network,
+    network_version,
+    save_network,
+    untrained_network,
+)
+from trajmill.stages.training.embedded.base import Lessons, Optimisation, RlRecipe, SftRecipe
+from trajmill.stages.training.embedded.lessons import (
+    SeenScreen,
+    Turn,
+    chosen_candidate,
+    lessons,
+    rl_lessons,
+    sft_lessons,
+)
+from trajmill.stages.training.embedded.losses import supervised_loss, trajectory_loss
+from trajmill.stages.training.embedded.train import select, train_network, train_policy
+
+SAID = {"Small": "tiny", "Medium": "normal", "Large": "huge"}
+"""What the user calls the sizes: words that are not on the screen and have to be learned."""
+SMALL = NetworkShape(width=16, word_width=16, layers=1, heads=2)
+RECIPE = SftRecipe(least_updates=60, most_updates=60, optimisation=Optimisation(batch=32, learning_rate=5e-3))
+
+
+@dataclass
+class ToyEpisode:
+    """What is learned from one episode on the toy phone."""
+
+    turns: list[Turn] = field(default_factory=list)
+    screens: dict[str, SeenScreen] = field(default_factory=dict)
+    won: bool = False
+
+
+async def play_one(agent: EndToEndAgent, seed: int, guided: bool) -> ToyEpisode:
+    dish, size = DISHES[seed % 5], SIZES[(seed // 5) % 3]
+    phone, history, episode = ToyPhone(seed), list[Decision](), ToyEpisode()
+    hint = f'1. Tap "{dish}".\n2. Tap "{size}" in Size.\n3. Tap "Place order".' if guided else None
+    while not phone.finished and len(history) < 8:
+        seen = phone.look()
+        query = f"please order {dish}, a {SAID[size]} one"
+        decision = await agent.act(EpisodeView(query, hint, seen, tuple(history), seed))
+        history.append(decision)
+        assert decision.action is not None and seen.elements is not None
+        phone.step(decision.action)
+        system, screen_id = str(decision.calls[0].request.messages[0].parts[0]), seen.screen.screen_id
+        episode.turns.append(Turn(system, decision.prompt, decision.raw_response, screen_id, 1.0))
+        episode.screens[screen_id] = SeenScreen(seen.screen.size, seen.elements)
+    episode.won = phone.won(dish, size)
+    return episode
+
+
+def play(network: PolicyNetwork, seeds: range, *, guided: bool = False, temperature: float = 1.0) -> list[ToyEpisode]:
+    agent = EndToEndAgent(embedded_model(network), Platform.PHONE, temperature)
+
+    async def all_at_once() -> list[ToyEpisode]:
+        return list(await asyncio.gather(*(play_one(agent, seed, guided) for seed in seeds)))
+
+    return asyncio.run(all_at_once())
+
+
+def collected(episodes: list[ToyEpisode]) -> Lessons:
+    screens = {name: screen for episode in episodes for name, screen in episode.screens.items()}
+    return lessons([turn for episode in episodes for turn in episode.turns], screens)
+
+
+@pytest.fixture(scope="module")
+def guided_successes() -> list[ToyEpisode]:
+    won = [episode for episode in play(untrained_network(0, SMALL), range(60), guided=True) if episode.won]
+    assert len(won) > 15
+    return won
+
+
+def test_it_learns_a_task_from_guided_successes(guided_successes: list[ToyEpisode]) -> None:
+    network = untrained_network(0, SMALL)
+    before = sum(episode.won for episode in play(network, range(100, 130), temperature=0.0))
+    report = train_network(network, collected(guided_successes), RECIPE, seed=1)
+    after = sum(episode.won for episode in play(network, range(100, 130), temperature=0.0))
+    assert report.skipped == 0 and report.updates == 60
+    assert before <= 15 and after >= 26
+
+
+def test_equal_seeds_give_equal_weights(guided_successes: list[ToyEpisode]) -> None:
+    found = collected(guided_successes[:5])
+    versions = []
+    for seed in (1, 1, 2):
+        network = untrained_network(0, SMALL)
+        train_network(network, found, RECIPE.model_copy(update={"most_updates": 3, "least_updates": 1}), seed)
+        versions.append(network_version(network))
+    assert versions[0] == versions[1] != versions[2]
+
+
+def test_trajectory_level_rl_makes_what_was_rewarded_more_likely() -> None:
+    network = untrained_network(0, SMALL)
+    episodes = play(network, range(120))
+    rate = sum(episode.won for episode in episodes) / len(episodes)
+    assert 0 < rate < 0.5
+    for episode in episodes:
+        share = (float(episode.won) - rate) / len(episode.turns)
+        episode.turns = [turn._replace(weight=share) for turn in episode.turns]
+    recipe = RlRecipe(epochs=16, optimisation=Optimisation(batch=128, learning_rate=1e-2))
+    train_network(network, collected(episodes), recipe, seed=0)
+    again = sum(episode.won for episode in play(network, range(120))) / 120
+    assert again > rate + 0.1
+
+
+def test_the_trajectory_loss_is_clipped_on_the_side_of_the_gain() -> None:
+    before = torch.zeros(4)
+    ratios = torch.tensor([1.5, 1.5, 0.5, 0.5])
+    advantages = torch.tensor([1.0, -1.0, 1.0, -1.0])
+    assert trajectory_loss(ratios.log(), before, advantages, 0.2).item() == pytest.approx(-(1.2 - 1.5 + 0.5 - 0.8) / 4)
+
+
+def test_the_supervised_loss_is_a_weighted_mean() -> None:
+    logits = torch.tensor([[0.0, 0.0, -torch.inf], [0.0, 0.0, 0.0]])
+    loss = supervised_loss(logits, torch.tensor([0, 2]), torch.tensor([3.0, 1.0]))
+    assert loss.item() == pytest.approx((3 * torch.log(torch.tensor(2.0)) + torch.log(torch.tensor(3.0))).item() / 4)
+
+
+def test_padding_changes_no_score(guided_successes: list[ToyEpisode]) -> None:
+    network, found = untrained_network(5, SMALL).double(), collected(guided_successes)
+    with torch.no_grad():
+        network.score.weight.normal_(generator=torch.Generator().manual_seed(1))
+        vectors = network.word_vectors(found.bags)
+        whole = network(found.situations.double(), vectors, found.bags.weights)
+        for row in (0, 3, 7):
+            alone = network(select(found.situations, torch.tensor([row])).double(), vectors, found.bags.weights)[0]
+            assert torch.allclose(alone, whole[row, : len(alone)], atol=1e-9)
+
+
+def write_release(folder: Path, episodes: list[ToyEpisode], *, blocks: bool) -> None:
+    turns = [turn for episode in episodes for turn in episode.turns]
+
+    def content(text: str) -> object:
+        parts = [{"type": "text", "text": text}, {"type": "image", "text": ""}]
+        return parts if blocks else text + "<image>"
+
+    rows = [
+        {
+            "prompt": [{"role": "system", "content": content(t.system)}, {"role": "user", "content": content(t.user)}],
+            "completion": [{"role": "assistant", "content": content(t.reply)}],
+            "screen_ids": [t.screen_id],
+            "loss_weight": 1.0,
+        }
+        for t in turns
+    ]
+    (folder / "trl").mkdir(parents=True)
+    pq.write_table(pa.Table.from_pylist(rows), folder / "trl/sft.parquet")
+    rl = [
+        {
+            "prompt": [{"role": "system", "content": t.system}, {"role": "user", "content": t.user + "<image>"}],
+            "response": t.reply,
+            "screen_ids": [t.screen_id],
+            "advantage": 2.0,
+            "step_weight": 0.25,
+        }
+        for t in turns
+    ]
+    (folder / "verl").mkdir()
+    pq.write_table(pa.Table.from_pylist(rl), folder / "verl/rl.parquet")
+    seen = {name: screen for episode in episodes for name, screen in episode.screens.items()}
+    table = pa.table(
+        {
+            "screen_id": list(seen),
+            "width": [screen.size.width for screen in seen.values()],
+            "height": [screen.size.height for screen in seen.values()],
+            "elements": pa.array(
+                [[element._asdict() for element in screen.elements] for screen in seen.values()], pa.list_(ELEMENT)
+            ),
+        }
+    )
+    pq.write_table(table, folder / "screens.parquet")
+
+
+@pytest.mark.parametrize("blocks", [True, False])
+def test_a_policy_is_trained_from_the_files_of_a_release(
+    blocks: bool, guided_successes: list[ToyEpisode], tmp_path: Path
+) -> None:
+    write_release(tmp_path / "release", guided_successes, blocks=blocks)
+    in_memory, found = collected(guided_successes), sft_lessons(tmp_path / "release")
+    assert torch.equal(found.labels, in_memory.labels)
+    assert torch.equal(found.situations.texts, in_memory.situations.texts)
+    weighted = rl_lessons(tmp_path / "release")
+    assert torch.equal(weighted.weights, torch.full((len(found),), 0.5))
+    save_network(untrained_network(0, SMALL), tmp_path / "parent")
+    seen: list[tuple[int, int]] = []
+    report = train_policy(
+        tmp_path / "parent",
+        tmp_path / "release",
+        RECIPE,
+        1,
+        tmp_path / "new",
+        lambda done, all_: seen.append((done, all_)),
+    )
+    assert seen == [(done, report.updates) for done in range(1, report.updates + 1)]
+    trained = untrained_network(0, SMALL)
+    train_network(trained, in_memory, RECIPE, 1)
+    assert network_version(load_network(tmp_path / "new")) == network_version(trained)
+
+
+def test_a_missing_release_is_one_clear_line(tmp_path: Path) -> None:
+    save_network(untrained_network(0, SMALL), tmp_path / "parent")
+    with pytest.raises(BadInputError, match="export the release again"):
+        train_policy(tmp_path / "parent", tmp_path / "nowhere", RECIPE, 0, tmp_path / "new")
+
+
+def test_rows_that_cannot_be_learned_from_are_counted(guided_successes: list[ToyEpisode]) -> None:
+    episode = guided_successes[0]
+    turns = [
+        episode.turns[0],
+        episode.turns[0]._replace(reply="no call at all"),
+        episode.turns[0]._replace(screen_id="unknown"),
+        episode.turns[0]._replace(reply=episode.turns[0].reply.replace('"coordinate": [', '"coordinate": [0.0')),
+    ]
+    found = lessons(turns, episode.screens)
+    assert (len(found), found.skipped) == (1, 3)
+    nothing = lessons([], {})
+    assert train_network(untrained_network(0, SMALL), nothing, RECIPE, 0).updates == 0
+
+
+def test_a_press_inside_an_element_is_a_press_on_it() -> None:
+    outer = CandidateAction("press", "row", bounds=Box(0, 0, 100, 100))
+    inner = CandidateAction("press", "button", bounds=Box(10, 10, 30, 30))
+    typed = CandidateAction("type", "hello")
+    offered = [outer, inner, typed]
+    assert chosen_candidate(offered, Click(x=12, y=13), phone=True) == 1
+    assert chosen_candidate(offered, Click(x=90, y=90), phone=True) == 0
+    assert chosen_candidate(offered, Click(x=500, y=90), phone=True) is None
+    assert chosen_candidate(offered, TypeText(text="hello"), phone=True) == 2
+    assert chosen_candidate(offered, TypeText(text="bye"), phone=True) is None
