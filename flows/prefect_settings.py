@@ -132,7 +132,7 @@ def _own_server(port: int, log: Path, settings: dict[str, str]) -> Iterator[str]
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as words:
         server = subprocess.Popen(
-            [sys.executable, "-m", "trajmill.flows.prefect_server", str(port)],
+            [sys.executable, "-P", "-m", "trajmill.flows.prefect_server", str(port)],
             stdin=subprocess.PIPE,
             stdout=words,
             stderr=words,

@@ -130,7 +130,7 @@ def _start(server: ModelServer, logs: Path) -> _Started:
     with log.open("ab") as words:
         log_start = words.tell()
         keeper = subprocess.Popen(
-            [sys.executable, "-m", "trajmill.flows.serving.server_keeper", *_command(server)],
+            [sys.executable, "-P", "-m", "trajmill.flows.serving.server_keeper", *_command(server)],
             stdin=subprocess.PIPE,
             stdout=words,
             stderr=words,
@@ -150,7 +150,8 @@ def _command(server: ModelServer) -> list[str]:
 
 
 def _environment(server: ModelServer) -> dict[str, str]:
-    own = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "NO_COLOR": "1"}
+    # As the option -P, but Pythons before 3.11, which vLLM may have, pass over it.
+    own = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "NO_COLOR": "1", "PYTHONSAFEPATH": "1"}
     if server.api_key:
         own["VLLM_API_KEY"] = server.api_key
     if "--enable-lora" in server.section.arguments:

@@ -37,6 +37,7 @@ class BrowserGymFactory:
         try:
             player = await asyncio.create_subprocess_exec(
                 sys.executable,
+                "-P",  # a module of the user's in the working folder never takes the place of ours
                 "-m",
                 _PLAYER,
                 browser,

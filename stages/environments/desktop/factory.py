@@ -135,6 +135,7 @@ class _LocalDesktop:
 async def _start(size: Size) -> _LocalDesktop:
     process = await asyncio.create_subprocess_exec(
         sys.executable,
+        "-P",  # a module of the user's in the working folder never takes the place of ours
         "-m",
         _WATCHDOG,
         str(size.width),

@@ -6,6 +6,7 @@ import io
 import shutil
 import socket
 import subprocess
+import threading
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -61,7 +62,21 @@ def test_adbutils_as_it_comes_works_too(phone: Phone, server: AdbServer) -> None
     assert device.shell2(["settings", "get", "system", "screen_brightness"]).output == "120\n"
 
 
-def test_many_clients_may_knock_at_once(phone: Phone) -> None:
-    with AdbServer([phone]) as busy, ExitStack() as clients:
-        for _ in range(64):
-            clients.enter_context(socket.create_connection(("127.0.0.1", busy.port), timeout=5))
+def test_clients_that_connect_before_the_server_accepts_are_all_answered(phone: Phone) -> None:
+    server = AdbServer([phone])
+    serving = threading.Thread(target=server.serve_forever, args=(0.02,))
+    request = b"host:version"
+    with ExitStack() as clients:
+        # The operating system holds back a client that does not fit into the queue until another one is accepted.
+        waiting = [
+            clients.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=5)) for _ in range(64)
+        ]
+        serving.start()
+        try:
+            for client in waiting:
+                client.sendall(b"%04x%s" % (len(request), request))
+            answers = [client.makefile("rb").read(12) for client in waiting]
+        finally:
+            server.stop()
+            serving.join()
+    assert answers == [b"OKAY00040029"] * 64
