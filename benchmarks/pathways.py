@@ -19,7 +19,7 @@ from trajmill.stages.environments.base import EnvironmentFactory
 from trajmill.stages.environments.simulated.environment import FaultRates, SimulatedFactory
 from trajmill.stages.environments.simulated.world import load_world
 from trajmill.stages.queries.pathways.base import Program, WalkBounds, Walked
-from trajmill.stages.queries.pathways.denied import packaged_deny_list
+from trajmill.stages.queries.pathways.deny_list import packaged_deny_list
 from trajmill.stages.queries.pathways.programs import packaged_programs, read_programs
 from trajmill.stages.queries.pathways.search import deep_search
 

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Query
 from trajmill.stages.environments.simulated.world import World
-from trajmill.stages.queries.generate import GenerationSettings, generate_queries
-from trajmill.stages.queries.grammar import GrammarWriter
-from trajmill.stages.queries.validation import SimulatedValidator
+from trajmill.stages.queries.graph.generate import GenerationSettings, generate_queries
+from trajmill.stages.queries.graph.grammar import GrammarWriter
+from trajmill.stages.queries.graph.validation import SimulatedValidator
 
 
 def benchmark_queries(

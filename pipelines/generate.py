@@ -13,10 +13,10 @@ from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.query import Query
-from trajmill.stages.queries.generate import Generated, GenerationSettings, generate_queries
-from trajmill.stages.queries.grammar import GrammarWriter
-from trajmill.stages.queries.model_writer import ModelWriter, WriterPrompts
-from trajmill.stages.queries.validation import SimulatedValidator
+from trajmill.stages.queries.graph.generate import Generated, GenerationSettings, generate_queries
+from trajmill.stages.queries.graph.grammar import GrammarWriter
+from trajmill.stages.queries.graph.model_writer import ModelWriter, WriterPrompts
+from trajmill.stages.queries.graph.validation import SimulatedValidator
 
 
 class NewQueries(NamedTuple):

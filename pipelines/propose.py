@@ -17,10 +17,10 @@ from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.query import Query
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.curate.proposed import without_leaks
-from trajmill.stages.queries.grounds import Ground
-from trajmill.stages.queries.proposals import Proposed, propose_tasks
-from trajmill.stages.queries.proposer import ProposalPrompts, TaskProposer
-from trajmill.stages.queries.start_screens import start_screens
+from trajmill.stages.queries.proposals.propose import Proposed, propose_tasks
+from trajmill.stages.queries.proposals.proposer import ProposalPrompts, TaskProposer
+from trajmill.stages.queries.proposals.start_screens import start_screens
+from trajmill.stages.queries.proposals.starting_points import Ground
 from trajmill.stages.rollout.attempts import episode_seed
 from trajmill.stages.rollout.base import Limits
 from trajmill.warehouse.layout import StageRun, Warehouse

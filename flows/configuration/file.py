@@ -21,7 +21,7 @@ from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.paths import anchored
 from trajmill.flows.configuration.section import KeyPath, key_paths, section_at
 from trajmill.schemas.errors import BadInputError
-from trajmill.stages.queries.human_tasks import read_human_tasks
+from trajmill.stages.queries.proposals.human_tasks import read_human_tasks
 
 DEFAULT_FILE = Path("trajmill.toml")
 """Read from the working folder when no file is named."""

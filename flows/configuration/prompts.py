@@ -8,9 +8,9 @@ from trajmill.flows.configuration.config import Config
 from trajmill.pipelines.critics import CriticPrompts, critic_prompts
 from trajmill.stages.guidance.model_guide import GuidePrompts, guide_prompts
 from trajmill.stages.models.prompts import Prompt
-from trajmill.stages.queries.model_writer import WriterPrompts, writer_prompts
+from trajmill.stages.queries.graph.model_writer import WriterPrompts, writer_prompts
 from trajmill.stages.queries.pathways.selection import selection_prompt
-from trajmill.stages.queries.proposer import ProposalPrompts, proposal_prompts
+from trajmill.stages.queries.proposals.proposer import ProposalPrompts, proposal_prompts
 
 
 class RolePrompts(NamedTuple):

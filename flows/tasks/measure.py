@@ -15,7 +15,7 @@ from trajmill.schemas.tables.policy_version import SplitSuccess
 from trajmill.schemas.tables.query import HELDOUT_SPLITS, Query, Split
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.metrics.success import MeasuredEpisode, success_by_split
-from trajmill.stages.queries.grounds import PROPOSED
+from trajmill.stages.queries.proposals.starting_points import PROPOSED
 from trajmill.stages.rollout.attempts import plan_once
 from trajmill.warehouse.layout import StageRun
 

@@ -12,9 +12,9 @@ from trajmill.pipelines.reading.history import read_history
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.query import Split
 from trajmill.schemas.tables.round_summary import StageCount
-from trajmill.stages.queries.grounds import Ground, Practice, curriculum_grounds
-from trajmill.stages.queries.human_tasks import read_human_tasks
-from trajmill.stages.queries.proposals import STAGE
+from trajmill.stages.queries.proposals.human_tasks import read_human_tasks
+from trajmill.stages.queries.proposals.propose import STAGE
+from trajmill.stages.queries.proposals.starting_points import Ground, Practice, curriculum_grounds
 from trajmill.stages.rollout.base import Limits
 from trajmill.warehouse.layout import StageRun
 

@@ -20,7 +20,7 @@ from trajmill.schemas.tables.query import Query
 from trajmill.stages.environments.imported import SuiteSize
 from trajmill.stages.queries.atomic.base import AtomicApp
 from trajmill.stages.queries.atomic.queries import AtomicCounts
-from trajmill.stages.queries.generate import GenerationSettings
+from trajmill.stages.queries.graph.generate import GenerationSettings
 
 
 def new_queries(context: RoundContext) -> NewQueries:

@@ -10,7 +10,7 @@ from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.query import Query, Source, Split
 from trajmill.stages.curate.leakage import TrainingText, leaks_in_queries, leaks_in_texts
-from trajmill.stages.queries.proposals import STAGE, Proposed
+from trajmill.stages.queries.proposals.propose import STAGE, Proposed
 
 
 def without_leaks(made: Proposed, existing: Sequence[Query], heldout_apps: Collection[str], origin: Origin) -> Proposed:

@@ -13,9 +13,9 @@ from trajmill.schemas.tables.query import PathStep, Platform, Query, Slot, Sourc
 from trajmill.stages.queries.atomic.base import AtomicTask, Objects, Operation, packaged_objects
 from trajmill.stages.queries.atomic.operations import all_operations
 from trajmill.stages.queries.difficulty import difficulty, step_limit
-from trajmill.stages.queries.ledger import Entry, Ledger
-from trajmill.stages.queries.phrasing_file import Phrasings, packaged_phrasings
-from trajmill.stages.queries.template import parse_template, tidy
+from trajmill.stages.queries.novelty import Entry, Ledger
+from trajmill.stages.queries.packaged_phrasings import Phrasings, packaged_phrasings
+from trajmill.stages.queries.phrasing_template import parse_template, tidy
 
 MADE_BY = "atomic-grammar-1"
 _FEWEST_STEPS = 15

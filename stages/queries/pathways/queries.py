@@ -18,9 +18,9 @@ from trajmill.stages.curate.leakage import leaks_in_queries
 from trajmill.stages.environments.screen_goal import KEY
 from trajmill.stages.queries.base import Written
 from trajmill.stages.queries.difficulty import difficulty, step_limit
-from trajmill.stages.queries.ledger import Entry, Ledger
+from trajmill.stages.queries.novelty import Entry, Ledger
 from trajmill.stages.queries.pathways.base import STAGE, Program
-from trajmill.stages.queries.pathways.denied import DenyList
+from trajmill.stages.queries.pathways.deny_list import DenyList
 from trajmill.stages.queries.pathways.wording import PathwayBrief, PathwayWriter
 
 _FEWEST_STEPS = 15

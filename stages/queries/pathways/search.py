@@ -12,11 +12,11 @@ from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.pathway import Pathway, PathwayStep
 from trajmill.stages.environments.base import EnvironmentFactory
 from trajmill.stages.queries.pathways.base import STAGE, Program, WalkBounds, Walked
-from trajmill.stages.queries.pathways.denied import DenyList
+from trajmill.stages.queries.pathways.deny_list import DenyList
 from trajmill.stages.queries.pathways.elements import Key, Look, plain_name, promises_dialog
 from trajmill.stages.queries.pathways.navigator import Lost, Navigator, OutOfBounds, ProgramEnded
-from trajmill.stages.queries.pathways.outcome import Outcome, entry, outcome
-from trajmill.stages.queries.pathways.start import start_query
+from trajmill.stages.queries.pathways.press_result import Outcome, entry, outcome
+from trajmill.stages.queries.pathways.start_query import start_query
 
 _OPENS_ALWAYS = frozenset({"menu", "tab"})
 _COMMANDS = frozenset({"menu_item", "button", "link"})

@@ -17,7 +17,7 @@ from trajmill.stages.models.prompts import Prompt, own_or_packaged
 from trajmill.stages.models.structured import ask
 from trajmill.stages.queries.pathways.base import STAGE, Program, WalkBounds
 from trajmill.stages.queries.pathways.navigator import Navigator, OutOfBounds
-from trajmill.stages.queries.pathways.start import start_query
+from trajmill.stages.queries.pathways.start_query import start_query
 
 TREE = "tree"
 ROLE = "writer"
@@ -105,7 +105,7 @@ def selection_prompt(own: Path | None = None) -> Prompt:
     Raises:
         BadInputError: the file cannot be read, or misses a section or a field.
     """
-    return own_or_packaged(own, "trajmill.stages.queries", "writer_selection-1", _FIELDS)
+    return own_or_packaged(own, "trajmill.stages.queries.pathways", "writer_selection-1", _FIELDS)
 
 
 async def needs_by_model(

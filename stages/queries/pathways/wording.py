@@ -7,10 +7,10 @@ from typing import NamedTuple, Protocol
 
 from trajmill.schemas.tables.pathway import EndKind, Pathway
 from trajmill.stages.queries.base import Written
+from trajmill.stages.queries.packaged_phrasings import packaged_phrasings
 from trajmill.stages.queries.pathways.base import Program
 from trajmill.stages.queries.pathways.elements import plain_name
-from trajmill.stages.queries.phrasing_file import packaged_phrasings
-from trajmill.stages.queries.template import parse_template, tidy
+from trajmill.stages.queries.phrasing_template import parse_template, tidy
 
 _SELECTED = "selected"
 

@@ -15,7 +15,7 @@ from trajmill.schemas.errors import BadInputError
 from trajmill.stages.models.prompts import Prompt
 
 STAGES = Path(__file__).parents[3] / "stages"
-PACKAGED = {path.stem: path for path in STAGES.glob("*/prompts/*.md")}
+PACKAGED = {path.stem: path for path in STAGES.rglob("prompts/*.md")}
 LISTS = {"writer_refine": "writer_short", "writer_refine_heldout": "writer_ask"}
 """Keys that take several files, and a packaged prompt of that kind."""
 KEYS = list(PromptsSection.model_fields)

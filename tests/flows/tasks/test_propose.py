@@ -12,7 +12,7 @@ import pytest
 
 from tests.flows.small_run import small_config
 from tests.stages.models.fault_server import Fault, FaultReply, FaultServer, running_server
-from tests.stages.queries.honest import honest_draft
+from tests.stages.queries.graph.honest import honest_draft
 from trajmill.flows.configuration.config import Config, QueriesSection, RolloutSection
 from trajmill.flows.configuration.file import load_config
 from trajmill.flows.configuration.models import EndpointSection, ModelsSection, PromptsSection
@@ -29,9 +29,9 @@ from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.query import Query, Source, Split
 from trajmill.schemas.tables.trajectory import Trajectory
+from trajmill.stages import queries
 from trajmill.stages.curate.leakage import leaks_in_queries
-from trajmill.stages.queries import proposer
-from trajmill.stages.queries.grounds import PROPOSED
+from trajmill.stages.queries.proposals.starting_points import PROPOSED
 from trajmill.warehouse.commit import commit_stage
 from trajmill.warehouse.layout import StageRun, Warehouse, create_warehouse
 from trajmill.warehouse.read import read_rows, read_table
@@ -190,7 +190,7 @@ def test_the_writer_is_asked_with_prompts_of_ones_own(tmp_path: Path, server: Fa
 
 def written_anew(folder: Path, key: str) -> Path:
     """A prompt file of the user's own, which says that it is."""
-    packaged = Path(proposer.__file__).parent / "prompts" / f"writer_{key}-1.md"
+    (packaged,) = Path(queries.__file__).parent.glob(f"*/prompts/writer_{key}-1.md")
     own = folder / f"my-{key}.md"
     own.write_text(packaged.read_text().replace("# user", f"Mine: {key}.\n\n# user"))
     return own

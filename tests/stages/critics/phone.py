@@ -16,9 +16,9 @@ from trajmill.stages.agents.reference import ReferenceAgent
 from trajmill.stages.critics.base import StepResult
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
 from trajmill.stages.environments.simulated.world import World, load_world
-from trajmill.stages.queries.generate import GenerationSettings, generate_queries
-from trajmill.stages.queries.grammar import GrammarWriter
-from trajmill.stages.queries.validation import SimulatedValidator
+from trajmill.stages.queries.graph.generate import GenerationSettings, generate_queries
+from trajmill.stages.queries.graph.grammar import GrammarWriter
+from trajmill.stages.queries.graph.validation import SimulatedValidator
 from trajmill.stages.rollout.base import Attempt, Limits
 from trajmill.stages.rollout.episode import run_episode
 

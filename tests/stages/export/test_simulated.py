@@ -21,9 +21,9 @@ from trajmill.stages.environments.simulated.environment import FaultRates, Simul
 from trajmill.stages.environments.simulated.world import load_world
 from trajmill.stages.export.check import check_release
 from trajmill.stages.export.write import export_release
-from trajmill.stages.queries.generate import GenerationSettings, generate_queries
-from trajmill.stages.queries.grammar import GrammarWriter
-from trajmill.stages.queries.validation import SimulatedValidator
+from trajmill.stages.queries.graph.generate import GenerationSettings, generate_queries
+from trajmill.stages.queries.graph.grammar import GrammarWriter
+from trajmill.stages.queries.graph.validation import SimulatedValidator
 from trajmill.stages.rollout.base import Attempt, Limits
 from trajmill.stages.rollout.episode import run_episode
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from trajmill.stages.environments.simulated.app_files.app_spec import Scalar
 from trajmill.stages.environments.simulated.world import TaskGraph
-from trajmill.stages.queries.sampling import Path, SlotChoice, TaskSample, paths
+from trajmill.stages.queries.graph.sampling import Path, SlotChoice, TaskSample, paths
 
 
 def chosen(task: TaskGraph, **values: Scalar) -> TaskSample:

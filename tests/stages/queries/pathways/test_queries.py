@@ -19,7 +19,7 @@ from trajmill.stages.environments.simulated.environment import FaultRates, Simul
 from trajmill.stages.environments.simulated.world import World
 from trajmill.stages.queries.pathways.base import Program, WalkBounds
 from trajmill.stages.queries.pathways.collect import Collected, collect_pathways, make_queries
-from trajmill.stages.queries.pathways.denied import packaged_deny_list
+from trajmill.stages.queries.pathways.deny_list import packaged_deny_list
 from trajmill.stages.queries.pathways.queries import Made, PathwaySettings, pathway_queries
 from trajmill.stages.queries.pathways.wording import PathwayGrammar
 from trajmill.stages.queries.real_walk import walk_all

@@ -12,7 +12,7 @@ from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.pathway import Pathway
 from trajmill.stages.models.base import ChatRequest
 from trajmill.stages.queries.pathways.base import WalkBounds
-from trajmill.stages.queries.pathways.denied import packaged_deny_list
+from trajmill.stages.queries.pathways.deny_list import packaged_deny_list
 from trajmill.stages.queries.pathways.search import deep_search
 from trajmill.stages.queries.pathways.selection import SecondOpinion, needs_by_model, needs_by_tree, selection_prompt
 

@@ -11,9 +11,9 @@ from trajmill.schemas.tables.query import Platform, Query, Split
 from trajmill.stages.environments.android.task.start_and_goal import PhoneGoal, PhoneStart
 from trajmill.stages.environments.android.task.task_file import PhoneTask
 from trajmill.stages.environments.simulated.world import World
-from trajmill.stages.queries.generate import GenerationSettings, generate_queries
-from trajmill.stages.queries.grammar import GrammarWriter
-from trajmill.stages.queries.validation import SimulatedValidator
+from trajmill.stages.queries.graph.generate import GenerationSettings, generate_queries
+from trajmill.stages.queries.graph.grammar import GrammarWriter
+from trajmill.stages.queries.graph.validation import SimulatedValidator
 
 ORIGIN = Origin(round=0, run_id="stand-in", code_version="stand-in")
 

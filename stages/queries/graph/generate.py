@@ -1,0 +1,244 @@
+"""A query set with its splits, from the navigation DAGs of a world (paper 6.2)."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, deque
+from collections.abc import Hashable, Iterator, Sequence
+from random import Random
+from typing import NamedTuple
+
+from pydantic import NonNegativeInt
+
+from trajmill.schemas.errors import FailureClass, StageError
+from trajmill.schemas.record import Origin, Record, content_id
+from trajmill.schemas.tables.failure import Failure
+from trajmill.schemas.tables.query import Query, Split
+from trajmill.stages.environments.simulated.world import TaskGraph, World
+from trajmill.stages.queries.graph.base import DraftRefused, QueryValidator, QueryWriter
+from trajmill.stages.queries.graph.draft_queue import Candidate, Drafted, DraftLine, start_ahead
+from trajmill.stages.queries.graph.drafting import draft
+from trajmill.stages.queries.graph.sampling import TaskSample
+from trajmill.stages.queries.graph.splits import HELDOUT_GOALS, divide_tasks, draw_goals, share_goals
+from trajmill.stages.queries.novelty import Entry, Ledger
+
+STAGE = "generate"
+PASSED = "passed"
+REPHRASED = (Split.TRAIN, Split.HELDOUT_APPS)
+"""Splits in which one goal may be asked for in several ways, so that tasks with few goals are not rare."""
+REPHRASINGS = 20
+"""How many instructions are tried for one goal of such a split."""
+SPARE_GOALS = 3
+"""So many times a task's even share is drawn: there is a choice, and tasks with few goals leave theirs to others."""
+FAILURES_IN_A_ROW = 3
+"""A task that fails so often is left out of the rest of a split."""
+
+
+class GenerationSettings(Record):
+    """How many queries to make, and what is held out."""
+
+    train: NonNegativeInt = 600
+    heldout_slots: NonNegativeInt = 60
+    heldout_phrasings: NonNegativeInt = 60
+    heldout_apps: NonNegativeInt = 60
+    heldout_app_names: tuple[str, ...] = ()
+    """Ids of the apps that training never sees, errands through them included."""
+
+    def wanted(self, split: Split) -> int:
+        """Number of queries asked for in a split; none of held-out apps where no app is held out."""
+        if split is Split.HELDOUT_APPS and not self.heldout_app_names:
+            return 0
+        return int(getattr(self, split.value))
+
+
+class Generated(NamedTuple):
+    """A query set, and what was dropped on the way."""
+
+    queries: tuple[Query, ...]
+    """Training queries first; within a split, task by task in turn."""
+    failures: tuple[Failure, ...]
+
+
+class _Goals(NamedTuple):
+    """The goals of one task that belong to one split."""
+
+    task: TaskGraph
+    samples: tuple[TaskSample, ...]
+
+
+async def generate_queries(
+    world: World,
+    settings: GenerationSettings,
+    seed: int,
+    origin: Origin,
+    writer: QueryWriter,
+    validator: QueryValidator,
+    in_flight: int = 1,
+    stand_in: QueryWriter | None = None,
+) -> Generated:
+    """Make the queries of all splits; equal arguments, `in_flight` apart, give equal queries.
+
+    Tasks are drawn on in turn, so that a short task is as frequent as a long one. Every query that is returned has
+    been walked and meets its goal check; what was dropped, or could not be made, is a failure with its reason.
+
+    Args:
+        world: the apps and errands with their navigation DAGs.
+        settings: how many queries, and what is held out.
+        seed: decides which goals are drawn and in which words they are said.
+        origin: common columns of the rows.
+        writer: a grammar or a language model.
+        validator: walks each query before it is taken.
+        in_flight: drafts in the making at once. A writer that waits for a server wants many; the few that are started
+            and then not needed any more are given up.
+        stand_in: writes what the writer failed to, which still is a failure with its reason; without one there is no
+            such query.
+
+    Raises:
+        BadInputError: an app to hold out does not exist, or a phrasing cannot be parsed.
+    """
+    run = _Generation(seed, origin, writer, validator, in_flight, stand_in)
+    sides = divide_tasks(world, settings.heldout_app_names)
+    shares = run.share_out(sides.trained, settings)
+    shares[Split.HELDOUT_APPS] = run.all_goals(sides.heldout, settings)
+    for split in Split:
+        await run.fill(split, settings.wanted(split), shares[split])
+    return Generated(tuple(run.queries), tuple(run.failures))
+
+
+class _Generation:
+    """One query set in the making."""
+
+    def __init__(
+        self,
+        seed: int,
+        origin: Origin,
+        writer: QueryWriter,
+        validator: QueryValidator,
+        in_flight: int,
+        stand_in: QueryWriter | None,
+    ) -> None:
+        self._seed, self._origin, self._writer, self._validator = seed, origin, writer, validator
+        self._in_flight, self._stand_in = in_flight, stand_in
+        self._ledger = Ledger()
+        self.queries: list[Query] = []
+        self.failures: list[Failure] = []
+
+    def share_out(self, tasks: Sequence[TaskGraph], settings: GenerationSettings) -> dict[Split, list[_Goals]]:
+        """Draw the goals of the tasks that training may use and give each to one split."""
+        shares: dict[Split, list[_Goals]] = {split: [] for split in Split}
+        wanted = {Split.TRAIN: math.ceil(settings.train / max(len(tasks), 1))}
+        for split in HELDOUT_GOALS:
+            wanted[split] = SPARE_GOALS * math.ceil(settings.wanted(split) / max(len(tasks), 1))
+        for task in tasks:
+            drawn = self._draw(task, SPARE_GOALS * sum(wanted.values()))
+            for split, samples in share_goals(drawn, wanted).items():
+                shares[split].append(_Goals(task, samples))
+        return shares
+
+    def all_goals(self, tasks: Sequence[TaskGraph], settings: GenerationSettings) -> list[_Goals]:
+        """Draw goals of the tasks of held-out apps."""
+        wanted = SPARE_GOALS * math.ceil(settings.wanted(Split.HELDOUT_APPS) / max(len(tasks), 1))
+        return [_Goals(task, self._draw(task, wanted)) for task in tasks]
+
+    async def fill(self, split: Split, wanted: int, shares: Sequence[_Goals]) -> None:
+        """Add `wanted` queries to a split, from its tasks in turn until they have no more."""
+        lines = [DraftLine(_candidates(goals, split), self._draft) for goals in shares if goals.samples]
+        # Where there are fewer queries than tasks, chance decides which tasks have one.
+        Random(self._derive(split, "order")).shuffle(lines)
+        try:
+            found = await self._in_turn(deque(lines), wanted)
+        finally:
+            for line in lines:
+                await line.stop()
+        if found < wanted:
+            text = f"only {found} of {wanted} queries: the apps have no more goals for this split"
+            self._fail(split.value, text)
+
+    async def _in_turn(self, lines: deque[DraftLine], wanted: int) -> int:
+        """Take one query of each line after the other, until all are exhausted; returns how many were taken."""
+        found = 0
+        failed_in_a_row: Counter[DraftLine] = Counter()
+        while lines and found < wanted:
+            line = lines[0]
+            start_ahead(lines, min(self._in_flight, wanted - found))
+            drafted = await line.take()
+            failed_before = len(self.failures)
+            if drafted is not None and self._admit(drafted):
+                found += 1
+                failed_in_a_row[line] = 0
+                lines.rotate(-1)
+                continue
+            failed_in_a_row[line] = failed_in_a_row[line] + 1 if len(self.failures) > failed_before else 0
+            if drafted is None or failed_in_a_row[line] == FAILURES_IN_A_ROW:
+                await line.stop()
+                lines.popleft()
+        return found
+
+    def _draw(self, task: TaskGraph, wanted: int) -> tuple[TaskSample, ...]:
+        try:
+            return draw_goals(task, wanted, Random(self._derive(task.name, "goals")))
+        except StageError as error:
+            self._fail(task.name, str(error), error.failure_class)
+            return ()
+
+    async def _draft(self, candidate: Candidate) -> Drafted:
+        try:
+            return Drafted(candidate.task, await self._written(candidate, self._writer))
+        except StageError as error:
+            if self._stand_in is None:
+                return Drafted(candidate.task, error)
+            refused = error
+        try:
+            return Drafted(candidate.task, await self._written(candidate, self._stand_in), refused)
+        except StageError as error:
+            return Drafted(candidate.task, error, refused)
+
+    async def _written(self, candidate: Candidate, writer: QueryWriter) -> Query:
+        task, sample, split, heldout, turn = candidate
+        seed = self._derive(task.name, split, sample.key, turn)
+        return await draft(task, sample, split, heldout, writer, self._origin, seed)
+
+    def _admit(self, drafted: Drafted) -> bool:
+        """Take a draft as a query; False for one that says nothing new, or fails."""
+        task, query, refused = drafted
+        for error in (refused, query):
+            if isinstance(error, StageError):
+                attempts = error.attempts if isinstance(error, DraftRefused) else 1
+                self._fail(task.name, str(error), error.failure_class, attempts)
+        if isinstance(query, StageError):
+            return False
+        entry = self._ledger.look_up(query)
+        if entry is Entry.REPEATED:
+            return False
+        reason = entry.value if entry is not Entry.NEW else self._validator.walk(query)
+        if reason is not None:
+            self._fail(query.query_id, f"{task.name}: {reason}: {query.instruction}")
+            return False
+        self._ledger.enter(query)
+        self.queries.append(query.model_copy(update={"validation": PASSED}))
+        return True
+
+    def _derive(self, *parts: Hashable) -> int:
+        return int(content_id("generate", self._seed, *parts), 16)
+
+    def _fail(
+        self, input_id: str, message: str, failure_class: FailureClass = FailureClass.TASK, attempts: int = 1
+    ) -> None:
+        self.failures.append(
+            Failure(
+                stage=STAGE,
+                input_id=input_id,
+                failure_class=failure_class,
+                message=message,
+                attempts=attempts,
+                **self._origin.common(made_by=self._writer.version),
+            )
+        )
+
+
+def _candidates(goals: _Goals, split: Split) -> Iterator[Candidate]:
+    """What may become a query of a split: each goal once before any of them again."""
+    for turn in range(REPHRASINGS if split in REPHRASED else 1):
+        for number, sample in enumerate(goals.samples):
+            heldout = split is Split.HELDOUT_PHRASINGS or (split is Split.HELDOUT_APPS and (turn + number) % 2 == 1)
+            yield Candidate(goals.task, sample, split, heldout, turn)

@@ -1,0 +1,207 @@
+"""The writer by a language model: synthesis from path metadata, then few-shot refinement (paper 6.2, steps 3 and 4).
+
+Each draft is held against the slots of its task by `slot_check`; one that lost, invented or changed something is sent
+back with the reason. What stays unseen: training never gets a question, and a held-out phrasing must be one. That the
+two differ can be checked in every draft, and no prompt of training shows an example of the held-out manners.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from random import Random
+from typing import Annotated, NamedTuple
+
+from pydantic import StringConstraints
+
+from trajmill.schemas.record import Record, content_id
+from trajmill.schemas.tables.query import Platform
+from trajmill.stages.models.base import ChatMessage, ChatModel, ChatRequest
+from trajmill.stages.models.prompts import FilledPrompt, Prompt, own_or_packaged, packaged_prompt, read_prompt
+from trajmill.stages.models.structured import ask
+from trajmill.stages.queries.base import HELDOUT_MARK, Written
+from trajmill.stages.queries.graph.base import Brief, DraftRefused, KnownSlot, PathMetadata
+from trajmill.stages.queries.graph.grammar import operations
+from trajmill.stages.queries.graph.known_slots import known_slots
+from trajmill.stages.queries.graph.slot_check import (
+    LONGEST_RAW,
+    Checked,
+    check_instruction,
+    vocabulary_of,
+    without_quotes,
+)
+from trajmill.stages.queries.phrasing_template import one_line
+
+ROLE = "writer"
+TRIES = 3
+"""Drafts of each step before a query is given up."""
+TEMPERATURE = 0.8
+"""Of refinement: one goal is asked for in many ways. Synthesis is greedy, so that its answers can be cached."""
+_TRAIN_MARK = "t"
+_MOST_SHOWN = 300
+"""Characters of a refused draft that stand in its failure."""
+_PACKAGE = "trajmill.stages.queries.graph"
+_SYNTHESISE_FIELDS = frozenset({"task", "platform", "pages", "slots"})
+_REFINE_FIELDS = frozenset({"task", "raw", "slots"})
+_TRAINED = ("writer_order-1", "writer_wish-1", "writer_short-1", "writer_report-1")
+_HELDOUT = ("writer_ask-1", "writer_permit-1")
+
+
+class Instruction(Record):
+    """What a writer answers."""
+
+    instruction: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=LONGEST_RAW)]
+
+
+class WriterPrompts(NamedTuple):
+    """The prompts of a writer."""
+
+    synthesise: Prompt
+    trained: tuple[Prompt, ...]
+    """Refinement, one for each manner of training; none may lead to a question."""
+    heldout: tuple[Prompt, ...]
+    """Refinement in the manners that training never sees: questions."""
+
+
+class _Draft(NamedTuple):
+    """A draft that was let through."""
+
+    text: str
+    checked: Checked
+
+
+def writer_prompts(
+    synthesise: Path | None = None, trained: Sequence[Path] = (), heldout: Sequence[Path] = ()
+) -> WriterPrompts:
+    """The prompts of the user's own files, and where there is none, those that come with the package.
+
+    Raises:
+        BadInputError: a file cannot be read, or misses a section or a field.
+    """
+    return WriterPrompts(
+        own_or_packaged(synthesise, _PACKAGE, "writer_synthesise-1", _SYNTHESISE_FIELDS),
+        _manners(trained, _TRAINED),
+        _manners(heldout, _HELDOUT),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ModelWriter:
+    """Asks a language model for both steps."""
+
+    model: ChatModel
+    prompts: WriterPrompts = field(default_factory=writer_prompts)
+
+    @property
+    def version(self) -> str:
+        """Prompt of the synthesis and model; that of the refinement stands in the phrasing."""
+        return f"{self.prompts.synthesise.version}@{self.model.version}"
+
+    async def write(self, brief: Brief) -> Written:
+        """Both steps, the refinement in a manner drawn by the seed.
+
+        Raises:
+            DraftRefused: no draft of a step asked for exactly what the brief does.
+            ModelFailure: the model did not answer, or never in the form it was asked for.
+        """
+        slots = known_slots(brief.task, brief.sample)
+        vocabulary = vocabulary_of(brief.metadata)
+        told = _slots_text(slots, brief.metadata)
+        task = brief.metadata.description
+        filled = self.prompts.synthesise.fill(
+            task=task, platform=_platform_text(brief.metadata.platform), pages=_pages_text(brief.metadata), slots=told
+        )
+        raw = await self._drafted(
+            _request(filled),
+            f"{brief.task.name}: synthesis",
+            lambda text: check_instruction(text, slots, vocabulary, LONGEST_RAW),
+        )
+        manner = Random(brief.seed).choice(self.prompts.heldout if brief.heldout else self.prompts.trained)
+        request = replace(
+            _request(manner.fill(task=task, raw=raw.text, slots=told)),
+            temperature=TEMPERATURE,
+            seed=_seed(brief.seed, 0),
+        )
+        refined = await self._drafted(
+            request,
+            f"{brief.task.name}: refinement",
+            lambda text: _in_manner(text, check_instruction(text, slots, vocabulary), brief.heldout),
+        )
+        mark = HELDOUT_MARK if brief.heldout else _TRAIN_MARK
+        phrasing = f"{brief.task.name}/{mark}-{manner.version}"
+        return Written(raw.text, refined.text, phrasing, refined.checked.said)
+
+    async def _drafted(self, request: ChatRequest, subject: str, check: Callable[[str], Checked]) -> _Draft:
+        attempt, text, problems = request, "", ""
+        for number in range(1, TRIES + 1):
+            text = one_line((await ask(self.model, attempt, Instruction)).instruction)
+            checked = check(text)
+            if not checked.problems:
+                return _Draft(text, checked)
+            problems = "; ".join(checked.problems)
+            attempt = _again(request, text, problems, number)
+        raise DraftRefused(
+            f"{subject}: {TRIES} drafts were refused, the last: {problems}, in: {text[:_MOST_SHOWN]}", TRIES
+        )
+
+
+def _manners(own: Sequence[Path], packaged: Sequence[str]) -> tuple[Prompt, ...]:
+    if own:
+        return tuple(read_prompt(path, _REFINE_FIELDS) for path in own)
+    return tuple(packaged_prompt(_PACKAGE, name, _REFINE_FIELDS) for name in packaged)
+
+
+def _request(filled: FilledPrompt) -> ChatRequest:
+    return ChatRequest(ROLE, (ChatMessage("system", (filled.system,)), ChatMessage("user", (filled.user,))))
+
+
+def _again(request: ChatRequest, text: str, problems: str, number: int) -> ChatRequest:
+    """The same request with the last draft and what is wrong with it; earlier drafts are left out to keep it short."""
+    refused = ChatMessage("assistant", (json.dumps({"instruction": text}, ensure_ascii=False),))
+    wish = ChatMessage("user", (f"That cannot be used: {problems}. Write it again without these mistakes.",))
+    return replace(request, messages=(*request.messages, refused, wish), seed=_seed(request.seed, number))
+
+
+def _seed(seed: int, number: int) -> int:
+    return int(content_id("draft", seed, number), 16) % 2**31
+
+
+def _in_manner(text: str, checked: Checked, heldout: bool) -> Checked:
+    if ("?" in without_quotes(text)) is heldout:
+        return checked
+    problem = "it must be a question that ends with a question mark" if heldout else "it must not be a question"
+    return Checked(checked.said, (*checked.problems, problem))
+
+
+def _platform_text(platform: Platform) -> str:
+    return (
+        "phone (apps are opened, things are tapped)" if platform is Platform.PHONE else "computer (things are clicked)"
+    )
+
+
+def _pages_text(metadata: PathMetadata) -> str:
+    press = "tap" if metadata.platform is Platform.PHONE else "click"
+    lines: list[str] = []
+    for number, page in enumerate(metadata.pages, start=1):
+        lines.append(f"{number}. {page.app_name}: {page.description}")
+        lines += [f"   - {operation}" for operation in operations(page, press)]
+    return "\n".join(lines)
+
+
+def _slots_text(slots: tuple[KnownSlot, ...], metadata: PathMetadata) -> str:
+    lines = [f"- {slot.name.replace('_', ' ')}: {_wording(slot)}" for slot in slots if slot.accepted]
+    lines += [
+        f"- {slot.name.replace('_', ' ')}: the user does not know it; it stands in {slot.carried_from}"
+        for slot in metadata.constraints
+        if slot.carried_from
+    ]
+    return "\n".join(lines) or "(none: the task is always the same)"
+
+
+def _wording(slot: KnownSlot) -> str:
+    if slot.is_typed:
+        return f'type "{slot.accepted[0]}"'
+    words = " or ".join(f'"{words}"' for words in slot.accepted)
+    return f"on; say {words}" if slot.is_option else f"say {words}"

@@ -1,0 +1,86 @@
+"""The splits, fixed before training: whole apps are held out, then goals, then phrasings."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Mapping, Sequence
+from itertools import islice
+from random import Random
+from typing import NamedTuple
+
+from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.tables.query import Split
+from trajmill.stages.environments.simulated.world import TaskGraph, World
+from trajmill.stages.queries.graph.sampling import TaskSample, apps_of, paths, sample
+
+HELDOUT_GOALS = (Split.HELDOUT_SLOTS, Split.HELDOUT_PHRASINGS)
+"""The splits that hold out goals of tasks that training has."""
+HELDOUT_SHARE = 4
+"""Of a task with few goals each held-out split gets at most one in four; training keeps at least half."""
+DRAWS_PER_GOAL = 8
+"""How often a new goal is looked for before the task is taken to have no more."""
+
+
+class TaskSides(NamedTuple):
+    """The tasks that training may use, and those that touch a held-out app."""
+
+    trained: tuple[TaskGraph, ...]
+    heldout: tuple[TaskGraph, ...]
+
+
+def divide_tasks(world: World, heldout_apps: Collection[str]) -> TaskSides:
+    """Put aside every task that touches a held-out app.
+
+    Raises:
+        BadInputError: there is no such app.
+    """
+    for name in heldout_apps:
+        if name not in world.apps:
+            close = difflib.get_close_matches(name, world.apps, n=1) or sorted(world.apps)
+            raise BadInputError(f"heldout_app_names: there is no app `{name}`; did you mean `{'`, `'.join(close)}`?")
+    tasks = world.tasks()
+    heldout = tuple(task for task in tasks if any(app in heldout_apps for app in apps_of(task.graph)))
+    return TaskSides(tuple(task for task in tasks if task not in heldout), heldout)
+
+
+def draw_goals(task: TaskGraph, wanted: int, rng: Random) -> tuple[TaskSample, ...]:
+    """Up to `wanted` samples of a task that all ask for different things.
+
+    Raises:
+        StageError: the task cannot be sampled.
+    """
+    candidates = paths(task)
+    found: dict[tuple[tuple[str, str], ...], TaskSample] = {}
+    for _ in range(DRAWS_PER_GOAL * wanted):
+        drawn = sample(task, candidates, rng)
+        found.setdefault(drawn.key, drawn)
+        if len(found) == wanted:
+            break
+    return tuple(found.values())
+
+
+def share_goals(goals: Sequence[TaskSample], wanted: Mapping[Split, int]) -> dict[Split, tuple[TaskSample, ...]]:
+    """Give each goal of a task to one split; what the held-out splits do not want is for training.
+
+    Training gets the goals that show the slot values first, and the held-out splits those that are made of values
+    seen in training: new combinations, wherever a task has slots to combine and goals enough.
+    """
+    share = {split: min(wanted[split], len(goals) // HELDOUT_SHARE) for split in HELDOUT_GOALS}
+    ordered = _values_first(goals)
+    trained = min(wanted[Split.TRAIN], len(goals) - sum(share.values()))
+    seen = {value for goal in ordered[:trained] for value in goal.key}
+    spare = sorted(ordered[trained:], key=lambda goal: len(set(goal.key) - seen))
+    # Back in the order of drawing, lest one held-out split gets the more familiar values.
+    heldout = iter(sorted(spare[: sum(share.values())], key=goals.index))
+    shares = {split: tuple(islice(heldout, share[split])) for split in HELDOUT_GOALS}
+    return {Split.TRAIN: (*ordered[:trained], *spare[sum(share.values()) :]), **shares}
+
+
+def _values_first(goals: Sequence[TaskSample]) -> list[TaskSample]:
+    seen: set[tuple[str, str]] = set()
+    first: list[TaskSample] = []
+    later: list[TaskSample] = []
+    for goal in goals:
+        (later if seen.issuperset(goal.key) else first).append(goal)
+        seen.update(goal.key)
+    return first + later

@@ -1,0 +1,234 @@
+"""New tasks proposed by a model: a curriculum from human tasks (CODA 3.4), or from a start screenshot (paper 6.2).
+
+A proposal has no annotated path and no programmatic check: only critics judge attempts at it. What is refused, for it
+repeats a task, is too long or is no task at all, becomes a failure with its reason.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+from trajmill.schemas.errors import FailureClass, StageError
+from trajmill.schemas.record import Origin, content_id
+from trajmill.schemas.tables.failure import Failure
+from trajmill.schemas.tables.query import Query, Split
+from trajmill.stages.queries.difficulty import STEP_CAP
+from trajmill.stages.queries.phrasing_template import one_line
+from trajmill.stages.queries.proposals.proposer import BATCH, ProposedTask, TaskProposer
+from trajmill.stages.queries.proposals.similarity import KnownTasks
+from trajmill.stages.queries.proposals.starting_points import Ground
+
+STAGE = "propose"
+"""Name of the stage as it stands on failures."""
+UNCHECKED = "proposed, without a path to walk"
+"""Validation outcome of a proposal."""
+MAX_STEPS = (15, 25, STEP_CAP)
+"""Step limit by difficulty 1 to 3: without a path there is nothing to count."""
+LONGEST_TASK = 400
+"""Characters."""
+SPARE_REQUESTS = 2
+"""Requests beyond those that a ground's share needs: what is refused is asked for again."""
+_FEWEST_WORDS = 2
+_MOST_SHOWN = 200
+_EXCUSE = re.compile(
+    r"(?:(?:i['’]?m|i am|we are)\s+)?(?:sorry|unable)\b|(?:i|we)\s+(?:cannot|can['’]?t|can not)\b|as an ai\b",
+    re.IGNORECASE,
+)
+_PLACEHOLDER = re.compile(r"\[[^\]]*\]|<[^>]*>|\{[^}]*\}|_{3,}|\bx{3,}\b", re.IGNORECASE)
+
+
+class Proposed(NamedTuple):
+    """New tasks, and what was refused on the way."""
+
+    queries: tuple[Query, ...]
+    """Of split `train`, ground by ground; without path, slots and goal check."""
+    failures: tuple[Failure, ...]
+
+
+async def propose_tasks(
+    proposer: TaskProposer,
+    grounds: Sequence[Ground],
+    existing: Sequence[Query],
+    wanted: int,
+    seed: int,
+    origin: Origin,
+    heldout_apps: Collection[str] = (),
+    at_once: int = 1,
+) -> Proposed:
+    """Have `wanted` new tasks proposed, as evenly over the grounds as they divide.
+
+    A task that says what an existing one, an example or a new one says, in the same or nearly the same words, is
+    refused. Held-out queries count among the existing ones, but are never shown to the model.
+
+    Args:
+        proposer: the model and its prompts.
+        grounds: where the tasks are to be done.
+        existing: all queries of the run, of every split.
+        wanted: tasks over all grounds.
+        seed: decides what is proposed.
+        origin: common columns of the rows.
+        heldout_apps: apps that training never sees; a ground that needs one is refused.
+        at_once: grounds that are asked about at the same time; decides nothing but the time.
+    """
+    free = asyncio.Semaphore(at_once)
+
+    async def propose(number: int, ground: Ground) -> Proposed:
+        share = wanted // len(grounds) + (number < wanted % len(grounds))
+        async with free:
+            return await _Proposing(proposer, ground, existing, origin).run(share, seed, heldout_apps)
+
+    made = await asyncio.gather(*(propose(number, ground) for number, ground in enumerate(grounds)))
+    return _without_repetitions(made, proposer, grounds, origin)
+
+
+class _Proposing:
+    """The tasks of one ground in the making."""
+
+    def __init__(self, proposer: TaskProposer, ground: Ground, existing: Sequence[Query], origin: Origin) -> None:
+        self._proposer, self._ground, self._origin = proposer, ground, origin
+        self._known = KnownTasks([*(query.instruction for query in existing), *ground.examples])
+        self._shown = [
+            query.instruction for query in existing if query.split is Split.TRAIN and query.apps == ground.apps
+        ]
+        self._queries: list[Query] = []
+        self._failures: list[Failure] = []
+
+    async def run(self, wanted: int, seed: int, heldout_apps: Collection[str]) -> Proposed:
+        """Ask until there are `wanted` tasks, or as often as is allowed."""
+        heldout = sorted(set(self._ground.apps) & set(heldout_apps))
+        if heldout:
+            self._fail(
+                self._ground.id, f"training must not see the app {heldout[0]}: it is held out", FailureClass.TASK
+            )
+            return self._made()
+        for number in range(-(-wanted // BATCH) + SPARE_REQUESTS):
+            if len(self._queries) >= wanted:
+                break
+            if not await self._ask(min(BATCH, wanted - len(self._queries)), seed + number):
+                return self._made()
+        if len(self._queries) < wanted:
+            text = f"only {len(self._queries)} of {wanted} tasks: the others were refused"
+            self._fail(self._ground.id, text, FailureClass.TASK)
+        return self._made()
+
+    async def _ask(self, count: int, seed: int) -> bool:
+        """Ask once; False if the model gave no answer."""
+        shown = [*self._shown, *(query.instruction for query in self._queries)]
+        try:
+            tasks = await self._proposer.propose(self._ground, shown, count, seed)
+        except StageError as error:
+            self._fail(self._ground.id, str(error), error.failure_class)
+            return False
+        for task in tasks:
+            if count == 0:
+                break
+            count -= self._admit(task)
+        return True
+
+    def _admit(self, task: ProposedTask) -> bool:
+        text = one_line(task.instruction)
+        reason = _no_task(task.instruction, text) or self._repetition(text)
+        if reason:
+            self._fail(
+                content_id("proposal", self._ground.id, text), f"{reason}: {text[:_MOST_SHOWN]}", FailureClass.TASK
+            )
+            return False
+        self._known.add(text)
+        version = self._proposer.version(self._ground)
+        self._queries.append(query_on(self._ground, text, task.difficulty, version, self._origin))
+        return True
+
+    def _repetition(self, text: str) -> str:
+        like = self._known.find(text)
+        if like is None:
+            return ""
+        how = "the same words as" if like.same_words else "nearly the same words as"
+        return f'{how} "{like.text[:_MOST_SHOWN]}"'
+
+    def _made(self) -> Proposed:
+        return Proposed(tuple(self._queries), tuple(self._failures))
+
+    def _fail(self, input_id: str, message: str, failure_class: FailureClass) -> None:
+        version = self._proposer.version(self._ground)
+        self._failures.append(
+            _failure(input_id, f"{self._ground.source}: {message}", failure_class, version, self._origin)
+        )
+
+
+def _without_repetitions(
+    made: Sequence[Proposed], proposer: TaskProposer, grounds: Sequence[Ground], origin: Origin
+) -> Proposed:
+    """The tasks of all grounds; one that another ground has in the same words on the same platform is refused."""
+    queries: dict[tuple[str, str], Query] = {}
+    failures: list[Failure] = []
+    for each, ground in zip(made, grounds, strict=True):
+        failures += each.failures
+        for query in each.queries:
+            key = (query.platform, query.instruction.casefold())
+            if key in queries:
+                text = f"{ground.source}: the same words as on another ground: {query.instruction[:_MOST_SHOWN]}"
+                failures.append(_failure(query.query_id, text, FailureClass.TASK, proposer.version(ground), origin))
+            else:
+                queries[key] = query
+    return Proposed(tuple(queries.values()), tuple(failures))
+
+
+def _no_task(proposed: str, text: str) -> str:
+    """Why a text cannot be a task; empty if it can."""
+    if len(proposed) > LONGEST_TASK:
+        return f"it has {len(proposed)} characters; at most {LONGEST_TASK} are allowed"
+    if len(text.split()) < _FEWEST_WORDS:
+        return "it is no sentence"
+    if _EXCUSE.match(text):
+        return "it is an excuse and no task"
+    placeholder = _PLACEHOLDER.search(text)
+    return f'"{placeholder[0]}" is a placeholder' if placeholder else ""
+
+
+def query_on(ground: Ground, text: str, difficulty: int, version: str, origin: Origin) -> Query:
+    """A training query that begins as the ground does.
+
+    Args:
+        ground: where it is to be done.
+        text: its instruction.
+        difficulty: 1 to 3.
+        version: what made it.
+        origin: common columns.
+    """
+    # A name of its own: without slots, the task is what tells its goal from others.
+    task = f"{ground.source}.{content_id(ground.platform, ground.apps, ground.start_state, text.casefold())[:12]}"
+    return Query(
+        query_id=Query.make_id(ground.platform, task, (), ground.start_state, text),
+        platform=ground.platform,
+        apps=ground.apps,
+        source=ground.source,
+        task=task,
+        raw_instruction=text,
+        instruction=text,
+        phrasing="",
+        pages=(),
+        page_descriptions=(),
+        slots=(),
+        path=(),
+        start_state=ground.start_state,
+        goal="{}",
+        difficulty=difficulty,
+        max_steps=MAX_STEPS[difficulty - 1],
+        split=Split.TRAIN,
+        validation=UNCHECKED,
+        **origin.common(made_by=version),
+    )
+
+
+def _failure(input_id: str, message: str, failure_class: FailureClass, version: str, origin: Origin) -> Failure:
+    return Failure(
+        stage=STAGE,
+        input_id=input_id,
+        failure_class=failure_class,
+        message=message,
+        attempts=1,
+        **origin.common(made_by=version),
+    )

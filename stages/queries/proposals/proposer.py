@@ -1,0 +1,125 @@
+"""Asks a model for new tasks: with the curriculum so far (CODA 3.4), or with the screen to start from (paper 6.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+from pydantic import Field
+
+from trajmill.schemas.record import Record, content_id
+from trajmill.stages.critics.model.action_words import untrusted
+from trajmill.stages.models.base import ChatMessage, ChatModel, ChatRequest, MessagePart
+from trajmill.stages.models.prompts import FilledPrompt, Prompt, own_or_packaged
+from trajmill.stages.models.structured import ask
+from trajmill.stages.queries.proposals.starting_points import Ground, Practice
+
+ROLE = "writer"
+RELIABLE = 0.7
+"""Success from which a task counts as done reliably."""
+FAILING = 0.25
+"""Success under which it counts as failing."""
+BATCH = 10
+"""Tasks asked for in one request."""
+TEMPERATURE = 0.8
+_MOST_LISTED = 30
+"""Tasks of a kind that a prompt lists; the last ones, which are the newest."""
+_LONGEST_LISTED = 300
+_MAX_TOKENS = 2048
+_PACKAGE = "trajmill.stages.queries.proposals"
+_SCREEN_FIELDS = frozenset({"apps", "platform", "examples", "known", "count"})
+_CURRICULUM_FIELDS = _SCREEN_FIELDS | {"reliable", "sometimes", "failing"}
+
+
+class ProposedTask(Record):
+    """One task as the model proposes it."""
+
+    instruction: str
+    difficulty: Annotated[int, Field(ge=1, le=3)]
+
+
+class ProposalAnswer(Record):
+    """What a proposer answers."""
+
+    tasks: Annotated[tuple[ProposedTask, ...], Field(min_length=1, max_length=2 * BATCH)]
+
+
+class ProposalPrompts(NamedTuple):
+    """The prompts of both kinds of ground."""
+
+    curriculum: Prompt
+    screen: Prompt
+
+
+def proposal_prompts(curriculum: Path | None = None, screen: Path | None = None) -> ProposalPrompts:
+    """The prompts of the user's own files, and where there is none, those that come with the package.
+
+    Raises:
+        BadInputError: a file cannot be read, or misses a section or a field.
+    """
+    return ProposalPrompts(
+        own_or_packaged(curriculum, _PACKAGE, "writer_curriculum-1", _CURRICULUM_FIELDS),
+        own_or_packaged(screen, _PACKAGE, "writer_screen-1", _SCREEN_FIELDS),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class TaskProposer:
+    """A model that proposes tasks; for grounds with a screen it must be one that sees."""
+
+    model: ChatModel
+    prompts: ProposalPrompts = field(default_factory=proposal_prompts)
+
+    def version(self, ground: Ground) -> str:
+        """Stands on every task that it proposes for a ground: prompt and model."""
+        return f"{self._prompt(ground).version}@{self.model.version}"
+
+    async def propose(self, ground: Ground, known: Sequence[str], count: int, seed: int) -> tuple[ProposedTask, ...]:
+        """About `count` tasks, as the model wrote them: nothing is checked yet.
+
+        Args:
+            ground: where they are to be done.
+            known: instructions that exist already, none of them held out: they are shown to the model.
+            count: how many to ask for.
+            seed: another one gives other tasks.
+
+        Raises:
+            ModelFailure: no valid answer.
+        """
+        fields = {
+            "apps": ", ".join(ground.apps) or "(the whole device)",
+            "platform": ground.platform.value,
+            "examples": _listed(ground.examples),
+            "known": _listed(known),
+            "count": str(count),
+        }
+        if ground.screen is None:
+            fields |= _progress(ground.practised)
+        filled = self._prompt(ground).fill(**fields)
+        return (await ask(self.model, _request(filled, ground, seed), ProposalAnswer)).tasks
+
+    def _prompt(self, ground: Ground) -> Prompt:
+        return self.prompts.curriculum if ground.screen is None else self.prompts.screen
+
+
+def _request(filled: FilledPrompt, ground: Ground, seed: int) -> ChatRequest:
+    shown: tuple[MessagePart, ...] = (filled.user,)
+    if ground.screen is not None:
+        shown = (filled.user, "\nThe screen:\n", ground.screen)
+    messages = (ChatMessage("system", (filled.system,)), ChatMessage("user", shown))
+    seed = int(content_id("propose", ground.id, seed), 16) % 2**31
+    return ChatRequest(ROLE, messages, TEMPERATURE, seed, _MAX_TOKENS)
+
+
+def _progress(practised: Sequence[Practice]) -> dict[str, str]:
+    reliable = [practice for practice in practised if practice.success >= RELIABLE]
+    failing = [practice for practice in practised if practice.success < FAILING]
+    sometimes = [practice for practice in practised if FAILING <= practice.success < RELIABLE]
+    named = {"reliable": reliable, "sometimes": sometimes, "failing": failing}
+    return {name: _listed([practice.instruction for practice in found]) for name, found in named.items()}
+
+
+def _listed(instructions: Sequence[str]) -> str:
+    return "\n".join(f"- {untrusted(text, _LONGEST_LISTED)}" for text in instructions[-_MOST_LISTED:]) or "(none)"

@@ -1,0 +1,71 @@
+"""Where new tasks are proposed: a piece of software in a start state, with what is known of the tasks in it."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from trajmill.schemas.observation import Observation, ScreenHandle
+from trajmill.schemas.record import content_id
+from trajmill.schemas.tables.query import Platform, Source
+from trajmill.stages.queries.proposals.human_tasks import HumanTask
+
+PROPOSED = frozenset({Source.CURRICULUM, Source.SCREENSHOT})
+"""Sources of the queries that a model proposed: no programmatic check says whether one was done."""
+
+
+class Practice(NamedTuple):
+    """How the agent does so far at one task."""
+
+    instruction: str
+    platform: Platform
+    apps: tuple[str, ...]
+    success: float
+    """Share of the judged attempts that were correct, 0 to 1."""
+
+
+class Ground(NamedTuple):
+    """One piece of software in one start state, for which tasks are proposed."""
+
+    platform: Platform
+    apps: tuple[str, ...]
+    """As in `Query.apps`."""
+    start_state: str = "{}"
+    """JSON that the environment's reset understands; `{}` for its default state."""
+    examples: tuple[str, ...] = ()
+    """Instructions that people wrote for it."""
+    practised: tuple[Practice, ...] = ()
+    screen: Observation | ScreenHandle | None = None
+    """The screen that it starts with, to propose from; None for a curriculum."""
+
+    @property
+    def source(self) -> Source:
+        """How its tasks are made."""
+        return Source.CURRICULUM if self.screen is None else Source.SCREENSHOT
+
+    @property
+    def id(self) -> str:
+        """Identifies it on failures."""
+        screen = self.screen.screen if isinstance(self.screen, Observation) else self.screen
+        return content_id("ground", self.platform, self.apps, self.start_state, screen.screen_id if screen else "")
+
+
+def curriculum_grounds(tasks: Iterable[HumanTask], practised: Iterable[Practice] = ()) -> tuple[Ground, ...]:
+    """One ground for the tasks of each set of apps and start state, in order of their first task (CODA 3.4).
+
+    Args:
+        tasks: what people wrote.
+        practised: how the agent does so far; what belongs to other apps is left out.
+    """
+    examples: dict[tuple[Platform, tuple[str, ...], str], list[str]] = defaultdict(list)
+    for task in tasks:
+        examples[task.platform, task.apps, json.dumps(task.start_state, sort_keys=True)].append(task.instruction)
+    by_apps: dict[tuple[Platform, tuple[str, ...]], list[Practice]] = defaultdict(list)
+    for practice in practised:
+        by_apps[practice.platform, practice.apps].append(practice)
+    return tuple(
+        Ground(platform, apps, start_state, tuple(written), tuple(by_apps[platform, apps]))
+        for (platform, apps, start_state), written in examples.items()
+    )

@@ -1,0 +1,192 @@
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+import pytest
+
+from trajmill.schemas.errors import FailureClass, ModelFailure
+from trajmill.schemas.record import Origin, content_id
+from trajmill.schemas.tables.query import Query, Split
+from trajmill.stages.curate.leakage import leaks_in_queries
+from trajmill.stages.environments.simulated.app_files.app_spec import AppSpec
+from trajmill.stages.environments.simulated.world import World
+from trajmill.stages.queries.base import Written
+from trajmill.stages.queries.graph.base import Brief, PathMetadata, Phrasing
+from trajmill.stages.queries.graph.generate import Generated, GenerationSettings, generate_queries
+from trajmill.stages.queries.graph.grammar import GrammarWriter
+from trajmill.stages.queries.graph.validation import SimulatedValidator
+
+HELDOUT_APPS = ("notes", "clock")
+SETTINGS = GenerationSettings(
+    train=150, heldout_slots=30, heldout_phrasings=30, heldout_apps=20, heldout_app_names=HELDOUT_APPS
+)
+
+
+@pytest.fixture(scope="module")
+def generated(world: World, origin: Origin) -> Generated:
+    return _generate(world, origin, seed=1)
+
+
+def _generate(world: World, origin: Origin, seed: int, settings: GenerationSettings = SETTINGS) -> Generated:
+    return asyncio.run(generate_queries(world, settings, seed, origin, GrammarWriter(), SimulatedValidator(world)))
+
+
+def _only(world: World, app: AppSpec) -> World:
+    return World({app.app: app}, {})
+
+
+def test_every_split_has_its_queries_and_nothing_was_dropped(generated: Generated) -> None:
+    assert Counter(query.split for query in generated.queries) == {split: SETTINGS.wanted(split) for split in Split}
+    assert generated.failures == ()
+
+
+def test_equal_seeds_give_equal_queries(world: World, origin: Origin, generated: Generated) -> None:
+    assert _generate(world, origin, seed=1) == generated
+    other = _generate(world, origin, seed=2)
+    assert {query.query_id for query in other.queries} != {query.query_id for query in generated.queries}
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_nothing_held_out_is_in_training(world: World, origin: Origin, seed: int) -> None:
+    queries = _generate(world, origin, seed).queries
+    assert leaks_in_queries(queries, HELDOUT_APPS) == ()
+    goals = {split: {query.goal_key() for query in queries if query.split is split} for split in Split}
+    assert sum(map(len, goals.values())) == len(set.union(*goals.values()))
+
+
+def test_the_grammar_writes_what_it_wrote_before_drafts_were_made_ahead(generated: Generated) -> None:
+    assert content_id([query.query_id for query in generated.queries]) == "14abd375a04cc31ce4fdbb08"
+
+
+class _LastFirst(GrammarWriter):
+    """Answers as a busy server does: not in the order in which it was asked."""
+
+    def __init__(self) -> None:
+        self.at_once = self.most_at_once = 0
+
+    async def write(self, brief: Brief) -> Written:
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        for _ in range(brief.seed % 7):
+            await asyncio.sleep(0)
+        self.at_once -= 1
+        return await super().write(brief)
+
+
+@pytest.mark.parametrize("in_flight", [5, 64])
+def test_how_many_drafts_are_in_flight_changes_nothing(
+    world: World, origin: Origin, generated: Generated, in_flight: int
+) -> None:
+    writer = _LastFirst()
+    made = asyncio.run(
+        generate_queries(world, SETTINGS, 1, origin, writer, SimulatedValidator(world), in_flight=in_flight)
+    )
+    assert made == generated
+    assert in_flight // 2 < writer.most_at_once <= in_flight
+
+
+def test_without_heldout_apps_none_of_their_queries_are_missed(world: World, origin: Origin) -> None:
+    settings = GenerationSettings(train=3, heldout_slots=2, heldout_phrasings=2, heldout_apps=9)
+    generated = _generate(world, origin, 1, settings)
+    assert (len(generated.queries), generated.failures) == (7, ())
+
+
+def test_ids_differ(generated: Generated) -> None:
+    assert len({query.query_id for query in generated.queries}) == len(generated.queries)
+
+
+def test_heldout_phrasings_are_marked_and_others_are_not(generated: Generated) -> None:
+    for query in generated.queries:
+        template = query.phrasing.split(" ")[0].rpartition("/")[2]
+        if query.split is Split.HELDOUT_PHRASINGS:
+            assert template.startswith("h")
+        elif query.split is not Split.HELDOUT_APPS:
+            assert "/h" not in query.phrasing
+        assert query.phrasing.startswith(query.task)
+
+
+def test_heldout_apps_are_in_no_other_split(generated: Generated) -> None:
+    for query in generated.queries:
+        assert bool(set(query.apps) & set(HELDOUT_APPS)) == (query.split is Split.HELDOUT_APPS)
+
+
+def test_tasks_are_balanced(generated: Generated) -> None:
+    counts = Counter(query.task for query in generated.queries if query.split is Split.TRAIN)
+    assert max(counts.values()) - min(counts.values()) <= 1
+
+
+def test_every_query_is_walked_to_its_goal(world: World, generated: Generated) -> None:
+    validator = SimulatedValidator(world)
+    for query in generated.queries:
+        assert query.validation == "passed"
+        assert validator.walk(query) is None
+
+
+def test_the_records_agree_with_one_another(generated: Generated) -> None:
+    for query in generated.queries:
+        assert query.query_id == Query.make_id(
+            query.platform, query.task, query.slots, query.start_state, query.instruction
+        )
+        assert len(query.pages) == len(query.page_descriptions)
+        assert query.difficulty in (1, 2, 3)
+        assert all(slot.said.casefold() in query.instruction.casefold() for slot in query.slots)
+
+
+def test_an_app_whose_path_is_broken_is_dropped_with_the_reason(world: World, origin: Origin) -> None:
+    bites = world.apps["bites"]
+    checkout = bites.screens["checkout"]
+    idle = tuple(w.model_copy(update={"do": ()}) if w.id == "order" else w for w in checkout.widgets)
+    screens = {**bites.screens, "checkout": checkout.model_copy(update={"widgets": idle})}
+    broken = bites.model_copy(update={"screens": screens, "tasks": {"order": bites.tasks["order"]}})
+    generated = _generate(_only(world, broken), origin, 1, GenerationSettings(train=5))
+    assert generated.queries == ()
+    first = generated.failures[0]
+    assert (first.stage, first.failure_class) == ("generate", FailureClass.TASK)
+    assert first.message.startswith("bites.order: the reference path does not meet the goal check: ")
+
+
+def test_too_few_goals_are_said_and_not_hidden(world: World, origin: Origin) -> None:
+    bites = world.apps["bites"]
+    small = bites.model_copy(update={"tasks": {"cutlery": bites.tasks["cutlery"]}})
+    settings = GenerationSettings(train=1000, heldout_slots=1, heldout_phrasings=0)
+    generated = _generate(_only(world, small), origin, 1, settings)
+    assert 0 < len(generated.queries) < 1000
+    messages = [failure.message for failure in generated.failures]
+    assert messages == [
+        f"only {len(generated.queries)} of 1000 queries: the apps have no more goals for this split",
+        "only 0 of 1 queries: the apps have no more goals for this split",
+    ]
+
+
+class _Forgetful(GrammarWriter):
+    """Writes nothing of what was asked for."""
+
+    def refine(self, raw: str, metadata: PathMetadata, phrasing: Phrasing) -> str:
+        return "Do the usual."
+
+
+class _Silent(GrammarWriter):
+    """Its model does not answer."""
+
+    def refine(self, raw: str, metadata: PathMetadata, phrasing: Phrasing) -> str:
+        raise ModelFailure("no answer after 3 tries")
+
+
+@pytest.mark.parametrize(
+    ("writer", "failure_class", "message"),
+    [
+        (_Forgetful(), FailureClass.TASK, "bites.table: the writer lost venue, "),
+        (_Silent(), FailureClass.MODEL, "no answer after 3 tries"),
+    ],
+)
+def test_a_writer_that_fails_is_a_failure_of_its_class(
+    world: World, origin: Origin, writer: GrammarWriter, failure_class: FailureClass, message: str
+) -> None:
+    bites = world.apps["bites"]
+    small = _only(world, bites.model_copy(update={"tasks": {"table": bites.tasks["table"]}}))
+    settings = GenerationSettings(train=1, heldout_slots=0, heldout_phrasings=0)
+    generated = asyncio.run(generate_queries(small, settings, 5, origin, writer, SimulatedValidator(small)))
+    assert generated.queries == ()
+    assert generated.failures[0].failure_class is failure_class
+    assert generated.failures[0].message.startswith(message)

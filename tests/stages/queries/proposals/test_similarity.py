@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import pytest
+
+from trajmill.stages.queries.proposals.similarity import KnownTasks, Likeness
+
+ALARM = "Set an alarm for 7:30 on weekdays."
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("set an alarm, for 7:30 on  weekdays", Likeness(ALARM, True)),
+        ("Please set an alarm for 7:30 on weekdays.", Likeness(ALARM, False)),
+        ("Set an alarm for 6:15 on weekdays.", None),
+        ("Delete the alarm at 7:30.", None),
+        ("", None),
+    ],
+)
+def test_same_and_nearly_same_words(text: str, found: Likeness | None) -> None:
+    assert KnownTasks(["Open the clock.", ALARM]).find(text) == found
+
+
+def test_the_task_most_alike_is_named() -> None:
+    known = KnownTasks(["a b c d e f g h i j", "a b c d e f g h i x"])
+    assert known.find("a b c d e f g h i x y") == Likeness("a b c d e f g h i x", False)
+
+
+def test_what_is_added_is_known() -> None:
+    known = KnownTasks()
+    assert known.find("Open the clock.") is None
+    known.add("Open the clock.")
+    known.add("open the clock")
+    assert known.find("OPEN THE CLOCK!") == Likeness("Open the clock.", True)

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.stages.queries.samples import chosen
+from trajmill.schemas.record import Origin
+from trajmill.schemas.tables.query import Query, Split
+from trajmill.stages.environments.simulated.world import TaskGraph
+from trajmill.stages.queries.graph.drafting import draft
+from trajmill.stages.queries.graph.grammar import GrammarWriter
+from trajmill.stages.queries.novelty import Entry, Ledger
+
+
+@pytest.fixture
+def train(order: TaskGraph, origin: Origin) -> Query:
+    return asyncio.run(draft(order, chosen(order, dish="Pad Thai"), Split.TRAIN, False, GrammarWriter(), origin, 1))
+
+
+@pytest.fixture
+def ledger(train: Query) -> Ledger:
+    ledger = Ledger()
+    ledger.enter(train)
+    return ledger
+
+
+def _other_dish(query: Query, dish: str) -> Query:
+    (slot,) = query.slots
+    text = query.instruction.replace(slot.said, dish)
+    return query.model_copy(
+        update={"slots": (slot.model_copy(update={"value": dish, "said": dish}),), "instruction": text}
+    )
+
+
+def test_something_new_is_new(ledger: Ledger, train: Query) -> None:
+    assert ledger.look_up(_other_dish(train, "Diavola")) is Entry.NEW
+
+
+def test_the_same_goal_in_the_same_words_is_a_repetition(ledger: Ledger, train: Query) -> None:
+    assert ledger.look_up(train) is Entry.REPEATED
+
+
+def test_the_same_words_for_another_goal_are_ambiguous(ledger: Ledger, train: Query) -> None:
+    other = _other_dish(train, "Diavola").model_copy(update={"instruction": train.instruction})
+    assert ledger.look_up(other) is Entry.AMBIGUOUS
+
+
+def test_trained_words_are_not_held_out_for_another_start_state(ledger: Ledger, train: Query) -> None:
+    carried = train.model_copy(update={"start_state": '{"setup": {}}', "split": Split.HELDOUT_SLOTS})
+    assert ledger.look_up(carried) is Entry.REPEATED
+    assert ledger.look_up(carried.model_copy(update={"split": Split.TRAIN})) is Entry.NEW
+
+
+def test_a_trained_sentence_is_no_heldout_phrasing(ledger: Ledger, train: Query) -> None:
+    other = _other_dish(train, "Diavola").model_copy(update={"split": Split.HELDOUT_PHRASINGS})
+    assert ledger.look_up(other) is Entry.NOT_HELD_OUT
+    assert ledger.look_up(other.model_copy(update={"split": Split.HELDOUT_SLOTS})) is Entry.NEW

@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trajmill.schemas.errors import BadInputError
+from trajmill.stages.queries.phrasing_template import parse_template, tidy
+
+WORDS = {"dish": "Pad Thai", "size": "large"}
+
+plain = st.text(alphabet="abc ,.'\"é", min_size=1, max_size=8)
+
+
+def _joined(children: st.SearchStrategy[tuple[str, frozenset[str]]]) -> st.SearchStrategy[tuple[str, frozenset[str]]]:
+    several = st.lists(children, min_size=1, max_size=3)
+    return st.one_of(
+        st.tuples(children, children).map(lambda two: (two[0][0] + two[1][0], _products(two[0][1], two[1][1]))),
+        several.map(lambda options: (f"({'|'.join(o[0] for o in options)})", _union(options))),
+        several.map(lambda options: (f"[{'|'.join(o[0] for o in options)}]", _union(options) | {""})),
+    )
+
+
+def _products(left: frozenset[str], right: frozenset[str]) -> frozenset[str]:
+    return frozenset(a + b for a in left for b in right)
+
+
+def _union(options: list[tuple[str, frozenset[str]]]) -> frozenset[str]:
+    return frozenset(sentence for option in options for sentence in option[1])
+
+
+leaves = st.one_of(
+    plain.map(lambda text: (text, frozenset({text}))),
+    st.sampled_from(sorted(WORDS)).map(lambda name: (f"{{{name}}}", frozenset({WORDS[name]}))),
+)
+templates = st.recursive(leaves, _joined, max_leaves=8)
+"""A template's text with its whole language."""
+
+
+@given(templates, st.integers(0, 2**32))
+def test_an_expansion_is_a_sentence_of_the_language(template: tuple[str, frozenset[str]], seed: int) -> None:
+    text, language = template
+    assert parse_template(text, "t").expand(WORDS, Random(seed)) in language
+
+
+@given(templates, st.integers(0, 2**32))
+def test_equal_seeds_give_equal_sentences(template: tuple[str, frozenset[str]], seed: int) -> None:
+    parsed = parse_template(template[0], "t")
+    assert parsed.expand(WORDS, Random(seed)) == parsed.expand(WORDS, Random(seed))
+
+
+@given(st.text(alphabet="ab(|)[]{} ", max_size=12))
+def test_any_text_parses_or_is_refused_in_one_line(text: str) -> None:
+    try:
+        parse_template(text, "bites.order")
+    except BadInputError as error:
+        assert "\n" not in str(error)
+        assert str(error).startswith("bites.order: phrasing ")
+
+
+def test_every_choice_is_made_by_some_seed() -> None:
+    parsed = parse_template("(order|get) [me] {dish}", "t")
+    sentences = {tidy(parsed.expand(WORDS, Random(seed))) for seed in range(50)}
+    assert sentences == {"Order me Pad Thai.", "Order Pad Thai.", "Get me Pad Thai.", "Get Pad Thai."}
+
+
+def test_names_are_found_at_every_depth() -> None:
+    assert parse_template("a {b} (c {d}|[{e} f])", "t").names() == {"b", "d", "e"}
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("order (a|b", "'(' is not closed at column 7; close it with ')'"),
+        ("order [me", "'[' is not closed at column 7; close it with ']'"),
+        ("order (a|b]", "'(' is not closed at column 7; close it with ')'"),
+        ("order {dish", "'{' is not closed at column 7; close it with '}'"),
+        ("order {a dish}", "'{a dish}' is no name at column 7"),
+        ("order) me", "')' stands alone at column 6"),
+        ("a|b", "'|' stands alone at column 2; put alternatives in parentheses"),
+    ],
+)
+def test_a_broken_template_is_refused_with_place_and_advice(text: str, complaint: str) -> None:
+    with pytest.raises(BadInputError) as caught:
+        parse_template(text, "bites.order")
+    assert complaint in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("rough", "text"),
+    [
+        ("order  Pad Thai , large", "Order Pad Thai, large."),
+        ("could you order it", "Could you order it?"),
+        (' say "hi there"', 'Say "hi there".'),
+        ("done!", "Done!"),
+    ],
+)
+def test_tidying(rough: str, text: str) -> None:
+    assert tidy(rough) == text
