@@ -159,7 +159,7 @@ def android() -> Iterator[Subject]:
     """Simulated phones behind the adb protocol, in a process of their own."""
     from tests.stages.environments.android.stand_in.phone import package_of
     from trajmill.stages.environments.android.factory import AndroidFactory
-    from trajmill.stages.environments.android.settings import AndroidSettings
+    from trajmill.stages.environments.android.spec import AndroidSpec
     from trajmill.stages.environments.android.task.task_file import read_task_file
 
     packages = {app.name: package_of(app.app) for app in load_world().apps_on(Platform.PHONE)}
@@ -167,7 +167,7 @@ def android() -> Iterator[Subject]:
         tasks = Path(folder) / "tasks.jsonl"
         with _stand_in(tasks) as port:
             queries = tuple(read_task_file(tasks, ORIGIN))
-            make = partial(AndroidFactory, AndroidSettings(port=port, apps=packages))
+            make = partial(AndroidFactory, AndroidSpec(port=port, apps=packages))
             title = "Android, our side and the stand-in's simulated phones"
             yield Subject(title, make, queries[0], _press_anything, queries)
 

@@ -18,7 +18,7 @@ from trajmill.schemas.tables.round_summary import JudgeQuality
 from trajmill.stages.critics.calibration.agreement import Rate, agreement, calibrate
 from trajmill.stages.critics.judge import annotated_judge, judge_episodes
 from trajmill.stages.critics.trees.replay import SeenScreens, replay
-from trajmill.stages.environments.simulated.environment import FaultRates
+from trajmill.stages.environments.simulated.spec import FaultRates
 from trajmill.stages.environments.simulated.world import World, load_world
 from trajmill.stages.models.embedded.storage import embedded_model, untrained_network
 

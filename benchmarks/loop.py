@@ -17,7 +17,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any, NamedTuple
@@ -144,8 +144,8 @@ def run_one(variant: Variant, seed: int, root: Path, updates: int) -> Result:
 
 def _draw_nothing() -> None:
     """Give all screens of a size one empty picture: neither the embedded policy nor the judge looks at pixels."""
-    from trajmill.pipelines.environments import SimulatedSpec
     from trajmill.stages.environments.simulated.layout import view
+    from trajmill.stages.environments.simulated.spec import SimulatedSpec
 
     @cache
     def blank(size: Size) -> bytes:
@@ -154,9 +154,7 @@ def _draw_nothing() -> None:
         return picture.getvalue()
 
     mock.patch.object(view, "draw", lambda scene: blank(scene.size)).start()
-    mock.patch(
-        "trajmill.flows.configuration.environment_spec.SimulatedSpec", partial(SimulatedSpec, draws_screens=False)
-    ).start()
+    mock.patch.object(SimulatedSpec, "draws_screens", False).start()
 
 
 def _success(summary: RoundSummary) -> dict[str, float]:

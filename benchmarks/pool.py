@@ -17,7 +17,6 @@ import heapq
 import random
 import tempfile
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,6 +28,7 @@ from trajmill.schemas.observation import Observation, ScreenHandle, UIElement
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import PathStep, Platform, Query, Source, Split
 from trajmill.schemas.tables.trajectory import Purpose
+from trajmill.stages.environments.spec import EnvironmentSpec
 from trajmill.stages.rollout.base import Attempt, Limits
 from trajmill.warehouse.layout import StageRun, create_warehouse
 
@@ -105,10 +105,8 @@ class _SleepingFactory:
         pass
 
 
-@dataclass(frozen=True)
-class _SleepingSpec:
+class _SleepingSpec(EnvironmentSpec):
     kind: str = "sleeping"
-    draws_screens: bool = False
 
     def factory(self, platform: Platform) -> _SleepingFactory:
         return _SleepingFactory()

@@ -26,7 +26,7 @@ from trajmill.schemas.episode import Episode
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.critics.judge import judge_episodes
-from trajmill.stages.environments.simulated.environment import FaultRates
+from trajmill.stages.environments.simulated.spec import FaultRates
 from trajmill.stages.environments.simulated.world import load_world
 from trajmill.stages.models.openai_api.settings import ApiSettings
 

@@ -15,7 +15,7 @@ from trajmill.schemas.tables.query import Query
 from trajmill.schemas.tables.verdict import Channel, StepLabel
 from trajmill.stages.critics.base import StepResult, Vote
 from trajmill.stages.critics.calibration.noisy import NoisyChannel
-from trajmill.stages.environments.simulated.environment import FaultRates
+from trajmill.stages.environments.simulated.spec import FaultRates
 from trajmill.stages.environments.simulated.world import World
 
 PASSED = 1.0

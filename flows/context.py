@@ -8,11 +8,11 @@ from importlib.metadata import version
 
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.environment_spec import environment_of
-from trajmill.pipelines.environments import EnvironmentSpec
 from trajmill.pipelines.fan_out import BeamSettings
 from trajmill.pipelines.reading.queries import queries_of
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Query
+from trajmill.stages.environments.spec import EnvironmentSpec
 from trajmill.warehouse.layout import StageRun, Warehouse
 
 

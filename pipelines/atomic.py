@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from trajmill.pipelines.environments import EnvironmentSpec
 from trajmill.pipelines.generate import NewQueries
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Platform
+from trajmill.stages.environments.spec import EnvironmentSpec
 from trajmill.stages.queries.atomic.base import STAGE
 from trajmill.stages.queries.atomic.queries import AtomicCounts, atomic_queries
 from trajmill.stages.queries.real_walk import Checked, walk_all

@@ -1,18 +1,17 @@
-"""Makes a query set from the navigation DAGs of the simulated world."""
+"""Makes a query set from the navigation graphs of an environment."""
 
 from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
-from pathlib import Path
 from typing import NamedTuple
 
-from trajmill.pipelines.environments import world_of
 from trajmill.pipelines.models import ModelSpec
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.query import Query
+from trajmill.stages.environments.simulated.world import World
 from trajmill.stages.queries.graph.generate import Generated, GenerationSettings, generate_queries
 from trajmill.stages.queries.graph.grammar import GrammarWriter
 from trajmill.stages.queries.graph.model_writer import ModelWriter, WriterPrompts
@@ -43,7 +42,7 @@ class ModelPen(NamedTuple):
 
 
 def queries_from_dags(
-    app_files: tuple[Path, ...],
+    world: World,
     settings: GenerationSettings,
     seed: int,
     origin: Origin,
@@ -60,7 +59,6 @@ def queries_from_dags(
 
     async def make() -> Generated:
         async with AsyncExitStack() as stack:
-            world = world_of(app_files)
             grammar, validator = GrammarWriter(), SimulatedValidator(world)
             if writer is None:
                 return await generate_queries(world, settings, seed, origin, grammar, validator)

@@ -9,7 +9,6 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 from trajmill.pipelines.drawing import ScreenWriter, screen_writer
-from trajmill.pipelines.environments import EnvironmentSpec
 from trajmill.pipelines.fan_out import BeamSettings, WrittenFiles, fan_out
 from trajmill.pipelines.generate import NewQueries
 from trajmill.pipelines.models import ModelSpec
@@ -17,6 +16,7 @@ from trajmill.schemas.record import Origin, Row
 from trajmill.schemas.spec import identity_of
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.pathway import Pathway
+from trajmill.stages.environments.spec import EnvironmentSpec
 from trajmill.stages.models.prompts import Prompt
 from trajmill.stages.queries.pathways.base import Program, WalkBounds
 from trajmill.stages.queries.pathways.collect import Collected, collect_pathways, make_queries

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from trajmill.pipelines.drawing import ScreenWriter, screen_writer
-from trajmill.pipelines.environments import EnvironmentSpec
 from trajmill.pipelines.fan_out import BeamSettings, WrittenFiles, fan_out
 from trajmill.pipelines.models import ModelSpec
 from trajmill.pipelines.reading.queries import queries_of
@@ -17,6 +16,7 @@ from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.query import Query
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.curate.proposed import without_leaks
+from trajmill.stages.environments.spec import EnvironmentSpec
 from trajmill.stages.queries.proposals.propose import Proposed, propose_tasks
 from trajmill.stages.queries.proposals.proposer import ProposalPrompts, TaskProposer
 from trajmill.stages.queries.proposals.start_screens import start_screens

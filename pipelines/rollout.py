@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trajmill.pipelines.drawing import ScreenWriter, screen_writer
-from trajmill.pipelines.environments import EnvironmentSpec
 from trajmill.pipelines.fan_out import BeamSettings, WrittenFiles, fan_out, split_evenly
 from trajmill.pipelines.resources import AgentSpec
 from trajmill.schemas.record import Origin, Record
@@ -19,6 +18,7 @@ from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.query import Platform
 from trajmill.schemas.tables.step import Step
 from trajmill.schemas.tables.trajectory import Trajectory
+from trajmill.stages.environments.spec import EnvironmentSpec
 from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits
 from trajmill.stages.rollout.worker import run_attempts
 from trajmill.warehouse.layout import StageRun, Warehouse

@@ -18,7 +18,7 @@ from trajmill.stages.environments.android.device.gestures import gesture, key_ev
 from trajmill.stages.environments.android.device.text_input import type_text
 from trajmill.stages.environments.android.screen.capture import Look, look
 from trajmill.stages.environments.android.screen.list_ends import ListEnds
-from trajmill.stages.environments.android.settings import AndroidSettings
+from trajmill.stages.environments.android.spec import AndroidSpec
 from trajmill.stages.environments.android.task.preparation import (
     ChangedSettings,
     hold_still,
@@ -53,7 +53,7 @@ class AndroidEnvironment:
     platform = Platform.PHONE
     name = "android"
 
-    def __init__(self, device: AdbDevice, settings: AndroidSettings, give_back: Callable[[], None]) -> None:
+    def __init__(self, device: AdbDevice, settings: AndroidSpec, give_back: Callable[[], None]) -> None:
         """Nothing happens to the device before the first reset.
 
         Args:

@@ -8,7 +8,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
-from trajmill.stages.environments.android.settings import AndroidSettings
+from trajmill.stages.environments.android.spec import AndroidSpec
 from trajmill.stages.environments.pool.machines import POLL_SECONDS, Machines, MachineState, machine_address
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class AndroidFactory:
     """Makes environments on devices that nobody uses; picklable."""
 
-    def __init__(self, settings: AndroidSettings) -> None:
+    def __init__(self, settings: AndroidSpec) -> None:
         self._settings = settings
         self._machines = Machines(
             "Android device", settings.lease_seconds, "`adb devices` lists those that are connected"
@@ -62,7 +62,7 @@ class AndroidFactory:
         return await asyncio.to_thread(_devices, self._settings)
 
 
-def _devices(settings: AndroidSettings) -> dict[str, MachineState]:
+def _devices(settings: AndroidSpec) -> dict[str, MachineState]:
     """The devices that may be used; blocks."""
     from trajmill.stages.environments.android.device.adb import ServerAddress, list_devices
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from importlib.resources import files
-from typing import Literal
 
 from pydantic import TypeAdapter
 
 from trajmill.schemas.record import Record
-
-SuiteName = Literal["all", "basic", "debug"]
+from trajmill.stages.environments.miniwob.spec import SuiteName
 
 _BASIC = (
     "choose-list",

@@ -30,23 +30,11 @@ from trajmill.stages.environments.simulated.goals.goal import (
 )
 from trajmill.stages.environments.simulated.layout.profile import profile_of
 from trajmill.stages.environments.simulated.layout.view import View
+from trajmill.stages.environments.simulated.spec import FaultRates
 from trajmill.stages.environments.simulated.world import World
 
 _SHORTEST_SWIPE = 40
 """Pixels that a finger must move to scroll."""
-
-
-class FaultRates(NamedTuple):
-    """How often things go wrong, each between 0 and 1; decided by the seed of the reset."""
-
-    slow: float = 0.0
-    """A new page of an app that first shows as loading, until a wait or any other action."""
-    lost_tap: float = 0.0
-    """A press that has no effect."""
-    popup: float = 0.1
-    """An app that is opened and asks to be rated, or carries an advertisement in its lists; harmless but in the way."""
-    crash: float = 0.0
-    """A step that raises `EnvironmentFailure`."""
 
 
 class _Episode(NamedTuple):

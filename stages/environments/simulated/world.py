@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -137,6 +137,12 @@ def load_world(extra: Sequence[Path] = ()) -> World:
         raise BadInputError("\n".join(str(mistake) for mistake in reading.mistakes))
     apps = {file.spec.app: file.spec for file in reading.apps}
     return World(apps, {file.spec.errand: file.spec for file in reading.errands})
+
+
+@lru_cache(maxsize=2)
+def shared_world(extra: tuple[Path, ...]) -> World:
+    """The world of `load_world`, loaded once in a process, so that its drawn screens are kept once."""
+    return load_world(extra)
 
 
 def _task_graph(name: str, apps: tuple[AppSpec, ...], task: TaskSpec) -> TaskGraph:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from trajmill.schemas.actions import Terminate
 from trajmill.schemas.errors import EnvironmentFailure
 from trajmill.schemas.tables.query import Query
-from trajmill.stages.environments.simulated.environment import FaultRates, SimulatedEnvironment
+from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
 from trajmill.stages.environments.simulated.goals.walker import Position, Walker
+from trajmill.stages.environments.simulated.spec import FaultRates
 from trajmill.stages.environments.simulated.world import World
 
 TRAINING_PROFILES = 6

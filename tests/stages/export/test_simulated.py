@@ -17,7 +17,8 @@ from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.schemas.tables.verdict import Judgement
 from trajmill.stages.agents.reference import ReferenceAgent
 from trajmill.stages.derive.end_to_end import end_to_end_examples
-from trajmill.stages.environments.simulated.environment import FaultRates, SimulatedEnvironment
+from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
+from trajmill.stages.environments.simulated.spec import FaultRates
 from trajmill.stages.environments.simulated.world import load_world
 from trajmill.stages.export.check import check_release
 from trajmill.stages.export.write import export_release

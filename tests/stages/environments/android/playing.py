@@ -14,16 +14,16 @@ from trajmill.schemas.observation import Observation, UIElement
 from trajmill.schemas.tables.query import Platform, Query
 from trajmill.stages.environments.android.environment import AndroidEnvironment
 from trajmill.stages.environments.android.factory import AndroidFactory
-from trajmill.stages.environments.android.settings import AndroidSettings
+from trajmill.stages.environments.android.spec import AndroidSpec
 from trajmill.stages.environments.android.task.task_file import PhoneTask
 from trajmill.stages.environments.task_file import query_of
 
 
-def settings_for(server: AdbServer, **changes: Any) -> AndroidSettings:
+def settings_for(server: AdbServer, **changes: Any) -> AndroidSpec:
     """Settings for the phones of a server, with short time limits."""
     phone = next(iter(server.phones.values()))
     values = {"port": server.port, "apps": phone.packages(), "call_seconds": 5.0, "lease_seconds": 0.0}
-    return AndroidSettings.model_validate({**values, **changes})
+    return AndroidSpec.model_validate({**values, **changes})
 
 
 @asynccontextmanager

@@ -15,7 +15,7 @@ from tests.stages.environments.android.stand_in.server import AdbServer
 from trajmill.schemas.actions import OpenApp, TypeText
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.stages.environments.android.factory import AndroidFactory
-from trajmill.stages.environments.android.settings import AndroidSettings
+from trajmill.stages.environments.android.spec import AndroidSpec
 from trajmill.stages.environments.pool.pool import EnvironmentPool
 
 FAULTS = [
@@ -187,7 +187,7 @@ def test_without_an_adb_server_one_line_says_what_to_run_and_none_is_started(
     monkeypatch.setenv("ADBUTILS_ADB_PATH", str(program))
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        factory = AndroidFactory(AndroidSettings(port=free.getsockname()[1]))
+        factory = AndroidFactory(AndroidSpec(port=free.getsockname()[1]))
         with pytest.raises(EnvironmentFailure, match="run `adb start-server`") as caught:
             asyncio.run(factory())
     assert caught.value.failure_class is FailureClass.SETUP
@@ -215,8 +215,8 @@ def test_a_device_is_free_again_once_the_process_that_leased_it_was_killed(phone
     code = f"""
 import asyncio, time
 from trajmill.stages.environments.android.factory import AndroidFactory
-from trajmill.stages.environments.android.settings import AndroidSettings
-environment = asyncio.run(AndroidFactory(AndroidSettings.model_validate_json({settings.model_dump_json()!r}))())
+from trajmill.stages.environments.android.spec import AndroidSpec
+environment = asyncio.run(AndroidFactory(AndroidSpec.model_validate_json({settings.model_dump_json()!r}))())
 print("leased", flush=True)
 time.sleep(600)
 """
@@ -241,9 +241,9 @@ import asyncio, sys
 sys.modules["adbutils"] = None
 from trajmill.stages.environments.android.task import task_file
 from trajmill.stages.environments.android.factory import AndroidFactory
-from trajmill.stages.environments.android.settings import AndroidSettings
+from trajmill.stages.environments.android.spec import AndroidSpec
 try:
-    asyncio.run(AndroidFactory(AndroidSettings())())
+    asyncio.run(AndroidFactory(AndroidSpec())())
 except Exception as error:
     print(type(error).__name__, error)
 """

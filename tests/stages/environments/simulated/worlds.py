@@ -15,9 +15,10 @@ from trajmill.stages.environments.simulated.app_files.app_spec import Scalar
 from trajmill.stages.environments.simulated.app_files.loader import AppFile, ErrandFile, read_spec
 from trajmill.stages.environments.simulated.app_files.yaml_source import Source as YamlSource
 from trajmill.stages.environments.simulated.app_files.yaml_source import parse_source
-from trajmill.stages.environments.simulated.environment import FaultRates, SimulatedEnvironment
+from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
 from trajmill.stages.environments.simulated.goals.reference_path import goal_json, reference_path, start_state_json
 from trajmill.stages.environments.simulated.goals.walker import Position, Walker
+from trajmill.stages.environments.simulated.spec import FaultRates
 from trajmill.stages.environments.simulated.world import TaskGraph, World
 
 DOCS = Path(__file__).parents[4] / "docs" / "apps.md"

@@ -112,10 +112,7 @@ def test_text_on_the_screen_is_never_markup() -> None:
     query = query_of(Platform.PHONE, task="evil")
 
     async def work(env: WebAppEnvironment) -> tuple[object, list[str]]:
-        twins = Twins(world, env, query, 0)
-        env._popup = 0.0
-        twins.sim._faults = twins.sim._faults._replace(popup=0.0)
-        twins.sim_seen = twins.sim.reset_now(query, 0)
+        twins = Twins(world, env, query, 0, popup=0.0)
         await twins.start()
         for element_id in ("launcher/garden", "garden.home/plants/<img src=x onerror=hacked=1>", "garden.plant/memo"):
             await twins.press(element_id)

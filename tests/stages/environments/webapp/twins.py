@@ -10,9 +10,10 @@ from trajmill.schemas.actions import Action, Click, PressKeys, Scroll, Swipe, Sy
 from trajmill.schemas.observation import Observation, UIElement
 from trajmill.schemas.tables.query import Platform, Query
 from trajmill.stages.environments.browser.page.observation import observation
-from trajmill.stages.environments.simulated.environment import FaultRates, SimulatedEnvironment
+from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
 from trajmill.stages.environments.simulated.goals.walker import Move, Position, Walker
 from trajmill.stages.environments.simulated.layout.metrics import metrics_of
+from trajmill.stages.environments.simulated.spec import FaultRates
 from trajmill.stages.environments.simulated.world import World
 from trajmill.stages.environments.webapp.environment import WebAppEnvironment
 from trajmill.stages.environments.webapp.reader import Screenful
@@ -26,8 +27,8 @@ Seen = tuple[str, str, str, tuple[str, ...], str]
 class Twins:
     """Both worlds in one state; every method fails when they differ after it."""
 
-    def __init__(self, world: World, web: WebAppEnvironment, query: Query, seed: int) -> None:
-        self.sim = SimulatedEnvironment(world, query.platform, FaultRates(popup=POPUP))
+    def __init__(self, world: World, web: WebAppEnvironment, query: Query, seed: int, popup: float = POPUP) -> None:
+        self.sim = SimulatedEnvironment(world, query.platform, FaultRates(popup=popup))
         self.sim_seen = self.sim.reset_now(query, seed)
         self.web = web
         self.query = query

@@ -15,7 +15,8 @@ from trajmill.schemas.tables.query import PathStep, Platform, Query, Source, Spl
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.agents.reference import ReferenceAgent
 from trajmill.stages.curate.leakage import leaks_in_queries
-from trajmill.stages.environments.simulated.environment import FaultRates, SimulatedFactory
+from trajmill.stages.environments.simulated.environment import SimulatedFactory
+from trajmill.stages.environments.simulated.spec import FaultRates
 from trajmill.stages.environments.simulated.world import World
 from trajmill.stages.queries.pathways.base import Program, WalkBounds
 from trajmill.stages.queries.pathways.collect import Collected, collect_pathways, make_queries

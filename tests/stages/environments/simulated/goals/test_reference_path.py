@@ -18,7 +18,7 @@ from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.query import PathStep, Platform
 from trajmill.stages.environments.simulated.app_files.app_spec import Scalar
 from trajmill.stages.environments.simulated.app_files.check import builtin_files, read_files
-from trajmill.stages.environments.simulated.environment import FaultRates, SimulatedEnvironment
+from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
 from trajmill.stages.environments.simulated.goals.reference_path import (
     goal_json,
     reference_path,
@@ -26,6 +26,7 @@ from trajmill.stages.environments.simulated.goals.reference_path import (
     start_state_json,
 )
 from trajmill.stages.environments.simulated.goals.walker import Position, Walker
+from trajmill.stages.environments.simulated.spec import FaultRates
 from trajmill.stages.environments.simulated.world import TaskGraph, World, load_world
 
 GARDEN = world_of(garden()).task("garden.water")

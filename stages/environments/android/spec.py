@@ -1,0 +1,57 @@
+"""The specification of Android devices as an environment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import PositiveFloat, PositiveInt
+
+from trajmill.schemas.spec import OPERATIONAL
+from trajmill.stages.environments.spec import EnvironmentSpec, MissingKey, missing_tasks
+
+if TYPE_CHECKING:
+    from trajmill.schemas.record import Origin
+    from trajmill.schemas.tables.query import Platform
+    from trajmill.stages.environments.base import EnvironmentFactory
+    from trajmill.stages.environments.imported import ImportedQueries
+
+
+class AndroidSpec(EnvironmentSpec):
+    """Android devices that adb knows (extra `android`)."""
+
+    kind: Literal["android"] = "android"
+    """Android devices."""
+    host: Annotated[str, OPERATIONAL] = "127.0.0.1"
+    """Machine of the adb server."""
+    port: Annotated[PositiveInt, OPERATIONAL] = 5037
+    """Port of the adb server."""
+    serials: Annotated[tuple[str, ...], OPERATIONAL] = ()
+    """Devices to use, as `adb devices` names them; all that are connected if there are none."""
+    tasks: Path | None = None
+    """Tasks of your own: one JSON object in each line (see environments.md)."""
+    apps: dict[str, str] = {}
+    """Package of each app that tasks and agents name."""
+    call_seconds: Annotated[PositiveFloat, OPERATIONAL] = 30.0
+    """A call to a device that takes longer is a failure."""
+    settle_seconds: PositiveFloat = 6.0
+    """How long to wait at most for a screen to stop changing."""
+    lease_seconds: Annotated[PositiveFloat, OPERATIONAL] = 60.0
+    """How long to wait at most for a device that nobody else uses."""
+
+    def factory(self, platform: Platform) -> EnvironmentFactory:
+        """Makes environments on devices that nobody else uses."""
+        from trajmill.stages.environments.android.factory import AndroidFactory
+
+        return AndroidFactory(self)
+
+    async def own_queries(self, seed: int, origin: Origin) -> ImportedQueries:
+        """The tasks of the file."""
+        from trajmill.stages.environments.android.task.task_file import read_task_file
+        from trajmill.stages.environments.imported import ImportedQueries
+
+        return ImportedQueries(read_task_file(self.tasks, origin) if self.tasks else [], [])
+
+    def missing(self, folder: Path, other_queries: bool) -> list[MissingKey]:
+        """The file of tasks."""
+        return [*super().missing(folder, other_queries), *missing_tasks(self.tasks, other_queries)]

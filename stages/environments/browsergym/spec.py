@@ -1,0 +1,48 @@
+"""The specification of BrowserGym as an environment."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from pydantic import PositiveInt
+
+from trajmill.stages.environments.spec import EnvironmentSpec
+
+if TYPE_CHECKING:
+    from trajmill.schemas.record import Origin
+    from trajmill.schemas.tables.query import Platform
+    from trajmill.stages.environments.base import EnvironmentFactory
+    from trajmill.stages.environments.imported import ImportedQueries
+
+
+class BrowserGymSpec(EnvironmentSpec):
+    """Tasks of BrowserGym (extra `browsergym`)."""
+
+    takes_proposed_tasks: ClassVar[bool] = False
+
+    kind: Literal["browsergym"] = "browsergym"
+    """BrowserGym."""
+    tasks: tuple[str, ...] = (
+        "miniwob.click-button",
+        "miniwob.click-dialog",
+        "miniwob.click-link",
+        "miniwob.enter-text",
+    )
+    """Names of its tasks, without `browsergym/`."""
+    train_seeds: PositiveInt = 4
+    """Instances of each task to learn on."""
+    heldout_seeds: PositiveInt = 2
+    """Instances of each task that are only evaluated on."""
+
+    def factory(self, platform: Platform) -> EnvironmentFactory:
+        """Makes BrowserGym's own environments."""
+        from trajmill.stages.environments.browsergym.factory import BrowserGymFactory
+
+        return BrowserGymFactory()
+
+    async def own_queries(self, seed: int, origin: Origin) -> ImportedQueries:
+        """What each task asks for at each seed."""
+        from trajmill.stages.environments.browsergym.queries import import_tasks
+        from trajmill.stages.environments.imported import SuiteSize
+
+        return await import_tasks(self.tasks, SuiteSize(self.train_seeds, self.heldout_seeds), seed, origin)

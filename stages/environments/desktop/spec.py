@@ -1,0 +1,52 @@
+"""The specification of desktops with the OSWorld server protocol."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+
+from trajmill.schemas.spec import OPERATIONAL, Fraction
+from trajmill.stages.environments.spec import EnvironmentSpec
+
+if TYPE_CHECKING:
+    from trajmill.schemas.record import Origin
+    from trajmill.schemas.tables.query import Platform
+    from trajmill.stages.environments.base import EnvironmentFactory
+    from trajmill.stages.environments.imported import ImportedQueries
+
+
+class DesktopSpec(EnvironmentSpec):
+    """Desktops that speak the OSWorld server protocol: a team's machines, or ones started here (extra `desktop`)."""
+
+    has_desktop_programs: ClassVar[bool] = True
+
+    kind: Literal["desktop"] = "desktop"
+    """Desktops with the OSWorld server protocol."""
+    servers: Annotated[tuple[str, ...], OPERATIONAL] = ()
+    """Addresses of your machines, e.g. `http://10.0.0.7:5000`; without any, desktops are started here."""
+    tasks: Path | None = None
+    """Folder of OSWorld task files; the packaged tasks without one."""
+    held_out: Fraction = 0.25
+    """Share of the tasks that is only evaluated on."""
+
+    @property
+    def task_folder(self) -> Path:
+        """Where the task files are."""
+        from trajmill.stages.environments.desktop.queries import packaged_tasks
+
+        return self.tasks or packaged_tasks()
+
+    def factory(self, platform: Platform) -> EnvironmentFactory:
+        """Makes desktops."""
+        from trajmill.stages.environments.desktop.factory import LocalDesktops, RemoteDesktops
+
+        if self.servers:
+            return RemoteDesktops(self.servers, self.task_folder)
+        return LocalDesktops(self.task_folder)
+
+    async def own_queries(self, seed: int, origin: Origin) -> ImportedQueries:
+        """The task files of the folder."""
+        from trajmill.stages.environments.desktop.queries import import_tasks
+        from trajmill.stages.environments.imported import ImportedQueries
+
+        return ImportedQueries(import_tasks(self.task_folder, self.held_out, origin), [])

@@ -1,0 +1,53 @@
+"""The specification of MiniWoB++ as an environment."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from pydantic import PositiveInt
+
+from trajmill.stages.environments.spec import EnvironmentSpec
+
+if TYPE_CHECKING:
+    from trajmill.schemas.record import Origin
+    from trajmill.schemas.tables.query import Platform
+    from trajmill.stages.environments.base import EnvironmentFactory
+    from trajmill.stages.environments.imported import ImportedQueries
+
+
+SuiteName = Literal["all", "basic", "debug"]
+
+
+class MiniWobSpec(EnvironmentSpec):
+    """MiniWoB++ in headless Chromium (extra `web`)."""
+
+    takes_proposed_tasks: ClassVar[bool] = False
+
+    kind: Literal["miniwob"] = "miniwob"
+    """The pages of MiniWoB++."""
+    suite: SuiteName = "basic"
+    """Which pages: all that work, 23 of presses and short texts, or three to try things out."""
+    tasks: tuple[str, ...] = ()
+    """Names of pages of your own choice, in place of the suite."""
+    train_seeds: PositiveInt = 8
+    """Instances of each page to learn on."""
+    heldout_seeds: PositiveInt = 4
+    """Instances of each page that are only evaluated on."""
+
+    def factory(self, platform: Platform) -> EnvironmentFactory:
+        """Makes browser contexts."""
+        from trajmill.stages.environments.miniwob.environment import MiniWobFactory
+
+        return MiniWobFactory()
+
+    async def own_queries(self, seed: int, origin: Origin) -> ImportedQueries:
+        """What each page asks for at each seed."""
+        from trajmill.stages.environments.imported import SuiteSize
+        from trajmill.stages.environments.miniwob.page_suites import suite_pages
+        from trajmill.stages.environments.miniwob.pages import refuse_unknown_pages
+
+        pages = self.tasks or suite_pages(self.suite)
+        refuse_unknown_pages(pages, "environment.tasks")
+        from trajmill.stages.environments.miniwob.queries import import_queries
+
+        return await import_queries(pages, SuiteSize(self.train_seeds, self.heldout_seeds), seed, origin)
