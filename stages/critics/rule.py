@@ -85,6 +85,14 @@ class Rule(NamedTuple):
 
     channels: tuple[ChannelRule, ...]
 
+    @property
+    def repeats_the_check(self) -> bool:
+        """Whether the judge calls nothing Correct that the environment's own check refuses.
+
+        Such a judge has no precision to report: compared with the check it is 1 whatever the other critics say.
+        """
+        return any(rule.channel is Channel.PROGRAMMATIC for rule in self.channels)
+
     def outcomes(self, verdicts: Iterable[TrajectoryVerdict]) -> dict[Channel, bool | None]:
         """What each channel said of a trajectory, counted from its votes; None where they leave it open."""
         votes = [(verdict.channel, verdict.vote, verdict.correct) for verdict in verdicts]

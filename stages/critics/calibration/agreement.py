@@ -10,7 +10,7 @@ from trajmill.schemas.actions import TypeText
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.tables.round_summary import JudgeQuality
-from trajmill.schemas.tables.verdict import StepLabel
+from trajmill.schemas.tables.verdict import Channel, StepLabel
 from trajmill.stages.critics.rule import read_rule
 from trajmill.stages.critics.trees.replay import SeenStep, replay, seen
 from trajmill.stages.metrics.intervals import Interval, wilson
@@ -49,7 +49,8 @@ def calibrate(episodes: Iterable[Episode], screens: ScreenReader) -> tuple[Judge
     """Counts of agreement of the consensus, of each channel and of the step critic with the programmatic check.
 
     Only judged episodes that have a programmatic reward are counted; for steps, only those of queries with an
-    annotated path. A channel is counted by what its votes amount to, where they were asked for.
+    annotated path. A channel is counted by what its votes amount to, where they were asked for. The programmatic check
+    is not compared with itself: neither is a judge that asks it.
     """
     reader = seen(screens)
     pairs: dict[str, Counter[tuple[bool, bool]]] = {"trajectory": Counter()}
@@ -57,9 +58,11 @@ def calibrate(episodes: Iterable[Episode], screens: ScreenReader) -> tuple[Judge
         if episode.judgement is None or episode.trajectory.reward is None:
             continue
         passed = episode.trajectory.reward >= PASSED
-        pairs["trajectory"][episode.judgement.correct, passed] += 1
-        for channel, correct in read_rule(episode.judgement.rule).outcomes(episode.trajectory_verdicts).items():
-            if correct is not None:
+        rule = read_rule(episode.judgement.rule)
+        if not rule.repeats_the_check:
+            pairs["trajectory"][episode.judgement.correct, passed] += 1
+        for channel, correct in rule.outcomes(episode.trajectory_verdicts).items():
+            if correct is not None and channel is not Channel.PROGRAMMATIC:
                 pairs.setdefault(channel, Counter())[correct, passed] += 1
         if episode.query.path:
             pairs.setdefault("step", Counter()).update(_step_pairs(episode, reader))

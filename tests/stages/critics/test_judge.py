@@ -29,12 +29,13 @@ from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.critics.annotated.step_critic import AnnotatedStepCritic
 from trajmill.stages.critics.annotated.text_channel import AnnotatedTextChannel, report_of
 from trajmill.stages.critics.annotated.tree_channel import AnnotatedTreeChannel
-from trajmill.stages.critics.base import StepResult, Vote, at_most_words
+from trajmill.stages.critics.base import StepResult, TrajectoryCritic, Vote, at_most_words
 from trajmill.stages.critics.calibration.agreement import agreement, calibrate
 from trajmill.stages.critics.calibration.noisy import NoisyChannel
 from trajmill.stages.critics.cascade import one_vote
 from trajmill.stages.critics.consensus import Judge
 from trajmill.stages.critics.judge import Judged, annotated_judge, judge_episodes
+from trajmill.stages.critics.programmatic import ProgrammaticChannel
 from trajmill.stages.critics.trees.replay import SeenScreens
 
 
@@ -149,6 +150,21 @@ def test_counts_against_the_programmatic_check() -> None:
     for quality in found.values():
         counts = (quality.true_positive, quality.false_positive, quality.true_negative, quality.false_negative)
         assert counts == (1, 1, 1, 1)
+
+
+@pytest.mark.parametrize("others", [(), (AnnotatedTextChannel(),)])
+def test_a_judge_that_asks_the_programmatic_check_is_not_measured_by_it(
+    others: tuple[AnnotatedTextChannel, ...],
+) -> None:
+    trees = Trees()
+    critics: list[TrajectoryCritic] = [*others, ProgrammaticChannel()]
+    judge = Judge(AnnotatedStepCritic(), tuple(map(one_vote, critics)))
+    episodes = run([right_walk(trees).end(reward=1.0), right_walk(trees).end(reward=0.0)], trees, judge).episodes
+    assert all(episode.judgement is not None for episode in episodes)
+    found = {
+        quality.level: sum(quality.model_dump(exclude={"level"}).values()) for quality in calibrate(episodes, trees)
+    }
+    assert found == {"trajectory": 0, **dict.fromkeys((critic.channel.value for critic in others), 2)}
 
 
 def test_steps_are_measured_against_the_annotated_path() -> None:
