@@ -159,7 +159,8 @@ def test_a_judge_that_asks_the_programmatic_check_is_not_measured_by_it(
     trees = Trees()
     critics: list[TrajectoryCritic] = [*others, ProgrammaticChannel()]
     judge = Judge(AnnotatedStepCritic(), tuple(map(one_vote, critics)))
-    episodes = run([right_walk(trees).end(reward=1.0), right_walk(trees).end(reward=0.0)], trees, judge).episodes
+    walks = [right_walk(trees).end(reward=1.0), right_walk(trees).end(reward=0.0)]
+    episodes = asyncio.run(judge_episodes(walks, judge, trees, ORIGIN)).episodes
     assert all(episode.judgement is not None for episode in episodes)
     found = {
         quality.level: sum(quality.model_dump(exclude={"level"}).values()) for quality in calibrate(episodes, trees)
