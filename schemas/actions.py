@@ -1,4 +1,4 @@
-"""The one internal action space: the mobile and desktop spaces of GUI-Owl (Tables 9 and 10) as a tagged union.
+"""The one internal action space: the mobile and desktop spaces of GUI-Owl 7B and 1.5 as a tagged union.
 
 Positions are whole pixels of the stored screenshot. The texts that models write are turned into these by the
 dialects in `schemas/dialects/`.
@@ -53,6 +53,14 @@ class Drag(Record):
     y2: int
 
 
+class DragTo(Record):
+    """Hold the left mouse button from where the pointer is to a position."""
+
+    kind: Literal["drag_to"] = "drag_to"
+    x: int
+    y: int
+
+
 class MoveMouse(Record):
     """Move the mouse without pressing a button."""
 
@@ -65,6 +73,15 @@ class Scroll(Record):
     """Turn the mouse wheel at a position; positive `clicks` scroll up, as in GUI-Owl's `pixels`."""
 
     kind: Literal["scroll"] = "scroll"
+    x: int | None = None
+    y: int | None = None
+    clicks: int
+
+
+class HorizontalScroll(Record):
+    """Turn the mouse wheel sideways at a position; positive `clicks` scroll to the right."""
+
+    kind: Literal["hscroll"] = "hscroll"
     x: int | None = None
     y: int | None = None
     clicks: int
@@ -109,6 +126,13 @@ class Wait(Record):
     seconds: float = 1.0
 
 
+class Interact(Record):
+    """Ask the user to resolve what blocks the agent; in a rollout there is no user, and nothing happens."""
+
+    kind: Literal["interact"] = "interact"
+    text: str
+
+
 class Answer(Record):
     """Give the answer to a question; ends the episode."""
 
@@ -128,13 +152,16 @@ Action = Annotated[
     | LongPress
     | Swipe
     | Drag
+    | DragTo
     | MoveMouse
     | Scroll
+    | HorizontalScroll
     | TypeText
     | PressKeys
     | SystemButton
     | OpenApp
     | Wait
+    | Interact
     | Answer
     | Terminate,
     Field(discriminator="kind"),
@@ -162,7 +189,9 @@ def pressed_point(action: Action) -> tuple[int, int] | None:
     match action:
         case Click(x=x, y=y) | LongPress(x=x, y=y) | Swipe(x=x, y=y) | Drag(x=x, y=y) | MoveMouse(x=x, y=y):
             return x, y
-        case Scroll(x=int() as x, y=int() as y):
+        case DragTo(x=x, y=y):
+            return x, y
+        case Scroll(x=int() as x, y=int() as y) | HorizontalScroll(x=int() as x, y=int() as y):
             return x, y
         case _:
             return None

@@ -22,8 +22,12 @@ class Reply(NamedTuple):
     conclusion: str
 
 
+class NotExpressible(ValueError):
+    """A dialect has no words for an action; its text names both."""
+
+
 class Dialect(Protocol):
-    """A wire format of actions."""
+    """A wire format of actions on one platform."""
 
     def system_prompt(self, frame: CoordinateFrame) -> str:
         """The system message that teaches a model this format."""
@@ -34,5 +38,9 @@ class Dialect(Protocol):
         ...
 
     def render(self, reply: Reply, frame: CoordinateFrame) -> str:
-        """Write a reply as the model would."""
+        """Write a reply as the model would.
+
+        Raises:
+            NotExpressible: the dialect has no words for the action.
+        """
         ...

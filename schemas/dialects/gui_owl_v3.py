@@ -11,35 +11,39 @@ The published model wraps thought and conclusion in `<thinking>` and `<conclusio
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from trajmill.schemas.actions import (
     Action,
-    Answer,
     Click,
     Drag,
-    LongPress,
     MoveMouse,
-    OpenApp,
     PressKeys,
     Scroll,
-    Swipe,
-    SystemButton,
     Terminate,
     TypeText,
     Wait,
 )
 from trajmill.schemas.coordinates import CoordinateFrame, CoordinateSpace
-from trajmill.schemas.dialects.base import Dialect, ParseFailure, Reply
-from trajmill.schemas.dialects.gui_owl_v3_arguments import Arguments, ArgumentsError
-from trajmill.schemas.dialects.gui_owl_v3_tools import desktop_system_prompt, mobile_system_prompt
-from trajmill.schemas.geometry import Point
+from trajmill.schemas.dialects import mobile_use
+from trajmill.schemas.dialects.arguments import Arguments, ArgumentsError
+from trajmill.schemas.dialects.base import Dialect
+from trajmill.schemas.dialects.gui_owl_v3_tools import MOBILE_ACTIONS, desktop_system_prompt, mobile_system_prompt
+from trajmill.schemas.dialects.signs import GUI_OWL_V3, unknown_action
+from trajmill.schemas.dialects.tool_call import (
+    CallText,
+    ToolCallDialect,
+    Words,
+    refusal,
+    written_extent,
+    written_position,
+    written_seconds,
+)
 from trajmill.schemas.tables.query import Platform
 
-_OPEN, _CLOSE = "<tool_call>", "</tool_call>"
+_MOST_WHEEL_CLICKS = 5
 _MOUSE_CLICKS = {
     ("left", 1): "click",
     ("right", 1): "right_click",
@@ -48,115 +52,42 @@ _MOUSE_CLICKS = {
 }
 
 
-class _GuiOwl:
+class _GuiOwl(ToolCallDialect):
     """What the phone's and the desktop's dialect share: the text around the call."""
 
-    _tool: ClassVar[str]
+    written_by = (GUI_OWL_V3,)
     _system: ClassVar[str]
 
     def system_prompt(self, frame: CoordinateFrame) -> str:
         """The system message that teaches a model this format, for screens of the frame's resolution."""
         return self._system.replace("{screen}", _extent(frame), 1)
 
-    def parse(self, text: str, frame: CoordinateFrame) -> Reply | ParseFailure:
-        """Read a model's reply; any text whatever gives a reply or a failure."""
-        start = text.find(_OPEN)
-        if start < 0:
-            return ParseFailure("no <tool_call> in the reply")
-        end = text.find(_CLOSE, start)
-        body = text[start + len(_OPEN) : end if end >= 0 else len(text)]
-        after = text[end + len(_CLOSE) :] if end >= 0 else ""
-        try:
-            action = self._read(_arguments(body, self._tool, frame))
-            thought, conclusion = _said(text[:start], "thinking", "Thought:"), _said(after, "conclusion", "Conclusion:")
-        except ArgumentsError as error:
-            return ParseFailure(str(error))
-        return Reply(thought, action, conclusion)
+    def _words(self, call: CallText) -> Words:
+        return Words(_said(call.before, "thinking", "Thought:"), _said(call.after, "conclusion", "Conclusion:"))
 
-    def render(self, reply: Reply, frame: CoordinateFrame) -> str:
-        """Write a reply as the model would.
-
-        Raises:
-            ValueError: the platform's action space has no such action.
-        """
-        call = json.dumps({"name": self._tool, "arguments": self._write(reply.action, frame)}, ensure_ascii=False)
-        # A typed "</tool_call>" must not end the call: inside JSON strings "<" may always be escaped.
-        call = call.replace("<", "\\u003c")
-        return f"Thought: {_safe(reply.thought)}\n{_OPEN}\n{call}\n{_CLOSE}\nConclusion: {_safe(reply.conclusion)}"
-
-    def _read(self, arguments: Arguments) -> Action:
-        raise NotImplementedError
-
-    def _write(self, action: Action, frame: CoordinateFrame) -> Mapping[str, Any]:
-        raise NotImplementedError
+    def _around(self, call: str, words: Words) -> str:
+        return f"Thought: {words.thought}\n{call}\nConclusion: {words.conclusion}"
 
 
 @dataclass(frozen=True)
 class GuiOwlMobile(_GuiOwl):
     """The `mobile_use` tool (paper, Table 9)."""
 
-    _tool = "mobile_use"
+    tool = mobile_use.TOOL
     _system = mobile_system_prompt()
 
     def _read(self, arguments: Arguments) -> Action:
-        match arguments.word("action"):
-            case "click":
-                x, y = arguments.position("coordinate")
-                return Click(x=x, y=y)
-            case "long_press":
-                x, y = arguments.position("coordinate")
-                return LongPress(x=x, y=y, seconds=arguments.seconds(1.0))
-            case "swipe":
-                (x, y), (x2, y2) = arguments.position("coordinate"), arguments.position("coordinate2")
-                return Swipe(x=x, y=y, x2=x2, y2=y2)
-            case "key":
-                return PressKeys(keys=(arguments.text(),))
-            case "type":
-                return TypeText(text=arguments.text())
-            case "answer":
-                return Answer(text=arguments.text())
-            case "open":
-                return OpenApp(app=arguments.text())
-            case "system_button":
-                return SystemButton(button=arguments.button())
-            case "wait":
-                return Wait(seconds=arguments.seconds(1.0))
-            case "terminate":
-                return Terminate(status=arguments.status())
-            case other:
-                raise ArgumentsError(f"mobile_use has no action {other!r:.40}")
+        return mobile_use.read_mobile_use(arguments, MOBILE_ACTIONS)
 
     def _write(self, action: Action, frame: CoordinateFrame) -> Mapping[str, Any]:
-        match action:
-            case Click(x=x, y=y, button="left", count=1):
-                return {"action": "click", "coordinate": _position(x, y, frame)}
-            case LongPress(x=x, y=y, seconds=seconds):
-                return {"action": "long_press", "coordinate": _position(x, y, frame), "time": seconds}
-            case Swipe(x=x, y=y, x2=x2, y2=y2):
-                return {
-                    "action": "swipe",
-                    "coordinate": _position(x, y, frame),
-                    "coordinate2": _position(x2, y2, frame),
-                }
-            case PressKeys(keys=(key,)):
-                return {"action": "key", "text": key}
-            case TypeText(text=text, clear=False, enter=False) | Answer(text=text) | OpenApp(app=text):
-                return {"action": action.kind, "text": text}
-            case SystemButton(button=button):
-                return {"action": "system_button", "button": button}
-            case Wait(seconds=seconds):
-                return {"action": "wait", "time": seconds}
-            case Terminate(status=status):
-                return {"action": "terminate", "status": status}
-            case _:
-                raise ValueError(f"mobile_use cannot say {action!r}")
+        return mobile_use.write_mobile_use(action, frame, MOBILE_ACTIONS)
 
 
 @dataclass(frozen=True)
 class GuiOwlDesktop(_GuiOwl):
     """The `computer_use` tool (paper, Table 10)."""
 
-    _tool = "computer_use"
+    tool = "computer_use"
     _system = desktop_system_prompt()
 
     def _read(self, arguments: Arguments) -> Action:
@@ -173,7 +104,7 @@ class GuiOwlDesktop(_GuiOwl):
                 return Drag(x=x, y=y, x2=x2, y2=y2)
             case "scroll":
                 at = arguments.position("coordinate") if arguments.has("coordinate") else None
-                return Scroll(x=at and at.x, y=at and at.y, clicks=arguments.wheel())
+                return Scroll(x=at and at.x, y=at and at.y, clicks=arguments.wheel(_MOST_WHEEL_CLICKS))
             case "key":
                 return PressKeys(keys=arguments.keys())
             case "type":
@@ -183,34 +114,34 @@ class GuiOwlDesktop(_GuiOwl):
             case "terminate":
                 return Terminate(status=arguments.status())
             case other:
-                raise ArgumentsError(f"computer_use has no action {other!r:.40}")
+                raise ArgumentsError(unknown_action(self.tool, other))
 
     def _write(self, action: Action, frame: CoordinateFrame) -> Mapping[str, Any]:
         match action:
             case Click(x=x, y=y, button=button, count=count) if (button, count) in _MOUSE_CLICKS:
-                return {"action": _MOUSE_CLICKS[button, count], "coordinate": _position(x, y, frame)}
+                return {"action": _MOUSE_CLICKS[button, count], "coordinate": written_position(x, y, frame)}
             case MoveMouse(x=x, y=y):
-                return {"action": "mouse_move", "coordinate": _position(x, y, frame)}
+                return {"action": "mouse_move", "coordinate": written_position(x, y, frame)}
             case Drag(x=x, y=y, x2=x2, y2=y2):
                 return {
                     "action": "drag",
-                    "coordinate": _position(x, y, frame),
-                    "coordinate2": _position(x2, y2, frame),
+                    "coordinate": written_position(x, y, frame),
+                    "coordinate2": written_position(x2, y2, frame),
                 }
-            case Scroll(x=int() as x, y=int() as y, clicks=clicks):
-                return {"action": "scroll", "coordinate": _position(x, y, frame), "pixels": clicks}
-            case Scroll(clicks=clicks):
+            case Scroll(x=int() as x, y=int() as y, clicks=clicks) if abs(clicks) <= _MOST_WHEEL_CLICKS:
+                return {"action": "scroll", "coordinate": written_position(x, y, frame), "pixels": clicks}
+            case Scroll(x=None, y=None, clicks=clicks) if abs(clicks) <= _MOST_WHEEL_CLICKS:
                 return {"action": "scroll", "pixels": clicks}
-            case PressKeys(keys=keys):
+            case PressKeys(keys=keys) if keys:
                 return {"action": "key", "keys": list(keys)}
             case TypeText(text=text, clear=clear, enter=enter):
                 return {"action": "type", "text": text, "clear": int(clear), "enter": int(enter)}
             case Wait(seconds=seconds):
-                return {"action": "wait", "time": seconds}
+                return {"action": "wait", "time": written_seconds(seconds)}
             case Terminate(status=status):
                 return {"action": "terminate", "status": status}
             case _:
-                raise ValueError(f"computer_use cannot say {action!r}")
+                raise refusal(self.tool, action)
 
 
 def dialect_for(platform: Platform) -> Dialect:
@@ -218,42 +149,17 @@ def dialect_for(platform: Platform) -> Dialect:
     return GuiOwlMobile() if platform is Platform.PHONE else GuiOwlDesktop()
 
 
-def _arguments(body: str, tool: str, frame: CoordinateFrame) -> Arguments:
-    try:
-        call = json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise ArgumentsError("the tool call is not JSON") from error
-    if not isinstance(call, dict) or call.get("name") != tool or not isinstance(call.get("arguments"), dict):
-        raise ArgumentsError(f"the tool call is not a call of {tool}")
-    return Arguments(call["arguments"], frame)
-
-
-def _position(x: int, y: int, frame: CoordinateFrame) -> list[float]:
-    written = frame.from_pixels(Point(x, y))
-    return list(written) if frame.space is CoordinateSpace.UNIT else [int(written[0]), int(written[1])]
-
-
 def _extent(frame: CoordinateFrame) -> str:
+    """In words of our own, which the embedded policy was trained with."""
     match frame.space:
         case CoordinateSpace.RESIZED_PIXELS:
-            return f"{frame.resized.width}x{frame.resized.height} pixels"
-        case CoordinateSpace.PER_MILLE:
-            return "1000x1000"
-        case CoordinateSpace.PER_999:
-            return "999x999"
+            return f"{written_extent(frame)} pixels"
         case CoordinateSpace.UNIT:
             return "1x1 (fractions)"
+        case _:
+            return written_extent(frame)
 
 
 def _said(text: str, tag: str, label: str) -> str:
-    if not text.isascii():
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            raise ArgumentsError("the reply is not valid Unicode") from error
     text = text.strip().removeprefix(f"<{tag}>").removesuffix(f"</{tag}>").strip()
     return text.removeprefix(label).strip()
-
-
-def _safe(text: str) -> str:
-    return text.replace("tool_call>", "tool_call›") if "tool_call>" in text else text

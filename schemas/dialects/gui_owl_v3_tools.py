@@ -12,7 +12,7 @@ _POSITION = {"type": "array", "items": {"type": "number"}, "minItems": 2, "maxIt
 _STATUS = {"type": "string", "enum": ["success", "failure"], "description": "Outcome to report with `terminate`."}
 _SECONDS = {"type": "number", "description": "Duration in seconds."}
 
-_MOBILE_ACTIONS = {
+MOBILE_ACTIONS = {
     "key": "send one adb keyevent, named in `text` (volume_up, power, clear, ...)",
     "click": "tap at `coordinate`",
     "long_press": "hold a finger at `coordinate` for `time` seconds",
@@ -72,7 +72,7 @@ Conclusion: what this step does, with every value that later steps will need"""
 
 def mobile_system_prompt() -> str:
     """System message of `mobile_use`, with `{screen}` where the resolution goes."""
-    return _system("phone", "mobile_use", _MOBILE_ACTIONS, _MOBILE_PARAMETERS)
+    return _system("phone", "mobile_use", MOBILE_ACTIONS, _MOBILE_PARAMETERS)
 
 
 def desktop_system_prompt() -> str:

@@ -13,6 +13,9 @@ from trajmill.schemas.actions import (
     Answer,
     Click,
     Drag,
+    DragTo,
+    HorizontalScroll,
+    Interact,
     LongPress,
     MoveMouse,
     OpenApp,
@@ -36,13 +39,16 @@ ACTIONS: st.SearchStrategy[Action] = st.one_of(
     st.builds(LongPress, x=WHOLE, y=WHOLE, seconds=SECONDS),
     st.builds(Swipe, **FOUR),
     st.builds(Drag, **FOUR),
+    st.builds(DragTo, x=WHOLE, y=WHOLE),
     st.builds(MoveMouse, x=WHOLE, y=WHOLE),
     st.builds(Scroll, x=st.none() | WHOLE, y=st.none() | WHOLE, clicks=WHOLE),
+    st.builds(HorizontalScroll, x=st.none() | WHOLE, y=st.none() | WHOLE, clicks=WHOLE),
     st.builds(TypeText, text=TEXT, clear=st.booleans(), enter=st.booleans()),
     st.builds(PressKeys, keys=st.lists(TEXT).map(tuple)),
     st.builds(SystemButton, button=st.sampled_from(("Back", "Home", "Menu", "Enter"))),
     st.builds(OpenApp, app=TEXT),
     st.builds(Wait, seconds=SECONDS),
+    st.builds(Interact, text=TEXT),
     st.builds(Answer, text=TEXT),
     st.builds(Terminate, status=st.sampled_from(("success", "failure"))),
 )
@@ -59,7 +65,7 @@ def test_actions_survive_json(action: Action) -> None:
 
 def test_every_kind_has_a_name_of_its_own() -> None:
     names = [kind.model_fields["kind"].default for kind in KINDS]
-    assert len(set(names)) == len(names) == 13
+    assert len(set(names)) == len(names) == 16
 
 
 @pytest.mark.parametrize(
@@ -86,9 +92,11 @@ def test_what_is_no_action_is_refused(text: str) -> None:
         (LongPress(x=1, y=2), (1, 2)),
         (Swipe(x=1, y=2, x2=3, y2=4), (1, 2)),
         (Drag(x=1, y=2, x2=3, y2=4), (1, 2)),
+        (DragTo(x=1, y=2), (1, 2)),
         (MoveMouse(x=0, y=0), (0, 0)),
         (Scroll(x=5, y=6, clicks=-1), (5, 6)),
         (Scroll(clicks=1), None),
+        (HorizontalScroll(x=5, y=6, clicks=-1), (5, 6)),
         (TypeText(text="a"), None),
         (Wait(), None),
     ],

@@ -11,6 +11,9 @@ from trajmill.schemas.actions import (
     Action,
     Click,
     Drag,
+    DragTo,
+    HorizontalScroll,
+    Interact,
     LongPress,
     MoveMouse,
     Scroll,
@@ -72,11 +75,17 @@ def _words(taken: ElementAction, action: Action | None, screen: Size) -> str:
         case Drag(x=x, y=y, x2=x2, y2=y2):
             what = f"{describe_element(taken.element)} " if taken.element is not None else ""
             return f"Dragged {what}from {_share(x, y, screen)} to {_share(x2, y2, screen)}"
+        case DragTo(x=x, y=y):
+            return f"Dragged from where the pointer was to {_share(x, y, screen)}"
         case Swipe(x=x, y=y, x2=x2, y2=y2):
             direction = scroll_direction(action)
             return f"Swiped from {_share(x, y, screen)} to {_share(x2, y2, screen)}, to see what is further {direction}"
         case Scroll(clicks=clicks):
             return f"Turned the wheel {abs(clicks)} clicks {scroll_direction(action)}"
+        case HorizontalScroll(clicks=clicks):
+            return f"Turned the wheel {abs(clicks)} clicks to the {'right' if clicks > 0 else 'left'}"
+        case Interact(text=text):
+            return f"Asked the user for help: {quoted(_short(text))}"
         case TypeText(text=text, clear=clear, enter=enter):
             into = f" into {describe_element(taken.element)}" if taken.element is not None else ""
             replaced = ", replacing what was there" if clear else ""

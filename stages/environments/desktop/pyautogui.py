@@ -7,7 +7,19 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from trajmill.schemas.actions import Action, Click, Drag, LongPress, MoveMouse, PressKeys, Scroll, Swipe, TypeText
+from trajmill.schemas.actions import (
+    Action,
+    Click,
+    Drag,
+    DragTo,
+    HorizontalScroll,
+    LongPress,
+    MoveMouse,
+    PressKeys,
+    Scroll,
+    Swipe,
+    TypeText,
+)
 from trajmill.stages.environments.desktop.keys import find_keys
 
 # What the machine runs, always these very words: it reads the calls to make from its last argument. pyautogui types
@@ -56,11 +68,14 @@ def _calls(action: Action) -> Sequence[Call]:
             return [("moveTo", (x, y))]
         case Drag(x=x, y=y, x2=x2, y2=y2):
             return [("moveTo", (x, y)), ("dragTo", (x2, y2, _DRAG_SECONDS))]
+        case DragTo(x=x, y=y):
+            return [("dragTo", (x, y, _DRAG_SECONDS))]
         case Swipe(x=x, y=y, y2=y2):
             return [("moveTo", (x, y)), ("scroll", (round((y2 - y) / _PIXELS_PER_WHEEL_CLICK),))]
         case Scroll(x=x, y=y, clicks=clicks):
-            turn: Call = ("scroll", (max(-_MOST_WHEEL_CLICKS, min(clicks, _MOST_WHEEL_CLICKS)),))
-            return [turn] if x is None or y is None else [("moveTo", (x, y)), turn]
+            return _wheel("scroll", x, y, clicks)
+        case HorizontalScroll(x=x, y=y, clicks=clicks):
+            return _wheel("hscroll", x, y, clicks)
         case TypeText(text=text, clear=clear, enter=enter):
             emptied: list[Call] = [("hotkey", ("ctrl", "a")), ("press", ("delete",))] if clear else []
             typed: list[Call] = [("write" if text.isascii() else "paste", (text,))] if text else []
@@ -70,3 +85,8 @@ def _calls(action: Action) -> Sequence[Call]:
             return [("hotkey", names)] if names else []
         case _:
             return []
+
+
+def _wheel(name: str, x: int | None, y: int | None, clicks: int) -> Sequence[Call]:
+    turn: Call = (name, (max(-_MOST_WHEEL_CLICKS, min(clicks, _MOST_WHEEL_CLICKS)),))
+    return [turn] if x is None or y is None else [("moveTo", (x, y)), turn]

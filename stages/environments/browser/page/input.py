@@ -16,6 +16,8 @@ from trajmill.schemas.actions import (
     Action,
     Click,
     Drag,
+    DragTo,
+    HorizontalScroll,
     LongPress,
     MoveMouse,
     PressKeys,
@@ -81,11 +83,16 @@ def playwright_calls(action: Action, scale: int = 1) -> list[PlaywrightCall]:
         case Drag(x=x, y=y, x2=x2, y2=y2):
             moves = _mouse("move", x2 / scale, y2 / scale, steps=_DRAG_STEPS)
             return [_mouse("move", x / scale, y / scale), _mouse("down"), moves, _mouse("up")]
+        case DragTo(x=x, y=y):
+            return [_mouse("down"), _mouse("move", x / scale, y / scale, steps=_DRAG_STEPS), _mouse("up")]
         case Swipe(x=x, y=y, x2=x2, y2=y2):
             wheel = _mouse("wheel", (x - x2) / scale, (y - y2) / scale)
             return [_mouse("move", x / scale, y / scale), wheel]
         case Scroll(x=x, y=y, clicks=clicks):
             wheel = _mouse("wheel", 0, -clicks * _WHEEL_PIXELS)
+            return [wheel] if x is None or y is None else [_mouse("move", x / scale, y / scale), wheel]
+        case HorizontalScroll(x=x, y=y, clicks=clicks):
+            wheel = _mouse("wheel", clicks * _WHEEL_PIXELS, 0)
             return [wheel] if x is None or y is None else [_mouse("move", x / scale, y / scale), wheel]
         case TypeText(text=text, clear=clear, enter=enter):
             cleared = [_press("Control+a"), _press("Delete")] if clear else []

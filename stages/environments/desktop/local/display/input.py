@@ -8,12 +8,24 @@ from Xlib import X
 from Xlib.display import Display
 from Xlib.ext import xtest
 
-from trajmill.schemas.actions import Action, Click, Drag, LongPress, MoveMouse, PressKeys, Scroll, Swipe, TypeText
+from trajmill.schemas.actions import (
+    Action,
+    Click,
+    Drag,
+    DragTo,
+    HorizontalScroll,
+    LongPress,
+    MoveMouse,
+    PressKeys,
+    Scroll,
+    Swipe,
+    TypeText,
+)
 from trajmill.stages.environments.desktop.keys import find_keys
 from trajmill.stages.environments.desktop.local.display.keyboard import Keyboard
 
 _BUTTONS = {"left": 1, "middle": 2, "right": 3}
-_WHEEL_UP, _WHEEL_DOWN = 4, 5
+_WHEEL_UP, _WHEEL_DOWN, _WHEEL_LEFT, _WHEEL_RIGHT = 4, 5, 6, 7
 _MOST_CLICKS, _MOST_WHEEL_CLICKS = 3, 50
 _PIXELS_PER_WHEEL_CLICK = 60
 _LONGEST_PRESS_SECONDS = 5.0
@@ -46,13 +58,20 @@ class Hands:
                 self._move(x, y)
             case Drag(x=x, y=y, x2=x2, y2=y2):
                 self._drag(x, y, x2, y2)
+            case DragTo(x=x, y=y):
+                pointer = self._display.screen().root.query_pointer()
+                self._drag(pointer.root_x, pointer.root_y, x, y)
             case Swipe(x=x, y=y, y2=y2):
                 self._move(x, y)
-                self._turn_wheel(round((y2 - y) / _PIXELS_PER_WHEEL_CLICK))
+                self._turn_wheel(round((y2 - y) / _PIXELS_PER_WHEEL_CLICK), _WHEEL_UP, _WHEEL_DOWN)
             case Scroll(x=x, y=y, clicks=clicks):
                 if x is not None and y is not None:
                     self._move(x, y)
-                self._turn_wheel(clicks)
+                self._turn_wheel(clicks, _WHEEL_UP, _WHEEL_DOWN)
+            case HorizontalScroll(x=x, y=y, clicks=clicks):
+                if x is not None and y is not None:
+                    self._move(x, y)
+                self._turn_wheel(clicks, _WHEEL_RIGHT, _WHEEL_LEFT)
             case TypeText(text=text, clear=clear, enter=enter):
                 if clear:
                     self._keyboard.chord(find_keys(("ctrl", "a")))
@@ -83,6 +102,6 @@ class Hands:
             time.sleep(_DRAG_STEP_SECONDS)
         xtest.fake_input(self._display, X.ButtonRelease, _BUTTONS["left"])
 
-    def _turn_wheel(self, clicks: int) -> None:
+    def _turn_wheel(self, clicks: int, forwards: int, backwards: int) -> None:
         for _ in range(min(abs(clicks), _MOST_WHEEL_CLICKS)):
-            self._click(_WHEEL_UP if clicks > 0 else _WHEEL_DOWN)
+            self._click(forwards if clicks > 0 else backwards)

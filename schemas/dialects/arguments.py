@@ -1,4 +1,4 @@
-"""The arguments of one GUI-Owl function call: every value is checked for type and bounds before it is used."""
+"""The arguments of one function call: every value is checked for type and bounds before it is used."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import Any, Literal, NamedTuple
 from trajmill.schemas.coordinates import CoordinateFrame, CoordinateSpace
 from trajmill.schemas.geometry import Point
 
-_LONGEST_WAIT = 600.0
-_MOST_WHEEL = 5
+LONGEST_SECONDS = 600.0
 _BUTTONS: dict[Any, Literal["Back", "Home", "Menu", "Enter"]] = {
     "Back": "Back",
     "Home": "Home",
@@ -50,11 +49,11 @@ class Arguments(NamedTuple):
 
     def seconds(self, default: float) -> float:
         """The `time` argument."""
-        return _number(self.values["time"], "time", 0.0, _LONGEST_WAIT) if self.has("time") else default
+        return _number(self.values["time"], "time", 0.0, LONGEST_SECONDS) if self.has("time") else default
 
-    def wheel(self) -> int:
-        """The `pixels` argument: wheel clicks, positive up."""
-        return round(_number(self.values.get("pixels"), "pixels", -_MOST_WHEEL, _MOST_WHEEL))
+    def wheel(self, most: int) -> int:
+        """The `pixels` argument: at most so many wheel clicks, positive up or to the right."""
+        return round(_number(self.values.get("pixels"), "pixels", -most, most))
 
     def flag(self, name: str) -> bool:
         """A 0 or 1, 0 if missing."""

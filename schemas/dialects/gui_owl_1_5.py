@@ -1,0 +1,86 @@
+"""GUI-Owl 1.5: a sentence on what to do, then one JSON function call.
+
+Action: Open the menu.
+<tool_call>
+{"name": "computer_use", "arguments": {"action": "left_click", "coordinate": [936, 979]}}
+</tool_call>
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from trajmill.schemas.actions import Action
+from trajmill.schemas.coordinates import CoordinateFrame
+from trajmill.schemas.dialects import computer_use, mobile_use
+from trajmill.schemas.dialects.arguments import Arguments
+from trajmill.schemas.dialects.published_tools import (
+    COMPUTER_ACTIONS,
+    MOBILE_ACTIONS,
+    computer_message,
+    mobile_message,
+)
+from trajmill.schemas.dialects.signs import GUI_OWL_1_5
+from trajmill.schemas.dialects.tool_call import CallText, ToolCallDialect, Words, one_line, written_extent
+
+_LABEL = "Action:"
+_FORM = """
+
+# Response format
+
+Response format for every step:
+1) Action: one short sentence that says what to do on the screen.
+2) One <tool_call>...</tool_call> block that holds nothing but the JSON: {"name": <function-name>, "arguments": \
+<args-json-object>}.
+
+Rules:
+- Write these two parts in this order, and nothing else.
+- To finish, call the tool with action=terminate."""
+
+
+class _GuiOwl(ToolCallDialect):
+    """What the phone's and the desktop's dialect share."""
+
+    written_by = (GUI_OWL_1_5,)
+    _system: ClassVar[str]
+
+    def system_prompt(self, frame: CoordinateFrame) -> str:
+        """The system message that teaches a model this format."""
+        return self._system.replace("{screen}", written_extent(frame), 1)
+
+    def _words(self, call: CallText) -> Words:
+        thought, label, sentence = call.before.rpartition(_LABEL)
+        return Words(thought.strip(), sentence.strip()) if label else Words("", call.before.strip())
+
+    def _around(self, call: str, words: Words) -> str:
+        return f"{_LABEL} {one_line(words.conclusion)}\n{call}"
+
+
+@dataclass(frozen=True)
+class GuiOwl15Mobile(_GuiOwl):
+    """The tool `mobile_use`."""
+
+    tool = mobile_use.TOOL
+    _system = mobile_message(MOBILE_ACTIONS, with_human_name=True) + _FORM
+
+    def _read(self, arguments: Arguments) -> Action:
+        return mobile_use.read_mobile_use(arguments, MOBILE_ACTIONS)
+
+    def _write(self, action: Action, frame: CoordinateFrame) -> Mapping[str, Any]:
+        return mobile_use.write_mobile_use(action, frame, MOBILE_ACTIONS)
+
+
+@dataclass(frozen=True)
+class GuiOwl15Desktop(_GuiOwl):
+    """The tool `computer_use`."""
+
+    tool = computer_use.TOOL
+    _system = computer_message(COMPUTER_ACTIONS) + _FORM
+
+    def _read(self, arguments: Arguments) -> Action:
+        return computer_use.read_computer_use(arguments, COMPUTER_ACTIONS)
+
+    def _write(self, action: Action, frame: CoordinateFrame) -> Mapping[str, Any]:
+        return computer_use.write_computer_use(action, frame, COMPUTER_ACTIONS)

@@ -1,0 +1,152 @@
+"""The cookbooks of Qwen2.5-VL and Qwen3-VL: one JSON function call, without words or after a thought and a sentence.
+
+Qwen2.5-VL writes the call alone. Qwen3-VL writes
+
+    Thought: I need to open the menu.
+    Action: "Open the menu."
+    <tool_call>
+    {"name": "mobile_use", "arguments": {"action": "click", "coordinate": [447, 81]}}
+    </tool_call>
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from trajmill.schemas.actions import Action
+from trajmill.schemas.coordinates import CoordinateFrame
+from trajmill.schemas.dialects import computer_use, mobile_use
+from trajmill.schemas.dialects.arguments import Arguments
+from trajmill.schemas.dialects.published_tools import computer_message, mobile_message
+from trajmill.schemas.dialects.signs import QWEN2_5_VL, QWEN3_VL
+from trajmill.schemas.dialects.tool_call import CallText, ToolCallDialect, Words, one_line, written_extent
+
+_MOBILE_2_5 = ("key", "click", "long_press", "swipe", "type", "system_button", "open", "wait", "terminate")
+_MOBILE_3 = ("click", "long_press", "swipe", "type", "answer", "system_button", "wait", "terminate")
+_COMPUTER_2_5 = (
+    "key",
+    "type",
+    "mouse_move",
+    "left_click",
+    "left_click_drag",
+    "right_click",
+    "middle_click",
+    "double_click",
+    "scroll",
+    "wait",
+    "terminate",
+)
+_COMPUTER_3 = (*_COMPUTER_2_5[:8], "triple_click", "scroll", "hscroll", "wait", "terminate", "answer")
+_ASSISTANT = "You are a helpful assistant.\n\n"
+_FORM = """
+
+# Response format
+
+Response format for every step:
+1) Thought: one short sentence on why the next step is the right one.
+2) Action: one short sentence that says what to do on the screen.
+3) One <tool_call>...</tool_call> block that holds nothing but the JSON: {"name": <function-name>, "arguments": \
+<args-json-object>}.
+
+Rules:
+- Write these three parts in this order, and nothing else.
+- To finish, call the tool with action=terminate."""
+_THOUGHT, _ACTION = "Thought:", "\nAction:"
+
+
+class _Qwen(ToolCallDialect):
+    """What the cookbooks share."""
+
+    _system: ClassVar[str]
+
+    def system_prompt(self, frame: CoordinateFrame) -> str:
+        """The system message that teaches a model this format."""
+        return self._system.replace("{screen}", written_extent(frame), 1)
+
+
+class _Qwen25(_Qwen):
+    """The call alone; the call is also what is remembered of a step."""
+
+    written_by = (QWEN2_5_VL,)
+
+    def _words(self, call: CallText) -> Words:
+        return Words(call.before.strip(), one_line(call.body))
+
+    def _around(self, call: str, words: Words) -> str:
+        return call
+
+
+class _Qwen3(_Qwen):
+    """A thought, a sentence in quotes, the call."""
+
+    written_by = (QWEN3_VL,)
+
+    def _words(self, call: CallText) -> Words:
+        thought, _, sentence = f"\n{call.before.strip()}".rpartition(_ACTION)
+        return Words(thought.strip().removeprefix(_THOUGHT).strip(), _unquoted(sentence.strip()))
+
+    def _around(self, call: str, words: Words) -> str:
+        return f'{_THOUGHT} {words.thought.strip()}{_ACTION} "{one_line(words.conclusion)}"\n{call}'
+
+
+@dataclass(frozen=True)
+class Qwen25Mobile(_Qwen25):
+    """The tool `mobile_use` of Qwen2.5-VL."""
+
+    tool = mobile_use.TOOL
+    _system = _ASSISTANT + mobile_message(_MOBILE_2_5, with_human_name=True)
+
+    def _read(self, arguments: Arguments) -> Action:
+        return mobile_use.read_mobile_use(arguments, _MOBILE_2_5)
+
+    def _write(self, action: Action, frame: CoordinateFrame) -> Mapping[str, Any]:
+        return mobile_use.write_mobile_use(action, frame, _MOBILE_2_5)
+
+
+@dataclass(frozen=True)
+class Qwen25Desktop(_Qwen25):
+    """The tool `computer_use` of Qwen2.5-VL."""
+
+    tool = computer_use.TOOL
+    _system = _ASSISTANT + computer_message(_COMPUTER_2_5)
+
+    def _read(self, arguments: Arguments) -> Action:
+        return computer_use.read_computer_use(arguments, _COMPUTER_2_5)
+
+    def _write(self, action: Action, frame: CoordinateFrame) -> Mapping[str, Any]:
+        return computer_use.write_computer_use(action, frame, _COMPUTER_2_5)
+
+
+@dataclass(frozen=True)
+class Qwen3Mobile(_Qwen3):
+    """The tool `mobile_use` of Qwen3-VL."""
+
+    tool = mobile_use.TOOL
+    _system = mobile_message(_MOBILE_3, with_human_name=False) + _FORM
+
+    def _read(self, arguments: Arguments) -> Action:
+        return mobile_use.read_mobile_use(arguments, _MOBILE_3)
+
+    def _write(self, action: Action, frame: CoordinateFrame) -> Mapping[str, Any]:
+        return mobile_use.write_mobile_use(action, frame, _MOBILE_3)
+
+
+@dataclass(frozen=True)
+class Qwen3Desktop(_Qwen3):
+    """The tool `computer_use` of Qwen3-VL."""
+
+    tool = computer_use.TOOL
+    _system = computer_message(_COMPUTER_3) + _FORM
+
+    def _read(self, arguments: Arguments) -> Action:
+        return computer_use.read_computer_use(arguments, _COMPUTER_3)
+
+    def _write(self, action: Action, frame: CoordinateFrame) -> Mapping[str, Any]:
+        return computer_use.write_computer_use(action, frame, _COMPUTER_3)
+
+
+def _unquoted(sentence: str) -> str:
+    inner = sentence.removeprefix('"').removesuffix('"')
+    return inner.strip() if len(sentence) - len(inner) == 2 else sentence

@@ -1,0 +1,54 @@
+"""By which signs a reply tells the dialect that it is written in.
+
+Dialects share tools and names, but not what they mean: the same numbers are pixels in one and thousandths in another.
+So a reply that bears the signs of another dialect is refused instead of being read wrongly.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+GUI_OWL_V3: Final = "gui-owl"
+GUI_OWL_1_5: Final = "gui-owl-1.5"
+QWEN2_5_VL: Final = "qwen2.5-vl"
+"""Bears no sign: a call without a word around it could be of any dialect."""
+QWEN3_VL: Final = "qwen3-vl"
+UI_TARS: Final = "ui-tars"
+
+_WRITERS = {
+    "click": GUI_OWL_V3,
+    "drag": GUI_OWL_V3,
+    "left_click": f"{QWEN2_5_VL}, {QWEN3_VL} or {GUI_OWL_1_5}",
+    "left_click_drag": f"{QWEN2_5_VL}, {QWEN3_VL} or {GUI_OWL_1_5}",
+    "triple_click": f"{QWEN3_VL} or {GUI_OWL_1_5}",
+    "hscroll": f"{QWEN3_VL} or {GUI_OWL_1_5}",
+    "interact": GUI_OWL_1_5,
+}
+"""Who writes names of actions that not every dialect knows."""
+_CALL = "<tool_call>"
+_CONCLUSION = re.compile(r"</tool_call>\s*(?:Conclusion:|<conclusion>)")
+_UI_TARS_CALL = re.compile(
+    r"^Action:[ \t]*(?:click|left_double|right_single|long_press|drag|hotkey|type|scroll|open_app|press_home|press_back"
+    r"|wait|finished|call_user)\(",
+    re.MULTILINE,
+)
+
+
+def dialect_seen_in(text: str) -> str:
+    """The dialect whose signs a reply bears, empty for one that could be of several."""
+    before, call, after = text.partition(_CALL)
+    if not call:
+        return UI_TARS if _UI_TARS_CALL.search(text) else ""
+    if _CONCLUSION.search(after):
+        return GUI_OWL_V3
+    before = before.strip()
+    if before.startswith("Action:"):
+        return GUI_OWL_1_5
+    return QWEN3_VL if before.startswith("Thought:") and "\nAction:" in before else ""
+
+
+def unknown_action(tool: str, name: str) -> str:
+    """One line on a name that a dialect's tool does not have."""
+    writer = _WRITERS.get(name)
+    return f"{tool} has no action {name!r:.40}" + (f" here; so writes {writer}" if writer else "")

@@ -1,0 +1,168 @@
+"""Replies whose action is one JSON function call, as all models of the Qwen family write it.
+
+    <tool_call>
+    {"name": "mobile_use", "arguments": {"action": "click", "coordinate": [360, 812]}}
+    </tool_call>
+
+Dialects differ in the tool, in the names of its actions, and in the words before and after the call.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, ClassVar, NamedTuple
+
+from trajmill.schemas.actions import Action
+from trajmill.schemas.coordinates import CoordinateFrame, CoordinateSpace
+from trajmill.schemas.dialects.arguments import LONGEST_SECONDS, Arguments, ArgumentsError
+from trajmill.schemas.dialects.base import NotExpressible, ParseFailure, Reply
+from trajmill.schemas.dialects.signs import dialect_seen_in
+from trajmill.schemas.geometry import Point
+
+_OPEN, _CLOSE = "<tool_call>", "</tool_call>"
+
+
+class CallText(NamedTuple):
+    """A reply cut at its call."""
+
+    before: str
+    body: str
+    after: str
+
+
+class Words(NamedTuple):
+    """What a reply says besides its action."""
+
+    thought: str
+    conclusion: str
+
+
+class ToolCallDialect:
+    """What the dialects with function calls share."""
+
+    tool: ClassVar[str]
+    """Name of the function."""
+    written_by: ClassVar[tuple[str, ...]]
+    """Names in `signs` that a reply in this dialect may bear."""
+
+    def parse(self, text: str, frame: CoordinateFrame) -> Reply | ParseFailure:
+        """Read a model's reply; any text whatever gives a reply or a failure."""
+        seen = dialect_seen_in(text)
+        if seen and seen not in self.written_by:
+            return ParseFailure(f"the reply is written as {seen} writes, not as {self.written_by[0]}")
+        call = cut_at_call(text)
+        if call is None:
+            return ParseFailure("no <tool_call> in the reply")
+        try:
+            action = self._read(_arguments(call.body, self.tool, frame))
+            words = self._words(call)
+            if not storable(*words):
+                raise ArgumentsError("the reply is not valid Unicode")
+        except ArgumentsError as error:
+            return ParseFailure(str(error))
+        return Reply(words.thought, action, words.conclusion)
+
+    def render(self, reply: Reply, frame: CoordinateFrame) -> str:
+        """Write a reply as the model would.
+
+        Raises:
+            NotExpressible: the dialect has no words for the action.
+        """
+        call = json.dumps({"name": self.tool, "arguments": self._write(reply.action, frame)}, ensure_ascii=False)
+        # A typed "</tool_call>" must not end the call: inside JSON strings "<" may always be escaped.
+        escaped = call.replace("<", "\\u003c")
+        if not storable(escaped):
+            raise refusal(self.tool, reply.action)
+        words = Words(without_tags(reply.thought), without_tags(reply.conclusion))
+        return self._around(f"{_OPEN}\n{escaped}\n{_CLOSE}", words)
+
+    def _read(self, arguments: Arguments) -> Action:
+        raise NotImplementedError
+
+    def _write(self, action: Action, frame: CoordinateFrame) -> Mapping[str, Any]:
+        raise NotImplementedError
+
+    def _words(self, call: CallText) -> Words:
+        raise NotImplementedError
+
+    def _around(self, call: str, words: Words) -> str:
+        raise NotImplementedError
+
+
+def cut_at_call(text: str) -> CallText | None:
+    """A reply cut at its first call, None where there is none; a call that is not closed goes to the end."""
+    before, found, rest = text.partition(_OPEN)
+    if not found:
+        return None
+    body, _, after = rest.partition(_CLOSE)
+    return CallText(before, body, after)
+
+
+def written_position(x: int, y: int, frame: CoordinateFrame) -> list[float]:
+    """A position as the frame's space writes it.
+
+    Raises:
+        NotExpressible: it is not on the screen.
+    """
+    if not (0 <= x < frame.screen.width and 0 <= y < frame.screen.height):
+        raise NotExpressible(f"({x}, {y}) is not on a screen of {frame.screen.width}x{frame.screen.height}")
+    written = frame.from_pixels(Point(x, y))
+    return list(written) if frame.space is CoordinateSpace.UNIT else [int(written[0]), int(written[1])]
+
+
+def written_seconds(seconds: float) -> float:
+    """A duration as it is written.
+
+    Raises:
+        NotExpressible: no reply may say so long a time.
+    """
+    if not 0.0 <= seconds <= LONGEST_SECONDS:
+        raise NotExpressible(f"{seconds:g} s are not between 0 and {LONGEST_SECONDS:g}")
+    return seconds
+
+
+def written_extent(frame: CoordinateFrame) -> str:
+    """The size of the screen in the frame's space, for a system message."""
+    match frame.space:
+        case CoordinateSpace.RESIZED_PIXELS:
+            return f"{frame.resized.width}x{frame.resized.height}"
+        case CoordinateSpace.PER_MILLE:
+            return "1000x1000"
+        case CoordinateSpace.PER_999:
+            return "999x999"
+        case CoordinateSpace.UNIT:
+            return "1x1"
+
+
+def refusal(tool: str, action: Action) -> NotExpressible:
+    """That a tool has no words for an action."""
+    return NotExpressible(f"{tool} cannot say {action!r:.200}")
+
+
+def storable(*texts: str) -> bool:
+    """Whether texts can be stored as UTF-8: a model's words may hold halves of characters."""
+    try:
+        return all(text.isascii() or text.encode() for text in texts)
+    except UnicodeEncodeError:
+        return False
+
+
+def without_tags(text: str) -> str:
+    """Words that cannot be taken for a call."""
+    return text.replace("tool_call>", "tool_call›") if "tool_call>" in text else text
+
+
+def one_line(text: str) -> str:
+    """Words on one line."""
+    return " ".join(text.split())
+
+
+def _arguments(body: str, tool: str, frame: CoordinateFrame) -> Arguments:
+    try:
+        call = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise ArgumentsError("the tool call is not JSON") from error
+    if not isinstance(call, dict) or call.get("name") != tool or not isinstance(call.get("arguments"), dict):
+        raise ArgumentsError(f"the tool call is not a call of {tool}")
+    return Arguments(call["arguments"], frame)

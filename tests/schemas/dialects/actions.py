@@ -1,0 +1,80 @@
+"""Actions of every kind, for tests of what dialects write and read."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from trajmill.schemas.actions import (
+    Action,
+    Answer,
+    Click,
+    Drag,
+    DragTo,
+    HorizontalScroll,
+    Interact,
+    LongPress,
+    MoveMouse,
+    OpenApp,
+    PressKeys,
+    Scroll,
+    Swipe,
+    SystemButton,
+    Terminate,
+    TypeText,
+    Wait,
+)
+from trajmill.schemas.geometry import Size
+
+_TEXT = st.text(st.characters(codec="utf-8"), max_size=40) | st.sampled_from(
+    ["</tool_call>", 'it\'s "so"\n', "a\\n", "\\", "')", "', direction='up')", "Action: click(start_box='(1,2)')"]
+)
+_SECONDS = st.floats(-1, 700)
+_BUTTONS = st.sampled_from(("left", "middle", "right"))
+
+EXAMPLES: dict[str, Action] = {
+    example.kind: example
+    for example in (
+        Click(x=10, y=20),
+        LongPress(x=10, y=20),
+        Swipe(x=10, y=20, x2=30, y2=40),
+        Drag(x=10, y=20, x2=30, y2=40),
+        DragTo(x=10, y=20),
+        MoveMouse(x=10, y=20),
+        Scroll(x=10, y=20, clicks=5),
+        HorizontalScroll(x=10, y=20, clicks=5),
+        TypeText(text="a"),
+        PressKeys(keys=("ctrl",)),
+        SystemButton(button="Back"),
+        OpenApp(app="Mail"),
+        Wait(seconds=5),
+        Interact(text="log in"),
+        Answer(text="42"),
+        Terminate(status="success"),
+    )
+}
+"""One action of each kind; a family that knows the kind has words for this one."""
+
+
+def actions_on(screen: Size) -> st.SearchStrategy[Action]:
+    """Any action on a screen, and some beyond it: those no family may put into words."""
+    xs, ys = st.integers(-1, screen.width), st.integers(-1, screen.height)
+    place, two = {"x": xs, "y": ys}, {"x": xs, "y": ys, "x2": xs, "y2": ys}
+    anywhere = {"x": xs | st.none(), "y": ys | st.none(), "clicks": st.integers(-6, 6) | st.integers(-1100, 1100)}
+    return st.one_of(
+        st.builds(Click, **place, button=_BUTTONS, count=st.integers(1, 4)),
+        st.builds(LongPress, **place, seconds=_SECONDS),
+        st.builds(Swipe, **two),
+        st.builds(Drag, **two),
+        st.builds(DragTo, **place),
+        st.builds(MoveMouse, **place),
+        st.builds(Scroll, **anywhere),
+        st.builds(HorizontalScroll, **anywhere),
+        st.builds(TypeText, text=_TEXT, clear=st.booleans(), enter=st.booleans()),
+        st.builds(PressKeys, keys=st.lists(_TEXT, max_size=3).map(tuple)),
+        st.builds(SystemButton, button=st.sampled_from(("Back", "Home", "Menu", "Enter"))),
+        st.builds(OpenApp, app=_TEXT),
+        st.builds(Wait, seconds=_SECONDS),
+        st.builds(Interact, text=_TEXT),
+        st.builds(Answer, text=_TEXT),
+        st.builds(Terminate, status=st.sampled_from(("success", "failure"))),
+    )

@@ -1,0 +1,175 @@
+"""Every family: what it writes it reads again, and positions survive as far as its space can say them."""
+
+from __future__ import annotations
+
+import json
+import pickle
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.schemas.dialects.actions import EXAMPLES, actions_on
+from trajmill.schemas.actions import Click
+from trajmill.schemas.coordinates import CoordinateFrame, CoordinateSpace
+from trajmill.schemas.dialects.base import NotExpressible, ParseFailure, Reply
+from trajmill.schemas.dialects.families import FAMILIES, Family, family_named
+from trajmill.schemas.errors import BadInputError, ModelFailure
+from trajmill.schemas.geometry import Point, Size
+from trajmill.schemas.tables.query import Platform
+
+families = pytest.mark.parametrize("family", FAMILIES.values(), ids=list(FAMILIES))
+platforms = pytest.mark.parametrize("platform", list(Platform))
+EXACT = CoordinateFrame(CoordinateSpace.RESIZED_PIXELS, Size(720, 719), Size(720, 719))
+words = st.text(st.characters(codec="utf-8"), max_size=40)
+
+_V3_PHONE = "click long_press swipe type key system_button open wait answer terminate"
+_V3_DESKTOP = "click drag mouse_move scroll type key wait terminate"
+SAID = {
+    ("any", "phone"): _V3_PHONE,
+    ("any", "desktop"): _V3_DESKTOP,
+    ("gui-owl", "phone"): _V3_PHONE,
+    ("gui-owl", "desktop"): _V3_DESKTOP,
+    ("gui-owl-1.5", "phone"): "click long_press swipe type key system_button open wait answer interact terminate",
+    ("gui-owl-1.5", "desktop"): "click drag_to mouse_move scroll hscroll type key wait answer interact terminate",
+    ("qwen2.5-vl", "phone"): "click long_press swipe type key system_button open wait terminate",
+    ("qwen2.5-vl", "desktop"): "click drag_to mouse_move scroll type key wait terminate",
+    ("qwen3-vl", "phone"): "click long_press swipe type system_button wait answer terminate",
+    ("qwen3-vl", "desktop"): "click drag_to mouse_move scroll hscroll type key wait answer terminate",
+}
+"""The kinds of actions that a family has words for; of some kinds not every action."""
+
+
+@families
+@platforms
+@given(data=st.data(), thought=words, conclusion=words)
+def test_what_is_written_is_read_again(
+    family: Family, platform: Platform, data: st.DataObject, thought: str, conclusion: str
+) -> None:
+    action = data.draw(actions_on(EXACT.screen))
+    dialect = family.dialect(platform)
+    try:
+        text = dialect.render(Reply(thought, action, conclusion), EXACT)
+    except NotExpressible as refusal:
+        assert str(refusal) and "\n" not in str(refusal)
+        return
+    read = dialect.parse(text, EXACT)
+    assert isinstance(read, Reply) and read.action == action
+
+
+@families
+@platforms
+def test_each_family_says_the_kinds_that_it_is_published_with(family: Family, platform: Platform) -> None:
+    said = set()
+    for kind, action in EXAMPLES.items():
+        try:
+            family.dialect(platform).render(Reply("", action, ""), EXACT)
+            said.add(kind)
+        except NotExpressible:
+            pass
+    device = "phone" if platform is Platform.PHONE else "desktop"
+    assert said == set(SAID[family.name, device].split())
+
+
+@families
+@given(
+    screen=st.builds(Size, st.integers(200, 4100), st.integers(200, 4100)),
+    max_pixels=st.sampled_from([400_000, 3_211_264, 2**40]),
+    share=st.tuples(st.floats(0, 1), st.floats(0, 1)),
+)
+def test_positions_survive_to_half_a_unit_of_the_space(
+    family: Family, screen: Size, max_pixels: int, share: tuple[float, float]
+) -> None:
+    frame = family.within(max_pixels).frame(screen)
+    point = Point(round(share[0] * (screen.width - 1)), round(share[1] * (screen.height - 1)))
+    dialect = family.dialect(Platform.PHONE)
+    read = dialect.parse(dialect.render(Reply("", Click(x=point.x, y=point.y), ""), frame), frame)
+    assert isinstance(read, Reply) and isinstance(read.action, Click)
+    for got, wanted, unit in zip((read.action.x, read.action.y), point, pixels_per_unit(frame), strict=True):
+        # Half a unit is lost in writing whole numbers, and reading rounds to the nearest stored pixel.
+        assert abs(got - wanted) <= unit / 2 + 0.5
+        if unit <= 1:
+            assert got == wanted
+
+
+def pixels_per_unit(frame: CoordinateFrame) -> tuple[float, float]:
+    """Stored pixels for each whole number of the space, on both axes."""
+    extent = {CoordinateSpace.PER_MILLE: Size(1000, 1000), CoordinateSpace.PER_999: Size(999, 999)}
+    wide, high = extent.get(frame.space, frame.resized)
+    return frame.screen.width / wide, frame.screen.height / high
+
+
+@families
+@platforms
+def test_the_system_message_names_the_space_and_holds_what_is_rendered(family: Family, platform: Platform) -> None:
+    frame = family.frame(Size(720, 1280))
+    system = family.dialect(platform).system_prompt(frame)
+    extent = {
+        CoordinateSpace.RESIZED_PIXELS: f"{frame.resized.width}x{frame.resized.height}",
+        CoordinateSpace.PER_MILLE: "1000x1000",
+        CoordinateSpace.PER_999: "999x999",
+    }[frame.space]
+    assert extent in system and "{screen}" not in system
+    if "<tools>" in system:
+        tool = json.loads(system.split("<tools>\n")[1].split("</tools>")[0])["function"]
+        assert tool["name"] == ("mobile_use" if platform is Platform.PHONE else "computer_use")
+
+
+def test_the_published_names_of_the_desktop_of_1_5() -> None:
+    family, frame = FAMILIES["gui-owl-1.5"], CoordinateFrame(CoordinateSpace.PER_MILLE, Size(1920, 1080), Size(1, 1))
+    dialect = family.dialect(Platform.DESKTOP)
+    tool = json.loads(dialect.system_prompt(frame).split("<tools>\n")[1].split("</tools>")[0])["function"]
+    properties = tool["parameters"]["properties"]
+    assert " ".join(properties["action"]["enum"]) == (
+        "key type mouse_move left_click left_click_drag right_click middle_click double_click triple_click scroll "
+        "hscroll wait terminate answer interact"
+    )
+    assert list(properties) == ["action", "keys", "text", "coordinate", "pixels", "time", "status"]
+    reply = Reply("", Click(x=960, y=540), "Press the button.")
+    assert dialect.render(reply, frame) == (
+        "Action: Press the button.\n<tool_call>\n"
+        '{"name": "computer_use", "arguments": {"action": "left_click", "coordinate": [500, 500]}}\n</tool_call>'
+    )
+    assert dialect.parse(dialect.render(reply, frame), frame) == reply
+
+
+@families
+def test_a_family_is_equal_in_every_process(family: Family) -> None:
+    again = pickle.loads(pickle.dumps(family))
+    assert again == family and hash(again) == hash(family)
+
+
+def test_a_name_that_is_none_names_the_nearest_in_one_line() -> None:
+    assert family_named("qwen3-vl") is FAMILIES["qwen3-vl"]
+    with pytest.raises(BadInputError, match=r"^no model family is named 'qwen3vl': did you mean qwen3-vl\?$"):
+        family_named("qwen3vl")
+    with pytest.raises(BadInputError, match=r"there are gui-owl, "):
+        family_named("???")
+
+
+def test_a_screen_that_no_whole_patches_fit_is_one_line() -> None:
+    small = FAMILIES["qwen2.5-vl"].within(700)
+    with pytest.raises(ModelFailure, match=r"^720x1280 pixels: would be sent as 28x28, and .* 3136 to 700 "):
+        small.frame(Size(720, 1280))
+    with pytest.raises(ModelFailure, match=r"^3x900 pixels: too elongated [^\n]*$"):
+        FAMILIES["gui-owl-1.5"].frame(Size(3, 900))
+
+
+BEARS_NO_SIGN = {"qwen2.5-vl"}
+"""A call without a word around it could be of any family."""
+
+
+@pytest.mark.parametrize("writer", FAMILIES.values(), ids=list(FAMILIES))
+@families
+@platforms
+def test_a_reply_in_another_dialect_is_refused_by_name(writer: Family, family: Family, platform: Platform) -> None:
+    text = writer.dialect(platform).render(Reply("I see.", Click(x=10, y=20), "Press."), EXACT)
+    read = family.dialect(platform).parse(text, EXACT)
+    if writer.dialect(platform) == family.dialect(platform):
+        assert isinstance(read, Reply)
+        return
+    if writer.name in BEARS_NO_SIGN:
+        assert isinstance(read, Reply) or f"so writes {writer.name}" in read.message
+        return
+    assert isinstance(read, ParseFailure) and "\n" not in read.message
+    assert f"written as {'gui-owl' if writer.name == 'any' else writer.name} writes" in read.message
