@@ -28,11 +28,10 @@ from aiohttp import web
 from benchmarks.drawing import form_screen
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import ScreenHandle
-from trajmill.schemas.pixel_budget import ANY_SIZE, QWEN3_VL, PixelBudget
 from trajmill.stages.environments.simulated.drawing.draw import draw
 from trajmill.stages.models.base import ChatMessage, ChatRequest, MessagePart
 from trajmill.stages.models.openai_api.model import OpenAiModel
-from trajmill.stages.models.openai_api.settings import ApiSettings
+from trajmill.stages.models.openai_api.spec import OpenAiSpec
 
 _IN_FLIGHT = {1: 200, 64: 640, 512: 1_024}
 """Requests in flight, and calls per turn."""
@@ -125,9 +124,9 @@ async def _pictures(url: str) -> None:
     size = Size(720, 1280)
     encoded = draw(form_screen(1))
     print(f"\nOpenAiModel with a screenshot of {size.width}x{size.height}   calls/s   CPU ms/call")
-    for name, budget in (("as it is", ANY_SIZE), ("resized for Qwen3-VL", QWEN3_VL)):
+    for name, family in (("as it is", "any"), ("resized for Qwen3-VL", "qwen3-vl")):
         request = _asking("Look.", ScreenHandle("s-1", size, lambda: encoded))
-        async with _asked(url, 16, request, budget) as call:
+        async with _asked(url, 16, request, family) as call:
             turn = await _turn(call, 100, 16)
         print(f"{name:<47}{turn.per_second:>7.0f}{turn.cpu_us / 1000:>14.2f}", flush=True)
 
@@ -137,12 +136,12 @@ def _asking(*parts: MessagePart) -> ChatRequest:
 
 
 def _model(url: str, in_flight: int) -> AbstractAsyncContextManager[Call]:
-    return _asked(url, in_flight, _REQUEST, ANY_SIZE)
+    return _asked(url, in_flight, _REQUEST, "any")
 
 
 @asynccontextmanager
-async def _asked(url: str, in_flight: int, request: ChatRequest, budget: PixelBudget) -> AsyncIterator[Call]:
-    model = OpenAiModel(ApiSettings(urls=(url,), model="m", max_in_flight=in_flight, budget=budget))
+async def _asked(url: str, in_flight: int, request: ChatRequest, family: str) -> AsyncIterator[Call]:
+    model = OpenAiModel(OpenAiSpec(urls=(url,), model="m", family=family, max_in_flight=in_flight))
     try:
         yield lambda: model.complete(request)
     finally:

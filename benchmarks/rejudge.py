@@ -20,15 +20,14 @@ from benchmarks.judge_populations import ORIGIN, Seen, walk
 from benchmarks.policy_queries import benchmark_queries
 from tests.stages.models.fault_server import running_server
 from trajmill.pipelines.critics import CriticModels, JudgeSpec
-from trajmill.pipelines.models import ModelSpec, ServedModel
-from trajmill.schemas.dialects.families import FAMILIES
+from trajmill.pipelines.models import Endpoint
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.critics.judge import judge_episodes
 from trajmill.stages.environments.simulated.spec import FaultRates
 from trajmill.stages.environments.simulated.world import load_world
-from trajmill.stages.models.openai_api.settings import ApiSettings
+from trajmill.stages.models.openai_api.spec import OpenAiSpec
 
 _ANSWERS: dict[str, object] = {
     "analysis": "the screen shows what was asked for",
@@ -83,8 +82,8 @@ def main() -> None:
     steps = sum(episode.trajectory.steps for episode in episodes)
     print(f"{len(episodes)} trajectories, {steps} steps; the server takes {arguments.latency:g} s over an answer")
     with tempfile.TemporaryDirectory() as folder, running_server(seconds=arguments.latency, writes=answer) as server:
-        settings = ApiSettings(urls=(server.url,), model="tiny", max_in_flight=arguments.concurrency)
-        model = ModelSpec(FAMILIES["qwen2.5-vl"], ServedModel(settings), Path(folder) / "cache")
+        served = OpenAiSpec(urls=(server.url,), model="tiny", family="qwen2.5-vl", max_in_flight=arguments.concurrency)
+        model = Endpoint(served, Path(folder) / "cache")
         spec = JudgeSpec((Channel.TEXT, Channel.MULTIMODAL), votes=2, models=CriticModels(model, (model,), (model,)))
         cold = judge(spec, episodes, screens, arguments.concurrency)
         asked = len(server.received)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from trajmill.pipelines.models import ModelSpec
+from trajmill.pipelines.models import Endpoint, OpenEndpoints
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.verdict import Channel
@@ -31,21 +31,21 @@ from trajmill.stages.models.base import ChatModel
 from trajmill.stages.models.context_budget import USUAL_BUDGET, ContextBudget
 from trajmill.stages.models.prompts import Prompt
 
-Connect = Callable[[ModelSpec], ChatModel]
+Connect = Callable[[Endpoint], ChatModel]
 
 
 @dataclass(frozen=True)
 class CriticModels:
     """The models behind the critics' roles; without any, the embedded state critic of the role."""
 
-    step: ModelSpec | None = None
-    text: tuple[ModelSpec, ...] = ()
-    multimodal: tuple[ModelSpec, ...] = ()
+    step: Endpoint | None = None
+    text: tuple[Endpoint, ...] = ()
+    multimodal: tuple[Endpoint, ...] = ()
     """Several are an ensemble."""
-    describer: ModelSpec | None = None
+    describer: Endpoint | None = None
     """Puts screens without an accessibility tree into words for the text channel."""
 
-    def of(self, channel: Channel) -> tuple[ModelSpec, ...]:
+    def of(self, channel: Channel) -> tuple[Endpoint, ...]:
         """The models that vote in a channel."""
         return {Channel.TEXT: self.text, Channel.MULTIMODAL: self.multimodal}.get(channel, ())
 
@@ -115,17 +115,9 @@ class JudgeSpec:
         Raises:
             BadInputError: a model cannot be connected.
         """
-        async with AsyncExitStack() as stack:
-            connected: dict[ModelSpec, ChatModel] = {}
-
-            def connect(spec: ModelSpec) -> ChatModel:
-                if spec not in connected:
-                    connected[spec] = spec.open(origin, sink)
-                    stack.push_async_callback(connected[spec].close)
-                return connected[spec]
-
-            plans = tuple(self._plan(rule, connect) for rule in self.rule.channels)
-            yield Judge(self._step_critic(connect), plans, self.ask)
+        async with OpenEndpoints(origin, sink) as endpoints:
+            plans = tuple(self._plan(rule, endpoints.model) for rule in self.rule.channels)
+            yield Judge(self._step_critic(endpoints.model), plans, self.ask)
 
     def _scales(self, channel: Channel) -> tuple[float, ...]:
         """Only models look at screenshots, and only in one channel."""

@@ -6,7 +6,7 @@ import asyncio
 from contextlib import AsyncExitStack
 from typing import NamedTuple
 
-from trajmill.pipelines.models import ModelSpec
+from trajmill.pipelines.models import Endpoint
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.model_call import ModelCall
@@ -35,7 +35,7 @@ class NewQueries(NamedTuple):
 class ModelPen(NamedTuple):
     """A language model that writes queries."""
 
-    model: ModelSpec
+    model: Endpoint
     prompts: WriterPrompts
     in_flight: int
     """Queries that it is asked for at once."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from trajmill.pipelines.fan_out import WrittenFiles
-from trajmill.pipelines.models import ModelSpec
+from trajmill.pipelines.models import Endpoint, OpenEndpoints
 from trajmill.pipelines.reading.episodes import read_episodes
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.record import Origin, Row
@@ -20,7 +20,6 @@ from trajmill.stages.guidance.describe import TreeDescriber
 from trajmill.stages.guidance.model_guide import GuidePrompts, ModelDescriber, ModelGuidanceWriter, guide_prompts
 from trajmill.stages.guidance.synthesise import LineWriter
 from trajmill.stages.guidance.write import Guide, guide_episodes
-from trajmill.stages.models.base import ChatModel
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.screens import WarehouseScreens
 from trajmill.warehouse.shards import write_tables
@@ -30,9 +29,9 @@ from trajmill.warehouse.shards import write_tables
 class GuideSpec:
     """Who describes outcomes and who writes the hints."""
 
-    describer: ModelSpec | None = None
+    describer: Endpoint | None = None
     """A vision-language model; None compares accessibility trees."""
-    writer: ModelSpec | None = None
+    writer: Endpoint | None = None
     """A language model; None writes one line per step."""
     prompts: GuidePrompts = field(default_factory=guide_prompts)
 
@@ -43,21 +42,13 @@ class GuideSpec:
         Raises:
             BadInputError: a model cannot be connected.
         """
-        async with AsyncExitStack() as stack:
-            models: dict[ModelSpec, ChatModel] = {}
-
-            def connect(spec: ModelSpec) -> ChatModel:
-                if spec not in models:
-                    models[spec] = spec.open(origin, sink)
-                    stack.push_async_callback(models[spec].close)
-                return models[spec]
-
+        async with OpenEndpoints(origin, sink) as endpoints:
             describer: StepDescriber = TreeDescriber()
             if self.describer is not None:
-                describer = ModelDescriber(connect(self.describer), self.prompts.describe)
+                describer = ModelDescriber(endpoints.model(self.describer), self.prompts.describe)
             writer: GuidanceWriter = LineWriter()
             if self.writer is not None:
-                writer = ModelGuidanceWriter(connect(self.writer), self.prompts.synthesise)
+                writer = ModelGuidanceWriter(endpoints.model(self.writer), self.prompts.synthesise)
             yield Guide(describer, writer)
 
 

@@ -1,43 +1,40 @@
-"""What a worker needs to reach a model: described by values, connected where it is used.
-
-Clients are imported when a model is connected, since most runs need none.
-"""
+"""Models as workers reach them: described by a spec, opened where they are used, each once."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
-
-from pydantic import SecretStr
+from types import TracebackType
+from typing import Self
 
 from trajmill.schemas.coordinates import CoordinateFrame
-from trajmill.schemas.dialects.families import Family
-from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.model_call import ModelCall
-from trajmill.stages.models.base import ChatModel, ChatRequest, Completion
-from trajmill.stages.models.context_budget import USUAL_BUDGET, ContextBudget
-
-if TYPE_CHECKING:
-    from trajmill.stages.models.openai_api.model import OpenAiModel
-    from trajmill.stages.models.openai_api.settings import ApiSettings
+from trajmill.stages.models.base import ChatModel
+from trajmill.stages.models.context_budget import ContextBudget
+from trajmill.stages.models.spec import ModelSpec
 
 
 @dataclass(frozen=True)
-class ModelSpec:
+class Endpoint:
     """One model behind one or several roles."""
 
-    family: Family
-    at: ServedModel | FolderModel
+    spec: ModelSpec
     request_cache: Path | None = None
     """Folder of the request cache; None asks again for everything."""
-    budget: ContextBudget = USUAL_BUDGET
-    """Most that a critic shows it in one request."""
+
+    @property
+    def budget(self) -> ContextBudget:
+        """Most that a critic shows the model in one request."""
+        return self.spec.context_budget
+
+    def frame(self, screen: Size) -> CoordinateFrame:
+        """How positions in the model's texts relate to a screen."""
+        return self.spec.frame(screen)
 
     def connect(self) -> ChatModel:
         """The model; weights in this process are loaded once, however often it is asked for.
@@ -45,92 +42,48 @@ class ModelSpec:
         Raises:
             BadInputError: the variable of the key is not set, or the model cannot be loaded.
         """
-        from trajmill.stages.models.wrapped.request_cache import CachedModel
-
-        model = self.at.connect(self.family)
-        return model if self.request_cache is None else CachedModel(model, self.request_cache)
+        return self.spec.open(os.environ, self.request_cache)
 
     def open(self, origin: Origin, sink: Callable[[ModelCall], None]) -> ChatModel:
         """The model, with a row for each call given to `sink`."""
-        from trajmill.stages.models.wrapped.accounting import AccountedModel
+        from trajmill.stages.models.wrapped.accounting import Accounting
 
-        return AccountedModel(self.connect(), origin, sink)
-
-    def frame(self, screen: Size) -> CoordinateFrame:
-        """How positions in the model's texts relate to a screen."""
-        return self.family.frame(screen)
+        return self.spec.open(os.environ, self.request_cache, Accounting(origin, sink))
 
 
-@dataclass(frozen=True)
-class ServedModel:
-    """A model on servers that speak OpenAI's protocol."""
+class OpenEndpoints:
+    """Opens each endpoint once, with a row for each of its calls, and closes them all at the end."""
 
-    settings: ApiSettings
-    """Without the key."""
-    api_key_variable: str = ""
-    """Environment variable of the worker that holds the key of the servers; empty if they ask for none."""
+    def __init__(self, origin: Origin, sink: Callable[[ModelCall], None]) -> None:
+        """Open nothing yet.
 
-    def connect(self, family: Family) -> OpenAiModel:
-        """A client of the servers."""
-        from trajmill.stages.models.openai_api.model import OpenAiModel
+        Args:
+            origin: the common columns of the rows of model calls.
+            sink: gets a row for each call to a model.
+        """
+        self._origin = origin
+        self._sink = sink
+        self._open: list[tuple[Endpoint, ChatModel]] = []
+        self._closing = AsyncExitStack()
 
-        return OpenAiModel(
-            self.settings.model_copy(
-                update={"api_key": self._api_key(), "budget": family.budget, "space": family.space}
-            )
-        )
+    def model(self, endpoint: Endpoint) -> ChatModel:
+        """The model of an endpoint.
 
-    def _api_key(self) -> SecretStr:
-        if self.api_key_variable and self.api_key_variable not in os.environ:
-            address = self.settings.urls[0]
-            raise BadInputError(f"{self.api_key_variable} is not set: export the API key of {address} in it")
-        return SecretStr(os.environ[self.api_key_variable] if self.api_key_variable else "")
+        Raises:
+            BadInputError: it cannot be connected.
+        """
+        known = next((model for other, model in self._open if other == endpoint), None)
+        if known is not None:
+            return known
+        model = endpoint.open(self._origin, self._sink)
+        self._open.append((endpoint, model))
+        self._closing.push_async_callback(model.close)
+        return model
 
+    async def __aenter__(self) -> Self:
+        return self
 
-@dataclass(frozen=True)
-class FolderModel:
-    """A model whose weights are loaded into this process."""
-
-    kind: Literal["transformers_local", "vllm_offline"]
-    folder: Path
-    engine: str = "{}"
-    """JSON object of vLLM's engine arguments."""
-
-    def connect(self, family: Family) -> ChatModel:
-        """The model, which stays loaded until the process ends."""
-        return _Kept(_loaded(self, family))
-
-
-@cache
-def _loaded(at: FolderModel, family: Family) -> ChatModel:
-    if at.kind == "transformers_local":
-        from trajmill.stages.models.local.settings import LocalSettings
-        from trajmill.stages.models.transformers_local.model import TransformersModel
-
-        return TransformersModel(LocalSettings(folder=at.folder, budget=family.budget, space=family.space))
-    from trajmill.stages.models.vllm_offline.model import OfflineSettings, VllmModel
-
-    return VllmModel(OfflineSettings(folder=at.folder, budget=family.budget, space=family.space, engine=at.engine))
-
-
-class _Kept:
-    """A model that closing does not unload: the next shard of this worker will want it again."""
-
-    def __init__(self, model: ChatModel) -> None:
-        self._model = model
-
-    @property
-    def version(self) -> str:
-        """Version of the model."""
-        return self._model.version
-
-    def frame(self, screen: Size) -> CoordinateFrame:
-        """The frame of the model."""
-        return self._model.frame(screen)
-
-    async def complete(self, request: ChatRequest) -> Completion:
-        """Ask the model."""
-        return await self._model.complete(request)
-
-    async def close(self) -> None:
-        """Keep the weights."""
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._closing.__aexit__(kind, error, trace)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from trajmill.pipelines.drawing import ScreenWriter, screen_writer
 from trajmill.pipelines.fan_out import BeamSettings, WrittenFiles, fan_out
 from trajmill.pipelines.generate import NewQueries
-from trajmill.pipelines.models import ModelSpec
+from trajmill.pipelines.models import Endpoint
 from trajmill.schemas.record import Origin, Row
 from trajmill.schemas.spec import identity_of
 from trajmill.schemas.tables.model_call import ModelCall
@@ -36,7 +36,7 @@ class WalkPrograms:
     origin: Origin
     environment: EnvironmentSpec
     bounds: WalkBounds
-    second_opinion: ModelSpec | None
+    second_opinion: Endpoint | None
     selection: Prompt
     """What the second opinion is asked with."""
 

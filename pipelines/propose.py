@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from trajmill.pipelines.drawing import ScreenWriter, screen_writer
 from trajmill.pipelines.fan_out import BeamSettings, WrittenFiles, fan_out
-from trajmill.pipelines.models import ModelSpec
+from trajmill.pipelines.models import Endpoint
 from trajmill.pipelines.reading.queries import queries_of
 from trajmill.schemas.record import Origin, Row, content_id
 from trajmill.schemas.tables.model_call import ModelCall
@@ -45,7 +45,7 @@ class ProposeTasks:
     at: StageRun
     origin: Origin
     environment: EnvironmentSpec
-    writer: ModelSpec
+    writer: Endpoint
     prompts: ProposalPrompts
     wanted: Wanted
     run_seed: int

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from trajmill.pipelines.models import ModelSpec
+from trajmill.pipelines.models import Endpoint
 from trajmill.schemas.dialects.families import ANY
 from trajmill.schemas.tables.query import Query
 from trajmill.stages.agents.base import Agent
@@ -28,7 +28,7 @@ class AgentSpec:
 
     name: str
     """`end_to_end`, `explorer` or `reference`."""
-    model: Path | ModelSpec | None = None
+    model: Path | Endpoint | None = None
     """Folder of the embedded policy's weights, or the endpoint of another policy; None for the reference agent."""
     temperature: float = 1.0
 
@@ -38,7 +38,7 @@ class AgentSpec:
         if self.model is None:
             yield ReferenceAgent
             return
-        model = self.model.connect() if isinstance(self.model, ModelSpec) else load_embedded_model(self.model)
+        model = self.model.connect() if isinstance(self.model, Endpoint) else load_embedded_model(self.model)
         use_one_thread()
         try:
             yield partial(self._agent, model)
@@ -48,7 +48,7 @@ class AgentSpec:
     def _agent(self, model: ChatModel, query: Query) -> Agent:
         if self.name == "explorer":
             return explorer_agent(model, query.platform)
-        family = self.model.family if isinstance(self.model, ModelSpec) else ANY
+        family = self.model.spec.vision_family if isinstance(self.model, Endpoint) else ANY
         return EndToEndAgent(model, query.platform, self.temperature, family=family)
 
 

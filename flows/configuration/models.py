@@ -7,8 +7,8 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
-from trajmill.flows.configuration.model_server import ModelServerSection
 from trajmill.flows.configuration.section import Section
+from trajmill.stages.models.openai_api.spec import ModelServerSpec
 
 EMBEDDED = "embedded"
 """The endpoint that needs no configuration: the policy network, state critics, grammar and line writers of trajmill."""
@@ -73,7 +73,7 @@ class EndpointSection(Section):
     """Folder of a LoRA adapter that is loaded into the servers before the rounds, under the name `model`."""
     engine: dict[str, bool | int | float | str] = {}
     """Engine arguments of `vllm_offline` by their Python names, e.g. `{ tensor_parallel_size = 2 }`."""
-    serve: ModelServerSection | None = None
+    serve: ModelServerSpec | None = None
     """Lets trajmill start the server itself."""
 
     @property

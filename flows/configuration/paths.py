@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from trajmill.flows.configuration.models import EndpointSection
-from trajmill.flows.configuration.section import Section
+from trajmill.schemas.spec import Spec
 
-S = TypeVar("S", bound=Section)
+S = TypeVar("S", bound=Spec)
 
 
 def anchored(section: S, folder: Path) -> S:
@@ -23,7 +23,7 @@ def _moved(value: object, folder: Path) -> object:
     match value:
         case Path():
             return folder / value
-        case Section():
+        case Spec():
             return anchored(value, folder)
         case tuple():
             return tuple(_moved(item, folder) for item in value)

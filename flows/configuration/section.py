@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Annotated, Any, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from trajmill.schemas.spec import Spec
 
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 
 
-class Section(BaseModel):
+class Section(Spec):
     """A table of the file; a key that is not listed is an error."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
 
 KeyPath = tuple[str, ...]
@@ -21,14 +21,14 @@ ANY_NAME = "NAME"
 """Stands in a key path for the name that the user gives a table, e.g. `endpoints.NAME.model`."""
 
 
-def section_of(annotation: Any) -> type[Section] | None:
+def section_of(annotation: Any) -> type[Spec] | None:
     """The section that a field holds, be it optional or one of several by name; None for a plain value."""
     candidates = get_args(annotation) or (annotation,)
-    found = (each for each in candidates if isinstance(each, type) and issubclass(each, Section))
+    found = (each for each in candidates if isinstance(each, type) and issubclass(each, Spec))
     return next(found, None)
 
 
-def section_at(root: type[Section], keys: Iterable[str]) -> type[Section]:
+def section_at(root: type[Spec], keys: Iterable[str]) -> type[Spec]:
     """The section that some keys lead to; names given by the user are passed over.
 
     Raises:
@@ -46,7 +46,7 @@ def section_at(root: type[Section], keys: Iterable[str]) -> type[Section]:
     return section
 
 
-def key_paths(section: type[Section], prefix: KeyPath = ()) -> list[KeyPath]:
+def key_paths(section: type[Spec], prefix: KeyPath = ()) -> list[KeyPath]:
     """Every key as the names that lead to it, sections themselves left out."""
     found: list[KeyPath] = []
     for name, info in section.model_fields.items():

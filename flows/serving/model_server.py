@@ -17,11 +17,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from trajmill.flows.configuration.model_server import ModelServerSection
 from trajmill.flows.serving.server_keeper import SECONDS_TO_LEAVE
 from trajmill.flows.serving.server_log import last_words
 from trajmill.flows.serving.server_requests import Answer, ask_server, served_models
 from trajmill.schemas.errors import BadInputError, TrajmillError
+from trajmill.stages.models.openai_api.spec import ModelServerSpec
 
 _POLL_SECONDS = 0.2
 _SECONDS_TO_BE_GONE = 5.0
@@ -34,7 +34,7 @@ class ModelServer(NamedTuple):
     endpoint: str
     model: str
     """Name that requests use for the model."""
-    section: ModelServerSection
+    section: ModelServerSpec
     api_key: str = ""
 
     @property

@@ -15,7 +15,8 @@ from trajmill.flows.configuration.models import EMBEDDED, EndpointSection
 from trajmill.flows.configuration.prompts import prompts_of
 from trajmill.flows.serving.lora import Adapter, load_adapter
 from trajmill.flows.serving.model_server import ModelServer, served
-from trajmill.pipelines.models import ModelSpec, ServedModel
+from trajmill.pipelines.models import Endpoint
+from trajmill.stages.models.openai_api.spec import OpenAiSpec
 
 
 @contextmanager
@@ -58,10 +59,10 @@ def _api_key(endpoint: EndpointSection) -> str:
     return os.environ.get(endpoint.api_key_variable, "")
 
 
-async def _check(models: list[ModelSpec]) -> None:
-    for model in models:
-        if isinstance(model.at, ServedModel):
-            client = model.at.connect(model.family)
+async def _check(endpoints: list[Endpoint]) -> None:
+    for endpoint in endpoints:
+        if isinstance(endpoint.spec, OpenAiSpec):
+            client = endpoint.spec.connect(os.environ)
             try:
                 await client.check()
             finally:

@@ -26,7 +26,7 @@ from trajmill.schemas.tables.trajectory import StopReason, Trajectory
 from trajmill.stages.agents.base import Agent, AgentCall, Decision, EpisodeView
 from trajmill.stages.environments.base import Environment
 from trajmill.stages.environments.screen_goal import checked_on_screen
-from trajmill.stages.models.wrapped.accounting import model_call_row
+from trajmill.stages.models.model_call_row import model_call_row
 from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits
 from trajmill.stages.rollout.storable_decision import storable_decision
 

@@ -15,8 +15,7 @@ from tests.stages.critics.little_app import ORIGIN
 from tests.stages.critics.phone import PhoneWalk, walk_phone
 from tests.stages.models.scripted import ScriptedModel
 from trajmill.pipelines.critics import CriticModels, JudgeSpec
-from trajmill.pipelines.models import ModelSpec, ServedModel
-from trajmill.schemas.dialects.families import FAMILIES
+from trajmill.pipelines.models import Endpoint
 from trajmill.schemas.errors import FailureClass, ModelFailure
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.model_call import ModelCall
@@ -24,20 +23,19 @@ from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.critics.consensus import Ask
 from trajmill.stages.critics.judge import Judged, judge_episodes
 from trajmill.stages.models.base import ChatModel, ChatRequest
-from trajmill.stages.models.context_budget import budget_of
-from trajmill.stages.models.openai_api.settings import ApiSettings
+from trajmill.stages.models.openai_api.spec import OpenAiSpec
 from trajmill.stages.models.wrapped.accounting import AccountedModel
 
 BOTH = (Channel.TEXT, Channel.MULTIMODAL)
 
 
-def spec(name: str) -> ModelSpec:
-    return ModelSpec(FAMILIES["qwen2.5-vl"], ServedModel(ApiSettings(urls=("http://127.0.0.1:9/v1",), model=name)))
+def spec(name: str) -> Endpoint:
+    return Endpoint(OpenAiSpec(urls=("http://127.0.0.1:9/v1",), model=name, family="qwen2.5-vl"))
 
 
-def name_of(spec: ModelSpec) -> str:
-    assert isinstance(spec.at, ServedModel)
-    return spec.at.settings.model
+def name_of(endpoint: Endpoint) -> str:
+    assert isinstance(endpoint.spec, OpenAiSpec)
+    return endpoint.spec.model
 
 
 ONE, TWO, STEP = spec("one"), spec("two"), spec("step")
@@ -56,7 +54,7 @@ class Servers:
         self.models: list[ScriptedModel] = []
         self._correct = correct
 
-    def open(self, spec: ModelSpec, origin: Origin, sink: Callable[[ModelCall], None]) -> ChatModel:
+    def open(self, spec: Endpoint, origin: Origin, sink: Callable[[ModelCall], None]) -> ChatModel:
         model = ScriptedModel(lambda request: self._answer(name_of(spec), request), name_of(spec))
         self.models.append(model)
         return AccountedModel(model, origin, sink)
@@ -73,7 +71,7 @@ class Servers:
 def judged(
     judge: JudgeSpec, walk: PhoneWalk, servers: Servers, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[Judged, list[ModelCall]]:
-    monkeypatch.setattr(ModelSpec, "open", lambda spec, origin, sink: servers.open(spec, origin, sink))
+    monkeypatch.setattr(Endpoint, "open", lambda spec, origin, sink: servers.open(spec, origin, sink))
     calls: list[ModelCall] = []
 
     async def run() -> Judged:
@@ -109,7 +107,7 @@ def test_the_rule_follows_from_the_specification(judge: JudgeSpec, rule: str) ->
 
 
 def test_each_model_is_shown_what_its_own_context_holds(walk: PhoneWalk, monkeypatch: pytest.MonkeyPatch) -> None:
-    small = replace(TWO, budget=budget_of(32_000, 3))
+    small = Endpoint(TWO.spec.model_copy(update={"max_images": 3}))
     servers = Servers(lambda *_: True)
     models = CriticModels(text=(small,), multimodal=(ONE, small))
     judged(JudgeSpec(BOTH, models=models, ask=Ask.ALL), walk, servers, monkeypatch)

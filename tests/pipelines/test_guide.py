@@ -15,15 +15,14 @@ from tests.stages.critics.little_app import ORIGIN
 from tests.stages.critics.phone import PhoneWalk, walk_phone
 from tests.stages.models.fault_server import Fault, FaultReply, FaultServer, running_server
 from trajmill.pipelines.guide import GuideSpec, WriteGuidance
-from trajmill.pipelines.models import ModelSpec, ServedModel
-from trajmill.schemas.dialects.families import FAMILIES
+from trajmill.pipelines.models import Endpoint
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.record import Row
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.guidance import Guidance
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.stages.guidance.model_guide import guide_prompts
-from trajmill.stages.models.openai_api.settings import ApiSettings
+from trajmill.stages.models.openai_api.spec import OpenAiSpec
 from trajmill.warehouse.commit import commit_stage
 from trajmill.warehouse.layout import StageRun, Warehouse, create_warehouse
 from trajmill.warehouse.read import read_rows
@@ -87,9 +86,17 @@ def _named(episode: Episode, trajectory_id: str) -> Episode:
     return episode.model_copy(update={"trajectory": trajectory, "steps": steps})
 
 
-def spec(server: FaultServer, name: str) -> ModelSpec:
-    settings = ApiSettings(urls=(server.url,), model=name, attempts=2, first_wait_seconds=0.001, probe_seconds=0.001)
-    return ModelSpec(FAMILIES["qwen2.5-vl"], ServedModel(settings))
+def spec(server: FaultServer, name: str) -> Endpoint:
+    return Endpoint(
+        OpenAiSpec(
+            urls=(server.url,),
+            model=name,
+            family="qwen2.5-vl",
+            attempts=2,
+            first_wait_seconds=0.001,
+            probe_seconds=0.001,
+        )
+    )
 
 
 def writes(body: dict[str, Any]) -> str:

@@ -22,7 +22,8 @@ from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import ScreenHandle
 from trajmill.schemas.pixel_budget import PixelBudget
 from trajmill.stages.models.base import ChatMessage, ChatRequest, Completion, MessagePart
-from trajmill.stages.models.vllm_offline.model import OfflineSettings, VllmModel
+from trajmill.stages.models.vllm_offline.model import VllmModel
+from trajmill.stages.models.vllm_offline.spec import VllmSpec
 
 BUDGET: Final = PixelBudget(factor=FACTOR, min_pixels=MIN_PIXELS, max_pixels=MAX_PIXELS)
 ENGINE: Final = {
@@ -92,7 +93,7 @@ async def restart(model: VllmModel) -> str:
 
 def main() -> None:
     """Ask in two event loops, end the engine, ask once more, and wait to be killed."""
-    model = VllmModel(OfflineSettings(folder=Path(sys.argv[1]), budget=BUDGET, engine=json.dumps(ENGINE)))
+    model = VllmModel(VllmSpec(model=Path(sys.argv[1]), family="qwen2.5-vl", max_pixels=MAX_PIXELS, engine=ENGINE))
     rounds = [asyncio.run(ask_all(model)) for _ in range(2)]
     told = {"version": model.version, "rounds": rounds, "restarted": asyncio.run(restart(model))}
     print(json.dumps(told), flush=True)

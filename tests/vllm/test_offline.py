@@ -14,14 +14,14 @@ import pytest
 import torch
 
 from tests.flows.serving.process_groups import is_gone, living
-from tests.stages.models.transformers_local.tiny_vlm import build_tiny_vlm
-from tests.vllm.offline_worker import BUDGET, REQUESTS
+from tests.stages.models.transformers_local.tiny_vlm import MAX_PIXELS, build_tiny_vlm
+from tests.vllm.offline_worker import REQUESTS
 from tests.vllm.tiny_server import ENVIRONMENT
 from trajmill.schemas.errors import ModelFailure
 from trajmill.stages.models.base import Completion, TokenLogprob
 from trajmill.stages.models.completion_json import completion_from_json
-from trajmill.stages.models.local.settings import LocalSettings
 from trajmill.stages.models.transformers_local.model import TransformersModel
+from trajmill.stages.models.transformers_local.spec import TransformersSpec
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900)]
 
@@ -76,7 +76,7 @@ def completion(answer: dict[str, Any]) -> Completion:
 def local_answers(told: Told) -> dict[str, Completion | ModelFailure]:
     """What transformers makes of the same requests and the same weights."""
     torch.set_num_threads(1)
-    model = TransformersModel(LocalSettings(folder=told.model, budget=BUDGET))
+    model = TransformersModel(TransformersSpec(model=told.model, family="qwen2.5-vl", max_pixels=MAX_PIXELS))
     assert model.version == told.version
     answers: dict[str, Completion | ModelFailure] = {}
     for name, request in REQUESTS.items():

@@ -30,7 +30,7 @@ from trajmill.schemas.pixel_budget import PixelBudget
 from trajmill.schemas.record import Record
 from trajmill.stages.models.base import ChatMessage, ChatModel, ChatRequest, MessagePart
 from trajmill.stages.models.openai_api.model import OpenAiModel
-from trajmill.stages.models.openai_api.settings import ApiSettings
+from trajmill.stages.models.openai_api.spec import OpenAiSpec
 from trajmill.stages.models.structured import ask
 from trajmill.stages.models.wrapped.request_cache import CachedModel
 
@@ -51,8 +51,8 @@ class Verdict(Record):
     summary: str = Field(max_length=12)
 
 
-def settings(server: TinyServer, model: str = MODEL) -> ApiSettings:
-    return ApiSettings(urls=(server.address,), model=model, budget=BUDGET, attempts=2)
+def settings(server: TinyServer, model: str = MODEL) -> OpenAiSpec:
+    return OpenAiSpec(urls=(server.address,), model=model, family="qwen2.5-vl", max_pixels=MAX_PIXELS, attempts=2)
 
 
 def use(model: OpenAiModel | CachedModel, work: Callable[[ChatModel], Awaitable[T]]) -> T:

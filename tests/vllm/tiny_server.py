@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from trajmill.flows.configuration.model_server import ModelServerSection
+from trajmill.stages.models.openai_api.spec import ModelServerSpec
 
 MODEL: Final = "tiny-vlm"
 """Its name in requests."""
@@ -37,8 +37,8 @@ ENVIRONMENT: Final = {
 """Of every process that runs vLLM."""
 
 
-def tiny_server(python: Path, model: Path, port: int) -> ModelServerSection:
+def tiny_server(python: Path, model: Path, port: int) -> ModelServerSpec:
     """The server's configuration, as a user would write it."""
-    return ModelServerSection(
+    return ModelServerSpec(
         python=python, model=str(model), port=port, arguments=_ARGUMENTS, environment=ENVIRONMENT, ready_seconds=500.0
     )

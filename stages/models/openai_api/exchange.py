@@ -10,7 +10,7 @@ import aiohttp
 from trajmill.stages.models.openai_api.answers import error_message
 from trajmill.stages.models.openai_api.failure import ExchangeFailure, FailureReason, one_line
 from trajmill.stages.models.openai_api.retry import retry_after_seconds
-from trajmill.stages.models.openai_api.settings import ApiSettings
+from trajmill.stages.models.openai_api.spec import OpenAiSpec
 
 MOST_BYTES: Final = 8 * 2**20
 """Largest answer that is read: several times the log probabilities of the longest sensible one."""
@@ -24,21 +24,20 @@ _PASSING = frozenset({408, 425})
 """Answers below 500 after which the same request may succeed."""
 
 
-def open_session(settings: ApiSettings) -> aiohttp.ClientSession:
+def open_session(spec: OpenAiSpec, api_key: str) -> aiohttp.ClientSession:
     """An HTTP client of the running event loop; its connections are bounded by whoever sends requests.
 
     Neither proxies of the environment nor cookies are used, and no redirect is followed: each would send screens
     somewhere else than to the server that the configuration names.
     """
-    key = settings.api_key.get_secret_value().strip()
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_SECONDS),
         cookie_jar=aiohttp.DummyCookieJar(),
-        headers={"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {}),
+        headers={"Content-Type": "application/json"} | ({"Authorization": f"Bearer {api_key}"} if api_key else {}),
         timeout=aiohttp.ClientTimeout(
-            total=settings.total_seconds,
-            sock_connect=settings.connect_seconds,
-            sock_read=settings.read_seconds,
+            total=spec.total_seconds,
+            sock_connect=spec.connect_seconds,
+            sock_read=spec.read_seconds,
         ),
     )
 

@@ -11,7 +11,6 @@ from trajmill.schemas.coordinates import CoordinateFrame
 from trajmill.schemas.errors import BadInputError, ModelFailure
 from trajmill.schemas.geometry import Size
 from trajmill.stages.models.base import ChatRequest, Completion
-from trajmill.stages.models.images import sent_size
 from trajmill.stages.models.openai_api.answers import completion
 from trajmill.stages.models.openai_api.exchange import exchange, open_session, under
 from trajmill.stages.models.openai_api.failure import ExchangeFailure, FailureReason
@@ -19,7 +18,7 @@ from trajmill.stages.models.openai_api.model_list import absence, is_there, show
 from trajmill.stages.models.openai_api.payload import has_pictures, request_body
 from trajmill.stages.models.openai_api.retry import backoff_seconds
 from trajmill.stages.models.openai_api.routing import Router, Server
-from trajmill.stages.models.openai_api.settings import ApiSettings
+from trajmill.stages.models.openai_api.spec import OpenAiSpec
 
 
 class _Connection(NamedTuple):
@@ -36,14 +35,16 @@ class OpenAiModel:
     It may be used in one event loop after another (connections are opened anew in each), but not in two at a time.
     """
 
-    def __init__(self, settings: ApiSettings) -> None:
-        self._settings = settings
+    def __init__(self, spec: OpenAiSpec, api_key: str = "") -> None:
+        self._spec = spec
+        self._api_key = api_key
+        self._family = spec.vision_family
         self._connection: _Connection | None = None
 
     @property
     def version(self) -> str:
         """The name by which the servers know the model."""
-        return self._settings.model
+        return self._spec.model
 
     def frame(self, screen: Size) -> CoordinateFrame:
         """Positions in its texts, for a screen that is sent at `image_scale` 1.
@@ -51,7 +52,7 @@ class OpenAiModel:
         Raises:
             ModelFailure: the screen is too elongated for the model.
         """
-        return CoordinateFrame(self._settings.space, screen, sent_size(screen, self._settings.budget))
+        return self._family.frame(screen)
 
     async def complete(self, request: ChatRequest) -> Completion:
         """Answer a request, at most `attempts` times tried.
@@ -63,7 +64,7 @@ class OpenAiModel:
         connection = await self._connected()
         body: bytes | None = None
         avoid: Server | None = None
-        for attempt in range(1, self._settings.attempts + 1):
+        for attempt in range(1, self._spec.attempts + 1):
             lease = await connection.router.lease(avoid)
             reason: FailureReason | None = None
             try:
@@ -71,7 +72,7 @@ class OpenAiModel:
                 body = body or await self._body(request)
                 received = await exchange(connection.session, "POST", under(lease.server.url, "chat/completions"), body)
                 connection.router.answered(lease.server)
-                return completion(received, request.n, self._settings.input_price, self._settings.output_price)
+                return completion(received, request.n, self._spec.input_price, self._spec.output_price)
             except ExchangeFailure as failure:
                 reason, avoid = failure.reason, lease.server
                 wait = self._wait(connection.router, lease.server, attempt, failure)
@@ -86,7 +87,7 @@ class OpenAiModel:
         Raises:
             BadInputError: none is there, one does not know the model, or refuses the key; one line.
         """
-        urls = self._settings.urls
+        urls = self._spec.addresses
         connection = await self._connected()
         absences = await asyncio.gather(*(absence(connection.session, url, self.version) for url in urls))
         if all(absences):
@@ -105,32 +106,32 @@ class OpenAiModel:
         if self._connection is not None and self._connection.loop is not loop:
             await self.close()
         if self._connection is None:
-            session = open_session(self._settings)
+            session = open_session(self._spec, self._api_key)
             router = Router(
-                self._settings.urls,
-                self._settings.max_in_flight,
-                self._settings.probe_seconds,
+                self._spec.addresses,
+                self._spec.max_in_flight,
+                self._spec.probe_seconds,
                 lambda url: is_there(session, url),
             )
             self._connection = _Connection(loop, session, router)
         return self._connection
 
     async def _body(self, request: ChatRequest) -> bytes:
-        arguments = (request, self._settings.model, self._settings.budget)
+        arguments = (request, self._spec.model, self._family.budget)
         if has_pictures(request):
             return await asyncio.to_thread(request_body, *arguments)
         return request_body(*arguments)
 
     def _wait(self, router: Router, server: Server, attempt: int, failure: ExchangeFailure) -> float:
         """Seconds until the next attempt; raises `ModelFailure` where there is none."""
-        where, longest = f"{shown(server.url)} ({self.version})", self._settings.longest_wait_seconds
+        where, longest = f"{shown(server.url)} ({self.version})", self._spec.longest_wait_seconds
         if failure.reason is FailureReason.REFUSED:
             raise ModelFailure(f"{where}: {failure}") from None
-        if attempt == self._settings.attempts:
+        if attempt == self._spec.attempts:
             raise ModelFailure(f"{where}: {failure}; given up after {attempt} attempts") from None
         if failure.retry_after is not None and failure.retry_after > longest:
             raise ModelFailure(f"{where}: {failure}; asks to wait {failure.retry_after:.0f} s") from None
         if failure.reason is FailureReason.UNREACHABLE and router.another_answers(server):
             return 0.0
-        backoff = backoff_seconds(attempt, self._settings.first_wait_seconds, longest)
+        backoff = backoff_seconds(attempt, self._spec.first_wait_seconds, longest)
         return backoff if failure.retry_after is None else failure.retry_after + backoff / 2

@@ -7,12 +7,10 @@ repeated once for each merged patch.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
-from PIL import Image
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
@@ -20,8 +18,8 @@ from trajmill.schemas.errors import ModelFailure
 from trajmill.schemas.observation import ScreenHandle
 from trajmill.schemas.pixel_budget import PixelBudget
 from trajmill.stages.models.base import ChatRequest
-from trajmill.stages.models.images import sent_image
 from trajmill.stages.models.local.chat_text import render_chat
+from trajmill.stages.models.local.pictures import rgb_pictures
 
 
 class EncodedPictures(NamedTuple):
@@ -56,8 +54,7 @@ class PictureReader:
         Raises:
             ModelFailure: an image that does not decode.
         """
-        sent = [sent_image(screen, self._budget, scale) for screen in screens]
-        pictures = [Image.open(io.BytesIO(image.data)).convert("RGB") for image in sent]
+        pictures = rgb_pictures(screens, self._budget, scale)
         # Not resized again: the coordinates that the model writes are those of the size that was sent.
         read = self._processor(images=pictures, do_resize=False, return_tensors="pt")
         return EncodedPictures(read["pixel_values"], read["image_grid_thw"])

@@ -25,9 +25,10 @@ from trajmill.schemas.errors import BadInputError, ModelFailure
 from trajmill.stages.models.base import ChatRequest, TokenLogprob
 from trajmill.stages.models.local.chat_text import use_template
 from trajmill.stages.models.local.folder import model_folder
-from trajmill.stages.models.local.settings import LocalSettings
+from trajmill.stages.models.local.short_reason import short_reason
 from trajmill.stages.models.transformers_local.encoding import EncodedPrompt, PictureReader, collate, encode
 from trajmill.stages.models.transformers_local.sampling import RowLimits, RowSampling, SeededSampling, TokenChoice
+from trajmill.stages.models.transformers_local.spec import TransformersSpec
 
 
 class SampleTask(NamedTuple):
@@ -86,7 +87,7 @@ class LoadedModel:
             return list(self._generate(rows))
         except Exception as error:  # whatever torch and transformers raise on a device and on a prompt
             if len(rows) == 1:
-                return [ModelFailure(f"the model failed: {_line(error)}")]
+                return [ModelFailure(f"the model failed: {short_reason(error)}")]
         # Too much for the memory, or spoilt by one of them: half as many at once.
         half = len(rows) // 2
         return [*self.generate(rows[:half]), *self.generate(rows[half:])]
@@ -128,27 +129,27 @@ class LoadedModel:
         return str(self._tokenizer.decode(tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False))
 
 
-def load_model(settings: LocalSettings) -> LoadedModel:
+def load_model(spec: TransformersSpec) -> LoadedModel:
     """Load a model onto the GPU, or without one onto the CPU, in the precision of its weights.
 
     Nothing is downloaded, no code of the folder is run, pickled weights are refused.
 
     Raises:
-        BadInputError: the folder holds no model that can be loaded here, or the settings are of another family.
+        BadInputError: the folder holds no model that can be loaded here, or the spec names another family.
     """
-    folder = model_folder(settings.folder)
+    folder = model_folder(spec.model)
     # Its bars would be drawn across those of the command line.
     disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
         config = AutoConfig.from_pretrained(folder, local_files_only=True)
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-        reader = _picture_reader(settings, config)
+        reader = _picture_reader(spec, config)
         family = AutoModelForCausalLM if reader is None else AutoModelForImageTextToText
         loaded: Any = family.from_pretrained(
             folder, local_files_only=True, use_safetensors=True, dtype="auto", output_loading_info=True
         )
     except (OSError, ValueError, KeyError, ImportError, RuntimeError, SafetensorError) as error:
-        raise BadInputError(f"{folder}: transformers cannot load this model: {_line(error)}") from error
+        raise BadInputError(f"{folder}: transformers cannot load this model: {short_reason(error)}") from error
     network, found = loaded
     if found["missing_keys"]:
         # They would be random numbers.
@@ -159,8 +160,8 @@ def load_model(settings: LocalSettings) -> LoadedModel:
     return LoadedModel(network.to(device).eval(), tokenizer, reader, context)
 
 
-def _picture_reader(settings: LocalSettings, config: Any) -> PictureReader | None:
-    folder = settings.folder
+def _picture_reader(spec: TransformersSpec, config: Any) -> PictureReader | None:
+    folder, budget = spec.model, spec.vision_family.budget
     placeholder = getattr(config, "image_token_id", None)
     if placeholder is None:
         return None
@@ -168,13 +169,9 @@ def _picture_reader(settings: LocalSettings, config: Any) -> PictureReader | Non
     patch, merged = getattr(processor, "patch_size", None), getattr(processor, "merge_size", None)
     if not isinstance(patch, int) or not isinstance(merged, int):
         raise BadInputError(f"{folder}: pictures of a {config.model_type} are not read here; serve it with vLLM")
-    if settings.budget.factor != patch * merged:
+    if budget.factor != patch * merged:
         raise BadInputError(
             f"{folder}: its pictures have sides of multiples of {patch * merged}, those of the configured family "
-            f"of {settings.budget.factor}; name the model's own family"
+            f"of {budget.factor}; name the model's own family"
         )
-    return PictureReader(processor, placeholder, settings.budget)
-
-
-def _line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:300] or type(error).__name__
+    return PictureReader(processor, placeholder, budget)

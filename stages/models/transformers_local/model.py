@@ -12,18 +12,15 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import accumulate, islice
-from threading import Lock
 from typing import NamedTuple
 
-from trajmill.schemas.coordinates import CoordinateFrame
 from trajmill.schemas.errors import ModelFailure
-from trajmill.schemas.geometry import Size
 from trajmill.stages.models.base import ChatRequest, Completion
-from trajmill.stages.models.local.folder import folder_version
-from trajmill.stages.models.local.settings import LocalSettings
+from trajmill.stages.models.local.folder_model import FolderModel
 from trajmill.stages.models.transformers_local.encoding import EncodedPrompt
 from trajmill.stages.models.transformers_local.generation import LoadedModel, Sample, SampleTask, load_model
 from trajmill.stages.models.transformers_local.sampling import rows_of
+from trajmill.stages.models.transformers_local.spec import TransformersSpec
 
 
 class _Waiting(NamedTuple):
@@ -34,37 +31,26 @@ class _Waiting(NamedTuple):
     answer: asyncio.Future[Completion]
 
 
-class TransformersModel:
+class TransformersModel(FolderModel[LoadedModel]):
     """A `ChatModel` on a model's folder; to be used from one event loop at a time.
 
     Closing it lets go of the weights; a request after that loads them again.
     """
 
-    def __init__(self, settings: LocalSettings) -> None:
+    def __init__(self, spec: TransformersSpec) -> None:
         """Load the model.
 
         Raises:
-            BadInputError: the folder holds no model that can be loaded here, or the settings are of another family.
+            BadInputError: the folder holds no model that can be loaded here, or the spec names another family.
         """
-        self._settings = settings
-        self._loaded: LoadedModel | None = load_model(settings)
-        self._version = folder_version(settings.folder)
-        self._loading = Lock()
+        super().__init__(spec, lambda: load_model(spec))
+        self._max_batch = spec.max_batch
         self._waiting: list[_Waiting] = []
         self._encoding = 0
         self._work: asyncio.Task[None] | None = None
         # One thread for each, so that pictures are read while the model computes, and no two batches share the memory.
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="prompts")
         self._computer = ThreadPoolExecutor(1, thread_name_prefix="batches")
-
-    @property
-    def version(self) -> str:
-        """Name of the folder and hash of what is in it."""
-        return self._version
-
-    def frame(self, screen: Size) -> CoordinateFrame:
-        """The coordinates it writes, on the size at which it sees a screen."""
-        return CoordinateFrame(self._settings.space, screen, self._settings.budget.fit(screen))
 
     async def complete(self, request: ChatRequest) -> Completion:
         """Answer a request together with the others that are waiting.
@@ -84,14 +70,13 @@ class TransformersModel:
                 self._begin()
         waiting = _Waiting([SampleTask(prompt, sampling) for sampling in rows_of(request)], loop.create_future())
         self._waiting.append(waiting)
-        if sum(len(each.rows) for each in self._waiting) >= self._settings.max_batch:
+        if sum(len(each.rows) for each in self._waiting) >= self._max_batch:
             self._begin()
         return await waiting.answer
 
     async def close(self) -> None:
         """Let go of the weights; closing twice is fine."""
-        with self._loading:
-            self._loaded = None
+        self._let_go()
 
     def _begin(self) -> None:
         """Answer those who wait, from the next turn of the loop on."""
@@ -111,23 +96,17 @@ class TransformersModel:
         """The next batch: one request, and as many more as fit; those whose callers gave up are left out."""
         waiting = [each for each in self._waiting if not each.answer.done()]
         sizes = list(accumulate(len(each.rows) for each in waiting))
-        count = max(1, bisect_right(sizes, self._settings.max_batch))
+        count = max(1, bisect_right(sizes, self._max_batch))
         self._waiting = waiting[count:]
         return waiting[:count]
 
     def _encode(self, request: ChatRequest) -> EncodedPrompt:
-        return self._model().encode(request)
+        return self._loaded().encode(request)
 
     def _generate(self, rows: Sequence[SampleTask]) -> list[Sample | ModelFailure]:
-        most = self._settings.max_batch
+        most = self._max_batch
         parts = [rows[start : start + most] for start in range(0, len(rows), most)]
-        return [made for part in parts for made in self._model().generate(part)]
-
-    def _model(self) -> LoadedModel:
-        with self._loading:
-            if self._loaded is None:
-                self._loaded = load_model(self._settings)
-            return self._loaded
+        return [made for part in parts for made in self._loaded().generate(part)]
 
 
 def _give(waiting: _Waiting, samples: Sequence[Sample | ModelFailure]) -> None:

@@ -16,7 +16,8 @@ from trajmill.schemas.storable import storable
 from trajmill.stages.models.base import ChatModel, ChatRequest, Completion
 from trajmill.stages.models.completion_json import completion_from_json, completion_to_json
 from trajmill.stages.models.messages import messages_to_json
-from trajmill.stages.models.wrapped.accounting import payload_hash
+from trajmill.stages.models.model_call_row import payload_hash
+from trajmill.stages.models.wrapped.base import WrappedModel
 
 _LONGEST_QUOTE = 60
 
@@ -43,7 +44,7 @@ class _Call(Record):
     error: str | None
 
 
-class RecordingModel:
+class RecordingModel(WrappedModel):
     """A `ChatModel` that writes what it is asked and answers to a JSONL file, each call when it ends."""
 
     def __init__(self, model: ChatModel, path: Path) -> None:
@@ -52,17 +53,12 @@ class RecordingModel:
         Raises:
             BadInputError: the file is there already, or cannot be made.
         """
-        self._model = model
+        super().__init__(model)
         self._framed: set[Size] = set()
         try:
             self._file = path.open("xb", buffering=0)
         except OSError as error:
             raise BadInputError(f"{path}: no recording can be begun there: {error.strerror}; name a new file") from None
-
-    @property
-    def version(self) -> str:
-        """Version of the model that is asked."""
-        return self._model.version
 
     def frame(self, screen: Size) -> CoordinateFrame:
         """The frame of the model that is asked."""

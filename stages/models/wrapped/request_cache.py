@@ -18,12 +18,11 @@ from typing import Any, Final
 from diskcache import Cache, JSONDisk, Timeout  # type: ignore[import-untyped]
 from diskcache.core import MODE_PICKLE  # type: ignore[import-untyped]
 
-from trajmill.schemas.coordinates import CoordinateFrame
 from trajmill.schemas.errors import BadInputError
-from trajmill.schemas.geometry import Size
 from trajmill.stages.models.base import ChatModel, ChatRequest, Completion
 from trajmill.stages.models.completion_json import completion_from_json, completion_to_json
-from trajmill.stages.models.wrapped.accounting import payload_hash
+from trajmill.stages.models.model_call_row import payload_hash
+from trajmill.stages.models.wrapped.base import WrappedModel
 
 _ACTING_ROLES: Final = frozenset({"policy", "planner", "executor"})
 _LARGEST: Final = 4 * 2**30
@@ -37,7 +36,7 @@ def is_repeatable(request: ChatRequest) -> bool:
     return request.temperature == 0 or request.role not in _ACTING_ROLES
 
 
-class CachedModel:
+class CachedModel(WrappedModel):
     """A `ChatModel` that answers from disk what it can; to be used from one event loop at a time.
 
     Equal requests that wait at the same time are one call. What comes from the cache, or from the call of another
@@ -51,7 +50,7 @@ class CachedModel:
         Raises:
             BadInputError: the folder cannot hold a cache, or holds something else.
         """
-        self._model = model
+        super().__init__(model)
         try:
             self._cache = Cache(str(folder.absolute()), disk=_PlainDisk, size_limit=_LARGEST)
         except (sqlite3.Error, OSError, TypeError, ValueError) as error:
@@ -60,15 +59,6 @@ class CachedModel:
         # One writer: diskcache keeps a connection per thread, and the writes of a process would only wait for another.
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="request-cache")
         self._flights: dict[str, _Flight] = {}
-
-    @property
-    def version(self) -> str:
-        """Version of the model that is asked."""
-        return self._model.version
-
-    def frame(self, screen: Size) -> CoordinateFrame:
-        """The frame of the model that is asked."""
-        return self._model.frame(screen)
 
     async def complete(self, request: ChatRequest) -> Completion:
         """Answer a request from the cache, or ask.

@@ -1,6 +1,6 @@
 """A server in the place of vLLM: the same module name and arguments, a real process and socket, no model.
 
-`stand_in` says how to start it with `ModelServerSection`. It starts a process of its own, as vLLM does.
+`stand_in` says how to start it with `ModelServerSpec`. It starts a process of its own, as vLLM does.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from trajmill.flows.configuration.model_server import ModelServerSection
+from trajmill.stages.models.openai_api.spec import ModelServerSpec
 
 _ROOT = Path(__file__).parents[3]
 
 
-def stand_in(folder: Path, port: int, *arguments: str, ready_seconds: float = 60.0) -> ModelServerSection:
+def stand_in(folder: Path, port: int, *arguments: str, ready_seconds: float = 60.0) -> ModelServerSpec:
     """How to start it; `folder` gets a package named vllm that leads here."""
     package = folder / "packages" / "vllm" / "entrypoints" / "openai"
     package.mkdir(parents=True, exist_ok=True)
     (package / "api_server.py").write_text("from tests.flows.serving.stand_in_vllm import main\n\nmain()\n")
     search_path = os.pathsep.join([str(folder / "packages"), str(_ROOT)])
-    return ModelServerSection(
+    return ModelServerSpec(
         python=Path(sys.executable),
         model=str(folder),
         port=port,

@@ -151,10 +151,10 @@ def test_the_key_is_asked_for_and_stands_in_no_command_line(tmp_path: Path, port
 _OWNER = """
 import sys, time
 from pathlib import Path
-from trajmill.flows.configuration.model_server import ModelServerSection
+from trajmill.stages.models.openai_api.spec import ModelServerSpec
 from trajmill.flows.serving.model_server import ModelServer, served
 
-section = ModelServerSection.model_validate_json(sys.argv[1])
+section = ModelServerSpec.model_validate_json(sys.argv[1])
 with served([ModelServer("critic", "judge-7b", section)], Path(sys.argv[2])) as (running,):
     print(running.process_id, flush=True)
     time.sleep(600)

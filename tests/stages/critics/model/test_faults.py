@@ -28,7 +28,7 @@ from trajmill.stages.critics.model.step_critic import ModelStepCritic
 from trajmill.stages.critics.model.text_channel import ModelTextChannel
 from trajmill.stages.models.base import ChatModel
 from trajmill.stages.models.openai_api.model import OpenAiModel
-from trajmill.stages.models.openai_api.settings import ApiSettings
+from trajmill.stages.models.openai_api.spec import OpenAiSpec
 
 FAULTS = [fault for fault in Fault if fault is not Fault.NONE]
 PASSING = [fault for fault in FAULTS if fault not in (Fault.TOO_LONG, Fault.UNKNOWN_MODEL, Fault.HUGE)]
@@ -79,8 +79,8 @@ PATIENCE = 60.0
 """Seconds: longer than a busy machine takes over a sound answer."""
 
 
-def settings(server: FaultServer, attempts: int, seconds: float) -> ApiSettings:
-    return ApiSettings(
+def settings(server: FaultServer, attempts: int, seconds: float) -> OpenAiSpec:
+    return OpenAiSpec(
         urls=(server.url,),
         model="tiny",
         connect_seconds=PATIENCE,

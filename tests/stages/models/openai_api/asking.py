@@ -1,4 +1,4 @@
-"""Settings and requests of the client's tests, and one call from start to end."""
+"""Specs and requests of the client's tests, and one call from start to end."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from typing import Any, TypeVar
 
 from trajmill.stages.models.base import ChatMessage, ChatModel, ChatRequest, Completion, MessagePart
 from trajmill.stages.models.openai_api.model import OpenAiModel
-from trajmill.stages.models.openai_api.settings import ApiSettings
+from trajmill.stages.models.openai_api.spec import OpenAiSpec
 
 _T = TypeVar("_T")
 
 
-def settings(*urls: str, **changed: Any) -> ApiSettings:
-    """Settings with waits too short to notice."""
+def settings(*urls: str, **changed: Any) -> OpenAiSpec:
+    """A spec with waits too short to notice."""
     quick = {"first_wait_seconds": 0.001, "longest_wait_seconds": 5.0, "connect_seconds": 5.0}
-    return ApiSettings(urls=urls, model="tiny", **(quick | changed))
+    return OpenAiSpec(urls=urls, model="tiny", **(quick | changed))
 
 
 def request(*parts: MessagePart, **changed: Any) -> ChatRequest:
     return ChatRequest("policy", (ChatMessage("user", parts or ("Hello",)),), **changed)
 
 
-def asked(client: ApiSettings, chat: ChatRequest | None = None) -> Completion:
+def asked(client: OpenAiSpec, chat: ChatRequest | None = None) -> Completion:
     """One call in an event loop of its own."""
     model = OpenAiModel(client)
     return asyncio.run(_closing(model, model.complete(chat or request())))
 
 
-def asked_all(client: ApiSettings, chats: Sequence[ChatRequest]) -> list[Completion | BaseException]:
+def asked_all(client: OpenAiSpec, chats: Sequence[ChatRequest]) -> list[Completion | BaseException]:
     """Calls at the same time."""
     model = OpenAiModel(client)
 

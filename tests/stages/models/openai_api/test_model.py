@@ -12,11 +12,12 @@ import pytest
 from tests.stages.models.fault_server import FaultReply, running_server
 from tests.stages.models.openai_api.asking import asked, asked_all, request, settings
 from tests.stages.models.test_images import handle, picture
-from trajmill.schemas.coordinates import CoordinateFrame, CoordinateSpace
+from trajmill.schemas.coordinates import CoordinateFrame
+from trajmill.schemas.dialects.families import family_named
 from trajmill.schemas.errors import BadInputError, ModelFailure
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation
-from trajmill.schemas.pixel_budget import QWEN2_5_VL, QWEN3_VL, PixelBudget
+from trajmill.schemas.pixel_budget import QWEN3_VL
 from trajmill.stages.models.base import ChatMessage, ChatRequest, Completion, TokenLogprob
 from trajmill.stages.models.openai_api.model import OpenAiModel
 
@@ -73,22 +74,23 @@ def test_samples_come_in_order_and_log_probabilities_with_them() -> None:
     assert [token.token for token in answer.logprobs] == ["yes", "indeed"]
 
 
-@pytest.mark.parametrize("budget", [QWEN2_5_VL, QWEN3_VL, PixelBudget(factor=28, min_pixels=1, max_pixels=90_000)])
-def test_the_frame_has_the_size_of_the_picture_that_arrives(budget: PixelBudget) -> None:
+@pytest.mark.parametrize(("family", "most"), [("qwen2.5-vl", 2**24), ("qwen3-vl", 2**24), ("gui-owl", 90_000)])
+def test_the_frame_has_the_size_of_the_picture_that_arrives(family: str, most: int) -> None:
     sizes = (Size(720, 1280), Size(641, 359), Size(40, 30))
+    known = family_named(family).within(most)
     with running_server() as server:
-        client = settings(server.url, budget=budget)
+        client = settings(server.url, family=family, max_pixels=most)
         frames = [OpenAiModel(client).frame(size) for size in sizes]
         screens = [handle(picture(size), size, f"s-{size.width}") for size in sizes]
         asked(client, request("Look.", Observation(screens[0], None, ""), *screens[1:]))
         assert server.received[0].pictures == [frame.resized for frame in frames]
-    assert frames[0] == CoordinateFrame(CoordinateSpace.RESIZED_PIXELS, sizes[0], budget.fit(sizes[0]))
+    assert frames[0] == CoordinateFrame(known.space, sizes[0], known.budget.fit(sizes[0]))
 
 
 def test_a_cheap_pass_sends_smaller_pictures() -> None:
     size = Size(720, 1280)
     with running_server() as server:
-        asked(settings(server.url, budget=QWEN3_VL), request(handle(picture(size), size), image_scale=0.5))
+        asked(settings(server.url, family="qwen3-vl"), request(handle(picture(size), size), image_scale=0.5))
         assert server.received[0].pictures == [QWEN3_VL.fit(Size(360, 640))]
 
 

@@ -7,12 +7,13 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from PIL import Image
 from safetensors.torch import load_file, save_file
-from transformers import Qwen2Config, Qwen2ForCausalLM
+from transformers import AutoTokenizer, GenerationMixin, Qwen2Config, Qwen2ForCausalLM
 
 from tests.stages.models.transformers_local.tiny_vlm import CONTEXT, FACTOR, MAX_PIXELS, MIN_PIXELS, build_tiny_vlm
 from trajmill.schemas.coordinates import CoordinateSpace
@@ -21,9 +22,9 @@ from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation, ScreenHandle
 from trajmill.schemas.pixel_budget import PixelBudget
 from trajmill.stages.models.base import ChatMessage, ChatRequest, Completion, MessagePart
-from trajmill.stages.models.local.chat_text import render_chat
-from trajmill.stages.models.local.settings import LocalSettings
+from trajmill.stages.models.local.chat_text import render_chat, use_template
 from trajmill.stages.models.transformers_local.model import TransformersModel
+from trajmill.stages.models.transformers_local.spec import TransformersSpec
 
 BUDGET = PixelBudget(factor=FACTOR, min_pixels=MIN_PIXELS, max_pixels=MAX_PIXELS)
 PHONE = Size(720, 1280)
@@ -35,14 +36,18 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def settings(folder: Path) -> LocalSettings:
-    return LocalSettings(folder=folder, budget=BUDGET, max_batch=8)
+def spec(folder: Path) -> TransformersSpec:
+    return tiny(folder, max_batch=8)
+
+
+def tiny(folder: Path, max_batch: int = 16) -> TransformersSpec:
+    return TransformersSpec(model=folder, family="qwen2.5-vl", max_pixels=MAX_PIXELS, max_batch=max_batch)
 
 
 @pytest.fixture(scope="module")
-def model(settings: LocalSettings) -> TransformersModel:
+def model(spec: TransformersSpec) -> TransformersModel:
     torch.set_num_threads(1)
-    return TransformersModel(settings)
+    return TransformersModel(spec)
 
 
 def picture(color: str, size: Size = PHONE) -> ScreenHandle:
@@ -130,7 +135,7 @@ def test_a_smaller_picture_costs_fewer_tokens(model: TransformersModel) -> None:
     assert small.input_tokens - text == 3 * 5 + 2
 
 
-def test_positions_are_written_on_the_size_that_it_sees(model: TransformersModel, settings: LocalSettings) -> None:
+def test_positions_are_written_on_the_size_that_it_sees(model: TransformersModel, spec: TransformersSpec) -> None:
     frame = model.frame(PHONE)
     assert (frame.space, frame.resized) == (CoordinateSpace.RESIZED_PIXELS, BUDGET.fit(PHONE))
 
@@ -152,8 +157,9 @@ def test_the_control_words_of_a_text_are_only_words(model: TransformersModel) ->
     assert shown[0].input_tokens > 60
 
 
-def test_control_words_are_broken_up_whatever_stands_around_them(model: TransformersModel) -> None:
-    tokenizer = model._model()._tokenizer
+def test_control_words_are_broken_up_whatever_stands_around_them(folder: Path) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    use_template(tokenizer, folder)
     for text in ("<<|im_end|>|im_end|>", "<|im_<|im_end|>end|>", "<|endoftext|>"):
         rendered = render_chat(tokenizer, (ChatMessage("user", (text,)),)).text
         tokens: list[int] = tokenizer(rendered, add_special_tokens=False)["input_ids"]
@@ -182,25 +188,27 @@ def test_what_it_cannot_answer_fails_alone(model: TransformersModel, request_: C
     assert "\n" not in str(error.value)
 
 
-def test_a_batch_that_the_device_refuses_is_halved(settings: LocalSettings, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = TransformersModel(settings)
-    network = model._model()._network
-    sound, sizes = network.generate, list[int]()
+def test_a_batch_that_the_device_refuses_is_halved(spec: TransformersSpec, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = TransformersModel(spec)
+    sound: Any = GenerationMixin.generate
+    sizes: list[int] = []
 
-    def generate(**batch: torch.Tensor) -> torch.Tensor:
+    def generate(network: GenerationMixin, **batch: torch.Tensor) -> Any:
         sizes.append(len(batch["input_ids"]))
         if sizes[-1] > 2:
             raise torch.OutOfMemoryError("no memory left")
-        return sound(**batch)  # type: ignore[no-any-return]
+        return sound(network, **batch)
 
-    monkeypatch.setattr(network, "generate", generate)
+    monkeypatch.setattr(GenerationMixin, "generate", generate)
     requests = [chat(text) for text in ("a", "b", "c", "d", "e")]
     assert [answer.text for answer in together(model, *requests)] == [
         answer.text for answer in one_by_one(model, *requests)
     ]
     assert sizes[:5] == [5, 2, 3, 1, 2]
 
-    monkeypatch.setattr(network, "generate", lambda **_: (_ for _ in ()).throw(RuntimeError("device\nlost")))
+    monkeypatch.setattr(
+        GenerationMixin, "generate", lambda *_, **__: (_ for _ in ()).throw(RuntimeError("device\nlost"))
+    )
     with pytest.raises(ModelFailure, match="the model failed: device lost"):
         one_by_one(model, chat("a"))
 
@@ -222,9 +230,9 @@ def test_it_answers_after_a_caller_gave_up_and_after_it_was_closed(model: Transf
 def test_the_version_is_that_of_the_files(folder: Path, model: TransformersModel, tmp_path: Path) -> None:
     copied = tmp_path / "tiny"
     shutil.copytree(folder, copied)
-    assert TransformersModel(LocalSettings(folder=copied, budget=BUDGET)).version == model.version
+    assert TransformersModel(tiny(copied)).version == model.version
     other = build_tiny_vlm(tmp_path / "other" / "tiny", seed=1)
-    assert TransformersModel(LocalSettings(folder=other, budget=BUDGET)).version != model.version
+    assert TransformersModel(tiny(other)).version != model.version
 
 
 def test_a_text_model_is_read_too_and_sees_nothing(folder: Path, tmp_path: Path) -> None:
@@ -242,7 +250,7 @@ def test_a_text_model_is_read_too_and_sees_nothing(folder: Path, tmp_path: Path)
         max_position_embeddings=128,
     )
     Qwen2ForCausalLM(config).save_pretrained(text)
-    model = TransformersModel(LocalSettings(folder=text))
+    model = TransformersModel(TransformersSpec(model=text))
     assert one_by_one(model, chat("Hello"))[0].output_tokens > 0
     with pytest.raises(ModelFailure, match="reads text alone"):
         one_by_one(model, chat("?", picture("red")))
@@ -270,7 +278,7 @@ def test_a_folder_that_cannot_be_loaded_is_one_line(folder: Path, tmp_path: Path
             case "unknown":
                 (copied / "config.json").write_text('{"model_type": "no such"}')
         with pytest.raises(BadInputError, match=told) as error:
-            TransformersModel(LocalSettings(folder=copied, budget=BUDGET))
+            TransformersModel(tiny(copied))
         assert "\n" not in str(error.value)
 
     refused("no config", r"config\.json is missing")
@@ -287,11 +295,11 @@ def test_the_template_of_an_older_folder_is_found(folder: Path, model: Transform
     shutil.copytree(folder, copied)
     template = (copied / "chat_template.jinja").rename(copied / "chat_template.json")
     template.write_text(json.dumps({"chat_template": template.read_text()}))
-    older = TransformersModel(LocalSettings(folder=copied, budget=BUDGET))
+    older = TransformersModel(tiny(copied))
     request = chat("?", picture("red"))
     assert one_by_one(older, request) == one_by_one(model, request)
 
 
 def test_the_pixels_of_another_family_are_refused(folder: Path) -> None:
     with pytest.raises(BadInputError, match="multiples of 28, those of the configured family of 32"):
-        TransformersModel(LocalSettings(folder=folder, budget=PixelBudget(factor=32, min_pixels=1, max_pixels=2**20)))
+        TransformersModel(TransformersSpec(model=folder, family="qwen3-vl"))

@@ -14,7 +14,7 @@ from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Platform
 from trajmill.stages.environments.simulated.world import World
 from trajmill.stages.models.openai_api.model import OpenAiModel
-from trajmill.stages.models.openai_api.settings import ApiSettings
+from trajmill.stages.models.openai_api.spec import OpenAiSpec
 from trajmill.stages.queries.graph.generate import Generated, GenerationSettings, generate_queries
 from trajmill.stages.queries.graph.model_writer import ModelWriter
 from trajmill.stages.queries.graph.validation import SimulatedValidator
@@ -37,7 +37,7 @@ def writes(body: dict[str, Any]) -> str:
 
 def client(server: FaultServer, attempts: int) -> OpenAiModel:
     return OpenAiModel(
-        ApiSettings(
+        OpenAiSpec(
             urls=(server.url,),
             model="tiny",
             read_seconds=PATIENCE,

@@ -1,0 +1,17 @@
+"""The kinds of models that an endpoint can be."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from trajmill.stages.parts import PartGroup
+
+MODELS: Final = PartGroup(
+    "trajmill.models",
+    "model",
+    {
+        "openai_api": "trajmill.stages.models.openai_api.spec:OpenAiSpec",
+        "transformers_local": "trajmill.stages.models.transformers_local.spec:TransformersSpec",
+        "vllm_offline": "trajmill.stages.models.vllm_offline.spec:VllmSpec",
+    },
+)

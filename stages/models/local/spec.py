@@ -1,0 +1,38 @@
+"""What the specs of models in a folder have in common."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+from trajmill.stages.models.base import ChatModel
+from trajmill.stages.models.spec import ModelSpec
+
+
+class FolderSpec(ModelSpec):
+    """A model whose weights are loaded into this process."""
+
+    model: Path
+    """Folder of the model in Hugging Face's layout."""
+
+    @abstractmethod
+    def load(self) -> ChatModel:
+        """The model with its weights.
+
+        Raises:
+            BadInputError: the folder holds no model that can be loaded here.
+        """
+
+    def connect(self, variables: Mapping[str, str]) -> ChatModel:
+        """The model, which stays loaded until the process ends, however often it is connected and closed."""
+        from trajmill.stages.models.wrapped.kept_loaded import KeptLoadedModel
+
+        return KeptLoadedModel(_loaded(type(self), self.model_dump_json()))
+
+
+@cache
+def _loaded(spec_class: type[FolderSpec], spec: str) -> ChatModel:
+    """By the spec's text, since a spec with a table in it has no hash."""
+    return spec_class.model_validate_json(spec).load()

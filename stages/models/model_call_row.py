@@ -1,0 +1,73 @@
+"""The `model_calls` row of a request, whoever made it and however it ended."""
+
+from __future__ import annotations
+
+from trajmill.schemas.record import Origin, content_id
+from trajmill.schemas.storable import storable
+from trajmill.schemas.tables.model_call import ModelCall
+from trajmill.stages.models.base import ChatRequest, Completion
+from trajmill.stages.models.messages import messages_to_json, screen_id_of
+
+
+def payload_hash(request: ChatRequest, model_version: str) -> str:
+    """Identifies all that decides the answer: equal hashes may share one.
+
+    Screens count by their content id. The role, the trajectory and the step decide nothing of the answer.
+    """
+    messages = [
+        [message.role, *([part] if isinstance(part, str) else {"screen": screen_id_of(part)} for part in message.parts)]
+        for message in request.messages
+    ]
+    return content_id(
+        model_version,
+        messages,
+        request.temperature,
+        request.top_p,
+        request.seed,
+        request.max_tokens,
+        request.n,
+        request.top_logprobs,
+        request.answer_schema,
+        request.image_scale,
+    )
+
+
+def model_call_row(
+    call_id: str,
+    request: ChatRequest,
+    completion: Completion | None,
+    latency_ms: float,
+    error: str | None,
+    model_version: str,
+    origin: Origin,
+) -> ModelCall:
+    """The `model_calls` row of a request; its texts are made storable.
+
+    Args:
+        call_id: identifies the call, not the request: one that is made twice is two rows.
+        request: says what trajectory and step it is accounted to.
+        completion: None when the call failed.
+        latency_ms: from asking to the answer or the error, in milliseconds.
+        error: one line, None when it was answered.
+        model_version: of the model that was asked.
+        origin: common columns.
+    """
+    return ModelCall(
+        call_id=call_id,
+        trajectory_id=request.trajectory_id,
+        step_index=request.step_index,
+        role=request.role,
+        payload_hash=payload_hash(request, model_version),
+        messages=messages_to_json(request.messages),
+        response=storable(completion.text) if completion else None,
+        input_tokens=completion.input_tokens if completion else 0,
+        output_tokens=completion.output_tokens if completion else 0,
+        latency_ms=latency_ms,
+        price=completion.price if completion else 0.0,
+        error=None if error is None else storable(error),
+        other_responses=tuple(map(storable, completion.others)) if completion else (),
+        cached=completion.cached if completion else False,
+        draw=request.draw,
+        image_scale=request.image_scale,
+        **origin.common(made_by=model_version),
+    )

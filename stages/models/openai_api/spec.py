@@ -1,0 +1,100 @@
+"""The spec of a model on servers that speak OpenAI's chat protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
+
+from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.spec import OPERATIONAL, Spec
+from trajmill.stages.models.spec import ModelSpec
+
+if TYPE_CHECKING:
+    from trajmill.stages.models.openai_api.model import OpenAiModel
+
+
+class ModelServerSpec(Spec):
+    """A vLLM server on this machine, started before the rounds and stopped after them."""
+
+    python: Path
+    """Python of the environment that vLLM is installed in; vLLM and trajmill do not go into one environment."""
+    model: str = ""
+    """Folder of the weights, or their name on the Hugging Face hub; the endpoint's `model` if empty."""
+    port: Annotated[int, Field(ge=1, le=65535)] = 8000
+    """Local port. A server that is already there, healthy and with this model, is used and left running."""
+    arguments: tuple[str, ...] = ()
+    """Further arguments of `vllm serve`, one word each, e.g. `["--max-model-len", "32768"]`."""
+    environment: dict[str, str] = {}
+    """Environment variables of the server, beside those of trajmill itself."""
+    ready_seconds: PositiveFloat = 600.0
+    """Time that it may take to load its weights and be ready."""
+
+
+class OpenAiSpec(ModelSpec):
+    """A model on vLLM servers, or on any others that speak OpenAI's protocol."""
+
+    kind: Literal["openai_api"] = "openai_api"
+    """A vLLM server or any other that speaks OpenAI's protocol."""
+    model: Annotated[str, Field(min_length=1)]
+    """The model's name on its server; it stands as its version on each row."""
+    urls: Annotated[tuple[str, ...], OPERATIONAL] = ()
+    """Base addresses of servers with this model, e.g. `http://gpu-1:8000/v1`; the least busy one is asked."""
+    api_key_variable: Annotated[str, OPERATIONAL] = ""
+    """Environment variable that holds the key; none is sent if empty."""
+    attempts: Annotated[PositiveInt, OPERATIONAL] = 4
+    """How often a request is sent before it counts as failed."""
+    connect_seconds: Annotated[PositiveFloat, OPERATIONAL] = 5.0
+    """Time limit for a connection."""
+    read_seconds: Annotated[PositiveFloat, OPERATIONAL] = 120.0
+    """Longest silence of a server. Answers are not streamed: a server is silent for as long as it generates."""
+    total_seconds: Annotated[PositiveFloat, OPERATIONAL] = 300.0
+    """Time limit of one attempt, from the connection to the last byte of the answer; waiting for a turn does not
+    count."""
+    first_wait_seconds: Annotated[PositiveFloat, OPERATIONAL] = 0.5
+    """Wait before the second attempt; it is doubled before each further one."""
+    longest_wait_seconds: Annotated[PositiveFloat, OPERATIONAL] = 60.0
+    """Longest wait between two attempts; a server that asks for a longer one (`Retry-After`) fails the call."""
+    probe_seconds: Annotated[PositiveFloat, OPERATIONAL] = 10.0
+    """How long a dead server is left alone before it is asked whether it is back."""
+    input_price: NonNegativeFloat = 0.0
+    """Price of a million input tokens."""
+    output_price: NonNegativeFloat = 0.0
+    """Price of a million output tokens."""
+    adapter: Annotated[Path | None, OPERATIONAL] = None
+    """Folder of a LoRA adapter that is loaded into the servers before the rounds, under the name `model`."""
+    serve: Annotated[ModelServerSpec | None, OPERATIONAL] = None
+    """Lets trajmill start the server itself."""
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Base addresses of its servers, that of the one which trajmill starts included."""
+        own = () if self.serve is None else (f"http://127.0.0.1:{self.serve.port}/v1",)
+        return (*self.urls, *own)
+
+    def connect(self, variables: Mapping[str, str]) -> OpenAiModel:
+        """A client of the servers.
+
+        Raises:
+            BadInputError: the variable of the key is not set, or no address is known.
+        """
+        from trajmill.stages.models.openai_api.model import OpenAiModel
+
+        if not self.addresses:
+            raise BadInputError(f"no address of a server with model {self.model!r}: name one in urls")
+        return OpenAiModel(self, self.api_key(variables))
+
+    def api_key(self, variables: Mapping[str, str]) -> str:
+        """The key that the servers ask for; empty where they ask for none.
+
+        Raises:
+            BadInputError: its variable is not set.
+        """
+        if not self.api_key_variable:
+            return ""
+        if self.api_key_variable not in variables:
+            address = self.addresses[0]
+            raise BadInputError(f"{self.api_key_variable} is not set: export the API key of {address} in it")
+        return variables[self.api_key_variable].strip()

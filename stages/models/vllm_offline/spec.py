@@ -1,0 +1,28 @@
+"""The spec of a Hugging Face model that vLLM runs in this process."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from trajmill.schemas.spec import OPERATIONAL
+from trajmill.stages.models.base import ChatModel
+from trajmill.stages.models.local.spec import FolderSpec
+
+
+class VllmSpec(FolderSpec):
+    """A model that vLLM runs in this process, on its GPU."""
+
+    kind: Literal["vllm_offline"] = "vllm_offline"
+    """vLLM in this process, on its GPU."""
+    engine: Annotated[dict[str, bool | int | float | str], OPERATIONAL] = {}
+    """Engine arguments of vLLM by their Python names, e.g. `{ tensor_parallel_size = 2 }`."""
+
+    def load(self) -> ChatModel:
+        """The model with its engine running.
+
+        Raises:
+            BadInputError: vLLM is not installed, or the folder holds no model that it can run.
+        """
+        from trajmill.stages.models.vllm_offline.model import VllmModel
+
+        return VllmModel(self)
