@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import PositiveFloat, PositiveInt
+from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 
 from trajmill.schemas.spec import OPERATIONAL
 from trajmill.stages.environments.spec import EnvironmentSpec, MissingKey, missing_tasks
@@ -36,7 +36,7 @@ class AndroidSpec(EnvironmentSpec):
     """A call to a device that takes longer is a failure."""
     settle_seconds: PositiveFloat = 6.0
     """How long to wait at most for a screen to stop changing."""
-    lease_seconds: Annotated[PositiveFloat, OPERATIONAL] = 60.0
+    lease_seconds: Annotated[NonNegativeFloat, OPERATIONAL] = 60.0
     """How long to wait at most for a device that nobody else uses."""
 
     def factory(self, platform: Platform) -> EnvironmentFactory:

@@ -17,19 +17,11 @@ from trajmill.schemas.actions import (
 )
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.observation import Observation
-from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.query import Platform, Query
-from trajmill.stages.environments.simulated.device.device import Device, RunningApp, Surprise
-from trajmill.stages.environments.simulated.goals.goal import (
-    Goal,
-    StartState,
-    is_reached,
-    prepared_store,
-    read_goal,
-    read_start_state,
-)
+from trajmill.stages.environments.simulated.device.device import Device
+from trajmill.stages.environments.simulated.device.surprises import episode_chance, surprises
+from trajmill.stages.environments.simulated.goals.goal import EpisodeGoal, prepared_store, read_episode_goal
 from trajmill.stages.environments.simulated.layout.profile import profile_of
-from trajmill.stages.environments.simulated.layout.view import View
 from trajmill.stages.environments.simulated.spec import FaultRates
 from trajmill.stages.environments.simulated.world import World
 
@@ -38,13 +30,10 @@ _SHORTEST_SWIPE = 40
 
 
 class _Episode(NamedTuple):
-    """What stays the same from one reset to the next."""
-
     device: Device
-    start: StartState
-    goal: Goal | None
-    """None for a query without a goal check."""
+    goal: EpisodeGoal
     chance: random.Random
+    """Decides what goes wrong."""
 
 
 class SimulatedEnvironment:
@@ -83,12 +72,15 @@ class SimulatedEnvironment:
             EnvironmentFailure: of class `setup`: the query is for another platform, or its start state or goal is
                 malformed.
         """
-        if query.platform is not self.platform:
-            text = f"the query is for the platform {query.platform}, this is a {self.platform}"
-            raise EnvironmentFailure(text, FailureClass.SETUP)
-        start = read_start_state(query.start_state, self._world, self.platform)
-        goal = read_goal(query.goal, self._world, self.platform)
-        return self._begin(start, goal or None, seed, content_id("faults", seed, query.query_id))
+        goal = read_episode_goal(query, self._world, self.platform)
+        chance = episode_chance(seed, query.query_id)
+        met = surprises(chance.random(), self._faults.popup)
+        device = Device(self._world, self.platform, profile_of(seed), surprises=met)
+        for name in goal.start.setup:
+            app = name.partition(".")[0]
+            device.running_app(app).store = prepared_store(self._world, app, goal.start)
+        self._episode = _Episode(device, goal, chance)
+        return device.view().observation
 
     def step_now(self, action: Action) -> Observation:
         """Do one action; one that means nothing here changes nothing.
@@ -117,35 +109,20 @@ class SimulatedEnvironment:
     def score_now(self) -> float | None:
         """Whether the goal is reached, as 1.0 or 0.0; None for a query without a goal.
 
-        It is reached when every app's whole state is the start state with exactly the goal's changes.
-
         Raises:
             EnvironmentFailure: there was no reset.
         """
         episode = self._running()
-        if episode.goal is None:
-            return None
         stores = {name: running.store for name, running in episode.device.running.items()}
-        return float(is_reached(self._world, episode.start, episode.goal, stores))
+        return episode.goal.score(self._world, stores)
 
-    def view(self) -> View:
-        """What is on the screen, with its scene: for tests and the drawing of documentation."""
-        return self._running().device.view()
+    def device(self) -> Device:
+        """The device of the episode.
 
-    def _begin(self, start: StartState, goal: Goal | None, seed: int, fault_seed: str) -> Observation:
-        chance = random.Random(int(fault_seed, 16))
-        surprises = random.Random(chance.random())
-        device = Device(self._world, self.platform, profile_of(seed), surprise=lambda: self._surprise(surprises))
-        for name in start.setup:
-            app = name.partition(".")[0]
-            running: RunningApp = device.running_app(app)
-            running.store = prepared_store(self._world, app, start)
-        self._episode = _Episode(device, start, goal, chance)
-        return device.view().observation
-
-    def _surprise(self, surprises: random.Random) -> Surprise:
-        happens, which = surprises.random() < self._faults.popup, surprises.random()
-        return Surprise(rating=happens and which < 0.5, sponsored=happens and which >= 0.5)
+        Raises:
+            EnvironmentFailure: there was no reset.
+        """
+        return self._running().device
 
     def _running(self) -> _Episode:
         if self._episode is None:

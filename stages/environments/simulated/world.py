@@ -22,14 +22,14 @@ from trajmill.stages.environments.simulated.app_files.app_spec import (
 )
 from trajmill.stages.environments.simulated.app_files.check import builtin_files, read_files
 from trajmill.stages.environments.simulated.app_files.pages import (
-    Place,
+    AppPlace,
     find_widget,
     offered,
     place_of,
     start_values,
     variable_of,
 )
-from trajmill.stages.environments.simulated.layout.prepared_app import Program, make_program
+from trajmill.stages.environments.simulated.layout.prepared_app import PreparedApp, prepare_app
 from trajmill.stages.environments.simulated.layout.view import ViewMemory
 
 
@@ -71,7 +71,7 @@ class TaskGraph:
         """The app with this id. Raises KeyError if the task does not use it."""
         return {app.app: app for app in self.apps}[name]
 
-    def place(self, reference: str) -> Place:
+    def place(self, reference: str) -> AppPlace:
         """Read a name of the task spec, in which an app's own tasks leave the app out."""
         return place_of(reference, self.apps[0].app)
 
@@ -100,9 +100,9 @@ class World:
         return {task.name: task for task in self._tasks}[name]
 
     @cached_property
-    def programs(self) -> dict[str, Program]:
+    def prepared_apps(self) -> dict[str, PreparedApp]:
         """The apps prepared for the environments."""
-        return {name: make_program(app) for name, app in self.apps.items()}
+        return {name: prepare_app(app) for name, app in self.apps.items()}
 
     @cached_property
     def views(self) -> ViewMemory:

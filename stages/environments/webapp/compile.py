@@ -14,7 +14,7 @@ from trajmill.schemas.tables.query import Platform
 from trajmill.stages.environments.simulated.app_files.app_spec import AppSpec
 from trajmill.stages.environments.simulated.app_files.check import builtin_files
 from trajmill.stages.environments.simulated.app_files.loader import AppFile, ErrandFile, read_spec
-from trajmill.stages.environments.simulated.app_files.yaml_source import Mistake, read_source
+from trajmill.stages.environments.simulated.app_files.yaml_file import Mistake, read_yaml
 from trajmill.stages.environments.simulated.layout.profile import PROFILES, DeviceProfile
 from trajmill.stages.environments.simulated.world import World, load_world
 
@@ -77,7 +77,7 @@ def write_web_app(app: WebApp, folder: Path) -> Path:
 
 
 def _platform_of(path: Path, world: World) -> Platform:
-    source = read_source(path)
+    source = read_yaml(path)
     found = [] if isinstance(source, Mistake) else read_spec(source)
     match found:
         case AppFile(spec=spec):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import random
 from collections.abc import Awaitable, Mapping
 from contextlib import suppress
-from typing import NamedTuple, TypeVar
+from itertools import islice
+from typing import TypeVar
 
 from playwright.async_api import BrowserContext, Error, Page, Route
 
@@ -15,17 +15,17 @@ from trajmill.schemas.actions import Action, Scroll, Swipe
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation
-from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.query import Platform, Query
 from trajmill.stages.environments.browser.launch import BrowserProcess, Viewport
 from trajmill.stages.environments.browser.page.observation import observation, open_session
 from trajmill.stages.environments.simulated.app_files.pages import place_of
-from trajmill.stages.environments.simulated.goals.goal import Goal, StartState, is_reached, read_goal, read_start_state
+from trajmill.stages.environments.simulated.device.surprises import Surprise, episode_chance, surprises
+from trajmill.stages.environments.simulated.goals.goal import EpisodeGoal, read_episode_goal
 from trajmill.stages.environments.simulated.layout.metrics import metrics_of
 from trajmill.stages.environments.simulated.layout.profile import profile_of
 from trajmill.stages.environments.simulated.world import World
 from trajmill.stages.environments.webapp.compile import INDEX, WebApp, compile_world, media_type
-from trajmill.stages.environments.webapp.input import Hands
+from trajmill.stages.environments.webapp.input import WebAppInput
 from trajmill.stages.environments.webapp.reader import READER, Screenful, read_screenful
 from trajmill.stages.environments.webapp.state import DeviceState, read_device_state
 
@@ -41,26 +41,21 @@ _RESET = "(start) => window.trajmill.reset(start)"
 _STATE = "() => window.trajmill.state()"
 
 
-class _Episode(NamedTuple):
-    start: StartState
-    goal: Goal | None
-    """None for a query without a goal check."""
-
-
 class WebAppEnvironment:
     """A phone or desktop of compiled apps in one browser context."""
 
     name = "webapp"
 
-    def __init__(self, world: World, platform: Platform, hands: Hands, popup: float) -> None:
+    def __init__(self, world: World, platform: Platform, user_input: WebAppInput, popup: float) -> None:
         """For a page that `WebAppFactory` has opened."""
         self.platform = platform
         self._world = world
-        self._hands = hands
+        self._input = user_input
+        self.page = user_input.page
         self._popup = popup
         self._size = metrics_of(platform, 1.0).size
         self._apps = {key.casefold(): app.app for app in world.apps_on(platform) for key in (app.app, app.name)}
-        self._episode: _Episode | None = None
+        self._goal: EpisodeGoal | None = None
 
     async def reset(self, query: Query, seed: int) -> Observation:
         """See `start`."""
@@ -77,19 +72,16 @@ class WebAppEnvironment:
             EnvironmentFailure: of class `setup`: the query is for another platform, or its start state or goal is
                 malformed.
         """
-        if query.platform is not self.platform:
-            text = f"the query is for the platform {query.platform}, this is a {self.platform}"
-            raise EnvironmentFailure(text, FailureClass.SETUP)
-        start = read_start_state(query.start_state, self._world, self.platform)
-        goal = read_goal(query.goal, self._world, self.platform)
-        self._episode = _Episode(start, goal or None)
+        goal = read_episode_goal(query, self._world, self.platform)
+        met = surprises(episode_chance(seed, query.query_id).random(), self._popup)
         device = {
             "platform": self.platform.value,
             "profile": profile_of(seed).number,
-            "setup": [[*place_of(name), record] for name, record in start.setup.items()],
-            "surprises": _surprises(seed, query.query_id, self._popup),
+            "setup": [[*place_of(name), record] for name, record in goal.start.setup.items()],
+            "surprises": [_in_page(each) for each in islice(met, _MOST_OPENINGS)],
         }
-        await self._within_time(self._hands.page.evaluate(_RESET, device))
+        self._goal = goal
+        await self._within_time(self.page.evaluate(_RESET, device))
         return await self._within_time(self._look(0))
 
     async def act(self, action: Action) -> Screenful:
@@ -99,7 +91,7 @@ class WebAppEnvironment:
             EnvironmentFailure: the browser is gone or hangs, or there was no reset.
         """
         self._running()
-        await self._within_time(self._hands.do(action, self._apps))
+        await self._within_time(self._input.do(action, self._apps))
         return await self._within_time(self._look(_STILL_FRAMES if isinstance(action, Swipe | Scroll) else 0))
 
     async def score(self) -> float | None:
@@ -108,17 +100,15 @@ class WebAppEnvironment:
         Raises:
             EnvironmentFailure: the browser is gone or hangs, or there was no reset.
         """
-        episode = self._running()
-        if episode.goal is None:
-            return None
+        goal = self._running()
         state = await self.device_state()
-        return float(is_reached(self._world, episode.start, episode.goal, state.stores()))
+        return goal.score(self._world, state.stores())
 
     async def close(self) -> None:
         """Close the context; closing twice is fine."""
         try:
             async with asyncio.timeout(_SECONDS_PER_CALL):
-                await self._hands.page.context.close()
+                await self.page.context.close()
         except (Error, TimeoutError) as error:
             raise EnvironmentFailure(f"the browser is gone: {error}") from error
 
@@ -128,19 +118,19 @@ class WebAppEnvironment:
         Raises:
             EnvironmentFailure: the browser is gone or hangs.
         """
-        return read_device_state(await self._within_time(self._hands.page.evaluate(_STATE)))
+        return read_device_state(await self._within_time(self.page.evaluate(_STATE)))
 
     async def _pictured(self, shown: Screenful) -> Observation:
-        taken = await self._within_time(self._hands.session.send("Page.captureScreenshot", {"format": "png"}))
+        taken = await self._within_time(self._input.session.send("Page.captureScreenshot", {"format": "png"}))
         return observation(base64.b64decode(taken["data"]), self._size, shown.visible, shown.app)
 
     async def _look(self, still_frames: int) -> Screenful:
-        return read_screenful(await self._hands.page.evaluate(READER, still_frames), self._hands.scale)
+        return read_screenful(await self.page.evaluate(READER, still_frames), self._input.scale)
 
-    def _running(self) -> _Episode:
-        if self._episode is None:
+    def _running(self) -> EpisodeGoal:
+        if self._goal is None:
             raise EnvironmentFailure("there was no reset", FailureClass.SETUP)
-        return self._episode
+        return self._goal
 
     async def _within_time(self, work: Awaitable[T]) -> T:
         try:
@@ -182,8 +172,8 @@ class WebAppFactory:
             with suppress(Error):
                 await context.close()
             raise EnvironmentFailure(f"the web app does not load: {error}", FailureClass.SETUP) from error
-        hands = Hands(page, session, self._platform, viewport.scale)
-        return WebAppEnvironment(self._world, self._platform, hands, self._popup)
+        user_input = WebAppInput(page, session, self._platform, viewport.scale)
+        return WebAppEnvironment(self._world, self._platform, user_input, self._popup)
 
     async def close(self) -> None:
         """Stop the browser; closing twice is fine."""
@@ -213,12 +203,6 @@ async def _open(context: BrowserContext, files: Mapping[str, str]) -> Page:
     return page
 
 
-def _surprises(seed: int, query_id: str, rate: float) -> list[str]:
-    """What meets the user each time an app is opened: the same as in the simulated world for this seed and query."""
-    chance = random.Random(int(content_id("faults", seed, query_id), 16))
-    drawn = random.Random(chance.random())
-    surprises = []
-    for _ in range(_MOST_OPENINGS):
-        happens, which = drawn.random() < rate, drawn.random()
-        surprises.append(("rating" if which < 0.5 else "sponsored") if happens else "")
-    return surprises
+def _in_page(surprise: Surprise) -> str:
+    """A surprise as the page takes it."""
+    return "rating" if surprise.rating else "sponsored" if surprise.sponsored else ""

@@ -1,4 +1,4 @@
-"""Does actions on the compiled app as a user's hands would: fingers on a phone, mouse and keyboard on a desktop."""
+"""Does actions on the compiled app as a user would: by touch on a phone, mouse and keyboard on a desktop."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SHORTEST_SWIPE = 40
 _BACK = PressKeys(keys=("alt", "left"))
 
 
-class Hands(NamedTuple):
+class WebAppInput(NamedTuple):
     """What acts on one page."""
 
     page: Page

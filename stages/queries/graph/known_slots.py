@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from trajmill.stages.environments.simulated.app_files.app_spec import Choice, Input, Scalar, Stepper, Toggle
 from trajmill.stages.environments.simulated.app_files.binding import shown
-from trajmill.stages.environments.simulated.app_files.pages import Place, offered, place_of
+from trajmill.stages.environments.simulated.app_files.pages import AppPlace, offered, place_of
 from trajmill.stages.environments.simulated.goals.reference_path import resolve_slots
 from trajmill.stages.environments.simulated.world import TaskGraph, TaskSlot
 from trajmill.stages.queries.graph.base import KnownSlot
@@ -63,7 +63,7 @@ def _known(task: TaskGraph, slot: TaskSlot, asked: Mapping[str, Scalar], values:
 
 
 def _offered(task: TaskGraph, slot: TaskSlot) -> tuple[Scalar, ...]:
-    place: Place = place_of(slot.page)
+    place: AppPlace = place_of(slot.page)
     found = slot.values if slot.is_free else offered(slot.widget, task.app(place.app))
     # The default counts too: an instruction must not ask for it beside another value.
     return tuple(value for value in (*found, slot.default) if shown(value))

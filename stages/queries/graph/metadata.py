@@ -17,7 +17,7 @@ from trajmill.stages.environments.simulated.app_files.app_spec import (
 )
 from trajmill.stages.environments.simulated.app_files.binding import bind_text, shown
 from trajmill.stages.environments.simulated.app_files.pages import (
-    Place,
+    AppPlace,
     place_of,
     start_values,
     target_of,
@@ -83,7 +83,7 @@ def _page(choices: _Choices, page: str, following: str) -> PageMetadata:
     )
 
 
-def _operated(choices: _Choices, here: Place) -> Iterator[tuple[AnyWidget, SlotValue]]:
+def _operated(choices: _Choices, here: AppPlace) -> Iterator[tuple[AnyWidget, SlotValue]]:
     task = choices.task
     slots = {slot.widget.id: slot for slot in task.slots if slot.page == str(here) and slot.spec.name in choices.slots}
     always: dict[str, Scalar] = {}
@@ -113,7 +113,7 @@ def _slot_value(choices: _Choices, slot: TaskSlot) -> SlotValue:
     )
 
 
-def _way(choices: _Choices, here: Place, target: str) -> str:
+def _way(choices: _Choices, here: AppPlace, target: str) -> str:
     for widget in widgets_of(choices.task.app(here.app).screens[here.name]):
         if isinstance(widget, Button) and widget.to == target:
             return _label(widget, choices.variables[here.app])

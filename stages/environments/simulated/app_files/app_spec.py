@@ -165,7 +165,7 @@ class Menu(Widget):
 AnyWidget = Annotated[Text | Button | ItemList | Choice | Toggle | Stepper | Input | Menu, Field(discriminator="kind")]
 
 
-class Screen(Record):
+class ScreenSpec(Record):
     """One page of an app."""
 
     title: str
@@ -189,7 +189,7 @@ class SlotSpec(Record):
 
     name: str
     page: str
-    """Screen, or `app.screen` in an errand."""
+    """ScreenSpec, or `app.screen` in an errand."""
     widget: str
     optional: bool = False
     values: tuple[Scalar, ...] = ()
@@ -256,7 +256,7 @@ class AppSpec(Record):
     """What lasts and what goals look at; list records have a `name` when they are to be picked."""
     first: str
     """The screen that opens."""
-    screens: dict[str, Screen]
+    screens: dict[str, ScreenSpec]
     tasks: dict[str, TaskSpec] = {}
 
 

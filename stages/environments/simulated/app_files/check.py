@@ -10,12 +10,12 @@ from trajmill.stages.environments.simulated.app_files.app_spec import AppSpec
 from trajmill.stages.environments.simulated.app_files.check_app import check_app
 from trajmill.stages.environments.simulated.app_files.check_task import TaskScope, check_task
 from trajmill.stages.environments.simulated.app_files.loader import AppFile, ErrandFile, read_spec
-from trajmill.stages.environments.simulated.app_files.yaml_source import Mistake, read_source
+from trajmill.stages.environments.simulated.app_files.yaml_file import Mistake, read_yaml
 
 _SIMULATED = Path(__file__).parents[1]
 
 
-class Reading(NamedTuple):
+class ReadFiles(NamedTuple):
     """The files that could be read, and what is wrong with those that could not or make no sense."""
 
     apps: tuple[AppFile, ...]
@@ -36,13 +36,13 @@ def check_files(paths: Sequence[Path]) -> list[Mistake]:
     return [mistake for mistake in read_files((*others, *paths)).mistakes if mistake.file in named]
 
 
-def read_files(paths: Sequence[Path]) -> Reading:
+def read_files(paths: Sequence[Path]) -> ReadFiles:
     """Read and check files that belong to one world."""
     apps: list[AppFile] = []
     errands: list[ErrandFile] = []
     mistakes: list[Mistake] = []
     for path in paths:
-        source = read_source(path)
+        source = read_yaml(path)
         found = [source] if isinstance(source, Mistake) else read_spec(source)
         match found:
             case AppFile():
@@ -53,7 +53,7 @@ def read_files(paths: Sequence[Path]) -> Reading:
                 mistakes.extend(found)
     mistakes.extend(_check_apps(apps))
     mistakes.extend(_check_errands(errands, {file.spec.app: file.spec for file in apps}))
-    return Reading(tuple(apps), tuple(errands), tuple(mistakes))
+    return ReadFiles(tuple(apps), tuple(errands), tuple(mistakes))
 
 
 def _check_apps(apps: Sequence[AppFile]) -> Iterator[Mistake]:

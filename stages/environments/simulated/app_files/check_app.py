@@ -21,7 +21,7 @@ from trajmill.stages.environments.simulated.app_files.app_spec import (
     RemoveEffect,
     ResetEffect,
     Scalar,
-    Screen,
+    ScreenSpec,
     SetEffect,
     Stepper,
     Text,
@@ -38,7 +38,7 @@ from trajmill.stages.environments.simulated.app_files.pages import (
     target_of,
     widgets_of,
 )
-from trajmill.stages.environments.simulated.app_files.yaml_source import Mistake, NodePath, Source
+from trajmill.stages.environments.simulated.app_files.yaml_file import Mistake, NodePath, YamlFile
 
 _ID = re.compile(r"[a-z][a-z0-9_]*")
 _COLOR = re.compile(r"#[0-9A-Fa-f]{6}")
@@ -60,7 +60,7 @@ def check_app(file: AppFile) -> Iterator[Mistake]:
     yield from _check_reachable(source, app)
 
 
-def _check_names(source: Source, app: AppSpec) -> Iterator[Mistake]:
+def _check_names(source: YamlFile, app: AppSpec) -> Iterator[Mistake]:
     for key, found in (("app", app.app), *(("screens", name) for name in app.screens)):
         path = (key,) if key == "app" else (key, found)
         if not _ID.fullmatch(found) or found in (BACK, "launcher", "popup", "loading"):
@@ -80,7 +80,7 @@ def _check_names(source: Source, app: AppSpec) -> Iterator[Mistake]:
             yield source.mistake(("ordered",), f"unknown list `{name}`; {_one_of(app.lists)}")
 
 
-def _check_lists(source: Source, app: AppSpec) -> Iterator[Mistake]:
+def _check_lists(source: YamlFile, app: AppSpec) -> Iterator[Mistake]:
     for key, lists in (("lists", app.lists), ("state", state_lists(app))):
         for name, items in lists.items():
             seen: set[Scalar] = set()
@@ -95,14 +95,14 @@ def _check_lists(source: Source, app: AppSpec) -> Iterator[Mistake]:
                     seen.add(item["name"])
 
 
-def _placed(screen: Screen, path: NodePath) -> Iterator[tuple[NodePath, AnyWidget]]:
+def _placed(screen: ScreenSpec, path: NodePath) -> Iterator[tuple[NodePath, AnyWidget]]:
     for index, widget in enumerate(screen.widgets):
         yield (*path, "widgets", index), widget
         for below, item in enumerate(widget.items if isinstance(widget, Menu) else ()):
             yield (*path, "widgets", index, "items", below), item
 
 
-def _check_ids(source: Source, widgets: tuple[tuple[NodePath, AnyWidget], ...]) -> Iterator[Mistake]:
+def _check_ids(source: YamlFile, widgets: tuple[tuple[NodePath, AnyWidget], ...]) -> Iterator[Mistake]:
     seen = set()
     for path, widget in widgets:
         if not widget.id and not isinstance(widget, Text):
@@ -115,7 +115,7 @@ def _check_ids(source: Source, widgets: tuple[tuple[NodePath, AnyWidget], ...]) 
             seen.add(widget.id)
 
 
-def _check_widget(source: Source, app: AppSpec, path: NodePath, widget: AnyWidget) -> Iterator[Mistake]:
+def _check_widget(source: YamlFile, app: AppSpec, path: NodePath, widget: AnyWidget) -> Iterator[Mistake]:
     yield from _unknown_values(source, app, path, widget.show_if)
     if target_of(widget) not in ("", BACK, *app.screens):
         yield source.mistake((*path, "to"), f"unknown screen `{target_of(widget)}`; {_one_of(app.screens)}")
@@ -138,7 +138,7 @@ def _check_widget(source: Source, app: AppSpec, path: NodePath, widget: AnyWidge
 
 
 def _check_control(
-    source: Source, app: AppSpec, path: NodePath, widget: Choice | Toggle | Stepper | Input
+    source: YamlFile, app: AppSpec, path: NodePath, widget: Choice | Toggle | Stepper | Input
 ) -> Iterator[Mistake]:
     values = start_values(app)
     if widget.variable not in values:
@@ -163,7 +163,7 @@ def _check_control(
             return
 
 
-def _check_item_list(source: Source, app: AppSpec, path: NodePath, widget: ItemList) -> Iterator[Mistake]:
+def _check_item_list(source: YamlFile, app: AppSpec, path: NodePath, widget: ItemList) -> Iterator[Mistake]:
     lists = all_lists(app)
     if widget.items not in lists:
         yield source.mistake((*path, "items"), f"unknown list `{widget.items}`; {_one_of(lists)}")
@@ -179,7 +179,7 @@ def _check_item_list(source: Source, app: AppSpec, path: NodePath, widget: ItemL
 
 
 def _check_effects(
-    source: Source, app: AppSpec, path: NodePath, effects: tuple[Effect, ...], fields: set[str] | None
+    source: YamlFile, app: AppSpec, path: NodePath, effects: tuple[Effect, ...], fields: set[str] | None
 ) -> Iterator[Mistake]:
     for index, effect in enumerate(effects):
         at: NodePath = (*path, "do", index)
@@ -216,7 +216,7 @@ def _values_used(effect: Effect) -> tuple[Scalar, ...]:
             return ()
 
 
-def _check_types(source: Source, app: AppSpec, path: NodePath, effect: SetEffect) -> Iterator[Mistake]:
+def _check_types(source: YamlFile, app: AppSpec, path: NodePath, effect: SetEffect) -> Iterator[Mistake]:
     values = start_values(app)
     for name, value in effect.set.items():
         is_bound = any(names_in(value)) or any(fields_in(value))
@@ -224,7 +224,7 @@ def _check_types(source: Source, app: AppSpec, path: NodePath, effect: SetEffect
             yield source.mistake(path, f"`{name}` starts as `{values[name]}`; it cannot become `{value}`")
 
 
-def _check_reachable(source: Source, app: AppSpec) -> Iterator[Mistake]:
+def _check_reachable(source: YamlFile, app: AppSpec) -> Iterator[Mistake]:
     found, todo = {app.first}, [app.first]
     while todo:
         screen = app.screens.get(todo.pop())
@@ -236,18 +236,18 @@ def _check_reachable(source: Source, app: AppSpec) -> Iterator[Mistake]:
         yield source.mistake(("screens", name), f"no widget leads to the screen `{name}`; add one or remove the screen")
 
 
-def _unknown_names(source: Source, app: AppSpec, path: NodePath, texts: Iterable[Scalar]) -> Iterator[Mistake]:
+def _unknown_names(source: YamlFile, app: AppSpec, path: NodePath, texts: Iterable[Scalar]) -> Iterator[Mistake]:
     yield from _unknown_values(source, app, path, sorted({name for text in texts for name in names_in(text)}))
 
 
-def _unknown_values(source: Source, app: AppSpec, path: NodePath, names: Iterable[str]) -> Iterator[Mistake]:
+def _unknown_values(source: YamlFile, app: AppSpec, path: NodePath, names: Iterable[str]) -> Iterator[Mistake]:
     known = start_values(app)
     for name in names:
         if name not in known:
             yield source.mistake(path, f"unknown variable `{name}`; {_one_of(known)}")
 
 
-def _unknown_lists(source: Source, app: AppSpec, path: NodePath, names: Iterable[str]) -> Iterator[Mistake]:
+def _unknown_lists(source: YamlFile, app: AppSpec, path: NodePath, names: Iterable[str]) -> Iterator[Mistake]:
     known = state_lists(app)
     for name in names:
         if name not in known:

@@ -17,14 +17,14 @@ from trajmill.stages.environments.simulated.app_files.app_spec import (
     ItemList,
     ListChange,
     Scalar,
-    Screen,
+    ScreenSpec,
     SlotSpec,
     TaskSpec,
     Toggle,
 )
 from trajmill.stages.environments.simulated.app_files.binding import names_in
 from trajmill.stages.environments.simulated.app_files.pages import (
-    Place,
+    AppPlace,
     all_lists,
     find_widget,
     offered,
@@ -35,7 +35,7 @@ from trajmill.stages.environments.simulated.app_files.pages import (
     variable_of,
     widgets_of,
 )
-from trajmill.stages.environments.simulated.app_files.yaml_source import Mistake, NodePath, Source
+from trajmill.stages.environments.simulated.app_files.yaml_file import Mistake, NodePath, YamlFile
 
 _SLOT_NAME = re.compile(r"\{(\w+)\}")
 _CLAUSES = "clauses"
@@ -44,7 +44,7 @@ _CLAUSES = "clauses"
 class TaskScope(NamedTuple):
     """A task, where it was written, and the apps it may name."""
 
-    source: Source
+    source: YamlFile
     name: str
     task: TaskSpec
     apps: Mapping[str, AppSpec]
@@ -59,11 +59,11 @@ class TaskScope(NamedTuple):
         """A mistake in a part of the task."""
         return self.source.mistake(self.at(*path), text)
 
-    def place(self, reference: str) -> Place:
+    def place(self, reference: str) -> AppPlace:
         """Read a name of the task."""
         return place_of(reference, self.home)
 
-    def screen(self, reference: str) -> Screen | None:
+    def screen(self, reference: str) -> ScreenSpec | None:
         """The screen a reference names, None for an unknown one."""
         place = self.place(reference)
         return self.apps[place.app].screens.get(place.name) if place.app in self.apps else None
@@ -175,7 +175,7 @@ def _check_values(
         return
     fills = {scope.place(name) for name in scope.task.setup}
     page = scope.place(slot.page)
-    if isinstance(widget, ItemList) and Place(page.app, widget.items) in fills:
+    if isinstance(widget, ItemList) and AppPlace(page.app, widget.items) in fills:
         if not slot.values and slot.implied_by is None and not offers:
             yield scope.mistake(path, f"the slot `{slot.name}` has no values; add `values: [...]`")
         return

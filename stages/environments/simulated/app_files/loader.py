@@ -11,24 +11,24 @@ from pydantic_core import ErrorDetails
 
 from trajmill.stages.environments.simulated.app_files import app_spec
 from trajmill.stages.environments.simulated.app_files.app_spec import EFFECT_KINDS, AppSpec, ErrandSpec
-from trajmill.stages.environments.simulated.app_files.yaml_source import Mistake, NodePath, Source
+from trajmill.stages.environments.simulated.app_files.yaml_file import Mistake, NodePath, YamlFile
 
 
 class AppFile(NamedTuple):
     """An app and where each part of it was written."""
 
-    source: Source
+    source: YamlFile
     spec: AppSpec
 
 
 class ErrandFile(NamedTuple):
     """An errand and where each part of it was written."""
 
-    source: Source
+    source: YamlFile
     spec: ErrandSpec
 
 
-def read_spec(source: Source) -> AppFile | ErrandFile | list[Mistake]:
+def read_spec(source: YamlFile) -> AppFile | ErrandFile | list[Mistake]:
     """The records of a parsed file, or all that is wrong with its form."""
     try:
         if "errand" in source.data:
@@ -38,7 +38,7 @@ def read_spec(source: Source) -> AppFile | ErrandFile | list[Mistake]:
         return _mistakes(source, error.errors(include_url=False, include_context=True))
 
 
-def _mistakes(source: Source, errors: Sequence[ErrorDetails]) -> list[Mistake]:
+def _mistakes(source: YamlFile, errors: Sequence[ErrorDetails]) -> list[Mistake]:
     found: dict[NodePath, Mistake] = {}
     for error in errors:
         path = _node_path(source, error["loc"])
@@ -48,7 +48,7 @@ def _mistakes(source: Source, errors: Sequence[ErrorDetails]) -> list[Mistake]:
     return sorted(found.values(), key=lambda mistake: mistake.line)
 
 
-def _node_path(source: Source, location: tuple[str | int, ...]) -> NodePath:
+def _node_path(source: YamlFile, location: tuple[str | int, ...]) -> NodePath:
     """The place in the file that pydantic's location means: it also names the members of unions."""
     path: NodePath = ()
     for part in location:

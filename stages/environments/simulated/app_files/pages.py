@@ -15,7 +15,7 @@ from trajmill.stages.environments.simulated.app_files.app_spec import (
     ItemList,
     Menu,
     Scalar,
-    Screen,
+    ScreenSpec,
     Stepper,
     Toggle,
 )
@@ -24,7 +24,7 @@ BACK = "back"
 """The `to` of a button that goes back."""
 
 
-class Place(NamedTuple):
+class AppPlace(NamedTuple):
     """A screen, list or state of one app."""
 
     app: str
@@ -34,10 +34,10 @@ class Place(NamedTuple):
         return f"{self.app}.{self.name}"
 
 
-def place_of(reference: str, home: str = "") -> Place:
+def place_of(reference: str, home: str = "") -> AppPlace:
     """Read `name` of the app `home`, or `app.name`."""
     app, dot, name = reference.partition(".")
-    return Place(app, name) if dot else Place(home, app)
+    return AppPlace(app, name) if dot else AppPlace(home, app)
 
 
 def start_values(app: AppSpec) -> dict[str, Scalar]:
@@ -55,7 +55,7 @@ def all_lists(app: AppSpec) -> dict[str, tuple[Item, ...]]:
     return {**app.lists, **state_lists(app)}
 
 
-def widgets_of(screen: Screen) -> Iterator[AnyWidget]:
+def widgets_of(screen: ScreenSpec) -> Iterator[AnyWidget]:
     """The widgets of a screen in order, each menu followed by its items."""
     for widget in screen.widgets:
         yield widget
@@ -63,12 +63,12 @@ def widgets_of(screen: Screen) -> Iterator[AnyWidget]:
             yield from widget.items
 
 
-def find_widget(screen: Screen, widget_id: str) -> AnyWidget | None:
+def find_widget(screen: ScreenSpec, widget_id: str) -> AnyWidget | None:
     """The widget with this id, menu items included."""
     return next((widget for widget in widgets_of(screen) if widget.id == widget_id), None) if widget_id else None
 
 
-def menu_of(screen: Screen, item: Button) -> Menu | None:
+def menu_of(screen: ScreenSpec, item: Button) -> Menu | None:
     """The menu that a button stands in, None for a button of the page itself."""
     return next((widget for widget in screen.widgets if isinstance(widget, Menu) and item in widget.items), None)
 

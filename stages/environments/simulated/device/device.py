@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import NamedTuple
 
 from trajmill.schemas.tables.query import Platform
@@ -20,7 +21,8 @@ from trajmill.stages.environments.simulated.app_files.app_spec import (
 )
 from trajmill.stages.environments.simulated.app_files.pages import BACK
 from trajmill.stages.environments.simulated.device.effects import Store, apply_effects, make_store
-from trajmill.stages.environments.simulated.layout.prepared_app import Program
+from trajmill.stages.environments.simulated.device.surprises import NO_SURPRISE, Surprise
+from trajmill.stages.environments.simulated.layout.prepared_app import PreparedApp
 from trajmill.stages.environments.simulated.layout.profile import DeviceProfile
 from trajmill.stages.environments.simulated.layout.screens import (
     AppState,
@@ -30,7 +32,7 @@ from trajmill.stages.environments.simulated.layout.screens import (
     launcher_view,
     loading_view,
 )
-from trajmill.stages.environments.simulated.layout.view import View
+from trajmill.stages.environments.simulated.layout.view import ScreenView
 from trajmill.stages.environments.simulated.layout.widgets import Target, list_items
 from trajmill.stages.environments.simulated.world import World
 
@@ -40,39 +42,27 @@ LONGEST_INPUT = 200
 _OFFER = Popup("Try Plus for free", "One month on us, then 4.99 a month.", ("Close", "Learn more"))
 
 
-class Frame(NamedTuple):
+class StackedPage(NamedTuple):
     """A page on the back stack."""
 
     screen: str
     offset: int
 
 
-class Surprise(NamedTuple):
-    """What meets a user who opens an app."""
-
-    rating: bool
-    """A dialog that asks to rate the app."""
-    sponsored: bool
-    """An advertisement in its lists."""
-
-
-NO_SURPRISE = Surprise(False, False)
-
-
 @dataclass(slots=True)
 class RunningApp:
     """An app that has been opened."""
 
-    program: Program
+    prepared: PreparedApp
     store: Store
-    stack: list[Frame]
+    stack: list[StackedPage]
     popup: Popup | None = None
     sponsored: bool = False
 
     @property
     def app(self) -> AppSpec:
         """Its specification."""
-        return self.program.app
+        return self.prepared.app
 
 
 @dataclass(slots=True)
@@ -94,24 +84,24 @@ class Device:
     """Id of the open menu."""
     loading: bool = False
     """Whether the page of the foreground app has not come yet."""
-    surprise: Callable[[], Surprise] = field(default=lambda: NO_SURPRISE)
-    """Asked each time an app is opened."""
+    surprises: Iterator[Surprise] = field(default_factory=lambda: repeat(NO_SURPRISE))
+    """One for each time that an app is opened."""
     running: dict[str, RunningApp] = field(default_factory=dict)
 
     def running_app(self, app: str) -> RunningApp:
         """An app of this device, started where it is not. Raises KeyError for an unknown app."""
         if app not in self.running:
-            program = self.world.programs[app]
-            if program.app.platform is not self.platform:
+            prepared = self.world.prepared_apps[app]
+            if prepared.app.platform is not self.platform:
                 raise KeyError(app)
-            self.running[app] = RunningApp(program, make_store(program.app), [Frame(program.app.first, 0)])
+            self.running[app] = RunningApp(prepared, make_store(prepared.app), [StackedPage(prepared.app.first, 0)])
         return self.running[app]
 
     def icons(self) -> tuple[AppSpec, ...]:
         """The apps in the order of this device's launcher."""
         return self.profile.arrange("launcher", self.world.apps_on(self.platform))
 
-    def view(self) -> View:
+    def view(self) -> ScreenView:
         """What is on the screen."""
         views = self.world.views
         if not self.foreground:
@@ -138,7 +128,7 @@ class Device:
         running = self.running_app(app)
         self.leave()
         self.foreground = app
-        surprise = self.surprise()
+        surprise = next(self.surprises)
         running.sponsored = surprise.sponsored
         if surprise.rating:
             running.popup = Popup(
@@ -274,13 +264,13 @@ class Device:
             return
         if self._is_dialog(running):
             stack.pop()
-        stack.append(Frame(to, 0))
+        stack.append(StackedPage(to, 0))
 
     def _lists(self, running: RunningApp) -> dict[str, tuple[Item, ...]]:
         own = {name: records.items for name, records in running.store.lists.items()}
-        return {**running.program.fixed[self.profile.number], **own}
+        return {**running.prepared.fixed[self.profile.number], **own}
 
-    def _visible(self, running: RunningApp) -> list[Frame]:
+    def _visible(self, running: RunningApp) -> list[StackedPage]:
         """The page on top, preceded by the one under it while it is a dialog."""
         return running.stack[-2:] if self._is_dialog(running) else running.stack[-1:]
 
@@ -288,7 +278,7 @@ class Device:
         return len(running.stack) > 1 and running.app.screens[running.stack[-1].screen].dialog
 
     def _key(self, running: RunningApp) -> tuple[object, ...]:
-        values, lists, reads = running.store.values, running.store.lists, running.program.reads
+        values, lists, reads = running.store.values, running.store.lists, running.prepared.reads
         pages = []
         for frame in self._visible(running):
             names = reads[frame.screen]

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.record import Record
-from trajmill.schemas.tables.query import Platform
+from trajmill.schemas.tables.query import Platform, Query
 from trajmill.stages.environments.simulated.app_files.app_spec import Item, ListChange, Scalar
-from trajmill.stages.environments.simulated.app_files.pages import Place, place_of
+from trajmill.stages.environments.simulated.app_files.pages import AppPlace, place_of
 from trajmill.stages.environments.simulated.device.effects import (
     Store,
     append_record,
@@ -30,6 +31,35 @@ class StartState(Record):
 
     setup: dict[str, Item] = {}
     """`app.list`: a record appended to it."""
+
+
+class EpisodeGoal(NamedTuple):
+    """Where the episode of a query starts, and what it is to reach."""
+
+    start: StartState
+    goal: Goal | None
+    """None for a query without a goal check."""
+
+    def score(self, world: World, stores: Mapping[str, Store]) -> float | None:
+        """Whether the goal is reached, as 1.0 or 0.0; None without a goal.
+
+        It is reached when every app's whole state is the start state with exactly the goal's changes.
+        """
+        return None if self.goal is None else float(is_reached(world, self.start, self.goal, stores))
+
+
+def read_episode_goal(query: Query, world: World, platform: Platform) -> EpisodeGoal:
+    """The start state and the goal of a query.
+
+    Raises:
+        EnvironmentFailure: of class `setup`: the query is for another platform, or its start state or goal is
+            malformed or names unknown state.
+    """
+    if query.platform is not platform:
+        text = f"the query is for the platform {query.platform}, this is a {platform}"
+        raise EnvironmentFailure(text, FailureClass.SETUP)
+    start = read_start_state(query.start_state, world, platform)
+    return EpisodeGoal(start, read_goal(query.goal, world, platform) or None)
 
 
 def start_state_to_json(setup: Mapping[str, Item]) -> str:
@@ -113,13 +143,13 @@ def is_reached(world: World, start: StartState, goal: Goal, stores: Mapping[str,
     return True
 
 
-def _state(world: World, platform: Platform, place: Place) -> Scalar | tuple[Item, ...] | None:
+def _state(world: World, platform: Platform, place: AppPlace) -> Scalar | tuple[Item, ...] | None:
     """The state a place names as it starts, None where this platform has no such thing."""
     app = world.apps.get(place.app)
     return app.state.get(place.name) if app and app.platform is platform else None
 
 
-def _change(store: Store, place: Place, change: ListChange | Scalar) -> None:
+def _change(store: Store, place: AppPlace, change: ListChange | Scalar) -> None:
     if not isinstance(change, ListChange):
         store.values[place.name] = change
     elif change.append is not None:

@@ -22,7 +22,7 @@ from trajmill.stages.environments.simulated.app_files.app_spec import (
 from trajmill.stages.environments.simulated.app_files.binding import bind, bind_record, shown
 from trajmill.stages.environments.simulated.app_files.pages import (
     BACK,
-    Place,
+    AppPlace,
     all_lists,
     menu_of,
     offered,
@@ -141,7 +141,7 @@ def _implied(task: TaskGraph, slot: TaskSlot, values: Mapping[str, Scalar]) -> S
     return slot.default
 
 
-def _page_steps(task: TaskGraph, place: Place, leads: str, values: Mapping[str, Scalar]) -> Iterator[PathStep]:
+def _page_steps(task: TaskGraph, place: AppPlace, leads: str, values: Mapping[str, Scalar]) -> Iterator[PathStep]:
     """What is done on a page: its slots from top to bottom, then the widget that leads to the next page."""
     wanted = _wanted(task, place, values)
     way = _way(task, place, leads, wanted) if leads else None
@@ -154,7 +154,7 @@ def _page_steps(task: TaskGraph, place: Place, leads: str, values: Mapping[str, 
         yield from _operations(task, place, way, wanted.get(way.id, True))
 
 
-def _end(task: TaskGraph, places: Sequence[Place], values: Mapping[str, Scalar]) -> str:
+def _end(task: TaskGraph, places: Sequence[AppPlace], values: Mapping[str, Scalar]) -> str:
     """The page shown when all is done: the last one, or where its last operation leads."""
     place = places[-1]
     wanted = _wanted(task, place, values)
@@ -162,10 +162,10 @@ def _end(task: TaskGraph, places: Sequence[Place], values: Mapping[str, Scalar])
     leads = [target_of(widget) for widget in widgets if widget.id in wanted and target_of(widget)]
     if not leads:
         return str(place)
-    return str(places[-2] if leads[-1] == BACK and len(places) > 1 else Place(place.app, leads[-1]))
+    return str(places[-2] if leads[-1] == BACK and len(places) > 1 else AppPlace(place.app, leads[-1]))
 
 
-def _wanted(task: TaskGraph, place: Place, values: Mapping[str, Scalar]) -> dict[str, Scalar]:
+def _wanted(task: TaskGraph, place: AppPlace, values: Mapping[str, Scalar]) -> dict[str, Scalar]:
     """Value by widget for everything that is to be operated on a page."""
     wanted: dict[str, Scalar] = {}
     for page, widgets in task.spec.always.items():
@@ -179,7 +179,7 @@ def _wanted(task: TaskGraph, place: Place, values: Mapping[str, Scalar]) -> dict
     return wanted
 
 
-def _way(task: TaskGraph, place: Place, leads: str, wanted: Mapping[str, Scalar]) -> AnyWidget:
+def _way(task: TaskGraph, place: AppPlace, leads: str, wanted: Mapping[str, Scalar]) -> AnyWidget:
     """The widget that leads to the next page: one with a value to pick, else the first button."""
     screen = task.app(place.app).screens[place.name]
     ways = [widget for widget in widgets_of(screen) if target_of(widget) == leads]
@@ -192,7 +192,7 @@ def _way(task: TaskGraph, place: Place, leads: str, wanted: Mapping[str, Scalar]
     raise BadInputError(f"the task `{task.name}` has no way from `{place}` to `{place.app}.{leads}`")
 
 
-def _operations(task: TaskGraph, place: Place, widget: AnyWidget, value: Scalar) -> Iterator[PathStep]:
+def _operations(task: TaskGraph, place: AppPlace, widget: AnyWidget, value: Scalar) -> Iterator[PathStep]:
     app = task.app(place.app)
     target = f"{place}/{widget.id}"
     held = start_values(app).get(variable_of(widget))
@@ -218,5 +218,5 @@ def _operations(task: TaskGraph, place: Place, widget: AnyWidget, value: Scalar)
             return
 
 
-def _tap(place: Place, target: str) -> PathStep:
+def _tap(place: AppPlace, target: str) -> PathStep:
     return PathStep(page=str(place), operation="tap", target=target)

@@ -28,7 +28,7 @@ class PageReads(NamedTuple):
     """Lists of the state; fixed lists never change."""
 
 
-class Program(NamedTuple):
+class PreparedApp(NamedTuple):
     """An app with what is worked out once."""
 
     app: AppSpec
@@ -38,7 +38,7 @@ class Program(NamedTuple):
     """The fixed lists by device profile."""
 
 
-def make_program(app: AppSpec) -> Program:
+def prepare_app(app: AppSpec) -> PreparedApp:
     """Prepare an app."""
     own = state_lists(app)
     reads = {}
@@ -50,7 +50,7 @@ def make_program(app: AppSpec) -> Program:
             if isinstance(widget, ItemList) and widget.items in own:
                 lists.add(widget.items)
         reads[name] = PageReads(tuple(sorted(values)), tuple(sorted(lists)))
-    return Program(app, reads, tuple(DeviceProfile(number).fixed_lists(app) for number in range(PROFILES)))
+    return PreparedApp(app, reads, tuple(DeviceProfile(number).fixed_lists(app) for number in range(PROFILES)))
 
 
 def _values_read(widget: AnyWidget) -> Iterator[str]:

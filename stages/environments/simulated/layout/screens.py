@@ -9,18 +9,18 @@ from typing import NamedTuple
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import UIElement
 from trajmill.schemas.tables.query import Platform
-from trajmill.stages.environments.simulated.app_files.app_spec import AppSpec, Item, Menu, Scalar, Screen
+from trajmill.stages.environments.simulated.app_files.app_spec import AppSpec, Item, Menu, Scalar, ScreenSpec
 from trajmill.stages.environments.simulated.app_files.binding import bind_text
 from trajmill.stages.environments.simulated.drawing.scene import Scene, Shape
 from trajmill.stages.environments.simulated.layout.metrics import KEYBOARD_TOP, Metrics, metrics_of
 from trajmill.stages.environments.simulated.layout.profile import DeviceProfile
-from trajmill.stages.environments.simulated.layout.scrolling import Flow, Scroll, flow
-from trajmill.stages.environments.simulated.layout.view import View, make_view
+from trajmill.stages.environments.simulated.layout.scrolling import PlacedRows, ScrollState, place_rows
+from trajmill.stages.environments.simulated.layout.view import ScreenView, make_view
 from trajmill.stages.environments.simulated.layout.widgets import (
     PageContext,
-    Part,
-    Row,
+    ScreenPart,
     Target,
+    WidgetRow,
     button_part,
     is_shown,
     page_rows,
@@ -28,7 +28,7 @@ from trajmill.stages.environments.simulated.layout.widgets import (
 )
 
 DESKTOP_ACCENT = "#3C5A86"
-_NO_SCROLL = Scroll(0, None, None)
+_NO_SCROLL = ScrollState(0, None, None)
 
 
 class Popup(NamedTuple):
@@ -63,15 +63,15 @@ class AppState(NamedTuple):
     sponsored: bool
 
 
-class _Painted(NamedTuple):
+class _PageLayout(NamedTuple):
     """A page's shapes and the parts that are in the tree."""
 
     shapes: tuple[Shape, ...]
-    parts: tuple[Part, ...]
-    scroll: Scroll
+    parts: tuple[ScreenPart, ...]
+    scroll: ScrollState
 
 
-def launcher_view(apps: Sequence[AppSpec], platform: Platform, profile: DeviceProfile, offset: int) -> View:
+def launcher_view(apps: Sequence[AppSpec], platform: Platform, profile: DeviceProfile, offset: int) -> ScreenView:
     """The home screen of a phone or the bare desktop, with an icon for each app in the order given."""
     metrics = metrics_of(platform, profile.scale)
     size = metrics.size
@@ -80,13 +80,13 @@ def launcher_view(apps: Sequence[AppSpec], platform: Platform, profile: DevicePr
     viewport = Box(metrics.margin, metrics.top, size.width - metrics.margin, size.height - 56)
     name = "Desktop" if platform is Platform.DESKTOP else "Home screen"
     title = Box(metrics.margin, metrics.top - metrics.heading - 4, size.width - metrics.margin, metrics.top - 4)
-    placed = flow(list(_icon_rows(apps, metrics, viewport)), viewport, metrics.gap, offset, "")
+    placed = place_rows(list(_icon_rows(apps, metrics, viewport)), viewport, metrics.gap, offset, "")
     parts = (_title(title, name, "launcher"), *_scroll_parts(placed, viewport, "launcher"), *placed.parts)
     scene = Scene(size, DESKTOP_ACCENT, profile.dark, (*shapes, *(each.shape for each in parts if each.shape.kind)))
     return make_view(scene, parts, placed.scroll, "")
 
 
-def loading_view(app: AppSpec, profile: DeviceProfile) -> View:
+def loading_view(app: AppSpec, profile: DeviceProfile) -> ScreenView:
     """A page that has not come yet."""
     metrics = metrics_of(app.platform, profile.scale)
     box = Box(metrics.window.left + metrics.margin, metrics.top, metrics.window.right - metrics.margin, 0)
@@ -97,7 +97,7 @@ def loading_view(app: AppSpec, profile: DeviceProfile) -> View:
     return make_view(Scene(metrics.size, app.color, profile.dark, shapes), parts, _NO_SCROLL, app.app)
 
 
-def app_view(state: AppState) -> View:
+def app_view(state: AppState) -> ScreenView:
     """An app with its page on top, and the dialog, menu, keyboard or message over it."""
     metrics = metrics_of(state.app.platform, state.profile.scale)
     below, top = state.pages[:-1], state.pages[-1]
@@ -110,12 +110,12 @@ def app_view(state: AppState) -> View:
     return make_view(scene, painted.parts, painted.scroll, state.app.app)
 
 
-def _over(under: _Painted, over: _Painted) -> _Painted:
+def _over(under: _PageLayout, over: _PageLayout) -> _PageLayout:
     screen = Box(0, 0, 0, 0)
     return over._replace(shapes=(*under.shapes, Shape("dim", screen), *over.shapes))
 
 
-def _page(state: AppState, metrics: Metrics, page: PageState) -> _Painted:
+def _page(state: AppState, metrics: Metrics, page: PageState) -> _PageLayout:
     screen = state.app.screens[page.name]
     is_top = page is state.pages[-1]
     context = _context(state, metrics, page, metrics.window.right - metrics.window.left - 2 * metrics.margin)
@@ -124,7 +124,7 @@ def _page(state: AppState, metrics: Metrics, page: PageState) -> _Painted:
     bottom = KEYBOARD_TOP if keyboard else metrics.window.bottom
     left = metrics.window.left + metrics.margin
     viewport = Box(left, metrics.top + metrics.gap, left + context.width, bottom - metrics.gap)
-    placed = flow(list(page_rows(screen.widgets, context)), viewport, metrics.gap, page.offset, context.focus)
+    placed = place_rows(list(page_rows(screen.widgets, context)), viewport, metrics.gap, page.offset, context.focus)
     bars = _bar_parts(state, metrics, context, screen)
     menu = _open_menu(screen, context, bars) if state.menu and is_top else ()
     body = () if menu else (*_scroll_parts(placed, viewport, context.page), *placed.parts)
@@ -132,7 +132,7 @@ def _page(state: AppState, metrics: Metrics, page: PageState) -> _Painted:
     parts = (*bars, *body, *menu, *keys)
     drawn = (*bars, *_scroll_parts(placed, viewport, context.page), *placed.parts, *menu, *keys)
     shapes = (*_frame(state.app, metrics), *(each.shape for each in drawn if each.shape.kind))
-    return _Painted(shapes, parts, placed.scroll if not menu else _NO_SCROLL)
+    return _PageLayout(shapes, parts, placed.scroll if not menu else _NO_SCROLL)
 
 
 def _context(state: AppState, metrics: Metrics, page: PageState, width: int) -> PageContext:
@@ -174,16 +174,16 @@ def _title_box(metrics: Metrics, after_back: bool) -> Box:
     return Box(148 if after_back else metrics.margin, window.top + 14, window.right - metrics.margin, metrics.top - 14)
 
 
-def _title(box: Box, text: str, page: str) -> Part:
+def _title(box: Box, text: str, page: str) -> ScreenPart:
     return _as_title(part("heading", "heading", box, text, f"{page}/title"))
 
 
-def _as_title(heading: Part) -> Part:
+def _as_title(heading: ScreenPart) -> ScreenPart:
     assert heading.element is not None
     return heading._replace(element=heading.element._replace(states=("title",)))
 
 
-def _bar_parts(state: AppState, metrics: Metrics, context: PageContext, screen: Screen) -> tuple[Part, ...]:
+def _bar_parts(state: AppState, metrics: Metrics, context: PageContext, screen: ScreenSpec) -> tuple[ScreenPart, ...]:
     """Title, Back, and on a desktop the window's Close, the menus and the way to the desktop."""
     box = _title_box(metrics, state.can_go_back)
     parts = [_title(box, bind_text(screen.title, context.values), context.page)]
@@ -200,7 +200,7 @@ def _bar_parts(state: AppState, metrics: Metrics, context: PageContext, screen: 
     return tuple(parts)
 
 
-def _menus(screen: Screen, opened: str, context: PageContext) -> list[Part]:
+def _menus(screen: ScreenSpec, opened: str, context: PageContext) -> list[ScreenPart]:
     metrics, parts = context.metrics, []
     left, top = metrics.window.left + 12, metrics.window.top + 47
     for menu in screen.widgets:
@@ -216,7 +216,7 @@ def _menus(screen: Screen, opened: str, context: PageContext) -> list[Part]:
     return parts
 
 
-def _open_menu(screen: Screen, context: PageContext, bars: Sequence[Part]) -> tuple[Part, ...]:
+def _open_menu(screen: ScreenSpec, context: PageContext, bars: Sequence[ScreenPart]) -> tuple[ScreenPart, ...]:
     menu = next(each.target.widget for each in bars if each.target and each.shape.state == "on")
     assert isinstance(menu, Menu)
     place = next(each.shape.box for each in bars if each.shape.state == "on")
@@ -232,7 +232,7 @@ def _open_menu(screen: Screen, context: PageContext, bars: Sequence[Part]) -> tu
     return tuple(parts)
 
 
-def _scroll_parts(placed: Flow, viewport: Box, page: str) -> tuple[Part, ...]:
+def _scroll_parts(placed: PlacedRows, viewport: Box, page: str) -> tuple[ScreenPart, ...]:
     """The scrolling region as an element, and its scroll bar as a shape; nothing when all of it fits."""
     room = viewport.bottom - viewport.top
     if placed.scroll.up is None and placed.scroll.down is None:
@@ -246,10 +246,10 @@ def _scroll_parts(placed: Flow, viewport: Box, page: str) -> tuple[Part, ...]:
     top = viewport.top + placed.scroll.offset * room // placed.content
     low = min(viewport.bottom, top + max(24, room * room // placed.content))
     thumb = Shape("scroll_bar", Box(viewport.right + 6, top, viewport.right + 14, low))
-    return Part(Shape("", viewport), region), Part(thumb)
+    return ScreenPart(Shape("", viewport), region), ScreenPart(thumb)
 
 
-def _dialog(state: AppState, metrics: Metrics, page: PageState) -> _Painted:
+def _dialog(state: AppState, metrics: Metrics, page: PageState) -> _PageLayout:
     """The page on top, as a dialog that is as high as its content."""
     screen = state.app.screens[page.name]
     desktop = state.app.platform is Platform.DESKTOP
@@ -263,23 +263,23 @@ def _dialog(state: AppState, metrics: Metrics, page: PageState) -> _Painted:
     box = _middle(metrics, head + content + metrics.gap, lowest)
     left = box.left + metrics.margin
     viewport = Box(left, box.top + head, left + width, box.bottom - metrics.gap)
-    placed = flow(rows, viewport, metrics.gap, page.offset, context.focus)
-    frame = Part(Shape("dialog", box), UIElement("dialog", bind_text(screen.title, page.values), box, (), "", ""))
+    placed = place_rows(rows, viewport, metrics.gap, page.offset, context.focus)
+    frame = ScreenPart(Shape("dialog", box), UIElement("dialog", bind_text(screen.title, page.values), box, (), "", ""))
     title = Box(left, box.top + metrics.gap, left + width - 100, box.top + metrics.gap + metrics.heading)
     heading = _title(title, bind_text(screen.title, page.values), context.page)
     close = Box(title.right + 10, title.top, box.right - metrics.margin, title.bottom)
     closing = (part("button", "button", close, "Close", f"{context.page}/close", Target("back")),) if desktop else ()
     keys = _keyboard(metrics.size) if keyboard else ()
     parts = (heading, frame, *closing, *_scroll_parts(placed, viewport, context.page), *placed.parts, *keys)
-    return _Painted(_frame_first(frame, parts), parts, placed.scroll)
+    return _PageLayout(_frame_first(frame, parts), parts, placed.scroll)
 
 
-def _popup(popup: Popup, metrics: Metrics) -> _Painted:
+def _popup(popup: Popup, metrics: Metrics) -> _PageLayout:
     width = metrics.dialog_width - 2 * metrics.margin
     height = metrics.heading + metrics.text + len(popup.buttons) * (metrics.button + metrics.gap) + 4 * metrics.gap
     box = _middle(metrics, height, metrics.window.bottom)
     left, top = box.left + metrics.margin, box.top + metrics.gap
-    frame = Part(Shape("dialog", box), UIElement("dialog", popup.title, box, (), "", ""))
+    frame = ScreenPart(Shape("dialog", box), UIElement("dialog", popup.title, box, (), "", ""))
     heading = _title(Box(left, top, left + width, top + metrics.heading), popup.title, "popup")
     top += metrics.heading + metrics.gap
     text = part("text", "text", Box(left, top, left + width, top + metrics.text), popup.text, "popup/text")
@@ -290,10 +290,10 @@ def _popup(popup: Popup, metrics: Metrics) -> _Painted:
         place = Box(left, top, left + width, top + metrics.button)
         parts.append(part(kind, "button", place, words, f"popup/{index}", Target("dismiss")))
         top += metrics.button + metrics.gap
-    return _Painted(_frame_first(frame, parts), tuple(parts), _NO_SCROLL)
+    return _PageLayout(_frame_first(frame, parts), tuple(parts), _NO_SCROLL)
 
 
-def _frame_first(frame: Part, parts: Sequence[Part]) -> tuple[Shape, ...]:
+def _frame_first(frame: ScreenPart, parts: Sequence[ScreenPart]) -> tuple[Shape, ...]:
     """The shapes of a dialog; the title comes first in the tree but is drawn on the dialog."""
     return frame.shape, *(each.shape for each in parts if each is not frame and each.shape.kind)
 
@@ -308,9 +308,9 @@ def _middle(metrics: Metrics, height: int, lowest: int) -> Box:
 
 
 @lru_cache(maxsize=4)
-def _keyboard(size: Size) -> tuple[Part, ...]:
+def _keyboard(size: Size) -> tuple[ScreenPart, ...]:
     board = Box(0, KEYBOARD_TOP, size.width, size.height)
-    parts = [Part(Shape("keyboard", board), UIElement("keyboard", "", board, (), "", "keyboard"))]
+    parts = [ScreenPart(Shape("keyboard", board), UIElement("keyboard", "", board, (), "", "keyboard"))]
     high, gap = 100, 10
     for number, letters in enumerate(("qwertyuiop", "asdfghjkl", "zxcvbnm")):
         wide = (size.width - 11 * gap) // 10
@@ -318,20 +318,20 @@ def _keyboard(size: Size) -> tuple[Part, ...]:
         top = board.top + gap + number * (high + gap)
         for at, letter in enumerate(letters):
             key = left + at * (wide + gap)
-            parts.append(Part(Shape("key", Box(key, top, key + wide, top + high), letter)))
+            parts.append(ScreenPart(Shape("key", Box(key, top, key + wide, top + high), letter)))
     top = board.top + gap + 3 * (high + gap)
     for left, right, words in ((10, 130, "123"), (140, 560, "space"), (570, 710, "Enter")):
-        parts.append(Part(Shape("key", Box(left, top, right, top + high), words)))
+        parts.append(ScreenPart(Shape("key", Box(left, top, right, top + high), words)))
     return tuple(parts)
 
 
-def _icon_rows(apps: Sequence[AppSpec], metrics: Metrics, viewport: Box) -> list[Row]:
+def _icon_rows(apps: Sequence[AppSpec], metrics: Metrics, viewport: Box) -> list[WidgetRow]:
     width = viewport.right - viewport.left
     wide, high = metrics.icon
     space = (width - metrics.columns * wide) // (metrics.columns - 1)
 
-    def row(chosen: Sequence[AppSpec]) -> Row:
-        def place(left: int, top: int, bottom: int) -> tuple[Part, ...]:
+    def row(chosen: Sequence[AppSpec]) -> WidgetRow:
+        def place(left: int, top: int, bottom: int) -> tuple[ScreenPart, ...]:
             starts = (left + column * (wide + space) for column in range(len(chosen)))
             return tuple(
                 part(
@@ -347,6 +347,6 @@ def _icon_rows(apps: Sequence[AppSpec], metrics: Metrics, viewport: Box) -> list
                 for app, start in zip(chosen, starts, strict=True)
             )
 
-        return Row(high, place)
+        return WidgetRow(high, place)
 
     return [row(apps[start : start + metrics.columns]) for start in range(0, len(apps), metrics.columns)]

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from trajmill.schemas.geometry import Box
-from trajmill.stages.environments.simulated.layout.widgets import Part, Row
+from trajmill.stages.environments.simulated.layout.widgets import ScreenPart, WidgetRow
 
 _TURN = 0.8
-"""Part of the viewport that one scroll moves by."""
+"""ScreenPart of the viewport that one scroll moves by."""
 
 
-class Scroll(NamedTuple):
+class ScrollState(NamedTuple):
     """Where a body stands and where scrolling leads to."""
 
     offset: int
@@ -22,16 +22,16 @@ class Scroll(NamedTuple):
     down: int | None
 
 
-class Flow(NamedTuple):
+class PlacedRows(NamedTuple):
     """The rows that a viewport shows."""
 
-    parts: tuple[Part, ...]
-    scroll: Scroll
+    parts: tuple[ScreenPart, ...]
+    scroll: ScrollState
     content: int
     """Height of all rows."""
 
 
-def flow(rows: Sequence[Row], viewport: Box, gap: int, offset: int, focus: str) -> Flow:
+def place_rows(rows: Sequence[WidgetRow], viewport: Box, gap: int, offset: int, focus: str) -> PlacedRows:
     """Place rows from the top of the viewport; a row shows whole or not at all, and the focused one always shows."""
     tops = _tops(rows, gap)
     content = tops[-1] + rows[-1].height if rows else 0
@@ -39,7 +39,7 @@ def flow(rows: Sequence[Row], viewport: Box, gap: int, offset: int, focus: str) 
     offset = _aligned(tops, rows, room, content, offset)
     if focus:
         offset = _revealing(tops, rows, room, offset, focus)
-    parts: list[Part] = []
+    parts: list[ScreenPart] = []
     hidden_below: int | None = None
     for top, row in zip(tops, rows, strict=True):
         if top < offset:
@@ -49,10 +49,10 @@ def flow(rows: Sequence[Row], viewport: Box, gap: int, offset: int, focus: str) 
             hidden_below = top
             break
         parts.extend(row.place(viewport.left, viewport.top + top - offset, viewport.bottom))
-    return Flow(tuple(parts), _scroll(tops, room, offset, hidden_below), content)
+    return PlacedRows(tuple(parts), _scroll(tops, room, offset, hidden_below), content)
 
 
-def _tops(rows: Sequence[Row], gap: int) -> list[int]:
+def _tops(rows: Sequence[WidgetRow], gap: int) -> list[int]:
     tops, top = [], 0
     for row in rows:
         tops.append(top)
@@ -60,14 +60,14 @@ def _tops(rows: Sequence[Row], gap: int) -> list[int]:
     return tops
 
 
-def _aligned(tops: list[int], rows: Sequence[Row], room: int, content: int, offset: int) -> int:
+def _aligned(tops: list[int], rows: Sequence[WidgetRow], room: int, content: int, offset: int) -> int:
     if content <= room or not rows:
         return 0
     last = next((top for top in tops if content - top <= room), tops[-1])
     return min(max((top for top in tops if top <= offset), default=0), last)
 
 
-def _revealing(tops: list[int], rows: Sequence[Row], room: int, offset: int, focus: str) -> int:
+def _revealing(tops: list[int], rows: Sequence[WidgetRow], room: int, offset: int, focus: str) -> int:
     for top, row in zip(tops, rows, strict=True):
         if row.widget == focus:
             if top < offset:
@@ -77,10 +77,10 @@ def _revealing(tops: list[int], rows: Sequence[Row], room: int, offset: int, foc
     return offset
 
 
-def _scroll(tops: list[int], room: int, offset: int, hidden_below: int | None) -> Scroll:
+def _scroll(tops: list[int], room: int, offset: int, hidden_below: int | None) -> ScrollState:
     above = [top for top in tops if top < offset]
     up = next((top for top in above if top >= offset - _TURN * room), above[-1]) if above else None
     down = None
     if hidden_below is not None:
         down = min(hidden_below, max(top for top in tops if top <= max(offset + _TURN * room, hidden_below)))
-    return Scroll(offset, up, down)
+    return ScrollState(offset, up, down)

@@ -12,8 +12,8 @@ from trajmill.schemas.geometry import Box
 from trajmill.schemas.observation import Observation, ScreenHandle, UIElement
 from trajmill.stages.environments.simulated.drawing.draw import draw
 from trajmill.stages.environments.simulated.drawing.scene import Scene
-from trajmill.stages.environments.simulated.layout.scrolling import Scroll
-from trajmill.stages.environments.simulated.layout.widgets import Part, Target
+from trajmill.stages.environments.simulated.layout.scrolling import ScrollState
+from trajmill.stages.environments.simulated.layout.widgets import ScreenPart, Target
 
 MOST_VIEWS = 8192
 """Views kept per world and process; one takes about 10 kB."""
@@ -26,13 +26,13 @@ class Hit(NamedTuple):
     target: Target
 
 
-class View(NamedTuple):
+class ScreenView(NamedTuple):
     """A screen as an agent sees it, and what its places mean."""
 
     observation: Observation
     scene: Scene
     hits: tuple[Hit, ...]
-    scroll: Scroll
+    scroll: ScrollState
 
     def target_at(self, x: int, y: int) -> Target | None:
         """What a press at a position means, None where nothing reacts."""
@@ -42,12 +42,12 @@ class View(NamedTuple):
         return None
 
 
-def make_view(scene: Scene, parts: Sequence[Part], scroll: Scroll, app: str) -> View:
+def make_view(scene: Scene, parts: Sequence[ScreenPart], scroll: ScrollState, app: str) -> ScreenView:
     """A view of a scene whose accessible parts are `parts`, in reading order."""
     elements = tuple(part.element for part in parts if part.element)
     handle = ScreenHandle(_screen_id(scene, elements, app), scene.size, partial(draw, scene))
     hits = tuple(Hit(part.shape.box, part.target) for part in parts if part.target)
-    return View(Observation(handle, elements, app), scene, hits, scroll)
+    return ScreenView(Observation(handle, elements, app), scene, hits, scroll)
 
 
 def _screen_id(scene: Scene, elements: tuple[UIElement, ...], app: str) -> str:
@@ -62,9 +62,9 @@ class ViewMemory:
     """The views made last, by what they depend on; shared by all environments of a world in a process."""
 
     def __init__(self) -> None:
-        self._views: OrderedDict[Hashable, View] = OrderedDict()
+        self._views: OrderedDict[Hashable, ScreenView] = OrderedDict()
 
-    def view(self, key: Hashable, make: Callable[[], View]) -> View:
+    def view(self, key: Hashable, make: Callable[[], ScreenView]) -> ScreenView:
         """The view for a key, made when it is not known."""
         found = self._views.get(key)
         if found is None:

@@ -48,7 +48,7 @@ class Target(NamedTuple):
     """The app to open, item to pick, option to choose or step to take."""
 
 
-class Part(NamedTuple):
+class ScreenPart(NamedTuple):
     """Something drawn, with its accessibility element and what pressing it means."""
 
     shape: Shape
@@ -56,11 +56,11 @@ class Part(NamedTuple):
     target: Target | None = None
 
 
-class Row(NamedTuple):
+class WidgetRow(NamedTuple):
     """Parts side by side, made only once the row has a place."""
 
     height: int
-    place: Callable[[int, int, int], tuple[Part, ...]]
+    place: Callable[[int, int, int], tuple[ScreenPart, ...]]
     """Its parts for a left and a top edge, cut off at a bottom edge."""
     widget: str = ""
     """Id of the widget it belongs to."""
@@ -80,7 +80,7 @@ class PageContext(NamedTuple):
     """Whether an advertisement stands in the page's first list."""
 
 
-def page_rows(widgets: tuple[AnyWidget, ...], context: PageContext) -> Iterator[Row]:
+def page_rows(widgets: tuple[AnyWidget, ...], context: PageContext) -> Iterator[WidgetRow]:
     """The rows of a page's body from top to bottom."""
     for widget in widgets:
         if is_shown(widget, context.values):
@@ -120,7 +120,7 @@ def part(
     value: str = "",
     state: str = "",
     color: str = "",
-) -> Part:
+) -> ScreenPart:
     """A part whose element says what its shape draws."""
     states: tuple[str, ...] = ()
     if state == "disabled":
@@ -130,10 +130,10 @@ def part(
     if kind in _EDITABLE:
         states = (*states, "editable", "focused") if state == "focused" else (*states, "editable")
     element = UIElement(role, text.replace("\n", " "), box, states, value, element_id)
-    return Part(Shape(kind, box, text, note, state, color), element, target)
+    return ScreenPart(Shape(kind, box, text, note, state, color), element, target)
 
 
-def button_part(button: Button, context: PageContext, box: Box) -> Part:
+def button_part(button: Button, context: PageContext, box: Box) -> ScreenPart:
     """A button, disabled while something it needs is missing."""
     kind = "button" if button.style == "plain" else f"{button.style}_button"
     enabled = all(context.values[name] not in ("", 0, False) for name in button.needs)
@@ -148,7 +148,7 @@ def wrapped(text: str, width: int, line: int, metrics: Metrics) -> str:
     return "\n".join(textwrap.wrap(text, room)) or " "
 
 
-def _widget_rows(widget: AnyWidget, context: PageContext) -> Iterator[Row]:
+def _widget_rows(widget: AnyWidget, context: PageContext) -> Iterator[WidgetRow]:
     match widget:
         case Text():
             yield _text_row(widget, context)
@@ -178,17 +178,17 @@ def _single(
     target: Target | None = None,
     value: str = "",
     state: str = "",
-) -> Row:
+) -> WidgetRow:
     """A row of one part whose note is its value."""
 
-    def place(left: int, top: int, bottom: int) -> tuple[Part, ...]:
+    def place(left: int, top: int, bottom: int) -> tuple[ScreenPart, ...]:
         box = Box(left, top, left + size.width, min(top + size.height, bottom))
         return (part(kind, role, box, text, element_id, target, note=value, value=value, state=state),)
 
-    return Row(size.height, place, widget)
+    return WidgetRow(size.height, place, widget)
 
 
-def _text_row(widget: Text, context: PageContext) -> Row:
+def _text_row(widget: Text, context: PageContext) -> WidgetRow:
     metrics = context.metrics
     line = metrics.heading if widget.kind == "heading" else metrics.text
     inset = _VALUE_INSET if widget.kind == "value" else 0
@@ -197,16 +197,16 @@ def _text_row(widget: Text, context: PageContext) -> Row:
     return _single(widget.kind, widget.kind, text, f"{context.page}/{widget.id}" if widget.id else "", size, widget.id)
 
 
-def _button_row(widget: Button, context: PageContext) -> Row:
+def _button_row(widget: Button, context: PageContext) -> WidgetRow:
     height, width = context.metrics.button, context.metrics.button_width or context.width
 
-    def place(left: int, top: int, bottom: int) -> tuple[Part, ...]:
+    def place(left: int, top: int, bottom: int) -> tuple[ScreenPart, ...]:
         return (button_part(widget, context, Box(left, top, left + width, min(top + height, bottom))),)
 
-    return Row(height, place, widget.id)
+    return WidgetRow(height, place, widget.id)
 
 
-def _list_rows(widget: ItemList, context: PageContext) -> Iterator[Row]:
+def _list_rows(widget: ItemList, context: PageContext) -> Iterator[WidgetRow]:
     metrics, page = context.metrics, context.page
     items = list_items(widget, context.values, context.lists)
     passive = not (widget.variable or widget.do or widget.to)
@@ -229,12 +229,12 @@ def _list_rows(widget: ItemList, context: PageContext) -> Iterator[Row]:
             yield _single("list_item", "list_item", text, element_id, size, widget.id, target, note)
 
 
-def _sponsored_row(context: PageContext) -> Row:
+def _sponsored_row(context: PageContext) -> WidgetRow:
     size = Size(context.width, context.metrics.noted_row)
     return _single("list_item", "list_item", "Try Plus for free", "popup/ad", size, "", Target("offer"), "Sponsored")
 
 
-def _choice_rows(widget: Choice, context: PageContext) -> Iterator[Row]:
+def _choice_rows(widget: Choice, context: PageContext) -> Iterator[WidgetRow]:
     label = Size(context.width, context.metrics.label)
     yield _single("label", "text", widget.label, "", label, widget.id)
     columns = _columns(widget, context)
@@ -242,11 +242,11 @@ def _choice_rows(widget: Choice, context: PageContext) -> Iterator[Row]:
         yield _radio_row(widget, widget.options[start : start + columns], columns, context)
 
 
-def _radio_row(widget: Choice, options: tuple[Scalar, ...], columns: int, context: PageContext) -> Row:
+def _radio_row(widget: Choice, options: tuple[Scalar, ...], columns: int, context: PageContext) -> WidgetRow:
     height, gap = context.metrics.row, context.metrics.gap
     wide = (context.width - (columns - 1) * gap) // columns
 
-    def place(left: int, top: int, bottom: int) -> tuple[Part, ...]:
+    def place(left: int, top: int, bottom: int) -> tuple[ScreenPart, ...]:
         parts = []
         for column, option in enumerate(options):
             start = left + column * (wide + gap)
@@ -259,7 +259,7 @@ def _radio_row(widget: Choice, options: tuple[Scalar, ...], columns: int, contex
             )
         return tuple(parts)
 
-    return Row(height, place, widget.id)
+    return WidgetRow(height, place, widget.id)
 
 
 def _columns(widget: Choice, context: PageContext) -> int:
@@ -271,7 +271,7 @@ def _columns(widget: Choice, context: PageContext) -> int:
     return next(columns for columns in range(most, 0, -1) if count % columns == 0 or count > 5)
 
 
-def _toggle_row(widget: Toggle, context: PageContext) -> Row:
+def _toggle_row(widget: Toggle, context: PageContext) -> WidgetRow:
     size = Size(context.width, context.metrics.row)
     state = "on" if context.values[widget.variable] else ""
     text = bind_text(widget.text, context.values)
@@ -279,14 +279,14 @@ def _toggle_row(widget: Toggle, context: PageContext) -> Row:
     return _single(widget.kind, widget.kind, text, f"{context.page}/{widget.id}", size, widget.id, target, state=state)
 
 
-def _stepper_row(widget: Stepper, context: PageContext) -> Row:
+def _stepper_row(widget: Stepper, context: PageContext) -> WidgetRow:
     height, gap = context.metrics.row, context.metrics.gap
     side = max(height, _STEPPER_SIDE)
     number = context.values[widget.variable]
     page = f"{context.page}/{widget.id}"
     inset = height // 8
 
-    def place(left: int, top: int, bottom: int) -> tuple[Part, ...]:
+    def place(left: int, top: int, bottom: int) -> tuple[ScreenPart, ...]:
         low = min(top + height, bottom)
         plus = left + context.width - side
         minus = plus - gap - side
@@ -302,10 +302,10 @@ def _stepper_row(widget: Stepper, context: PageContext) -> Row:
             parts.append(made)
         return tuple(parts)
 
-    return Row(height, place, widget.id)
+    return WidgetRow(height, place, widget.id)
 
 
-def _input_row(widget: Input, context: PageContext) -> Row:
+def _input_row(widget: Input, context: PageContext) -> WidgetRow:
     size = Size(context.width, context.metrics.field)
     role = "text_field" if widget.kind == "field" else "search_field"
     held = shown(context.values[widget.variable])

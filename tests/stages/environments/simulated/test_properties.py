@@ -14,7 +14,7 @@ from trajmill.schemas.tables.query import Platform
 from trajmill.stages.environments.simulated.app_files.check import builtin_files, read_files
 from trajmill.stages.environments.simulated.drawing.scene import Scene
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
-from trajmill.stages.environments.simulated.layout.view import View
+from trajmill.stages.environments.simulated.layout.view import ScreenView
 from trajmill.stages.environments.simulated.spec import FaultRates
 from trajmill.stages.environments.simulated.world import World
 
@@ -56,7 +56,7 @@ def concrete(step: Any, seen: Observation) -> act.Action:
     return act.Click(x=x, y=y, count=2)
 
 
-def check_view(view: View) -> None:
+def check_view(view: ScreenView) -> None:
     elements, size = view.observation.elements or (), view.scene.size
     assert elements[0].role == "heading" and elements[0].states == ("title",)
     drawn = {shape.box for shape in view.scene.shapes}
@@ -84,7 +84,7 @@ def run(steps: list[Any], platform: Platform, seed: int, faults: FaultRates) -> 
         except EnvironmentFailure:
             assert faults.crash
             break
-        view = env.view()
+        view = env.device().view()
         assert view.observation is seen
         check_view(view)
         screens.append((seen.screen.screen_id, view.scene))

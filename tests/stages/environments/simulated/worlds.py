@@ -13,8 +13,7 @@ from trajmill.schemas.observation import Observation, UIElement
 from trajmill.schemas.tables.query import Platform, Query, Source, Split
 from trajmill.stages.environments.simulated.app_files.app_spec import Scalar
 from trajmill.stages.environments.simulated.app_files.loader import AppFile, ErrandFile, read_spec
-from trajmill.stages.environments.simulated.app_files.yaml_source import Source as YamlSource
-from trajmill.stages.environments.simulated.app_files.yaml_source import parse_source
+from trajmill.stages.environments.simulated.app_files.yaml_file import YamlFile, parse_yaml
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
 from trajmill.stages.environments.simulated.goals.reference_path import goal_json, reference_path, start_state_json
 from trajmill.stages.environments.simulated.goals.walker import Position, Walker
@@ -137,8 +136,8 @@ def garden() -> str:
 
 def app_file(text: str, name: str = "app.yaml") -> AppFile | ErrandFile:
     """A file that is right in form."""
-    source = parse_source(name, text)
-    assert isinstance(source, YamlSource), source
+    source = parse_yaml(name, text)
+    assert isinstance(source, YamlFile), source
     file = read_spec(source)
     assert isinstance(file, AppFile | ErrandFile), file
     return file

@@ -120,7 +120,7 @@ def test_text_on_the_screen_is_never_markup() -> None:
         await twins.press("garden.plant/water")
         texts = [each.text for each in twins.web_seen.everything]
         count = "[typeof hacked, document.querySelectorAll('img, iframe, svg, b, #device script').length]"
-        return await env._hands.page.evaluate(count), texts
+        return await env.page.evaluate(count), texts
 
     found, texts = play(world, Platform.PHONE, work)
     assert found == ["undefined", 0]
@@ -182,7 +182,7 @@ def test_environments_are_closed_twice_and_factories_travel() -> None:
 def test_a_page_that_is_gone_is_an_environment_failure() -> None:
     async def work(env: WebAppEnvironment) -> FailureClass:
         await env.reset(query_of(Platform.PHONE), 0)
-        await env._hands.page.context.close()
+        await env.page.context.close()
         with pytest.raises(EnvironmentFailure) as failure:
             await env.step(Click(x=10, y=10))
         return failure.value.failure_class
@@ -207,6 +207,6 @@ def test_the_page_reaches_nothing_but_its_own_files() -> None:
         await env.reset(query_of(Platform.PHONE), 0)
         asked = "(url) => fetch(url).then(() => 'reached', () => 'refused')"
         addresses = ("http://127.0.0.1:1/", "http://apps.invalid/secret.html", "file:///etc/hostname")
-        return [await env._hands.page.evaluate(asked, address) for address in addresses]
+        return [await env.page.evaluate(asked, address) for address in addresses]
 
     assert play(world_of(garden()), Platform.PHONE, work) == ["refused"] * 3

@@ -157,8 +157,7 @@ class _Remembered(NamedTuple):
 
 
 def _memory(sim: SimulatedEnvironment) -> dict[str, object]:
-    assert sim._episode is not None
-    device = sim._episode.device
+    device = sim.device()
     apps = {
         name: _Remembered(
             list(running.store.values.items()),

@@ -79,13 +79,13 @@ class Phone:
     @property
     def size(self) -> Size:
         """Of the screen as it is held."""
-        wide, high = self._simulated.view().observation.screen.size
+        wide, high = self._simulated.device().view().observation.screen.size
         return Size(high, wide) if self.rotation else Size(wide, high)
 
     @property
     def app(self) -> str:
         """Package in front."""
-        app = self._simulated.view().observation.app
+        app = self._simulated.device().view().observation.app
         return package_of(app) if app else LAUNCHER
 
     def packages(self) -> dict[str, str]:
@@ -94,7 +94,7 @@ class Phone:
 
     def screenshot(self) -> bytes:
         """The PNG of the screen as it is held."""
-        png = self._simulated.view().observation.screen.encode()
+        png = self._simulated.device().view().observation.screen.encode()
         if not self.rotation:
             return png
         turned = io.BytesIO()
@@ -105,7 +105,7 @@ class Phone:
         """The accessibility elements, where they are on the screen as it is held."""
         return [
             element._replace(bounds=self._turned(element.bounds))
-            for element in self._simulated.view().observation.elements or ()
+            for element in self._simulated.device().view().observation.elements or ()
         ]
 
     def keyboard(self) -> Box | None:
@@ -181,20 +181,18 @@ class Phone:
         self._simulated.step_now(action)
 
     def _device(self) -> Device:
-        episode = self._simulated._episode
-        assert episode is not None
-        return episode.device
+        return self._simulated.device()
 
     def _turned(self, box: Box) -> Box:
         if not self.rotation:
             return box
-        wide = self._simulated.view().observation.screen.size.width
+        wide = self._simulated.device().view().observation.screen.size.width
         return Box(box.top, wide - box.right, box.bottom, wide - box.left)
 
     def _upright(self, x: int, y: int) -> tuple[int, int]:
         if not self.rotation:
             return x, y
-        return self._simulated.view().observation.screen.size.width - 1 - y, x
+        return self._simulated.device().view().observation.screen.size.width - 1 - y, x
 
 
 def package_of(app: str) -> str:

@@ -3,18 +3,18 @@ from hypothesis import strategies as st
 
 from trajmill.schemas.geometry import Box
 from trajmill.stages.environments.simulated.drawing.scene import Shape
-from trajmill.stages.environments.simulated.layout.scrolling import flow
-from trajmill.stages.environments.simulated.layout.widgets import Part, Row
+from trajmill.stages.environments.simulated.layout.scrolling import place_rows
+from trajmill.stages.environments.simulated.layout.widgets import ScreenPart, WidgetRow
 
 
-def _row(number: int, height: int) -> Row:
-    def place(left: int, top: int, bottom: int) -> tuple[Part, ...]:
-        return (Part(Shape("text", Box(left, top, left + 50, min(top + height, bottom)), str(number))),)
+def _row(number: int, height: int) -> WidgetRow:
+    def place(left: int, top: int, bottom: int) -> tuple[ScreenPart, ...]:
+        return (ScreenPart(Shape("text", Box(left, top, left + 50, min(top + height, bottom)), str(number))),)
 
-    return Row(height, place, str(number))
+    return WidgetRow(height, place, str(number))
 
 
-def _rows(heights: list[int]) -> list[Row]:
+def _rows(heights: list[int]) -> list[WidgetRow]:
     return [_row(number, height) for number, height in enumerate(heights)]
 
 
@@ -24,7 +24,7 @@ def test_scrolling_shows_every_row_and_comes_back(heights: list[int], gap: int, 
     viewport = Box(10, 100, 300, 100 + room)
     rows, offset, seen = _rows(heights), 0, set[str]()
     for _ in range(len(rows) + 1):
-        shown = flow(rows, viewport, gap, offset, "")
+        shown = place_rows(rows, viewport, gap, offset, "")
         seen.update(part.shape.text for part in shown.parts)
         assert all(part.shape.box.bottom <= viewport.bottom for part in shown.parts)
         assert all(part.shape.box.top >= viewport.top for part in shown.parts)
@@ -34,7 +34,7 @@ def test_scrolling_shows_every_row_and_comes_back(heights: list[int], gap: int, 
         offset = shown.scroll.down
     assert seen == {str(number) for number in range(len(rows))}
     for _ in range(len(rows) + 1):
-        shown = flow(rows, viewport, gap, offset, "")
+        shown = place_rows(rows, viewport, gap, offset, "")
         if shown.scroll.up is None:
             break
         assert shown.scroll.up < shown.scroll.offset
@@ -46,11 +46,11 @@ def test_scrolling_shows_every_row_and_comes_back(heights: list[int], gap: int, 
 @given(st.lists(st.integers(20, 90), min_size=1, max_size=25), st.integers(0, 2000), st.data())
 def test_the_focused_row_is_shown(heights: list[int], offset: int, data: st.DataObject) -> None:
     focus = str(data.draw(st.integers(0, len(heights) - 1)))
-    shown = flow(_rows(heights), Box(0, 0, 100, 120), 10, offset, focus)
+    shown = place_rows(_rows(heights), Box(0, 0, 100, 120), 10, offset, focus)
     assert focus in [part.shape.text for part in shown.parts]
 
 
 def test_nothing_to_show() -> None:
-    shown = flow([], Box(0, 0, 100, 100), 10, 50, "")
+    shown = place_rows([], Box(0, 0, 100, 100), 10, 50, "")
     assert shown.parts == ()
     assert (shown.scroll.up, shown.scroll.down) == (None, None)

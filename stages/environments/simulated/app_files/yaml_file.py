@@ -25,7 +25,7 @@ class Mistake(NamedTuple):
         return f"{self.file}:{self.line}: {self.text}"
 
 
-class Source(NamedTuple):
+class YamlFile(NamedTuple):
     """One parsed file."""
 
     file: str
@@ -55,7 +55,7 @@ _Loader.add_implicit_resolver("tag:yaml.org,2002:int", re.compile(r"^-?(?:0|[1-9
 _Loader.add_implicit_resolver("tag:yaml.org,2002:null", re.compile(r"^(?:~|null|)$"), ["~", "n", ""])
 
 
-def parse_source(file: str, text: str) -> Source | Mistake:
+def parse_yaml(file: str, text: str) -> YamlFile | Mistake:
     """Read YAML text; the first syntax error comes back as a mistake."""
     try:
         node = yaml.compose(text, Loader=_Loader)
@@ -63,7 +63,7 @@ def parse_source(file: str, text: str) -> Source | Mistake:
             return Mistake(file, 1, "this is no app file; start it with `app: NAME` or `errand: NAME`")
         lines: dict[NodePath, int] = {}
         data = _value(node, (), lines, set())
-        return Source(file, data, lines)
+        return YamlFile(file, data, lines)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         return Mistake(file, mark.line + 1 if mark else 1, f"{error.problem or 'not YAML'}; correct the YAML")
@@ -71,10 +71,10 @@ def parse_source(file: str, text: str) -> Source | Mistake:
         return Mistake(file, 1, f"{' '.join(str(error).split())}; correct the YAML")
 
 
-def read_source(path: Path) -> Source | Mistake:
+def read_yaml(path: Path) -> YamlFile | Mistake:
     """Read a YAML file; one that cannot be read or parsed comes back as a mistake."""
     try:
-        return parse_source(str(path), path.read_text(encoding="utf-8"))
+        return parse_yaml(str(path), path.read_text(encoding="utf-8"))
     except UnicodeDecodeError:
         return Mistake(str(path), 1, "the file is not UTF-8 text; save it as UTF-8")
     except OSError as error:

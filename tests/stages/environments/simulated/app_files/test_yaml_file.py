@@ -1,11 +1,11 @@
 from pathlib import Path
 
-from trajmill.stages.environments.simulated.app_files.yaml_source import Mistake, Source, parse_source, read_source
+from trajmill.stages.environments.simulated.app_files.yaml_file import Mistake, YamlFile, parse_yaml, read_yaml
 
 
-def read(text: str) -> Source:
-    source = parse_source("a.yaml", text)
-    assert isinstance(source, Source), source
+def read(text: str) -> YamlFile:
+    source = parse_yaml("a.yaml", text)
+    assert isinstance(source, YamlFile), source
     return source
 
 
@@ -25,7 +25,7 @@ def test_values_know_their_line() -> None:
 
 def test_mistakes_of_form_name_their_line() -> None:
     def line(text: str) -> int:
-        mistake = parse_source("a.yaml", text)
+        mistake = parse_yaml("a.yaml", text)
         assert isinstance(mistake, Mistake), text
         return mistake.line
 
@@ -38,7 +38,7 @@ def test_mistakes_of_form_name_their_line() -> None:
 
 
 def test_a_file_that_cannot_be_read_is_a_mistake(tmp_path: Path) -> None:
-    assert isinstance(read_source(tmp_path / "none.yaml"), Mistake)
+    assert isinstance(read_yaml(tmp_path / "none.yaml"), Mistake)
     (tmp_path / "latin.yaml").write_bytes(b"a: \xff\xfe")
-    assert isinstance(read_source(tmp_path / "latin.yaml"), Mistake)
-    assert isinstance(read_source(tmp_path), Mistake)
+    assert isinstance(read_yaml(tmp_path / "latin.yaml"), Mistake)
+    assert isinstance(read_yaml(tmp_path), Mistake)
