@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from trajmill.pipelines.reading.episodes import guidance_texts
 from trajmill.schemas.errors import TrajmillError
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Query
-from trajmill.stages.curate.leakage import TrainingText, leaks_in_queries, leaks_in_texts
+from trajmill.stages.curate.leakage import TrainingText, example_texts, leaks_in_texts, rl_step_texts
 from trajmill.stages.curate.training_set import TrainingSet, training_set
 from trajmill.stages.export.base import ExportedFile
 from trajmill.stages.export.card import CardContents, DroppedRows, dataset_card
 from trajmill.stages.export.check import check_release
 from trajmill.stages.export.write import export_release
+from trajmill.stages.queries.split_leaks import leaks_in_queries
 from trajmill.warehouse.delta_log import table_versions
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.read import read_batches, read_table
 from trajmill.warehouse.releases import read_release, release_names, write_release
 from trajmill.warehouse.screens import WarehouseScreens
 
+_RL_TEXTS = ("rl_step_id", "group", "prompt", "response")
 _IMAGES_EVERY = 50
 _GROUPS_EVERY = 4
 """How much of a release is read again before it is sealed."""
@@ -66,7 +68,9 @@ def make_release(warehouse: Warehouse, request: ReleaseRequest, queries: Sequenc
     versions = _versions(warehouse, request.name)
     offered = read_table(warehouse, "examples", rounds=range(origin.round + 1), run_id=origin.run_id)
     curated = training_set(offered, request.averages, request.keep_per_query)
-    _refuse_leaks(queries, curated.examples, request.heldout_apps)
+    rl_steps = read_table(warehouse, "rl_steps", _RL_TEXTS, rounds=[origin.round], run_id=origin.run_id)
+    texts = chain(example_texts(curated.examples.to_batches()), rl_step_texts(rl_steps.to_batches()))
+    _refuse_leaks(queries, texts, request.heldout_apps)
     folder = warehouse.release(request.name)
     files = export_release(
         folder,
@@ -94,8 +98,8 @@ def _versions(warehouse: Warehouse, name: str) -> Mapping[str, int]:
     return read_release(warehouse, name).tables if name in release_names(warehouse) else table_versions(warehouse)
 
 
-def _refuse_leaks(queries: Sequence[Query], examples: pa.Table, heldout_apps: Collection[str]) -> None:
-    leaks = (*leaks_in_queries(queries, heldout_apps), *leaks_in_texts(queries, _texts(examples)))
+def _refuse_leaks(queries: Sequence[Query], texts: Iterable[TrainingText], heldout_apps: Collection[str]) -> None:
+    leaks = (*leaks_in_queries(queries, heldout_apps), *leaks_in_texts(queries, texts))
     if leaks:
         first = leaks[0]
         raise TrajmillError(
@@ -128,13 +132,6 @@ def _guidance(warehouse: Warehouse, origin: Origin) -> Mapping[str, str]:
     guided = rows.filter(pc.is_valid(rows["guidance_id"]))
     pairs = zip(guided["trajectory_id"].to_pylist(), guided["guidance_id"].to_pylist(), strict=True)
     return {trajectory_id: texts[guidance_id] for trajectory_id, guidance_id in pairs}
-
-
-def _texts(examples: pa.Table) -> Iterator[TrainingText]:
-    for batch in examples.select(["example_id", "query_id", "messages"]).to_batches():
-        for example_id, query_id, messages in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-            for message in messages:
-                yield TrainingText(example_id, query_id, message["content"])
 
 
 def _facts(request: ReleaseRequest, curated: TrainingSet, versions: Mapping[str, int]) -> CardContents:

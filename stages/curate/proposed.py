@@ -9,8 +9,9 @@ from trajmill.schemas.errors import FailureClass
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.query import Query, Source, Split
-from trajmill.stages.curate.leakage import TrainingText, leaks_in_queries, leaks_in_texts
+from trajmill.stages.curate.leakage import TrainingText, leaks_in_texts
 from trajmill.stages.queries.proposals.propose import STAGE, Proposed
+from trajmill.stages.queries.split_leaks import leaks_in_queries
 
 
 def without_leaks(made: Proposed, existing: Sequence[Query], heldout_apps: Collection[str], origin: Origin) -> Proposed:

@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from trajmill.schemas.errors import FailureClass, StageError
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Query, Slot, Source, Split
+from trajmill.stages.environments.simulated.annotations.base import PathMetadata
+from trajmill.stages.environments.simulated.annotations.path_metadata import path_metadata
 from trajmill.stages.environments.simulated.goals.reference_path import goal_json, reference_path, start_state_json
 from trajmill.stages.environments.simulated.world import TaskGraph
 from trajmill.stages.queries.difficulty import difficulty, step_limit
-from trajmill.stages.queries.graph.base import Brief, PathMetadata, QueryWriter
-from trajmill.stages.queries.graph.metadata import extract
+from trajmill.stages.queries.graph.base import Brief, QueryWriter
 from trajmill.stages.queries.graph.sampling import TaskSample, apps_of
 from trajmill.stages.queries.phrasing import lost_slots
 
@@ -28,7 +29,7 @@ async def draft(
         StageError: the writer failed, or what it wrote does not say what is asked for.
         BadInputError: a template cannot be parsed, or the path is none of the task.
     """
-    metadata = extract(task, sample)
+    metadata = path_metadata(task, sample.path, sample.asked)
     written = await writer.write(Brief(task, sample, metadata, heldout, seed))
     lost = lost_slots(written.text, written.said)
     if lost:

@@ -18,13 +18,14 @@ from pydantic import StringConstraints
 
 from trajmill.schemas.record import Record, content_id
 from trajmill.schemas.tables.query import Platform
+from trajmill.stages.environments.simulated.annotations.base import KnownSlot, PathMetadata
+from trajmill.stages.environments.simulated.annotations.known_slots import known_slots
 from trajmill.stages.models.base import ChatMessage, ChatModel, ChatRequest
 from trajmill.stages.models.prompts import FilledPrompt, Prompt, own_or_packaged, packaged_prompt, read_prompt
 from trajmill.stages.models.structured import ask
 from trajmill.stages.queries.base import HELDOUT_MARK, Written
-from trajmill.stages.queries.graph.base import Brief, DraftRefused, KnownSlot, PathMetadata
+from trajmill.stages.queries.graph.base import Brief, DraftRefused
 from trajmill.stages.queries.graph.grammar import operations
-from trajmill.stages.queries.graph.known_slots import known_slots
 from trajmill.stages.queries.graph.slot_check import (
     LONGEST_RAW,
     Checked,
@@ -106,7 +107,7 @@ class ModelWriter:
             DraftRefused: no draft of a step asked for exactly what the brief does.
             ModelFailure: the model did not answer, or never in the form it was asked for.
         """
-        slots = known_slots(brief.task, brief.sample)
+        slots = known_slots(brief.task, brief.sample.asked)
         vocabulary = vocabulary_of(brief.metadata)
         told = _slots_text(slots, brief.metadata)
         task = brief.metadata.description

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from random import Random
 
 from trajmill.schemas.errors import FailureClass, StageError
+from trajmill.stages.environments.simulated.annotations.base import PathMetadata, SlotValue
 from trajmill.stages.environments.simulated.app_files.app_spec import TaskSpec
 from trajmill.stages.queries.base import Variant
-from trajmill.stages.queries.graph.base import Clause, PathMetadata, Phrasing, SlotValue
+from trajmill.stages.queries.graph.base import Clause, Phrasing
 from trajmill.stages.queries.phrasing_template import parse_template
 
 CLAUSES = "clauses"

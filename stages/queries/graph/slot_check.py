@@ -15,8 +15,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from trajmill.stages.queries.graph.base import KnownSlot, PathMetadata
-from trajmill.stages.queries.graph.known_slots import NUMBER_WORDS
+from trajmill.stages.environments.simulated.annotations.base import KnownSlot, PathMetadata
+from trajmill.stages.environments.simulated.annotations.known_slots import NUMBER_WORDS
 
 LONGEST_INSTRUCTION = 400
 """Characters."""

@@ -14,7 +14,6 @@ from trajmill.schemas.record import Origin, Record, content_id
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.pathway import EndKind, Evidence, Pathway
 from trajmill.schemas.tables.query import PathStep, Query, Slot, Source, Split
-from trajmill.stages.curate.leakage import leaks_in_queries
 from trajmill.stages.environments.screen_goal import KEY
 from trajmill.stages.queries.base import Written
 from trajmill.stages.queries.difficulty import difficulty, step_limit
@@ -22,6 +21,7 @@ from trajmill.stages.queries.novelty import Entry, Ledger
 from trajmill.stages.queries.pathways.base import STAGE, Program
 from trajmill.stages.queries.pathways.deny_list import DenyList
 from trajmill.stages.queries.pathways.wording import PathwayBrief, PathwayWriter
+from trajmill.stages.queries.split_leaks import leaks_in_queries
 
 _FEWEST_STEPS = 15
 """Real programs may make an agent wait."""

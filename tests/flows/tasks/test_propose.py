@@ -30,8 +30,8 @@ from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.query import Query, Source, Split
 from trajmill.schemas.tables.trajectory import Trajectory
 from trajmill.stages import queries
-from trajmill.stages.curate.leakage import leaks_in_queries
 from trajmill.stages.queries.proposals.starting_points import PROPOSED
+from trajmill.stages.queries.split_leaks import leaks_in_queries
 from trajmill.warehouse.commit import commit_stage
 from trajmill.warehouse.layout import StageRun, Warehouse, create_warehouse
 from trajmill.warehouse.read import read_rows, read_table

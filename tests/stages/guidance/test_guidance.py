@@ -25,7 +25,6 @@ from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.guidance import Guidance
 from trajmill.stages.critics.judge import annotated_judge, judge_episode
 from trajmill.stages.guidance.base import OWN_SUCCESS, REFERENCE_PATH
-from trajmill.stages.guidance.lift import guidance_lift
 from trajmill.stages.guidance.strip import quotes_guidance
 from trajmill.stages.guidance.write import write_guidance
 
@@ -141,21 +140,6 @@ def test_a_missing_screen_is_a_failure() -> None:
     episode = right_walk(Trees()).end()
     made = asyncio.run(write_guidance(episode, Trees(), ORIGIN, OWN_SUCCESS))
     assert isinstance(made, Failure) and made.failure_class is FailureClass.JUDGE
-
-
-def tried(query_id: str, guided: bool, reward: float | None) -> Episode:
-    trees = Trees()
-    return Walk(launcher(), trees).end(query_id=query_id, guidance_id="g" if guided else None, reward=reward)
-
-
-def test_lift_is_paired_by_query() -> None:
-    episodes = [tried("a", False, 0.0), tried("a", False, 1.0), tried("a", True, 1.0)]
-    episodes += [tried("b", False, 0.0), tried("b", True, 0.0), tried("b", True, None)]
-    episodes += [tried("only guided", True, 1.0), tried("only alone", False, 1.0)]
-    found = guidance_lift(episodes)
-    assert (found.queries, found.without, found.guided) == (2, 0.25, 0.5)
-    assert found.low < 0.25 < found.high
-    assert guidance_lift([]).queries == 0
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from trajmill.stages.environments.simulated.annotations.base import PathMetadata
+from trajmill.stages.environments.simulated.annotations.path_metadata import path_metadata
 from trajmill.stages.environments.simulated.app_files.app_spec import Scalar
 from trajmill.stages.environments.simulated.world import TaskGraph
 from trajmill.stages.queries.graph.sampling import Path, SlotChoice, TaskSample, paths
@@ -17,6 +19,11 @@ def chosen(task: TaskGraph, **values: Scalar) -> TaskSample:
 def chosen_through(task: TaskGraph, page: str, **values: Scalar) -> TaskSample:
     """The sample with these slot values, on the first path that passes a page."""
     return _on(task, next(path for path in paths(task) if page in path), values)
+
+
+def described(task: TaskGraph, sample: TaskSample) -> PathMetadata:
+    """What a writer is told about a sample."""
+    return path_metadata(task, sample.path, sample.asked)
 
 
 def _on(task: TaskGraph, path: Path, values: Mapping[str, Scalar]) -> TaskSample:

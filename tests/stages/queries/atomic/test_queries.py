@@ -9,12 +9,12 @@ from typing import get_args
 
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Query, Source, Split
-from trajmill.stages.curate.leakage import leaks_in_queries
 from trajmill.stages.environments.desktop.osworld.task import parse_evaluator, parse_task
 from trajmill.stages.environments.screen_goal import KEY
 from trajmill.stages.queries.atomic.base import AtomicApp
 from trajmill.stages.queries.atomic.operations import all_operations
 from trajmill.stages.queries.atomic.queries import AtomicCounts, atomic_queries
+from trajmill.stages.queries.split_leaks import leaks_in_queries
 
 APPS = get_args(AtomicApp)
 COUNTS = AtomicCounts(train=5, heldout_slots=2, heldout_phrasings=2)

@@ -8,14 +8,15 @@ import pytest
 from trajmill.schemas.errors import FailureClass, ModelFailure
 from trajmill.schemas.record import Origin, content_id
 from trajmill.schemas.tables.query import Query, Split
-from trajmill.stages.curate.leakage import leaks_in_queries
+from trajmill.stages.environments.simulated.annotations.base import PathMetadata
 from trajmill.stages.environments.simulated.app_files.app_spec import AppSpec
 from trajmill.stages.environments.simulated.world import World
 from trajmill.stages.queries.base import Written
-from trajmill.stages.queries.graph.base import Brief, PathMetadata, Phrasing
+from trajmill.stages.queries.graph.base import Brief, Phrasing
 from trajmill.stages.queries.graph.generate import Generated, GenerationSettings, generate_queries
 from trajmill.stages.queries.graph.grammar import GrammarWriter
 from trajmill.stages.queries.graph.validation import SimulatedValidator
+from trajmill.stages.queries.split_leaks import leaks_in_queries
 
 HELDOUT_APPS = ("notes", "clock")
 SETTINGS = GenerationSettings(

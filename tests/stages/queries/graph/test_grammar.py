@@ -6,13 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.stages.queries.samples import chosen
+from tests.stages.queries.samples import chosen, described
 from trajmill.stages.environments.simulated.app_files.app_spec import Scalar
 from trajmill.stages.environments.simulated.world import TaskGraph, World
 from trajmill.stages.queries.base import Variant
 from trajmill.stages.queries.graph.base import Clause, Phrasing
 from trajmill.stages.queries.graph.grammar import GrammarWriter
-from trajmill.stages.queries.graph.metadata import extract
 from trajmill.stages.queries.graph.phrasing import draw_phrasing
 from trajmill.stages.queries.graph.sampling import paths, sample
 from trajmill.stages.queries.phrasing import lost_slots
@@ -37,13 +36,13 @@ GOLDEN_RAW: list[tuple[dict[str, Scalar], str]] = [
 
 @pytest.mark.parametrize(("values", "raw"), GOLDEN_RAW)
 def test_raw_instructions_of_bites(order: TaskGraph, values: dict[str, Scalar], raw: str) -> None:
-    assert GrammarWriter().synthesise(extract(order, chosen(order, **values))) == raw
+    assert GrammarWriter().synthesise(described(order, chosen(order, **values))) == raw
 
 
 def _refined(order: TaskGraph, template: str, *clauses: str, seed: int = 0) -> str:
     said_by = tuple(Clause(f"slot{number}", Variant("", number, False), words) for number, words in enumerate(clauses))
     phrasing = Phrasing(order.name, Variant(template, 0, False), said_by, {"dish": "Pad Thai"}, seed)
-    return GrammarWriter().refine("", extract(order, chosen(order, dish="Pad Thai")), phrasing)
+    return GrammarWriter().refine("", described(order, chosen(order, dish="Pad Thai")), phrasing)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +81,7 @@ def test_equal_phrasings_give_equal_instructions(order: TaskGraph) -> None:
 def test_no_task_loses_a_slot_in_any_phrasing(world: World, seed: int, heldout: bool) -> None:
     writer = GrammarWriter()
     for task in world.tasks():
-        metadata = extract(task, sample(task, paths(task), Random(seed)))
+        metadata = described(task, sample(task, paths(task), Random(seed)))
         phrasing = draw_phrasing(task.spec, metadata, heldout, seed)
         raw = writer.synthesise(metadata)
         text = writer.refine(raw, metadata, phrasing)
@@ -98,7 +97,7 @@ def test_a_carried_value_is_never_told(world: World) -> None:
     for task in world.tasks():
         for slot in (slot for slot in task.slots if slot.spec.carried_from):
             drawn = sample(task, paths(task), Random(1))
-            metadata = extract(task, drawn)
+            metadata = described(task, drawn)
             raw = writer.synthesise(metadata)
             text = writer.refine(raw, metadata, draw_phrasing(task.spec, metadata, False, 1))
             value = str(drawn.asked[slot.spec.name])

@@ -9,21 +9,20 @@ import pytest
 
 from tests.stages.models.scripted import ScriptedModel
 from tests.stages.queries.graph.honest import honest_draft
-from tests.stages.queries.samples import chosen
+from tests.stages.queries.samples import chosen, described
 from trajmill.schemas.errors import FailureClass, ModelFailure
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Split
-from trajmill.stages.curate.leakage import leaks_in_queries
 from trajmill.stages.environments.simulated.world import TaskGraph, World
 from trajmill.stages.models.base import ChatRequest, Completion
 from trajmill.stages.queries.base import Written
 from trajmill.stages.queries.graph.base import Brief, DraftRefused
 from trajmill.stages.queries.graph.generate import Generated, GenerationSettings, generate_queries
 from trajmill.stages.queries.graph.grammar import GrammarWriter
-from trajmill.stages.queries.graph.metadata import extract
 from trajmill.stages.queries.graph.model_writer import TRIES, ModelWriter
 from trajmill.stages.queries.graph.validation import SimulatedValidator
 from trajmill.stages.queries.phrasing import heldout_parts
+from trajmill.stages.queries.split_leaks import leaks_in_queries
 
 Answer = str | Completion | ModelFailure
 
@@ -48,7 +47,7 @@ def saying(instruction: str) -> Callable[[ChatRequest], str]:
 
 def brief(task: TaskGraph, heldout: bool = False, seed: int = 0) -> Brief:
     sample = chosen(task, dish="Pad Thai", size="Large", note="no nuts")
-    return Brief(task, sample, extract(task, sample), heldout, seed)
+    return Brief(task, sample, described(task, sample), heldout, seed)
 
 
 def write(answer: Callable[[ChatRequest], Answer], brief: Brief) -> tuple[Written, ScriptedModel]:

@@ -2,18 +2,18 @@ from __future__ import annotations
 
 import pytest
 
-from tests.stages.queries.samples import chosen
+from tests.stages.queries.samples import chosen, described
 from trajmill.schemas.errors import StageError
+from trajmill.stages.environments.simulated.annotations.base import PathMetadata
 from trajmill.stages.environments.simulated.app_files.app_spec import Scalar
 from trajmill.stages.environments.simulated.world import TaskGraph
-from trajmill.stages.queries.graph.base import PathMetadata, Phrasing
-from trajmill.stages.queries.graph.metadata import extract
+from trajmill.stages.queries.graph.base import Phrasing
 from trajmill.stages.queries.graph.phrasing import draw_phrasing
 from trajmill.stages.queries.phrasing import blank, lost_slots
 
 
 def _metadata(order: TaskGraph, **values: Scalar) -> PathMetadata:
-    return extract(order, chosen(order, **values))
+    return described(order, chosen(order, **values))
 
 
 def _draws(order: TaskGraph, heldout: bool, **values: Scalar) -> list[Phrasing]:

@@ -4,13 +4,12 @@ from random import Random
 
 import pytest
 
-from tests.stages.queries.samples import chosen
+from tests.stages.queries.samples import chosen, described
+from trajmill.stages.environments.simulated.annotations.base import KnownSlot
+from trajmill.stages.environments.simulated.annotations.known_slots import known_slots
 from trajmill.stages.environments.simulated.app_files.app_spec import Scalar
 from trajmill.stages.environments.simulated.world import TaskGraph, World
-from trajmill.stages.queries.graph.base import KnownSlot
 from trajmill.stages.queries.graph.grammar import GrammarWriter
-from trajmill.stages.queries.graph.known_slots import known_slots
-from trajmill.stages.queries.graph.metadata import extract
 from trajmill.stages.queries.graph.phrasing import draw_phrasing
 from trajmill.stages.queries.graph.sampling import TaskSample, paths, sample
 from trajmill.stages.queries.graph.slot_check import (
@@ -23,7 +22,7 @@ from trajmill.stages.queries.graph.slot_check import (
 
 
 def _checked(task: TaskGraph, drawn: TaskSample, text: str, longest: int = LONGEST_INSTRUCTION) -> Checked:
-    return check_instruction(text, known_slots(task, drawn), vocabulary_of(extract(task, drawn)), longest)
+    return check_instruction(text, known_slots(task, drawn.asked), vocabulary_of(described(task, drawn)), longest)
 
 
 def _large_pad_thai(order: TaskGraph, text: str) -> tuple[str, ...]:
@@ -165,7 +164,7 @@ def test_what_people_wrote_is_let_through(world: World) -> None:
     for task in world.tasks():
         for seed in range(6):
             drawn = sample(task, paths(task), Random(seed))
-            metadata = extract(task, drawn)
+            metadata = described(task, drawn)
             raw = writer.synthesise(metadata)
             text = writer.refine(raw, metadata, draw_phrasing(task.spec, metadata, seed % 2 == 1, seed))
             assert _checked(task, drawn, raw, LONGEST_RAW).problems == (), raw
@@ -181,10 +180,10 @@ def test_every_slot_of_every_task_is_missed_when_it_goes_or_changes(world: World
     writer = GrammarWriter()
     for task in world.tasks():
         drawn = sample(task, paths(task), Random(seed))
-        metadata = extract(task, drawn)
+        metadata = described(task, drawn)
         phrasing = draw_phrasing(task.spec, metadata, False, seed)
         text = writer.refine(writer.synthesise(metadata), metadata, phrasing)
-        for slot in known_slots(task, drawn):
+        for slot in known_slots(task, drawn.asked):
             if slot.accepted:
                 words = _checked(task, drawn, text).said[slot.name]
                 assert _checked(task, drawn, text.replace(words, "something")).problems, (slot, text)
@@ -194,7 +193,7 @@ def test_every_slot_of_every_task_is_missed_when_it_goes_or_changes(world: World
 
 
 def _asked(task: TaskGraph, **values: Scalar) -> dict[str, KnownSlot]:
-    return {slot.name: slot for slot in known_slots(task, chosen(task, **values))}
+    return {slot.name: slot for slot in known_slots(task, values)}
 
 
 def test_the_words_for_each_value(world: World, order: TaskGraph) -> None:

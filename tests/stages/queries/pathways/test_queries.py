@@ -14,7 +14,6 @@ from trajmill.schemas.tables.pathway import EndKind, Pathway
 from trajmill.schemas.tables.query import PathStep, Platform, Query, Source, Split
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.agents.reference import ReferenceAgent
-from trajmill.stages.curate.leakage import leaks_in_queries
 from trajmill.stages.environments.simulated.environment import SimulatedFactory
 from trajmill.stages.environments.simulated.spec import FaultRates
 from trajmill.stages.environments.simulated.world import World
@@ -24,6 +23,7 @@ from trajmill.stages.queries.pathways.deny_list import packaged_deny_list
 from trajmill.stages.queries.pathways.queries import Made, PathwaySettings, pathway_queries
 from trajmill.stages.queries.pathways.wording import PathwayGrammar
 from trajmill.stages.queries.real_walk import walk_all
+from trajmill.stages.queries.split_leaks import leaks_in_queries
 from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits
 from trajmill.stages.rollout.worker import run_attempts
 

@@ -12,7 +12,6 @@ from trajmill.schemas.errors import FailureClass, ModelFailure
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Platform, Query, Source, Split
-from trajmill.stages.curate.leakage import leaks_in_queries
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
 from trajmill.stages.environments.simulated.world import TaskGraph, World
 from trajmill.stages.models.base import ChatRequest, Completion
@@ -22,6 +21,7 @@ from trajmill.stages.queries.proposals.human_tasks import HumanTask
 from trajmill.stages.queries.proposals.propose import LONGEST_TASK, Proposed, propose_tasks
 from trajmill.stages.queries.proposals.proposer import BATCH, TaskProposer
 from trajmill.stages.queries.proposals.starting_points import Ground, Practice, curriculum_grounds
+from trajmill.stages.queries.split_leaks import leaks_in_queries
 
 Answer = str | Completion | ModelFailure
 BITES = Ground(Platform.PHONE, ("bites",), examples=("Order me a pizza.",))

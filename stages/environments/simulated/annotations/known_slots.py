@@ -8,13 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
+from trajmill.stages.environments.simulated.annotations.base import KnownSlot
 from trajmill.stages.environments.simulated.app_files.app_spec import Choice, Input, Scalar, Stepper, Toggle
 from trajmill.stages.environments.simulated.app_files.binding import shown
 from trajmill.stages.environments.simulated.app_files.pages import AppPlace, offered, place_of
 from trajmill.stages.environments.simulated.goals.reference_path import resolve_slots
 from trajmill.stages.environments.simulated.world import TaskGraph, TaskSlot
-from trajmill.stages.queries.graph.base import KnownSlot
-from trajmill.stages.queries.graph.sampling import TaskSample
 
 NUMBER_WORDS = (
     "zero",
@@ -36,14 +35,18 @@ NUMBER_WORDS = (
 _TEMPLATE_MARKS = re.compile(r"[()\[\]{}|]")
 
 
-def known_slots(task: TaskGraph, sample: TaskSample) -> tuple[KnownSlot, ...]:
-    """Every slot of a task, with the words for the value that a sample asks for and those for all other values.
+def known_slots(task: TaskGraph, asked: Mapping[str, Scalar]) -> tuple[KnownSlot, ...]:
+    """Every slot of a task, with the words for the value that is asked for and those for all other values.
+
+    Args:
+        task: the task.
+        asked: by slot, the value that the user asks for.
 
     Raises:
-        BadInputError: the sample does not belong to the task.
+        BadInputError: the task has no such slot or value.
     """
-    values = resolve_slots(task, sample.asked)
-    return tuple(_known(task, slot, sample.asked, values) for slot in task.slots)
+    values = resolve_slots(task, asked)
+    return tuple(_known(task, slot, asked, values) for slot in task.slots)
 
 
 def _known(task: TaskGraph, slot: TaskSlot, asked: Mapping[str, Scalar], values: Mapping[str, Scalar]) -> KnownSlot:

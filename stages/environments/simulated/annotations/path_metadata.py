@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from trajmill.stages.environments.simulated.annotations.base import PageMetadata, PathMetadata, SlotValue
 from trajmill.stages.environments.simulated.app_files.app_spec import (
     AnyWidget,
     Button,
@@ -26,12 +27,10 @@ from trajmill.stages.environments.simulated.app_files.pages import (
 )
 from trajmill.stages.environments.simulated.goals.reference_path import resolve_slots
 from trajmill.stages.environments.simulated.world import TaskGraph, TaskSlot
-from trajmill.stages.queries.graph.base import PageMetadata, PathMetadata, SlotValue
-from trajmill.stages.queries.graph.sampling import TaskSample
 
 
 class _Choices(NamedTuple):
-    """A sample with everything that follows from it."""
+    """The values asked for, with everything that follows from them."""
 
     task: TaskGraph
     slots: dict[str, Scalar]
@@ -40,21 +39,25 @@ class _Choices(NamedTuple):
     """By app, what its variables hold once everything is chosen: labels may name them."""
 
 
-def extract(task: TaskGraph, sample: TaskSample) -> PathMetadata:
+def path_metadata(task: TaskGraph, path: Sequence[str], asked: Mapping[str, Scalar]) -> PathMetadata:
     """What a writer is told about one path.
 
+    Args:
+        task: the task.
+        path: pages of its navigation graph as `app.screen`.
+        asked: by slot, the value that the user asks for.
+
     Raises:
-        BadInputError: the sample does not belong to the task.
+        BadInputError: the task has no such slot or value.
     """
-    choices = _resolve(task, sample)
-    following = (*sample.path[1:], "")
-    pages = tuple(_page(choices, page, after) for page, after in zip(sample.path, following, strict=True))
-    constraints = tuple(_slot_value(choices, choice.slot) for choice in sample.choices)
+    choices = _resolve(task, asked)
+    following = (*path[1:], "")
+    pages = tuple(_page(choices, page, after) for page, after in zip(path, following, strict=True))
+    constraints = tuple(_slot_value(choices, slot) for slot in task.slots if slot.spec.name in asked)
     return PathMetadata(task.name, task.spec.description, task.platform, pages, constraints)
 
 
-def _resolve(task: TaskGraph, sample: TaskSample) -> _Choices:
-    asked = sample.asked
+def _resolve(task: TaskGraph, asked: Mapping[str, Scalar]) -> _Choices:
     values = resolve_slots(task, asked)
     slots = {slot.spec.name: values[slot.spec.name] for slot in task.slots if _is_set(slot, asked)}
     variables = {app.app: start_values(app) for app in task.apps}

@@ -1,0 +1,100 @@
+"""What the splits of a query set must not share: goals, instructions, phrasings and apps that are held out."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from enum import StrEnum
+from typing import NamedTuple
+
+from trajmill.schemas.tables.query import Query, Source, Split
+from trajmill.stages.queries.phrasing import heldout_parts, phrasing_parts, skeleton
+
+
+class LeakKind(StrEnum):
+    """What of a held-out query reached training."""
+
+    GOAL = "goal"
+    """The same slots and start state of the same task stand in two splits."""
+    INSTRUCTION = "instruction"
+    """The same words."""
+    PHRASING = "phrasing"
+    """A held-out template or clause, or a sentence that differs from a held-out one in its slot values only."""
+    APP = "app"
+    """An app that training must not see."""
+    LINEAGE = "lineage"
+    """A training text comes from a query that is not of the training split."""
+
+
+class Leak(NamedTuple):
+    """One held-out thing that training could see."""
+
+    kind: LeakKind
+    heldout: str
+    """Id of the held-out query, or the name of the held-out app."""
+    found_in: str
+    """Id of the query or training text that it was found in."""
+    detail: str
+
+
+def leaks_in_queries(queries: Sequence[Query], heldout_apps: Collection[str]) -> tuple[Leak, ...]:
+    """What the splits of a query set share and must not share.
+
+    `heldout_apps` are the apps that training never sees, as they stand in `Query.apps`.
+    """
+    train = [query for query in queries if query.split is Split.TRAIN]
+    heldout = [query for query in queries if query.split is not Split.TRAIN]
+    return (
+        *_shared_goals(queries),
+        *_shared_instructions(train, heldout),
+        *_shared_phrasings(train, heldout),
+        *_heldout_apps(train, heldout_apps),
+    )
+
+
+def has_own_words(query: Query) -> bool:
+    """Whether the words are ours to hold out; an imported page says the same for many start states."""
+    return query.source is not Source.IMPORTED
+
+
+def comparable(text: str) -> str:
+    """A text without what does not tell two texts apart: case, spacing and marks at the end."""
+    return " ".join(text.casefold().split()).rstrip(".!? ")
+
+
+def _shared_goals(queries: Sequence[Query]) -> Iterator[Leak]:
+    first: dict[str, Query] = {}
+    for query in sorted(queries, key=lambda query: query.split is not Split.TRAIN):
+        other = first.setdefault(query.goal_key(), query)
+        if other.split is not query.split:
+            detail = f"{query.task}: the same goal in {query.split} and {other.split}"
+            yield Leak(LeakKind.GOAL, query.query_id, other.query_id, detail)
+
+
+def _shared_instructions(train: Sequence[Query], heldout: Sequence[Query]) -> Iterator[Leak]:
+    trained = {comparable(query.instruction): query.query_id for query in train}
+    for query in heldout:
+        found = trained.get(comparable(query.instruction)) if has_own_words(query) else None
+        if found is not None:
+            yield Leak(LeakKind.INSTRUCTION, query.query_id, found, f"the same words: {query.instruction}")
+
+
+def _shared_phrasings(train: Sequence[Query], heldout: Sequence[Query]) -> Iterator[Leak]:
+    parts = {part: query.query_id for query in train for part in phrasing_parts(query)}
+    sentences = {(query.task, skeleton(query)): query.query_id for query in train}
+    for query in heldout:
+        for part in sorted(heldout_parts(query)):
+            if part in parts:
+                yield Leak(LeakKind.PHRASING, query.query_id, parts[part], f"training has the held-out phrasing {part}")
+        sentence = (query.task, skeleton(query))
+        if query.split is Split.HELDOUT_PHRASINGS and sentence in sentences:
+            detail = f"training says it in the same way: {query.instruction}"
+            yield Leak(LeakKind.PHRASING, query.query_id, sentences[sentence], detail)
+    for query in train:
+        for part in sorted(heldout_parts(query)):
+            yield Leak(LeakKind.PHRASING, part, query.query_id, "a training query has a phrasing marked as held out")
+
+
+def _heldout_apps(train: Sequence[Query], heldout_apps: Collection[str]) -> Iterator[Leak]:
+    for query in train:
+        for app in sorted(set(query.apps) & set(heldout_apps)):
+            yield Leak(LeakKind.APP, app, query.query_id, f"a training query needs the held-out app {app}")

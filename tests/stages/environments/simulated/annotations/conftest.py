@@ -1,0 +1,16 @@
+from __future__ import annotations
+
+import pytest
+
+from trajmill.stages.environments.simulated.world import TaskGraph, World, load_world
+
+
+@pytest.fixture(scope="session")
+def world() -> World:
+    return load_world()
+
+
+@pytest.fixture(scope="session")
+def order(world: World) -> TaskGraph:
+    """A task with a choice, a switch, a stepper and a text field, all optional."""
+    return world.task("bites.order")
