@@ -1,4 +1,4 @@
-"""The browser as an environment: a query names the page that it starts on, and what must hold in the end."""
+"""The browser as an environment: a query names the start page, and the conditions that solve it."""
 
 from __future__ import annotations
 
@@ -12,12 +12,19 @@ from trajmill.schemas.actions import Action
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.query import Platform, Query
-from trajmill.stages.environments.browser.episode import BrowserEpisode, Patience, viewport_of
+from trajmill.stages.environments.browser.episode import BrowserEpisode, PageTimeouts, viewport_of
 from trajmill.stages.environments.browser.launch import BrowserProcess
-from trajmill.stages.environments.browser.network.proxy import Fence, Place, place_of
-from trajmill.stages.environments.browser.page.dialog import Pressed, Sheet, draw, elements_of, lay_out, react
-from trajmill.stages.environments.browser.page.observation import observation, title
-from trajmill.stages.environments.browser.tabs import Asked
+from trajmill.stages.environments.browser.network.proxy import AllowListProxy, HostPort, host_port_of
+from trajmill.stages.environments.browser.page.dialog import (
+    DialogAnswer,
+    DialogLayout,
+    dialog_elements,
+    draw_dialog,
+    lay_out_dialog,
+    use_dialog,
+)
+from trajmill.stages.environments.browser.page.observation import make_observation, title_element
+from trajmill.stages.environments.browser.tabs import OpenDialog
 from trajmill.stages.environments.browser.task.start_and_goal import BrowserStart, read_goal, read_start
 
 _SECONDS_TO_CLOSE = 5.0
@@ -26,26 +33,26 @@ _MOST_BYTES = 200_000_000
 
 
 class BrowserEnvironment:
-    """One context of a shared browser for each episode, on the network that its query names.
+    """One context of a shared browser for each episode; it reaches only the hosts that the query names.
 
-    Time stands still between actions and `Math.random` follows the seed, unless it is to be lively. A dialog of the
-    page is a sheet with buttons; the page stands still until the agent has pressed one.
+    Time stands still between actions and `Math.random` follows the seed, unless the environment is lively. A dialog
+    of the page is drawn over it; the page waits until the agent has pressed one of the dialog's buttons.
     """
 
     name = "browser"
 
-    def __init__(self, browser: BrowserProcess, platform: Platform, patience: Patience, lively: bool) -> None:
+    def __init__(self, browser: BrowserProcess, platform: Platform, timeouts: PageTimeouts, lively: bool) -> None:
         self._browser = browser
         self._platform = platform
-        self._patience = patience
+        self._timeouts = timeouts
         self._lively = lively
-        self._fence = Fence(_MOST_BYTES)
-        self._proxy: str | None = None
+        self._proxy = AllowListProxy(_MOST_BYTES)
+        self._proxy_address: str | None = None
         self._episode: BrowserEpisode | None = None
         self._turn: asyncio.Task[Observation] | None = None
-        self._asked: Asked | None = None
-        self._sheet: Sheet | None = None
-        self._behind: bytes | None = None
+        self._dialog: OpenDialog | None = None
+        self._layout: DialogLayout | None = None
+        self._page_png: bytes | None = None
 
     @property
     def platform(self) -> Platform:
@@ -54,44 +61,44 @@ class BrowserEnvironment:
 
     @property
     def refused(self) -> tuple[str, ...]:
-        """What the episode's pages have asked for beyond the allow-list, as `host:port`."""
-        return self._fence.refused
+        """The addresses that the episode's pages asked for and the allow-list refused, as `host:port`."""
+        return self._proxy.refused
 
     async def reset(self, query: Query, seed: int) -> Observation:
-        """Open the query's start URL in a context of its own; `seed` is that of the page's `Math.random`."""
+        """Open the query's start URL in a new context; the page's `Math.random` follows `seed`."""
         start, goal = read_start(query.start_state), read_goal(query.goal)
         await self.end_episode()
-        self._proxy = self._proxy or await self._fence.open()
-        self._fence.allow(_places(start))
-        context = await self._browser.new_context(viewport_of(start), start.mobile, self._proxy)
-        self._episode = BrowserEpisode(context, start, goal, self._patience, self._lively)
+        self._proxy_address = self._proxy_address or await self._proxy.open()
+        self._proxy.allow(_allowed_hosts(start))
+        context = await self._browser.new_context(viewport_of(start), start.mobile, self._proxy_address)
+        self._episode = BrowserEpisode(context, start, goal, self._timeouts, self._lively)
         try:
-            return await self._see(self._episode, self._episode.open(seed), self._patience.load)
+            return await self._observe_turn(self._episode, self._episode.open(seed), self._timeouts.load)
         except EnvironmentFailure as error:
             raise EnvironmentFailure(f"{start.url}: {error}", FailureClass.SETUP) from error
 
     async def step(self, action: Action) -> Observation:
-        """Do one action; while a sheet is shown, only its buttons and its field can be used."""
-        episode = self._under_way()
-        if self._sheet is not None:
-            reaction = react(self._sheet, action)
-            if isinstance(reaction, Pressed):
-                return await self._answer(episode, reaction)
-            self._sheet = reaction
-            return self._drawn(episode, reaction)
-        if not episode.tabs.asked.empty():
-            return self._ask(episode, episode.tabs.asked.get_nowait())
-        return await self._see(episode, episode.act(action), self._patience.turn)
+        """Do one action; while a dialog is open, it can only use the dialog."""
+        episode = self._running()
+        if self._layout is not None:
+            used = use_dialog(self._layout, action)
+            if isinstance(used, DialogAnswer):
+                return await self._answer(episode, used)
+            self._layout = used
+            return self._draw(episode, used)
+        if not episode.tabs.dialogs.empty():
+            return self._show(episode, episode.tabs.dialogs.get_nowait())
+        return await self._observe_turn(episode, episode.act(action), self._timeouts.turn)
 
     async def score(self) -> float | None:
         """1 if all conditions of the goal hold, else 0; None if it has none. Open dialogs are dismissed first."""
-        episode = self._under_way()
+        episode = self._running()
         if not episode.has_check:
             return None
-        while self._sheet is not None:
-            await self._answer(episode, Pressed(len(self._sheet.buttons) - 1, ""))
+        while self._layout is not None:
+            await self._answer(episode, DialogAnswer(len(self._layout.buttons) - 1, ""))
         try:
-            async with asyncio.timeout(self._patience.turn):
+            async with asyncio.timeout(self._timeouts.turn):
                 return await episode.score()
         except TimeoutError as error:
             raise EnvironmentFailure("the page does not answer the goal check") from error
@@ -99,108 +106,108 @@ class BrowserEnvironment:
             raise EnvironmentFailure(f"the browser failed: {_first_line(error)}") from error
 
     async def close(self) -> None:
-        """Close the context and the way to the network."""
+        """Close the context and the proxy."""
         await self.end_episode()
-        self._proxy = None
-        await self._fence.close()
+        self._proxy_address = None
+        await self._proxy.close()
 
     async def end_episode(self) -> None:
-        """Close the context of the episode, if there is one; the network stays fenced."""
+        """Close the context of the episode, if there is one; the proxy stays open."""
         episode, self._episode = self._episode, None
         turn, self._turn = self._turn, None
-        self._asked = self._sheet = self._behind = None
+        self._dialog = self._layout = self._page_png = None
         if turn is not None:
             turn.cancel()
             await asyncio.wait({turn})
         if episode is not None:
-            # A context that does not close goes with its browser.
+            # A context that does not close ends with its browser.
             with suppress(Error, TimeoutError):
                 async with asyncio.timeout(_SECONDS_TO_CLOSE):
                     await episode.close()
 
-    def _under_way(self) -> BrowserEpisode:
+    def _running(self) -> BrowserEpisode:
         if self._episode is None:
             raise EnvironmentFailure("the browser was not reset")
         return self._episode
 
-    async def _see(
+    async def _observe_turn(
         self, episode: BrowserEpisode, work: Coroutine[object, object, Observation], seconds: float
     ) -> Observation:
-        """Wait for a turn to end, or for a question that holds it up.
+        """Wait for a turn of the page to end, or for a dialog that interrupts it.
 
         Raises:
             EnvironmentFailure: neither comes in time, or the browser is gone.
         """
         turn = self._turn = asyncio.create_task(work)
-        asked = asyncio.create_task(episode.tabs.asked.get())
+        dialog = asyncio.create_task(episode.tabs.dialogs.get())
         try:
-            await asyncio.wait({turn, asked}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-            if asked.done():
-                return self._ask(episode, asked.result())
+            await asyncio.wait({turn, dialog}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            if dialog.done():
+                return self._show(episode, dialog.result())
             if not turn.done():
                 raise EnvironmentFailure("the page does not answer in time")
             self._turn = None
-            seen = turn.result()
+            observation = turn.result()
         except Error as error:
             raise EnvironmentFailure(f"the browser failed: {_first_line(error)}") from error
         finally:
-            asked.cancel()
-        self._behind = seen.screen.encode()
-        return seen
+            dialog.cancel()
+        self._page_png = observation.screen.encode()
+        return observation
 
-    def _ask(self, episode: BrowserEpisode, asked: Asked) -> Observation:
-        self._asked = asked
-        self._sheet = lay_out(asked.question, episode.viewport.pixels, episode.viewport.scale)
-        return self._drawn(episode, self._sheet)
+    def _show(self, episode: BrowserEpisode, dialog: OpenDialog) -> Observation:
+        self._dialog = dialog
+        self._layout = lay_out_dialog(dialog.content, episode.viewport.pixels, episode.viewport.scale)
+        return self._draw(episode, self._layout)
 
-    async def _answer(self, episode: BrowserEpisode, pressed: Pressed) -> Observation:
-        asked, held_up = self._asked, self._turn
-        assert asked is not None
-        self._asked = self._sheet = None
+    async def _answer(self, episode: BrowserEpisode, answer: DialogAnswer) -> Observation:
+        dialog, interrupted = self._dialog, self._turn
+        assert dialog is not None
+        self._dialog = self._layout = None
 
         async def go_on() -> Observation:
-            await asked.answer(pressed)
-            if held_up is not None:
-                await held_up
-            return await episode.look()
+            await dialog.answer(answer)
+            if interrupted is not None:
+                await interrupted
+            return await episode.observe()
 
-        return await self._see(episode, go_on(), self._patience.turn)
+        return await self._observe_turn(episode, go_on(), self._timeouts.turn)
 
-    def _drawn(self, episode: BrowserEpisode, sheet: Sheet) -> Observation:
+    def _draw(self, episode: BrowserEpisode, layout: DialogLayout) -> Observation:
         size = episode.viewport.pixels
-        elements = (title(episode.app, episode.viewport), *elements_of(sheet))
-        return observation(draw(sheet, self._behind, size), size, elements, episode.app)
+        elements = (title_element(episode.app, episode.viewport), *dialog_elements(layout))
+        return make_observation(draw_dialog(layout, self._page_png, size), size, elements, episode.app)
 
 
 class BrowserFactory:
-    """Makes browser environments, all in one browser; the browser is started anew when it has died."""
+    """Makes browser environments that share one browser; a browser that has died is started again."""
 
     def __init__(
-        self, platform: Platform = Platform.WEB, patience: Patience = Patience(), lively: bool = False
+        self, platform: Platform = Platform.WEB, timeouts: PageTimeouts = PageTimeouts(), lively: bool = False
     ) -> None:
         """Start nothing yet.
 
         Args:
             platform: of the environments: web, or phone for queries whose pages see a phone.
-            patience: how long pages may take.
+            timeouts: how long pages may take.
             lively: whether pages have the real time and randomness, as sites with logins of limited time need.
         """
         self._browser = BrowserProcess()
         self._platform = platform
-        self._patience = patience
+        self._timeouts = timeouts
         self._lively = lively
 
     async def __call__(self) -> BrowserEnvironment:
-        """An environment; its context is made at each reset."""
-        return BrowserEnvironment(self._browser, self._platform, self._patience, self._lively)
+        """An environment; each reset makes its context."""
+        return BrowserEnvironment(self._browser, self._platform, self._timeouts, self._lively)
 
     async def close(self) -> None:
         """Stop the browser."""
         await self._browser.close()
 
 
-def _places(start: BrowserStart) -> frozenset[Place]:
-    return frozenset(place for url in (start.url, *start.hosts) if (place := place_of(url)) is not None)
+def _allowed_hosts(start: BrowserStart) -> frozenset[HostPort]:
+    return frozenset(host for url in (start.url, *start.hosts) if (host := host_port_of(url)) is not None)
 
 
 def _first_line(error: Error) -> str:

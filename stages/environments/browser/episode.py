@@ -1,4 +1,4 @@
-"""One episode in the browser: a context with its tabs, what is done in it and how it is looked at."""
+"""One episode in the browser: a context with its tabs, the actions in it and its observations."""
 
 from __future__ import annotations
 
@@ -15,35 +15,35 @@ from trajmill.schemas.errors import EnvironmentFailure
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation
 from trajmill.stages.environments.browser.launch import Viewport
-from trajmill.stages.environments.browser.page.clock import freeze_time, let_pass, seed_randomness
+from trajmill.stages.environments.browser.page.clock import advance_clock, freeze_time, seed_randomness
 from trajmill.stages.environments.browser.page.input import perform
-from trajmill.stages.environments.browser.page.observation import observe, settled
+from trajmill.stages.environments.browser.page.observation import observe_page, settle
 from trajmill.stages.environments.browser.page.touch import perform_by_touch
 from trajmill.stages.environments.browser.scripts import read_script
 from trajmill.stages.environments.browser.tabs import Tabs
-from trajmill.stages.environments.browser.task.goal_check import holds
+from trajmill.stages.environments.browser.task.goal_check import goal_holds
 from trajmill.stages.environments.browser.task.start_and_goal import BrowserGoal, BrowserStart
 
 _SCREEN, _PHONE, _PHONE_SCALE = Size(1280, 720), Size(360, 640), 2
 _TICKS, _TICK_SECONDS = 3, 0.2
 _LONGEST_WAIT = 10.0
 _POLL_SECONDS = 0.02
-_LOOKS = 5
+_MOST_TRIES = 5
 
 
-class Patience(NamedTuple):
+class PageTimeouts(NamedTuple):
     """How long pages may take, in seconds."""
 
     load: float = 30.0
     """Until the start page has loaded."""
     turn: float = 30.0
-    """Until an action is done and what it led to can be seen."""
+    """Until an action is done and its effect can be observed."""
     network: float = 3.0
-    """How long an action waits for the network before the page is looked at as it is."""
+    """How long an action waits for the network; then the page is observed as it is."""
 
 
 def viewport_of(start: BrowserStart) -> Viewport:
-    """The viewport that a query asks for, or else the usual one."""
+    """The viewport that a query asks for, or the default."""
     if start.mobile:
         return Viewport(Size(*start.viewport) if start.viewport else _PHONE, _PHONE_SCALE)
     return Viewport(Size(*start.viewport) if start.viewport else _SCREEN, 1)
@@ -57,12 +57,12 @@ class BrowserEpisode:
     """
 
     def __init__(
-        self, context: BrowserContext, start: BrowserStart, goal: BrowserGoal, patience: Patience, lively: bool
+        self, context: BrowserContext, start: BrowserStart, goal: BrowserGoal, timeouts: PageTimeouts, lively: bool
     ) -> None:
         self._context = context
         self._start = start
         self._goal = goal
-        self._patience = patience
+        self._timeouts = timeouts
         self._lively = lively
         self.viewport = viewport_of(start)
         self.tabs = Tabs(context, self.viewport, start.mobile, start.files)
@@ -70,7 +70,7 @@ class BrowserEpisode:
 
     @property
     def has_check(self) -> bool:
-        """Whether its query says what must hold in the end."""
+        """Whether its query has a goal to check."""
         return bool(self._goal.all)
 
     async def open(self, seed: int) -> Observation:
@@ -79,44 +79,44 @@ class BrowserEpisode:
         Raises:
             EnvironmentFailure: the server answers with an error.
         """
-        self._context.set_default_timeout(self._patience.turn * 1000)
+        self._context.set_default_timeout(self._timeouts.turn * 1000)
         await self._context.add_init_script(read_script("before_page"))
         if not self._lively:
             await freeze_time(self._context)
             await seed_randomness(self._context, seed)
         page = await self.tabs.front()
-        answer = await page.goto(self._start.url, wait_until="load", timeout=self._patience.load * 1000)
+        answer = await page.goto(self._start.url, wait_until="load", timeout=self._timeouts.load * 1000)
         if answer is not None and answer.status >= 400:
             raise EnvironmentFailure(f"the server answers {answer.status} {answer.status_text}")
-        return await self.look()
+        return await self.observe()
 
     async def act(self, action: Action) -> Observation:
-        """Do an action in front, and look at what it has led to."""
+        """Do an action in the front tab, and observe its effect."""
         page = await self.tabs.front()
         try:
             await self._perform(page, action)
         except Error:
-            if not page.is_closed():  # a tab may close under the hand that presses in it
+            if not page.is_closed():  # a press may close its own tab
                 raise
-        return await self.look()
+        return await self.observe()
 
-    async def look(self) -> Observation:
-        """Let things settle, then look at the page in front."""
+    async def observe(self) -> Observation:
+        """Wait until the page has settled, then observe the front tab."""
         await self._settle()
-        for looks_left in reversed(range(_LOOKS)):
+        for tries_left in reversed(range(_MOST_TRIES)):
             page = await self.tabs.front()
             try:
-                return await observe(page, self.viewport, self.app, await self.tabs.session(page))
-            except Error:  # it may have gone to another address meanwhile
-                if not looks_left:
+                return await observe_page(page, self.viewport, self.app, await self.tabs.session(page))
+            except Error:  # the page may have gone to another address meanwhile
+                if not tries_left:
                     raise
                 await asyncio.sleep(_POLL_SECONDS)
-        raise AssertionError("the last look returns or raises")
+        raise AssertionError("the last try returns or raises")
 
     async def score(self) -> float:
-        """Whether the goal holds now: 1 or 0."""
+        """1 if the goal holds now, else 0."""
         page = await self.tabs.front()
-        return float(await holds(self._goal, self._start, page, self.tabs.downloads))
+        return float(await goal_holds(self._goal, self._start, page, self.tabs.downloads))
 
     async def close(self) -> None:
         """Close the context with all its pages and downloads."""
@@ -125,32 +125,32 @@ class BrowserEpisode:
 
     async def _perform(self, page: Page, action: Action) -> None:
         if isinstance(action, Wait):
-            await self._pass(max(0.0, min(action.seconds, _LONGEST_WAIT)))
+            await self._let_time_pass(max(0.0, min(action.seconds, _LONGEST_WAIT)))
         elif self._start.mobile:
             session = await self.tabs.session(page)
             await perform_by_touch(page, session, action, self.viewport.scale, self._start.url)
         else:
             await perform(page, action, self.viewport.scale)
 
-    async def _pass(self, seconds: float) -> None:
+    async def _let_time_pass(self, seconds: float) -> None:
         if self._lively:
             await asyncio.sleep(seconds)
         else:
-            await let_pass(self._context, seconds)
+            await advance_clock(self._context, seconds)
 
     async def _settle(self) -> None:
-        """Let a moment pass in ticks, the network heard out in between: the same time whatever the network does."""
-        deadline = monotonic() + self._patience.network
+        """Let time pass in ticks and wait for the network after each; the network does not change the page's time."""
+        deadline = monotonic() + self._timeouts.network
         for _ in range(1 if self._lively else _TICKS):
-            await self._pass(_TICK_SECONDS)
-            while not await self._quiet():
+            await self._let_time_pass(_TICK_SECONDS)
+            while not await self._is_settled():
                 if monotonic() > deadline:
-                    self.tabs.give_up()
+                    self.tabs.ignore_pending()
                     break
                 await asyncio.sleep(_POLL_SECONDS)
 
-    async def _quiet(self) -> bool:
+    async def _is_settled(self) -> bool:
         page = await self.tabs.front()
-        with suppress(Error):  # on its way to another address
-            return await settled(page) and self.tabs.quiet
+        with suppress(Error):  # the page is on its way to another address
+            return await settle(page) and self.tabs.is_idle
         return False

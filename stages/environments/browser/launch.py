@@ -26,11 +26,11 @@ _FLAGS = (
     "--force-color-profile=srgb",
     "--font-render-hinting=none",
     "--disable-lcd-text",
-    # Pictures are drawn when they are there, not some frames later.
+    # Images are drawn as soon as they are decoded, not some frames later.
     "--disable-checker-imaging",
-    # In place of Playwright's list, which has each screenshot drawn on a new surface: a step then takes a fifth longer.
+    # Replaces Playwright's list, which draws each screenshot on a new surface, so that a step takes a fifth longer.
     "--enable-features=SkipListAccountsWithoutGaiaCookies",
-    # What would go around the proxy of a context.
+    # WebRTC and WebTransport would bypass the proxy of a context.
     "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
     "--disable-blink-features=WebTransport",
 )
@@ -53,17 +53,17 @@ class Viewport(NamedTuple):
 class BrowserProcess:
     """A headless Chromium that starts when first needed and again after a crash.
 
-    Its own resolver knows loopback only: what a context is to reach beyond that goes through the proxy it is given.
-    Nothing of it outlives this process, which holds both ends of its pipes.
+    It resolves loopback only: whatever else a context may reach, it reaches through its proxy. The browser ends with
+    this process, which holds both ends of its pipes.
     """
 
     def __init__(self, screen: Viewport | None = None) -> None:
         """Start nothing yet.
 
         Args:
-            screen: of all pages with this viewport, which is drawn as soon as a page changes and not sixty times a
-                second: for pages that are still unless something is done in them. For any other viewport a screen is
-                emulated, which costs more: each screenshot then makes the browser lay the page out anew.
+            screen: the browser's own screen. Pages with this viewport are drawn as soon as they change, not sixty
+                times a second; this suits pages that change only after an action. For any other viewport the browser
+                emulates a screen, which costs more: each screenshot then lays the page out again.
         """
         self._screen = screen
         self._playwright: Playwright | None = None
@@ -75,8 +75,8 @@ class BrowserProcess:
 
         Args:
             viewport: of its pages.
-            mobile: whether its pages see a phone: touch instead of a mouse, the viewport that they ask for.
-            proxy: address that all of its requests go through, loopback included; straight if None.
+            mobile: whether its pages see a phone, with touch instead of a mouse.
+            proxy: address of the proxy of all its requests, loopback included; no proxy if None.
 
         Raises:
             EnvironmentFailure: of class `setup` when the browser is missing or does not start.
@@ -88,7 +88,7 @@ class BrowserProcess:
                 try:
                     return await _context(browser, emulated, mobile, proxy)
                 except Error:
-                    # Its driver may have died, which nobody is told of.
+                    # Playwright does not report that its driver has died.
                     browser = await self._running(instead_of=browser)
                     return await _context(browser, emulated, mobile, proxy)
         except Error as error:
@@ -105,7 +105,7 @@ class BrowserProcess:
                 if browser is not None and browser.is_connected():
                     await browser.close()
         if playwright is not None:
-            # Ends the driver, and with it what is left of the browser.
+            # This ends the driver, and with it what is left of the browser.
             with suppress(Error):
                 await playwright.stop()
 

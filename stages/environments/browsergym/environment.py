@@ -1,10 +1,9 @@
-"""A BrowserGym task as an environment: by seed, with the task's own validation as the programmatic check."""
+"""A BrowserGym task as an environment; the task's own validation is the programmatic check."""
 
 from __future__ import annotations
 
 import asyncio
 import base64
-import hashlib
 import json
 from asyncio.subprocess import Process
 from collections.abc import Mapping
@@ -17,15 +16,16 @@ from pydantic import TypeAdapter, ValidationError
 
 from trajmill.schemas.actions import Action, action_to_json
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
-from trajmill.schemas.observation import Observation, ScreenHandle
+from trajmill.schemas.observation import Observation
 from trajmill.schemas.record import Record
 from trajmill.schemas.tables.query import Platform, Query
 from trajmill.stages.environments.base import Belongings
-from trajmill.stages.environments.browsergym.protocol import Look, Request, Reward, Trouble
+from trajmill.stages.environments.browser.page.observation import make_observation
+from trajmill.stages.environments.browsergym.protocol import PlayerError, PlayerRequest, PlayerReward, PlayerScreen
 from trajmill.stages.environments.pool.reaper import end_processes
 
 _SECONDS_TO_LEAVE = 5.0
-_ANSWER: TypeAdapter[Look | Reward | Trouble] = TypeAdapter(Look | Reward | Trouble)
+_ANSWER: TypeAdapter[PlayerScreen | PlayerReward | PlayerError] = TypeAdapter(PlayerScreen | PlayerReward | PlayerError)
 
 
 class BrowserGymStart(Record):
@@ -46,21 +46,21 @@ class BrowserGymEnvironment:
     name = "browsergym"
 
     def __init__(self, player: Process, folder: Path, defaults: Mapping[str, Mapping[str, object]]) -> None:
-        """Use a player that has been started.
+        """Use a player process that has been started.
 
         Args:
             player: Its process.
-            folder: Its temporary folder, which goes with it.
+            folder: Its temporary folder, which is removed with it.
             defaults: Arguments of tasks by the family they belong to, the first part of their name.
         """
         self._player = player
         self._folder = folder
         self._defaults = defaults
         self._task = ""
-        self._waits = False
+        self._answer_pending = False
 
     async def reset(self, query: Query, seed: int) -> Observation:
-        """Start the query's task at the query's own seed; `seed` plays no part in what is shown."""
+        """Start the query's task at the query's own seed; the argument `seed` is not used."""
         try:
             start = BrowserGymStart.model_validate_json(query.start_state)
         except ValidationError as error:
@@ -68,32 +68,32 @@ class BrowserGymEnvironment:
             raise EnvironmentFailure(f"the start state of {query.task}: {words}", FailureClass.SETUP) from error
         return self._observation(await self.start(start))
 
-    async def start(self, start: BrowserGymStart) -> Look:
-        """Start a task and see what it asks for."""
+    async def start(self, start: BrowserGymStart) -> PlayerScreen:
+        """Start a task and return its first screen, which holds the goal."""
         self._task = start.task
         arguments = {**self._defaults.get(start.task.partition(".")[0], {}), **start.arguments}
-        request = Request(call="reset", task=start.task, seed=start.seed, arguments=json.dumps(arguments))
+        request = PlayerRequest(call="reset", task=start.task, seed=start.seed, arguments=json.dumps(arguments))
         try:
-            return await self._look(request)
+            return await self._request_screen(request)
         except EnvironmentFailure as error:
             raise EnvironmentFailure(str(error), FailureClass.SETUP) from error
 
     async def step(self, action: Action) -> Observation:
-        """Do one action; BrowserGym then waits half a second by itself. Nothing happens after the task has ended."""
-        return self._observation(await self._look(Request(call="step", action=action_to_json(action))))
+        """Do one action, after which BrowserGym waits half a second; does nothing after the task has ended."""
+        return self._observation(await self._request_screen(PlayerRequest(call="step", action=action_to_json(action))))
 
     async def score(self) -> float | None:
         """The reward of the task's validation after the last step."""
-        said = await self._ask(Request(call="score"))
-        assert isinstance(said, Reward)
-        return said.reward
+        answer = await self._ask(PlayerRequest(call="score"))
+        assert isinstance(answer, PlayerReward)
+        return answer.reward
 
     async def close(self) -> None:
-        """End the player and its browser, by force where they do not leave."""
+        """End the player and its browser, by force where they do not end by themselves."""
         assert self._player.stdin is not None
         self._player.stdin.close()
         with suppress(TimeoutError):
-            async with asyncio.timeout(0.0 if self._waits else _SECONDS_TO_LEAVE):
+            async with asyncio.timeout(0.0 if self._answer_pending else _SECONDS_TO_LEAVE):
                 await self._player.wait()
         if self._player.returncode is None:
             await asyncio.to_thread(end_processes, [self._player.pid])
@@ -101,35 +101,32 @@ class BrowserGymEnvironment:
         await asyncio.to_thread(rmtree, self._folder, ignore_errors=True)
 
     async def healthy(self) -> bool:
-        """Whether the player is there and owes no answer."""
-        return self._player.returncode is None and not self._waits
+        """Whether the player runs and no answer is pending."""
+        return self._player.returncode is None and not self._answer_pending
 
     def belongings(self) -> Belongings:
-        """The player, from which its browser descends, and its folder."""
+        """The player, whose browser is its descendant, and its folder."""
         return Belongings((self._player.pid,), (self._folder,))
 
-    async def _look(self, request: Request) -> Look:
-        said = await self._ask(request)
-        assert isinstance(said, Look)
-        return said
+    async def _request_screen(self, request: PlayerRequest) -> PlayerScreen:
+        answer = await self._ask(request)
+        assert isinstance(answer, PlayerScreen)
+        return answer
 
-    async def _ask(self, request: Request) -> Look | Reward:
+    async def _ask(self, request: PlayerRequest) -> PlayerScreen | PlayerReward:
         assert self._player.stdin is not None and self._player.stdout is not None
-        # Stays where the wait is broken off: the answer to come would be taken for that of another request.
-        self._waits = True
+        # This stays true where the wait is cancelled: the late answer must not be taken for that of another request.
+        self._answer_pending = True
         try:
             self._player.stdin.write(request.model_dump_json().encode() + b"\n")
             await self._player.stdin.drain()
-            said = _ANSWER.validate_json(await self._player.stdout.readline())
+            answer = _ANSWER.validate_json(await self._player.stdout.readline())
         except (ConnectionError, ValidationError) as error:
             raise EnvironmentFailure(f"BrowserGym's process of {self._task or 'no task'} is gone") from error
-        self._waits = False
-        if isinstance(said, Trouble):
-            raise EnvironmentFailure(f"BrowserGym task {self._task}: {said.error}")
-        return said
+        self._answer_pending = False
+        if isinstance(answer, PlayerError):
+            raise EnvironmentFailure(f"BrowserGym task {self._task}: {answer.error}")
+        return answer
 
-    def _observation(self, look: Look) -> Observation:
-        png = base64.b64decode(look.png)
-        digest = hashlib.blake2b(png, digest_size=12)
-        digest.update(repr(look.elements).encode())
-        return Observation(ScreenHandle(digest.hexdigest(), look.size, lambda: png), look.elements, self._task)
+    def _observation(self, screen: PlayerScreen) -> Observation:
+        return make_observation(base64.b64decode(screen.png), screen.size, screen.elements, self._task)

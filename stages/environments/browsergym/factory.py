@@ -24,7 +24,7 @@ class BrowserGymFactory:
     """Starts one player process, with a browser of its own, for each environment."""
 
     async def __call__(self) -> BrowserGymEnvironment:
-        """Start a player; its browser comes with the first reset.
+        """Start a player; the first reset starts its browser.
 
         Raises:
             EnvironmentFailure: of class `setup`: BrowserGym or Chromium is not installed.
@@ -68,7 +68,7 @@ def _refuse_missing_package() -> None:
 
 
 def _defaults() -> dict[str, dict[str, object]]:
-    """MiniWoB++ is played from the pages of the `miniwob` wheel, where that is installed."""
+    """Arguments that point MiniWoB++ tasks to the pages of the `miniwob` wheel, where that is installed."""
     if find_spec("miniwob") is None:
         return {}
     return {"miniwob": {"base_url": f"{pages_folder().as_uri()}/"}}

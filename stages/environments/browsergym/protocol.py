@@ -1,4 +1,4 @@
-"""What an environment and its player say to each other, one line of JSON each."""
+"""The messages between an environment and its player process, one line of JSON each."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from trajmill.schemas.observation import UIElement
 from trajmill.schemas.record import Record
 
 
-class Request(Record):
-    """What the player is to do."""
+class PlayerRequest(Record):
+    """What the player has to do."""
 
     call: Literal["reset", "step", "score"]
     task: str = ""
@@ -22,7 +22,7 @@ class Request(Record):
     """JSON of a typed action."""
 
 
-class Look(Record):
+class PlayerScreen(Record):
     """What the page shows."""
 
     png: str
@@ -33,13 +33,13 @@ class Look(Record):
     """What the task asks for, on one line."""
 
 
-class Reward(Record):
-    """What the task's validation said after the last step."""
+class PlayerReward(Record):
+    """The reward that the task's validation gave after the last step."""
 
     reward: float
 
 
-class Trouble(Record):
-    """Why a request could not be met, on one line."""
+class PlayerError(Record):
+    """Why the player could not do what was requested, on one line."""
 
     error: str

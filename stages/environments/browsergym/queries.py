@@ -1,4 +1,4 @@
-"""Queries from BrowserGym tasks: what a task asks for at a seed, split by seed into training and held-out."""
+"""Queries from BrowserGym tasks: one for each task and seed; some seeds are held out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The elements of BrowserGym's merged accessibility tree, with the boxes that stand beside it."""
+"""Reads the elements of BrowserGym's merged accessibility tree."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _LONGEST_TEXT = 200
 
 
 class PageTree(NamedTuple):
-    """What BrowserGym tells about a page, as it tells it."""
+    """The parts of BrowserGym's observation that describe the elements of a page."""
 
     nodes: list[dict[str, Any]]
     """`axtree_object["nodes"]`: the nodes of all frames, in the layout of the Chrome DevTools protocol."""
@@ -49,7 +49,7 @@ class PageTree(NamedTuple):
 
 
 def read_elements(tree: PageTree, title: str, screen: Size) -> tuple[UIElement, ...]:
-    """The visible elements of a page in reading order, after a heading that carries its title."""
+    """The visible elements of a page in reading order; the first is a heading with the page's title."""
     by_id = {node["nodeId"]: node for node in tree.nodes}
     elements: list[UIElement] = []
     shown: set[str] = set()
@@ -70,7 +70,7 @@ def read_elements(tree: PageTree, title: str, screen: Size) -> tuple[UIElement, 
 
 
 def _owner(node: Mapping[str, Any], by_id: Mapping[str, Mapping[str, Any]]) -> str:
-    """The nearest element around a text: the text has no box of its own."""
+    """The id of the nearest element around a text, which has no box of its own."""
     seen: Mapping[str, Any] | None = node
     while seen is not None and "browsergym_id" not in seen:
         seen = by_id.get(seen.get("parentId", ""))
@@ -95,16 +95,16 @@ def _text(node: Mapping[str, Any]) -> str:
 
 
 def _states(node: Mapping[str, Any], role: str, clickable: bool, focused: bool) -> Iterable[str]:
-    told = {each["name"]: each.get("value", {}).get("value") for each in node.get("properties", ())}
+    properties = {each["name"]: each.get("value", {}).get("value") for each in node.get("properties", ())}
     if clickable or role in (*_PRESSED, *_EDITED):
         yield "clickable"
-    if told.get("checked") in (True, "true"):
+    if properties.get("checked") in (True, "true"):
         yield "checked"
-    if told.get("selected") is True:
+    if properties.get("selected") is True:
         yield "selected"
     if focused:
         yield "focused"
-    if told.get("disabled") is True:
+    if properties.get("disabled") is True:
         yield "disabled"
     if role in _EDITED:
         yield "editable"

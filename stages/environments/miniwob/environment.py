@@ -1,4 +1,4 @@
-"""One MiniWoB++ page as an environment: by seed, with the page's own reward as the programmatic check."""
+"""A MiniWoB++ page as an environment: the query's seed decides what it asks for, its own reward is the check."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.query import Platform, Query
 from trajmill.stages.environments.browser.launch import BrowserProcess, Viewport
-from trajmill.stages.environments.browser.network.pending_requests import Traffic
-from trajmill.stages.environments.browser.page.clock import freeze_time, let_pass, seed_randomness
+from trajmill.stages.environments.browser.network.pending_requests import PendingRequests
+from trajmill.stages.environments.browser.page.clock import advance_clock, freeze_time, seed_randomness
 from trajmill.stages.environments.browser.page.input import perform
 from trajmill.stages.environments.browser.page.observation import (
-    elements_of,
-    observation,
+    frame_elements,
+    make_observation,
     screenshot,
-    title,
+    title_element,
 )
 from trajmill.stages.environments.browser.scripts import read_script
 from trajmill.stages.environments.miniwob.instruction_fields import page_fields
@@ -35,13 +35,13 @@ T = TypeVar("T")
 VIEWPORT = Viewport(Size(160, 210), 3)
 """The task area of every page, enlarged so that a vision model can read it."""
 _SECONDS_PER_CALL = 20.0
-# After the start, then after each action: with these, waits of 0.1 s show each light of simon-says, which go on every
-# 0.6 s for 0.25 s.
+# Page time after the start and after each action. With these, waits of 0.1 s show each light of the page `simon-says`,
+# which goes on every 0.6 s for 0.25 s.
 _SECONDS_TO_START, _SECONDS_TO_SETTLE = 0.7, 0.5
 _SECONDS_TO_LOAD, _POLL_SECONDS = 3.0, 0.01
 _LONGEST_WAIT = 10.0
-# The page's own reward display would widen the page and show the outcome to the agent. Its limit of ten seconds is for
-# agents that see nothing but time pass; here only an action lets it pass.
+# The page's own reward display would widen the page and show the outcome to the agent. The page's own limit of ten
+# seconds would end slow episodes; here only actions let time pass.
 _START = """
 (seed) => {
   Math.seedrandom(String(seed));
@@ -57,16 +57,16 @@ _OBSERVE = "(milliseconds) => window.__observe(milliseconds)"
 _RAW_REWARD = "window.WOB_RAW_REWARD_GLOBAL"
 
 
-class Task(NamedTuple):
+class PageTask(NamedTuple):
     """What a page asks for at a seed."""
 
     instruction: str
     fields: tuple[tuple[str, str], ...]
-    """What the instruction names, by name; empty where the wheel knows no fields of the page."""
+    """The instruction's fields: name and value; empty where the wheel knows no fields of the page."""
 
 
-class _Look(NamedTuple):
-    """What `observe.js` returns."""
+class _PageState(NamedTuple):
+    """What the script `observe.js` returns."""
 
     settled: bool
     decided: bool
@@ -74,7 +74,7 @@ class _Look(NamedTuple):
 
 
 class MiniWobEnvironment:
-    """A browser context that plays MiniWoB++ pages; `Query.start_state` is `{"page": ..., "seed": ...}`."""
+    """A browser context for MiniWoB++ pages; `Query.start_state` is `{"page": ..., "seed": ...}`."""
 
     platform = Platform.WEB
     name = "miniwob"
@@ -84,22 +84,22 @@ class MiniWobEnvironment:
         self._page = page
         self._session = session
         self._viewport = viewport
-        self._traffic = Traffic()
-        self._traffic.watch(page)
+        self._requests = PendingRequests()
+        self._requests.watch(page)
         self._task = ""
         self._decided = False
 
     async def reset(self, query: Query, seed: int) -> Observation:
-        """Open the query's page at the query's own seed; `seed` plays no part in what is shown."""
+        """Open the query's page at the query's own seed; the argument `seed` is not used."""
         start = json.loads(query.start_state)
         await self.start(start["page"], start["seed"])
-        return await self.look()
+        return await self.observe()
 
-    async def start(self, page: str, seed: int) -> Task:
+    async def start(self, page: str, seed: int) -> PageTask:
         """Start an episode and return what the page asks for.
 
         Raises:
-            EnvironmentFailure: of class `setup` when there is no such page or it does not start.
+            EnvironmentFailure: of class `setup`: there is no such page, or it does not start.
         """
         path = pages_folder() / f"{page}.html"
         if path.parent != pages_folder() or not path.is_file():
@@ -107,24 +107,26 @@ class MiniWobEnvironment:
         self._task, self._decided = page, False
         try:
             async with asyncio.timeout(_SECONDS_PER_CALL):
-                # A page that is only started anew keeps what the last episode has done to it.
+                # A page that is not loaded again keeps what the last episode has done to it.
                 await self._page.goto(path.as_uri())
                 await self._page.mouse.move(0, 0)
-                asked = await self._page.evaluate(_START, seed)
-                await let_pass(self._context, _SECONDS_TO_START)
+                answer = await self._page.evaluate(_START, seed)
+                await advance_clock(self._context, _SECONDS_TO_START)
         except TimeoutError as error:
             raise EnvironmentFailure(f"MiniWoB++ page {page} does not start", FailureClass.SETUP) from error
         except Error as error:
             raise EnvironmentFailure(f"MiniWoB++ page {page}: {error.message}", FailureClass.SETUP) from error
-        return Task(" ".join(str(asked["utterance"]).split()), page_fields(page, asked["utterance"], asked["fields"]))
+        return PageTask(
+            " ".join(str(answer["utterance"]).split()), page_fields(page, answer["utterance"], answer["fields"])
+        )
 
-    async def look(self) -> Observation:
-        """What the page shows now."""
+    async def observe(self) -> Observation:
+        """Observe the page as it is now."""
         return await self._within_time(self._observe(0.0))
 
     async def step(self, action: Action) -> Observation:
         """Do one action and let half a second pass; after the page has ended the episode it changes nothing."""
-        return await (self.look() if self._decided else self._within_time(self._act(action)))
+        return await (self.observe() if self._decided else self._within_time(self._act(action)))
 
     async def _act(self, action: Action) -> Observation:
         if isinstance(action, Wait):
@@ -133,28 +135,29 @@ class MiniWobEnvironment:
         return await self._observe(_SECONDS_TO_SETTLE)
 
     async def _observe(self, seconds: float) -> Observation:
-        """What the page shows after some seconds of its own time, when it has all that it asks the network for."""
-        look = await self._look(seconds)
+        """Let the page's clock advance, wait for its requests and observe it."""
+        state = await self._advance(seconds)
         deadline = monotonic() + _SECONDS_TO_LOAD
-        # What a change of style asks for, such as the picture of an icon, it asks for when the style is looked at.
-        while not (look.settled and self._traffic.quiet):
+        # A changed style requests its files, such as an icon, only when the style is computed: that is, by reading it.
+        while not (state.settled and self._requests.is_empty):
             if monotonic() > deadline:
-                self._traffic.give_up()
+                self._requests.ignore_pending()
                 break
             await asyncio.sleep(_POLL_SECONDS)
-            look = await self._look(0.0)
-        self._decided = look.decided
-        elements = await elements_of(self._page, self._viewport, look.rows)
-        pixels = await screenshot(self._session)
-        return observation(pixels, self._viewport.pixels, (title(self._task, self._viewport), *elements), self._task)
+            state = await self._advance(0.0)
+        self._decided = state.decided
+        elements = await frame_elements(self._page, self._viewport, state.rows)
+        png = await screenshot(self._session)
+        head = title_element(self._task, self._viewport)
+        return make_observation(png, self._viewport.pixels, (head, *elements), self._task)
 
-    async def _look(self, seconds: float) -> _Look:
-        """All that there is to know in one question: asking takes longer than answering."""
+    async def _advance(self, seconds: float) -> _PageState:
+        """Let the page's clock advance and read the page, in one call: a call takes longer than its work."""
         try:
-            seen = await self._page.evaluate(_OBSERVE, round(seconds * 1000))
-        except Error:  # it has gone to another address meanwhile, where no time is to pass
-            seen = await self._page.evaluate(_OBSERVE, 0)
-        return _Look(*json.loads(seen))
+            answer = await self._page.evaluate(_OBSERVE, round(seconds * 1000))
+        except Error:  # the page has gone to another address meanwhile, where no time has to pass
+            answer = await self._page.evaluate(_OBSERVE, 0)
+        return _PageState(*json.loads(answer))
 
     async def score(self) -> float | None:
         """The page's own raw reward, 1 for solved and 0 for anything less; 0 while it is undecided."""
@@ -162,7 +165,7 @@ class MiniWobEnvironment:
 
     @property
     def decided(self) -> bool:
-        """Whether the page had ended the episode when it was last looked at."""
+        """Whether the page had ended the episode when it was last observed."""
         return self._decided
 
     async def close(self) -> None:
@@ -183,7 +186,7 @@ class MiniWobEnvironment:
 
 
 class MiniWobFactory:
-    """Makes MiniWoB++ environments, all in one browser."""
+    """Makes MiniWoB++ environments that share one browser."""
 
     def __init__(self, viewport: Viewport = VIEWPORT) -> None:
         """Start nothing yet; `viewport` is that of every page."""
@@ -191,7 +194,7 @@ class MiniWobFactory:
         self._browser = BrowserProcess(screen=viewport)
 
     async def __call__(self) -> MiniWobEnvironment:
-        """A fresh context with the scripts that reading and pressing need."""
+        """An environment in a context of its own."""
         context = await self._browser.new_context(self._viewport)
         try:
             await context.add_init_script(read_script("before_page"))

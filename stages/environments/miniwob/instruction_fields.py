@@ -1,4 +1,4 @@
-"""The fields of an instruction: what it names, as the wheel's own patterns read it."""
+"""The fields of an instruction, e.g. the name and the date that it mentions, read by the wheel's own patterns."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from miniwob.fields import FIELD_EXTRACTORS
 
 
 def page_fields(page: str, utterance: str, given: dict[str, object] | None) -> tuple[tuple[str, str], ...]:
-    """Names and values, in the order of the instruction.
+    """The names and values of an instruction's fields, in its order.
 
     Args:
         page: name of the page.
         utterance: its instruction, as the page gives it.
-        given: what some pages tell themselves; None where they do not.
+        given: the fields that some pages give themselves; None where they do not.
 
     Returns:
         Nothing for a page whose instruction the wheel cannot read.
@@ -23,5 +23,5 @@ def page_fields(page: str, utterance: str, given: dict[str, object] | None) -> t
         return ()
     try:
         return tuple((str(name), str(value)) for name, value in extractor(utterance))
-    except ValueError:  # by the wheel's patterns, which know most wordings of a page but not all
+    except ValueError:  # the wheel's patterns know most wordings of a page, not all
         return ()

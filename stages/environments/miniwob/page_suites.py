@@ -1,4 +1,4 @@
-"""Suites: pages selected by a name, all of them pages that were found to work (`pages.json`)."""
+"""Suites: named sets of MiniWoB++ pages; `pages.json` says which pages work."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _DEBUG = ("click-test", "enter-text", "click-dialog")
 
 
 class PageReport(Record):
-    """What the survey found out about one page."""
+    """What the survey found for one page."""
 
     page: str
     works: bool
@@ -50,15 +50,15 @@ class PageReport(Record):
     fields: bool = False
     """Whether the wheel can read the fields of its instruction."""
     pressable: int = 0
-    """Elements that can be pressed at its first seed; a page without any is played by keys or drags."""
+    """How many elements can be pressed at the first seed; a page without any needs keys or drags."""
     decided: bool = False
-    """Whether a few blind presses end the episode; what needs more than that is not found this way."""
+    """Whether a few blind presses end the episode."""
 
 
 def known_pages() -> tuple[PageReport, ...]:
-    """What the last survey found, by name of the page.
+    """The reports of the last survey, in order of the pages' names.
 
-    `python -m trajmill.stages.environments.miniwob.survey` makes it anew.
+    `python -m trajmill.stages.environments.miniwob.survey` writes them again.
     """
     text = files(__package__).joinpath("pages.json").read_text(encoding="utf-8")
     return TypeAdapter(tuple[PageReport, ...]).validate_json(text)
@@ -67,8 +67,8 @@ def known_pages() -> tuple[PageReport, ...]:
 def suite_pages(suite: SuiteName) -> tuple[str, ...]:
     """The pages of a suite.
 
-    `all` is every page that works; `basic` 23 pages that presses and short texts solve, which is all that the embedded
-    policy can do; `debug` three of those, for trying things out.
+    `all` has every page that works; `basic` the 23 pages that presses and short texts solve, which is all that the
+    embedded policy can do; `debug` three of those.
     """
     match suite:
         case "all":

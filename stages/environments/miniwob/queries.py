@@ -1,4 +1,4 @@
-"""Queries from MiniWoB++ pages: what a page asks for at a seed, split by seed into training and held-out."""
+"""Queries from MiniWoB++ pages: one for each page and seed; some seeds are held out."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ async def import_queries(
 ) -> ImportedQueries:
     """Ask every page at every seed for its instruction.
 
-    Held-out seeds are in split `heldout_slots`: the page is known, what it asks for is new.
+    Queries of held-out seeds are in the split `heldout_slots`: the page is known, its instruction is new.
     """
     pages = tuple(dict.fromkeys(pages))
     factory = MiniWobFactory()
     imported: dict[str, ImportedQueries] = {}
     waiting = iter(pages)
 
-    async def work_off() -> None:
+    async def ask_pages() -> None:
         environment = await factory()
         for page in waiting:
             ask = partial(_ask, environment, page)
             imported[page] = await ask_at_seeds(ask, page, size, run_seed, origin, _MAKER)
 
     try:
-        await asyncio.gather(*(work_off() for _ in range(min(_AT_ONCE, len(pages)))))
+        await asyncio.gather(*(ask_pages() for _ in range(min(_AT_ONCE, len(pages)))))
     finally:
         await factory.close()
     return together([imported[page] for page in pages])

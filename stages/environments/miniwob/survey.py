@@ -1,4 +1,4 @@
-"""Finds out which pages work.
+"""Finds out which MiniWoB++ pages work.
 
 `python -m trajmill.stages.environments.miniwob.survey` writes `pages.json` to standard output.
 """
@@ -16,7 +16,7 @@ from playwright.async_api import Error
 from trajmill.schemas.actions import Click, Drag
 from trajmill.schemas.errors import EnvironmentFailure
 from trajmill.schemas.observation import Observation
-from trajmill.stages.environments.miniwob.environment import MiniWobEnvironment, MiniWobFactory, Task
+from trajmill.stages.environments.miniwob.environment import MiniWobEnvironment, MiniWobFactory, PageTask
 from trajmill.stages.environments.miniwob.page_suites import PageReport
 from trajmill.stages.environments.miniwob.pages import page_names
 
@@ -24,9 +24,9 @@ _SEED, _OTHER_SEED = 1, 2
 _PRESSES = 4
 
 
-class _Look(NamedTuple):
-    task: Task
-    seen: Observation
+class _FirstScreen(NamedTuple):
+    task: PageTask
+    observation: Observation
 
 
 async def survey(pages: Sequence[str]) -> list[PageReport]:
@@ -46,34 +46,34 @@ async def survey(pages: Sequence[str]) -> list[PageReport]:
 async def _report(page: str, played_in: MiniWobEnvironment, other: MiniWobEnvironment) -> PageReport:
     try:
         first = await _start(played_in, page, _SEED)
-        decided = await _press_blindly(played_in, first.seen)
+        decided = await _press_blindly(played_in, first.observation)
         again, beside = await _start(played_in, page, _SEED), await _start(other, page, _SEED)
         varied = await _start(other, page, _OTHER_SEED)
     except (EnvironmentFailure, Error) as error:
         return PageReport(page=page, works=False, reason=str(error).splitlines()[0])
-    equal = len({look.seen.screen.screen_id for look in (first, again, beside)}) == 1
+    equal = len({each.observation.screen.screen_id for each in (first, again, beside)}) == 1
     return PageReport(
         page=page,
         works=equal and bool(first.task.instruction),
         reason="" if equal else "equal seeds show different screens",
-        varies=varied.seen.screen.screen_id != first.seen.screen.screen_id,
+        varies=varied.observation.screen.screen_id != first.observation.screen.screen_id,
         fields=bool(first.task.fields),
-        pressable=sum(element.clickable for element in first.seen.elements or ()),
+        pressable=sum(element.clickable for element in first.observation.elements or ()),
         decided=decided,
     )
 
 
-async def _start(environment: MiniWobEnvironment, page: str, seed: int) -> _Look:
-    return _Look(await environment.start(page, seed), await environment.look())
+async def _start(environment: MiniWobEnvironment, page: str, seed: int) -> _FirstScreen:
+    return _FirstScreen(await environment.start(page, seed), await environment.observe())
 
 
-async def _press_blindly(environment: MiniWobEnvironment, seen: Observation) -> bool:
-    """Press what comes first and what comes last, then drag something; whether that has ended the episode."""
-    pressable = [element for element in seen.elements or () if element.clickable]
+async def _press_blindly(environment: MiniWobEnvironment, observation: Observation) -> bool:
+    """Press the first elements and the last one, then drag; returns whether that has ended the episode."""
+    pressable = [element for element in observation.elements or () if element.clickable]
     for element in [*pressable[:_PRESSES], *pressable[-1:]]:
         x, y = element.bounds.center
         await environment.step(Click(x=x, y=y))
-    width, height = seen.screen.size
+    width, height = observation.screen.size
     await environment.step(Drag(x=width // 2, y=height // 2, x2=width * 3 // 4, y2=height * 3 // 4))
     return environment.decided
 

@@ -17,7 +17,7 @@ from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.query import Platform, Query
 from trajmill.stages.environments.browser.launch import BrowserProcess, Viewport
-from trajmill.stages.environments.browser.page.observation import observation, open_session
+from trajmill.stages.environments.browser.page.observation import make_observation, open_session
 from trajmill.stages.environments.simulated.app_files.pages import place_of
 from trajmill.stages.environments.simulated.device.surprises import Surprise, episode_chance, surprises
 from trajmill.stages.environments.simulated.goals.goal import EpisodeGoal, read_episode_goal
@@ -122,7 +122,7 @@ class WebAppEnvironment:
 
     async def _pictured(self, shown: Screenful) -> Observation:
         taken = await self._within_time(self._input.session.send("Page.captureScreenshot", {"format": "png"}))
-        return observation(base64.b64decode(taken["data"]), self._size, shown.visible, shown.app)
+        return make_observation(base64.b64decode(taken["data"]), self._size, shown.visible, shown.app)
 
     async def _look(self, still_frames: int) -> Screenful:
         return read_screenful(await self.page.evaluate(READER, still_frames), self._input.scale)

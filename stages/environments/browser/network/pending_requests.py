@@ -1,4 +1,4 @@
-"""What pages wait for from the network."""
+"""The requests that pages wait for."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from playwright.async_api import Page, Request
 _ENDLESS = ("websocket", "eventsource", "ping")
 
 
-class Traffic:
-    """The requests of some pages that have begun and not ended; those that never end by their nature do not count."""
+class PendingRequests:
+    """The requests of some pages that have begun and not ended; kinds that never end do not count."""
 
     def __init__(self) -> None:
-        self._loading: dict[Request, Page] = {}
+        self._pending: dict[Request, Page] = {}
 
     @property
-    def quiet(self) -> bool:
-        """Whether no request is under way."""
-        return not self._loading
+    def is_empty(self) -> bool:
+        """Whether no request is pending."""
+        return not self._pending
 
     def watch(self, page: Page) -> None:
         """Follow a page from now on."""
@@ -25,16 +25,16 @@ class Traffic:
         page.on("requestfailed", self._ends)
 
     def forget(self, page: Page) -> None:
-        """Nothing of a page that has closed is waited for."""
-        self._loading = {request: by for request, by in self._loading.items() if by is not page}
+        """Forget the requests of a page that has closed."""
+        self._pending = {request: by for request, by in self._pending.items() if by is not page}
 
-    def give_up(self) -> None:
-        """Count what is under way as lasting for ever, so that nobody waits for it again."""
-        self._loading.clear()
+    def ignore_pending(self) -> None:
+        """Forget the pending requests, which may never end, so that nobody waits for them again."""
+        self._pending.clear()
 
     def _begins(self, page: Page, request: Request) -> None:
         if request.resource_type not in _ENDLESS:
-            self._loading[request] = page
+            self._pending[request] = page
 
     def _ends(self, request: Request) -> None:
-        self._loading.pop(request, None)
+        self._pending.pop(request, None)

@@ -1,8 +1,8 @@
-"""What a browser context may reach: a proxy on loopback that lets through what is on an allow-list.
+"""A proxy on loopback that lets a browser context reach only the hosts on an allow-list.
 
 A proxy sees every request, also those after a redirect and those of workers and sockets, which the browser's own
-interception does not. Plain HTTP is passed on one request per connection; everything else is a tunnel to an
-allowed host and port.
+interception does not see. It forwards plain HTTP with one request per connection; for everything else it opens a
+tunnel to an allowed host and port.
 """
 
 from __future__ import annotations
@@ -21,34 +21,34 @@ _MOST_REFUSED = 100
 _HOP_BY_HOP = ("connection:", "proxy-connection:", "keep-alive:")
 
 
-class Place(NamedTuple):
+class HostPort(NamedTuple):
     """A host and a port."""
 
     host: str
     port: int
 
 
-def place_of(url: str) -> Place | None:
-    """Where a URL leads, None if it is not one of the web."""
+def host_port_of(url: str) -> HostPort | None:
+    """The host and port of a URL; None if it is not a URL of the web."""
     try:
         parts = urlsplit(url)
         port = parts.port or _PORTS.get(parts.scheme)
     except ValueError:
         return None
-    return Place(parts.hostname, port) if parts.scheme in _PORTS and parts.hostname and port else None
+    return HostPort(parts.hostname, port) if parts.scheme in _PORTS and parts.hostname and port else None
 
 
-class Fence:
-    """The proxy of one context; its allow-list may change from episode to episode."""
+class AllowListProxy:
+    """The proxy of one context; each episode may have another allow-list."""
 
     def __init__(self, most_bytes: int) -> None:
-        """Let nothing through yet.
+        """Allow nothing yet.
 
         Args:
             most_bytes: how much a context may receive between two calls of `allow`.
         """
         self._most_bytes = most_bytes
-        self._allowed: frozenset[Place] = frozenset()
+        self._allowed: frozenset[HostPort] = frozenset()
         self._received = 0
         self._refused: list[str] = []
         self._server: asyncio.Server | None = None
@@ -56,12 +56,12 @@ class Fence:
 
     @property
     def refused(self) -> tuple[str, ...]:
-        """What was asked for and not let through since the last `allow`, as `host:port`; the first hundred."""
+        """The first hundred refused addresses since the last `allow`, as `host:port`."""
         return tuple(self._refused)
 
-    def allow(self, places: frozenset[Place]) -> None:
-        """Let only these through from now on, and forget what was refused."""
-        self._allowed, self._received, self._refused = places, 0, []
+    def allow(self, hosts: frozenset[HostPort]) -> None:
+        """Allow only these hosts from now on, and forget the refused addresses."""
+        self._allowed, self._received, self._refused = hosts, 0, []
 
     async def open(self) -> str:
         """Start listening; returns the proxy's address."""
@@ -85,7 +85,7 @@ class Fence:
             with suppress(OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
                 await self._serve(reader, writer)
         except asyncio.CancelledError:
-            pass  # by `close`; asyncio would otherwise log it as an error of the server
+            pass  # `close` cancels; asyncio would log it as an error of the server
         finally:
             self._connections.discard(task)
             writer.close()
@@ -94,15 +94,15 @@ class Fence:
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
         line, _, headers = head.partition("\r\n")
         method, target = [*line.split(" "), "", ""][:2]
-        place = place_of(f"https://{target}") if method == "CONNECT" else place_of(target)
-        if place is None or place not in self._allowed:
-            await self._refuse(writer, f"{place.host}:{place.port}" if place else target[:200])
+        host = host_port_of(f"https://{target}") if method == "CONNECT" else host_port_of(target)
+        if host is None or host not in self._allowed:
+            await self._refuse(writer, f"{host.host}:{host.port}" if host else target[:200])
             return
         try:
             async with asyncio.timeout(_SECONDS_TO_CONNECT):
-                far_reader, far_writer = await asyncio.open_connection(place.host, place.port)
+                far_reader, far_writer = await asyncio.open_connection(host.host, host.port)
         except (OSError, TimeoutError):
-            writer.write(_answer("502 Bad Gateway", f"{place.host} cannot be reached"))
+            writer.write(_answer("502 Bad Gateway", f"{host.host} cannot be reached"))
             await writer.drain()
             return
         try:
@@ -122,7 +122,7 @@ class Fence:
         far_writer: StreamWriter,
         one_answer: bool,
     ) -> None:
-        """Pass bytes both ways until the far end is done."""
+        """Copy bytes both ways until the far end has closed."""
         upwards = asyncio.create_task(_copy(reader, far_writer))
         try:
             if one_answer:
@@ -157,19 +157,19 @@ async def _copy(reader: StreamReader, writer: StreamWriter) -> None:
 
 
 def _forwarded(method: str, target: str, headers: str) -> bytes:
-    """The head of a request as the far end wants it: with its path alone, and the only one of its connection."""
+    """The head of a request for the far end: with the path instead of the whole URL, and `Connection: close`."""
     parts = urlsplit(target)
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    return f"{method} {path} HTTP/1.1\r\n{_one_of_a_kind(headers)}".encode("latin-1")
+    return f"{method} {path} HTTP/1.1\r\n{_with_connection_close(headers)}".encode("latin-1")
 
 
 def _closing(head: bytes) -> bytes:
-    """The head of an answer, saying that the connection ends with it."""
+    """The head of an answer, with `Connection: close`."""
     line, _, headers = head.decode("latin-1").partition("\r\n")
-    return f"{line}\r\n{_one_of_a_kind(headers)}".encode("latin-1")
+    return f"{line}\r\n{_with_connection_close(headers)}".encode("latin-1")
 
 
-def _one_of_a_kind(headers: str) -> str:
+def _with_connection_close(headers: str) -> str:
     kept = [line for line in headers.split("\r\n") if line and not line.lower().startswith(_HOP_BY_HOP)]
     return "\r\n".join([*kept, "Connection: close", "", ""])
 

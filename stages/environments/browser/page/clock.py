@@ -1,8 +1,7 @@
-"""Time in a page: stands still but for what each action lets pass, so that equal actions give equal screens.
+"""The clock of a page: it moves only as far as each action lets it, so that equal actions give equal screens.
 
-Nothing is waited for in real time but the network. Playwright's own clock is not used: it keeps a log of all that has
-passed in a context and plays it again in every page that is opened later, so that an episode would depend on those
-before it.
+Only the network is waited for in real time. Playwright's own clock is not used: it logs all time that has passed in a
+context and replays the log in every page that is opened later, so that an episode would depend on the ones before it.
 """
 
 from __future__ import annotations
@@ -15,13 +14,13 @@ from playwright.async_api import BrowserContext, Error
 from trajmill.stages.environments.browser.scripts import read_script
 
 _EPOCH_MS = 1_700_000_000_000
-"""What every page takes for the time of its start: milliseconds since 1970."""
-_LET_PASS = "(duration) => window.__letPass && window.__letPass(duration)"
+"""The time at which every page believes that it starts: milliseconds since 1970."""
+_ADVANCE_CLOCK = "(duration) => window.__advanceClock && window.__advanceClock(duration)"
 _SECONDS_PER_FRAME = 2.0
 
 
 async def freeze_time(context: BrowserContext) -> None:
-    """Stop the clock of every page to come.
+    """Stop the clock of every page that opens from now on.
 
     Raises:
         playwright.async_api.Error: the browser is gone.
@@ -30,7 +29,7 @@ async def freeze_time(context: BrowserContext) -> None:
 
 
 async def seed_randomness(context: BrowserContext, seed: int) -> None:
-    """Make `Math.random` of every page to come a function of the seed.
+    """Make `Math.random` follow the seed in every page that opens from now on.
 
     Raises:
         playwright.async_api.Error: the browser is gone.
@@ -38,17 +37,17 @@ async def seed_randomness(context: BrowserContext, seed: int) -> None:
     await context.add_init_script(f"({read_script('random')})({seed % 2**32:d})")
 
 
-async def let_pass(context: BrowserContext, seconds: float) -> None:
-    """Let time pass in all pages whose clock is frozen: what is due fires in order.
+async def advance_clock(context: BrowserContext, seconds: float) -> None:
+    """Let time pass in all pages whose clock is stopped; timers that are due fire in order.
 
-    A page that goes to another address meanwhile, or is gone, is passed over.
+    A page that is closed, or goes to another address meanwhile, is skipped.
     """
     duration = round(seconds * 1000)
     for page in context.pages:
         with suppress(Error):
-            await page.evaluate(_LET_PASS, duration)
+            await page.evaluate(_ADVANCE_CLOCK, duration)
         for frame in page.frames[1:]:
-            # A frame that never loads has nothing that could be asked.
+            # A frame that never loads never answers.
             with suppress(Error, TimeoutError):
                 async with asyncio.timeout(_SECONDS_PER_FRAME):
-                    await frame.evaluate(_LET_PASS, duration)
+                    await frame.evaluate(_ADVANCE_CLOCK, duration)

@@ -1,8 +1,8 @@
-"""A question that the browser itself asks, drawn over the page as a window with buttons.
+"""A dialog of the browser, drawn over the page as a window with buttons.
 
-Chromium without a head shows neither the dialogs of a page (alert, confirm, prompt, leaving) nor its file chooser, and
-the page stands still while one is open. So it is drawn here, the agent presses its buttons by pixel like any other,
-and what it presses is told to the browser.
+Headless Chromium draws neither the dialogs of a page (alert, confirm, prompt, leaving) nor its file chooser, and the
+page waits while one is open. This module draws it, the agent presses its buttons by pixel as it presses any other, and
+the environment passes the answer to the browser.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ _SHADE = 0.45
 _PAPER, _EDGE, _INK, _BUTTON, _FIELD = (255, 255, 255), (120, 120, 120), (20, 20, 20), (225, 230, 240), (250, 250, 235)
 
 
-class Question(NamedTuple):
-    """What is asked."""
+class BrowserDialog(NamedTuple):
+    """What a dialog says and offers."""
 
     text: str
     buttons: tuple[str, ...]
-    """From top to bottom; the last one is what Escape presses, the first one what Enter presses."""
+    """From top to bottom; Enter presses the first one, Escape the last one."""
     typed: str | None = None
-    """What its field holds; None if it has none."""
+    """The text in its field; None if it has no field."""
 
 
-class Sheet(NamedTuple):
-    """A question and where it is drawn, in pixels of the screenshot."""
+class DialogLayout(NamedTuple):
+    """A dialog and where it is drawn, in pixels of the screenshot."""
 
-    question: Question
+    content: BrowserDialog
     window: Box
     lines: tuple[str, ...]
     text: Box
@@ -45,31 +45,31 @@ class Sheet(NamedTuple):
     text_size: int
 
 
-class Pressed(NamedTuple):
-    """The agent has answered."""
+class DialogAnswer(NamedTuple):
+    """The button that the agent has pressed, and the text in the field."""
 
     button: int
     typed: str
 
 
-def lay_out(question: Question, size: Size, scale: int) -> Sheet:
-    """Place a question in the upper middle of a screen.
+def lay_out_dialog(content: BrowserDialog, size: Size, scale: int) -> DialogLayout:
+    """Place a dialog in the upper middle of a screen.
 
     Args:
-        question: what is asked.
+        content: of the dialog.
         size: of the screenshot, in pixels.
         scale: screenshot pixels per CSS pixel.
     """
     gap, text_size = _GAP * scale, _TEXT_SIZE * scale
     # A small screen gets smaller text, so that all buttons are on it.
     row = text_size * 2
-    rows = len(question.buttons) + (question.typed is not None)
+    rows = len(content.buttons) + (content.typed is not None)
     while rows * (row + gap) + 3 * gap + 2 * text_size > size.height and text_size > 6:
         text_size -= 1
         row, gap = text_size * 2, max(2, gap - 1)
     width = min(_WIDTH * scale, size.width - 2 * gap)
     left = (size.width - width) // 2
-    lines = _wrapped(question.text, text_size, width - 2 * gap)
+    lines = _wrapped(content.text, text_size, width - 2 * gap)
     leading = text_size * 5 // 4
     height = 2 * gap + leading * len(lines) + rows * (row + gap)
     top = max(0, min(gap * 2, size.height - height))
@@ -79,71 +79,71 @@ def lay_out(question: Question, size: Size, scale: int) -> Sheet:
         Box(inner_left, begin, inner_right, begin + row)
         for begin in (text.bottom + gap + (row + gap) * number for number in range(rows))
     ]
-    field = boxes.pop(0) if question.typed is not None else None
+    field = boxes.pop(0) if content.typed is not None else None
     window = Box(left, top, left + width, min(size.height, top + height))
-    return Sheet(question, window, lines, text, field, tuple(boxes), text_size)
+    return DialogLayout(content, window, lines, text, field, tuple(boxes), text_size)
 
 
-def draw(sheet: Sheet, behind: bytes | None, size: Size) -> bytes:
-    """The sheet over the page as it was seen last, darkened.
+def draw_dialog(layout: DialogLayout, page_png: bytes | None, size: Size) -> bytes:
+    """Draw a dialog over the darkened page.
 
     Args:
-        sheet: what to draw.
-        behind: PNG of the page; white if None.
+        layout: of the dialog.
+        page_png: the last screenshot of the page; white if None.
         size: of the picture.
 
     Returns:
         A PNG.
     """
     white = Image.new("RGB", size, "white")
-    page = Image.open(io.BytesIO(behind)).convert("RGB") if behind is not None else white
+    page = Image.open(io.BytesIO(page_png)).convert("RGB") if page_png is not None else white
     picture = Image.blend(page, Image.new("RGB", page.size, "black"), _SHADE)
-    pen, font = ImageDraw.Draw(picture), _font(sheet.text_size)
-    pen.rectangle(_inclusive(sheet.window), fill=_PAPER, outline=_EDGE)
-    pen.multiline_text(sheet.text[:2], "\n".join(sheet.lines), fill=_INK, font=font, spacing=sheet.text_size // 4)
-    if sheet.field is not None:
-        _labelled(pen, sheet.field, sheet.question.typed or "", _FIELD, sheet.text_size)
-    for box, label in zip(sheet.buttons, sheet.question.buttons, strict=True):
-        _labelled(pen, box, label, _BUTTON, sheet.text_size)
+    pen, font = ImageDraw.Draw(picture), _font(layout.text_size)
+    pen.rectangle(_inclusive(layout.window), fill=_PAPER, outline=_EDGE)
+    pen.multiline_text(layout.text[:2], "\n".join(layout.lines), fill=_INK, font=font, spacing=layout.text_size // 4)
+    if layout.field is not None:
+        _labelled(pen, layout.field, layout.content.typed or "", _FIELD, layout.text_size)
+    for box, label in zip(layout.buttons, layout.content.buttons, strict=True):
+        _labelled(pen, box, label, _BUTTON, layout.text_size)
     out = io.BytesIO()
     picture.save(out, "PNG")
     return out.getvalue()
 
 
-def elements_of(sheet: Sheet) -> tuple[UIElement, ...]:
-    """What can be read and pressed; nothing of the page behind can be."""
-    question = sheet.question
-    found = [UIElement("dialog", "", sheet.window), UIElement("text", question.text, sheet.text)]
-    if sheet.field is not None:
+def dialog_elements(layout: DialogLayout) -> tuple[UIElement, ...]:
+    """The elements of a dialog; the page behind it has none, since nothing in it can be pressed."""
+    content = layout.content
+    found = [UIElement("dialog", "", layout.window), UIElement("text", content.text, layout.text)]
+    if layout.field is not None:
         states = ("clickable", "focused", "editable")
-        found.append(UIElement("text_field", question.text, sheet.field, states, question.typed or ""))
-    for box, label in zip(sheet.buttons, question.buttons, strict=True):
+        found.append(UIElement("text_field", content.text, layout.field, states, content.typed or ""))
+    for box, label in zip(layout.buttons, content.buttons, strict=True):
         found.append(UIElement("button", label, box, ("clickable",)))
     return tuple(found)
 
 
-def react(sheet: Sheet, action: Action) -> Sheet | Pressed:
-    """What an action does to a sheet: an answer, another text in its field, or nothing."""
-    question = sheet.question
-    typed = question.typed or ""
+def use_dialog(layout: DialogLayout, action: Action) -> DialogLayout | DialogAnswer:
+    """Do an action in a dialog: it answers the dialog, changes the text in its field, or does nothing."""
+    content = layout.content
+    typed = content.typed or ""
     match action:
         case Click(x=x, y=y):
-            hit = [number for number, box in enumerate(sheet.buttons) if box.contains(x, y)]
-            return Pressed(hit[0], typed) if hit else sheet
-        case TypeText(text=text, clear=clear, enter=enter) if question.typed is not None:
+            hit = [number for number, box in enumerate(layout.buttons) if box.contains(x, y)]
+            return DialogAnswer(hit[0], typed) if hit else layout
+        case TypeText(text=text, clear=clear, enter=enter) if content.typed is not None:
             typed = text if clear else typed + text
-            written = sheet._replace(question=question._replace(typed=typed))
-            return Pressed(0, typed) if enter else written
+            written = layout._replace(content=content._replace(typed=typed))
+            return DialogAnswer(0, typed) if enter else written
         case PressKeys(keys=(key,)) if key.lower() in ("enter", "return"):
-            return Pressed(0, typed)
+            return DialogAnswer(0, typed)
         case PressKeys(keys=(key,)) if key.lower() in ("esc", "escape"):
-            return Pressed(len(question.buttons) - 1, typed)
+            return DialogAnswer(len(content.buttons) - 1, typed)
         case SystemButton(button="Enter"):
-            return Pressed(0, typed)
+            return DialogAnswer(0, typed)
         case SystemButton(button="Back"):
-            return Pressed(len(question.buttons) - 1, typed)
+            return DialogAnswer(len(content.buttons) - 1, typed)
         case _:
-            return sheet
+            return layout
 
 
 @lru_cache(maxsize=16)
@@ -154,7 +154,7 @@ def _font(size: int) -> ImageFont.FreeTypeFont:
 
 
 def _wrapped(text: str, text_size: int, width: int) -> tuple[str, ...]:
-    """The text in lines of at most `width` pixels; what is too much for a sheet is left out."""
+    """The text in lines of at most `width` pixels; what is too much for a dialog is left out."""
     font = _font(text_size)
     lines: list[str] = []
     for paragraph in text.splitlines():

@@ -28,24 +28,24 @@ _INSIDE = """
 _SECONDS_PER_FRAME = 2.0
 
 
-async def observe(page: Page, viewport: Viewport, app: str, session: CDPSession) -> Observation:
-    """Look at a page: its pixels, and the elements of all its frames.
+async def observe_page(page: Page, viewport: Viewport, app: str, session: CDPSession) -> Observation:
+    """Observe a page: its pixels, and the elements of all its frames.
 
     Args:
-        page: to look at; a dialog of its own must not be open.
+        page: without an open dialog.
         viewport: of the page.
-        app: name of what is shown, as the title of the observation.
+        app: name of the site, as the title of the observation.
         session: of the page, as `open_session` makes it.
 
     Raises:
         playwright.async_api.Error: the page is gone, or has gone to another address meanwhile.
     """
-    elements = await elements_of(page, viewport, await page.evaluate(read_script("elements")))
-    return observation(await screenshot(session), viewport.pixels, (title(app, viewport), *elements), app)
+    elements = await frame_elements(page, viewport, await page.evaluate(read_script("elements")))
+    return make_observation(await screenshot(session), viewport.pixels, (title_element(app, viewport), *elements), app)
 
 
 async def screenshot(session: CDPSession) -> bytes:
-    """The page as it is now: a PNG, larger than need be, since packing it well would take longer than drawing it.
+    """The page as it is now: a PNG, weakly compressed, since better compression would take longer than drawing.
 
     Raises:
         playwright.async_api.Error: the page is gone.
@@ -55,9 +55,9 @@ async def screenshot(session: CDPSession) -> bytes:
 
 
 async def open_session(page: Page, viewport: Viewport, mobile: bool = False) -> CDPSession:
-    """A session of its own with a page, for screenshots and touch.
+    """A DevTools session with a page, for screenshots and touch.
 
-    A second session knows nothing of the page's emulated screen, so that it must be told.
+    A session beside Playwright's does not know the page's emulated screen, so it is told.
 
     Raises:
         playwright.async_api.Error: the page is gone.
@@ -69,8 +69,8 @@ async def open_session(page: Page, viewport: Viewport, mobile: bool = False) -> 
     return session
 
 
-async def settled(page: Page) -> bool:
-    """Whether all of a page has loaded; brings its animations to their end.
+async def settle(page: Page) -> bool:
+    """Bring the animations of a page to their end; returns whether all of the page has loaded.
 
     Raises:
         playwright.async_api.Error: the page is gone, or has gone to another address meanwhile.
@@ -78,30 +78,30 @@ async def settled(page: Page) -> bool:
     return bool(await page.evaluate(read_script("settled")))
 
 
-def observation(pixels: bytes, size: Size, elements: tuple[UIElement, ...], app: str) -> Observation:
-    """What an agent is shown, named by its content.
+def make_observation(png: bytes, size: Size, elements: tuple[UIElement, ...], app: str) -> Observation:
+    """An observation whose screen id is a hash of its content.
 
     Args:
-        pixels: a PNG.
-        size: of the picture.
+        png: the screenshot.
+        size: of the screenshot.
         elements: of the accessibility tree.
-        app: name of what is shown.
+        app: name of the site.
     """
-    digest = hashlib.blake2b(pixels, digest_size=12)
+    digest = hashlib.blake2b(png, digest_size=12)
     digest.update(repr(elements).encode())
-    return Observation(ScreenHandle(digest.hexdigest(), size, lambda: pixels), elements, app)
+    return Observation(ScreenHandle(digest.hexdigest(), size, lambda: png), elements, app)
 
 
-def title(app: str, viewport: Viewport) -> UIElement:
+def title_element(app: str, viewport: Viewport) -> UIElement:
     """The first element of every tree."""
     return UIElement("heading", app, Box(0, 0, viewport.pixels.width, 1), ("title",))
 
 
-async def elements_of(page: Page, viewport: Viewport, rows: list[Any]) -> list[UIElement]:
-    """The elements of all frames of a page, where they are seen.
+async def frame_elements(page: Page, viewport: Viewport, rows: list[Any]) -> list[UIElement]:
+    """The elements of all frames of a page, with their bounds in the screenshot.
 
     Args:
-        page: that shows them.
+        page: of the frames.
         viewport: of the page.
         rows: what the script `elements` has returned in the page itself.
 
@@ -111,15 +111,15 @@ async def elements_of(page: Page, viewport: Viewport, rows: list[Any]) -> list[U
     whole = Box(0, 0, *viewport.size)
     found = [_element(row, whole, viewport.scale) for row in rows]
     for frame in page.frames[1:]:
-        # A frame may go, or never load, while the page that holds it can be used all the same.
+        # A frame may close, or never load, while the page around it can still be used.
         with suppress(Error, TimeoutError):
             async with asyncio.timeout(_SECONDS_PER_FRAME):
-                found += await _within(frame, whole, viewport.scale)
+                found += await _elements_in_frame(frame, whole, viewport.scale)
     return [element for element in found if element.bounds.area]
 
 
-async def _within(frame: Frame, whole: Box, scale: int) -> list[UIElement]:
-    """The elements of a frame where they are seen: its boxes are relative to itself."""
+async def _elements_in_frame(frame: Frame, whole: Box, scale: int) -> list[UIElement]:
+    """The elements of a frame; the script gives their boxes relative to the frame."""
     holder = await frame.frame_element()
     outside = await holder.bounding_box()
     if outside is None or not await holder.is_visible():
@@ -136,7 +136,7 @@ async def _within(frame: Frame, whole: Box, scale: int) -> list[UIElement]:
 
 
 def _element(row: list[Any], seen: Box, scale: int, across: float = 0, down: float = 0) -> UIElement:
-    """The element of a row of a frame that begins at (across, down), cut to what is seen of it; empty if nothing is."""
+    """The element of a row of a frame that begins at (across, down), cut to its visible part, which may be empty."""
     role, text, left, top, right, bottom, states, value, element_id = row
     box = Box(
         round(max(left + across, seen.left) * scale),

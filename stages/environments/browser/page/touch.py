@@ -1,4 +1,4 @@
-"""A finger on the page of a phone."""
+"""Touch on the page of a phone."""
 
 from __future__ import annotations
 
@@ -32,25 +32,25 @@ async def perform_by_touch(page: Page, session: CDPSession, action: Action, scal
             for _ in range(max(1, min(count, _MOST_TAPS))):
                 await page.touchscreen.tap(x / scale, y / scale)
         case LongPress(x=x, y=y, seconds=seconds):
-            await _finger(session, "touchStart", x / scale, y / scale)
+            await _touch(session, "touchStart", x / scale, y / scale)
             # The browser's own timer of a long press runs in real time.
             await asyncio.sleep(max(0.0, min(seconds, _LONGEST_PRESS_SECONDS)))
-            await _lift(session)
+            await _release(session)
         case Swipe(x=x, y=y, x2=x2, y2=y2) | Drag(x=x, y=y, x2=x2, y2=y2):
-            await _finger(session, "touchStart", x / scale, y / scale)
+            await _touch(session, "touchStart", x / scale, y / scale)
             for move in range(1, _MOVES + 1):
                 part = move / _MOVES
-                await _finger(session, "touchMove", (x + (x2 - x) * part) / scale, (y + (y2 - y) * part) / scale)
-            await _lift(session)
+                await _touch(session, "touchMove", (x + (x2 - x) * part) / scale, (y + (y2 - y) * part) / scale)
+            await _release(session)
         case SystemButton(button="Home"):
             await page.goto(home, wait_until="commit")
         case _:
             await perform(page, action, scale)
 
 
-async def _finger(session: CDPSession, kind: str, x: float, y: float) -> None:
+async def _touch(session: CDPSession, kind: str, x: float, y: float) -> None:
     await session.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": [{"x": x, "y": y}]})
 
 
-async def _lift(session: CDPSession) -> None:
+async def _release(session: CDPSession) -> None:
     await session.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})

@@ -1,4 +1,4 @@
-// Runs before a page's own scripts: remembers which elements listen for presses, hides the blinking caret, and draws
+// Runs before a page's own scripts. It records which elements listen for presses, hides the blinking caret, and draws
 // the list of a <select> into the page, since the browser's own list cannot be pressed by pixel.
 (() => {
   const calm = new CSSStyleSheet();

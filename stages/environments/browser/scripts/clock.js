@@ -1,5 +1,5 @@
-// Runs before a page's own scripts, called with the time of its start: dates, timers and animation frames stand still
-// until window.__letPass(milliseconds) is called, which fires what is due in order.
+// Runs before a page's own scripts, called with the time at which the page starts. Dates, timers and animation frames
+// stand still until window.__advanceClock(milliseconds) is called, which fires what is due in order.
 (epoch) => {
   const RealDate = Date, frame = 16, waiting = new Map();
   let now = 0, lastId = 0;
@@ -32,7 +32,7 @@
     for (const [id, one] of waiting) if (one.at <= end && (!first || one.at < waiting.get(first).at)) first = id;
     return first;
   };
-  const letPass = async (duration) => {
+  const advance = async (duration) => {
     const end = now + duration;
     for (let id = due(end); id; id = due(end)) {
       const one = waiting.get(id);
@@ -48,5 +48,5 @@
     }
     now = end;
   };
-  Object.defineProperty(window, "__letPass", { value: letPass });
+  Object.defineProperty(window, "__advanceClock", { value: advance });
 }

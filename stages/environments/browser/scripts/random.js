@@ -1,4 +1,4 @@
-// Runs before a page's own scripts, called with a whole number: Math.random gives the same numbers for the same seed.
+// Runs before a page's own scripts, called with a seed. Math.random then gives the same numbers for the same seed.
 (seed) => {
   let state = seed >>> 0;
   // Mulberry32: 32 bits of state are enough for a page, and it is a few operations.

@@ -1,4 +1,4 @@
-"""Checks the conditions of a goal by scripts that never change; what the query says reaches them as arguments."""
+"""Checks the conditions of a goal with fixed scripts; the query's selectors and keys are their arguments."""
 
 from __future__ import annotations
 
@@ -30,26 +30,26 @@ _VALUE = """
 """
 
 
-async def holds(goal: BrowserGoal, start: BrowserStart, page: Page, downloads: Mapping[str, Path]) -> bool:
+async def goal_holds(goal: BrowserGoal, start: BrowserStart, page: Page, downloads: Mapping[str, Path]) -> bool:
     """Whether all conditions of a goal hold.
 
     Args:
-        goal: what is to be.
-        start: of the query; its origin's storage is looked at.
-        page: in front; no dialog of its own is open.
+        goal: of the query.
+        start: of the query; the storage of its origin is read.
+        page: in front, without an open dialog.
         downloads: files by the name that the page gave them.
 
     Raises:
-        EnvironmentFailure: of class `task` if a selector is none.
+        EnvironmentFailure: of class `task`: a selector is not valid CSS.
         playwright.async_api.Error: the page is gone.
     """
     for condition in goal.all:
-        if not condition.holds(await _shown(condition, start, page, downloads)):
+        if not condition.holds(await _actual(condition, start, page, downloads)):
             return False
     return True
 
 
-async def _shown(condition: Condition, start: BrowserStart, page: Page, downloads: Mapping[str, Path]) -> str | None:
+async def _actual(condition: Condition, start: BrowserStart, page: Page, downloads: Mapping[str, Path]) -> str | None:
     match condition:
         case UrlIs():
             return page.url

@@ -1,4 +1,4 @@
-"""What a query for the browser says: where it starts, and what must hold for it to be solved."""
+"""Start state and goal of a query for the browser, as JSON."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic_core import PydanticCustomError
 
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.record import Record
-from trajmill.stages.environments.browser.network.proxy import place_of
+from trajmill.stages.environments.browser.network.proxy import host_port_of
 
 T = TypeVar("T")
 _MOST_FILES, _LONGEST_FILE = 8, 1_000_000
@@ -29,65 +29,65 @@ class BrowserStart(Record):
     mobile: bool = False
     """Whether the page sees a phone: touch, two screenshot pixels per CSS pixel."""
     files: Annotated[dict[FileName, Content], Field(max_length=_MOST_FILES)] = {}
-    """Text files by name, to be had where a page asks for a file."""
+    """Text files by name, which the agent can choose where a page asks for a file."""
     hosts: tuple[str, ...] = ()
-    """More origins that may be reached (`https://cdn.example.org`), beside that of `url`."""
+    """Origins that the pages may reach beside that of `url`, e.g. `https://cdn.example.org`."""
 
     @model_validator(mode="after")
-    def _of_the_web(self) -> BrowserStart:
+    def _refuse_other_addresses(self) -> BrowserStart:
         for address in (self.url, *self.hosts):
-            if place_of(address) is None or urlsplit(address).scheme not in ("http", "https"):
+            if host_port_of(address) is None or urlsplit(address).scheme not in ("http", "https"):
                 raise PydanticCustomError("address", "{address} is no http address", {"address": repr(address)})
         return self
 
 
-class _Text(Record):
+class _TextCondition(Record):
     equals: str | None = None
     """The whole text; white space at its ends does not count."""
     contains: str | None = None
     """A part of the text."""
 
     @model_validator(mode="after")
-    def _says_something(self) -> _Text:
+    def _refuse_empty_condition(self) -> _TextCondition:
         if self.equals is None and self.contains is None:
             raise PydanticCustomError("condition", "says neither equals nor contains")
         return self
 
     def holds(self, text: str | None) -> bool:
-        """Whether a text is as wanted; one that is not there is not."""
+        """Whether a text meets the condition; a missing one does not."""
         if text is None:
             return False
         return (self.equals is None or text.strip() == self.equals) and (self.contains is None or self.contains in text)
 
 
-class UrlIs(_Text):
+class UrlIs(_TextCondition):
     """The address of the page in front."""
 
     check: Literal["url"]
 
 
-class TextIs(_Text):
+class TextIs(_TextCondition):
     """What the first element that matches a CSS selector shows."""
 
     check: Literal["text"]
     selector: str
 
 
-class ValueIs(_Text):
+class ValueIs(_TextCondition):
     """What the first input that matches a CSS selector holds; `true` or `false` for a checkbox or a radio button."""
 
     check: Literal["value"]
     selector: str
 
 
-class StorageIs(_Text):
+class StorageIs(_TextCondition):
     """What the local storage of the start URL's origin holds under a key."""
 
     check: Literal["storage"]
     key: str
 
 
-class DownloadIs(_Text):
+class DownloadIs(_TextCondition):
     """The text of a file that was downloaded under a name."""
 
     check: Literal["download"]
@@ -107,7 +107,7 @@ def read_start(text: str) -> BrowserStart:
     """Read a start state.
 
     Raises:
-        EnvironmentFailure: of class `task` if it is none.
+        EnvironmentFailure: of class `task`: the text is not valid.
     """
     return _read(TypeAdapter(BrowserStart), text, "start state")
 
@@ -116,7 +116,7 @@ def read_goal(text: str) -> BrowserGoal:
     """Read a goal check.
 
     Raises:
-        EnvironmentFailure: of class `task` if it is none.
+        EnvironmentFailure: of class `task`: the text is not valid.
     """
     return _read(TypeAdapter(BrowserGoal), text, "goal")
 

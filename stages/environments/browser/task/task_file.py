@@ -17,7 +17,7 @@ class WebTask(TaskLine[BrowserStart, BrowserGoal]):
 
 
 def read_task_file(path: Path, origin: Origin) -> list[Query]:
-    """The queries of a file, in its order; empty lines do not count.
+    """The queries of a file, in its order; empty lines are skipped.
 
     Raises:
         BadInputError: the file cannot be read, or a line is no task: one line for each mistake.

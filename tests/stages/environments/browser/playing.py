@@ -11,10 +11,10 @@ from trajmill.schemas.actions import Click
 from trajmill.schemas.observation import Observation, UIElement
 from trajmill.schemas.tables.query import Platform, Query, Source, Split
 from trajmill.stages.environments.browser.environment import BrowserEnvironment, BrowserFactory
-from trajmill.stages.environments.browser.episode import Patience
+from trajmill.stages.environments.browser.episode import PageTimeouts
 
 T = TypeVar("T")
-SHORT = Patience(load=5.0, turn=5.0, network=1.0)
+SHORT = PageTimeouts(load=5.0, turn=5.0, network=1.0)
 
 
 def a_query(url: str, goal: tuple[dict[str, str], ...] = (), **start: Any) -> Query:
@@ -49,7 +49,7 @@ def a_query(url: str, goal: tuple[dict[str, str], ...] = (), **start: Any) -> Qu
 
 def play(
     work: Callable[[BrowserEnvironment], Awaitable[T]],
-    factory: Callable[[], BrowserFactory] = lambda: BrowserFactory(patience=SHORT),
+    factory: Callable[[], BrowserFactory] = lambda: BrowserFactory(timeouts=SHORT),
 ) -> T:
     """What the work returns, done in an environment of its own."""
 

@@ -196,7 +196,7 @@ def test_a_lively_page_has_the_real_time(site: str) -> None:
     async def work(environment: BrowserEnvironment) -> str:
         return next(t for t in texts(await environment.reset(a_query(f"{site}/moving"), 3)) if t.endswith("Z"))
 
-    assert play(work, lambda: BrowserFactory(patience=SHORT, lively=True)) > "2024"
+    assert play(work, lambda: BrowserFactory(timeouts=SHORT, lively=True)) > "2024"
 
 
 def test_the_wheel_scrolls_and_the_tree_says_where_more_is(site: str) -> None:

@@ -20,10 +20,10 @@ from trajmill.schemas.actions import Click
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.tables.query import Query
 from trajmill.stages.environments.browser.environment import BrowserEnvironment, BrowserFactory
-from trajmill.stages.environments.browser.episode import Patience
+from trajmill.stages.environments.browser.episode import PageTimeouts
 
 pytestmark = pytest.mark.browser
-IMPATIENT = Patience(load=2.0, turn=2.0, network=0.5)
+VERY_SHORT = PageTimeouts(load=2.0, turn=2.0, network=0.5)
 
 
 def failure_of(query: Query, crash: str = "") -> FailureClass:
@@ -41,7 +41,7 @@ def failure_of(query: Query, crash: str = "") -> FailureClass:
         assert "\n" not in str(failure.value)
         return failure.value.failure_class
 
-    return play(work, lambda: BrowserFactory(patience=IMPATIENT))
+    return play(work, lambda: BrowserFactory(timeouts=VERY_SHORT))
 
 
 @pytest.mark.parametrize("path", ["/never", "/no-such-page"])
@@ -87,7 +87,7 @@ def test_a_selector_that_is_none_is_a_failure_of_the_task_and_is_never_run(site:
 
 def test_a_killed_browser_or_driver_voids_the_episode_and_the_next_one_works(site: str) -> None:
     async def run() -> list[FailureClass]:
-        factory = BrowserFactory(patience=IMPATIENT)
+        factory = BrowserFactory(timeouts=VERY_SHORT)
         classes = []
         try:
             for victim in ("chromium-headless-shell", "playwright/driver/node"):

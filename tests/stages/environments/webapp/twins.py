@@ -9,7 +9,7 @@ from typing import NamedTuple
 from trajmill.schemas.actions import Action, Click, PressKeys, Scroll, Swipe, SystemButton, Terminate
 from trajmill.schemas.observation import Observation, UIElement
 from trajmill.schemas.tables.query import Platform, Query
-from trajmill.stages.environments.browser.page.observation import observation
+from trajmill.stages.environments.browser.page.observation import make_observation
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
 from trajmill.stages.environments.simulated.goals.walker import Move, Position, Walker
 from trajmill.stages.environments.simulated.layout.metrics import metrics_of
@@ -114,7 +114,7 @@ class Twins:
 
 
 def pictureless(seen: Screenful, platform: Platform) -> Observation:
-    return observation(b"", metrics_of(platform, 1.0).size, seen.visible, seen.app)
+    return make_observation(b"", metrics_of(platform, 1.0).size, seen.visible, seen.app)
 
 
 def compare_trees(sim: Observation, web: Screenful, where: str) -> None:

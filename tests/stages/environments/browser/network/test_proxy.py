@@ -8,40 +8,40 @@ from typing import TypeVar
 
 import pytest
 
-from trajmill.stages.environments.browser.network.proxy import Fence, Place, place_of
+from trajmill.stages.environments.browser.network.proxy import AllowListProxy, HostPort, host_port_of
 
 T = TypeVar("T")
 
 
 async def through(proxy: str, request: bytes) -> bytes:
     """All that the proxy answers to a request."""
-    place = place_of(proxy)
-    assert place is not None
-    reader, writer = await asyncio.open_connection(place.host, place.port)
+    host = host_port_of(proxy)
+    assert host is not None
+    reader, writer = await asyncio.open_connection(host.host, host.port)
     writer.write(request)
     answer = await reader.read(-1)
     writer.close()
     return answer
 
 
-def fenced(site: str, most_bytes: int, work: Callable[[Fence, str], Awaitable[T]]) -> T:
+def fenced(site: str, most_bytes: int, work: Callable[[AllowListProxy, str], Awaitable[T]]) -> T:
     async def run() -> T:
-        fence = Fence(most_bytes)
-        place = place_of(site)
-        assert place is not None
-        fence.allow(frozenset({place}))
-        proxy = await fence.open()
+        allow_list = AllowListProxy(most_bytes)
+        host = host_port_of(site)
+        assert host is not None
+        allow_list.allow(frozenset({host}))
+        proxy = await allow_list.open()
         try:
-            return await work(fence, proxy)
+            return await work(allow_list, proxy)
         finally:
-            await fence.close()
-            await fence.close()
+            await allow_list.close()
+            await allow_list.close()
 
     return asyncio.run(run())
 
 
 def test_what_is_allowed_passes_and_every_answer_ends_its_connection(site: str) -> None:
-    async def work(fence: Fence, proxy: str) -> bytes:
+    async def work(allow_list: AllowListProxy, proxy: str) -> bytes:
         return await through(proxy, f"GET {site}/next HTTP/1.1\r\nHost: x\r\nConnection: keep-alive\r\n\r\n".encode())
 
     answer = fenced(site, 10_000, work)
@@ -62,8 +62,8 @@ def test_what_is_allowed_passes_and_every_answer_ends_its_connection(site: str) 
     ],
 )
 def test_everything_else_is_refused_and_noted(site: str, request_line: str, refused: str) -> None:
-    async def work(fence: Fence, proxy: str) -> tuple[bytes, tuple[str, ...]]:
-        return await through(proxy, f"{request_line}\r\n\r\n".encode()), fence.refused
+    async def work(allow_list: AllowListProxy, proxy: str) -> tuple[bytes, tuple[str, ...]]:
+        return await through(proxy, f"{request_line}\r\n\r\n".encode()), allow_list.refused
 
     answer, noted = fenced(site, 10_000, work)
     assert answer.startswith(b"HTTP/1.1 403")
@@ -71,8 +71,8 @@ def test_everything_else_is_refused_and_noted(site: str, request_line: str, refu
 
 
 def test_an_episode_receives_no_more_than_it_may(site: str) -> None:
-    async def work(fence: Fence, proxy: str) -> tuple[bytes, tuple[str, ...]]:
-        return await through(proxy, f"GET {site}/ HTTP/1.1\r\n\r\n".encode()), fence.refused
+    async def work(allow_list: AllowListProxy, proxy: str) -> tuple[bytes, tuple[str, ...]]:
+        return await through(proxy, f"GET {site}/ HTTP/1.1\r\n\r\n".encode()), allow_list.refused
 
     answer, noted = fenced(site, 100, work)
     assert b"Shop" not in answer
@@ -80,8 +80,8 @@ def test_an_episode_receives_no_more_than_it_may(site: str) -> None:
 
 
 def test_what_is_allowed_but_not_there_is_said_to_be_so() -> None:
-    async def work(fence: Fence, proxy: str) -> bytes:
-        fence.allow(frozenset({Place("127.0.0.1", 9)}))
+    async def work(allow_list: AllowListProxy, proxy: str) -> bytes:
+        allow_list.allow(frozenset({HostPort("127.0.0.1", 9)}))
         return await through(proxy, b"GET http://127.0.0.1:9/ HTTP/1.1\r\n\r\n")
 
     assert fenced("http://127.0.0.1:9", 100, work).startswith(b"HTTP/1.1 502")
