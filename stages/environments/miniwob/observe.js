@@ -2,7 +2,7 @@
 // window.__observe(milliseconds), which lets that time pass and returns, as one text, what the page then shows.
 (settled, elements) => {
   const observe = async (milliseconds) => {
-    await window.__letPass(milliseconds);
+    await window.__advanceClock(milliseconds);
     return JSON.stringify([settled(), Boolean(window.WOB_DONE_GLOBAL), elements()]);
   };
   Object.defineProperty(window, "__observe", { value: observe });
