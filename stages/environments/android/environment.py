@@ -16,19 +16,19 @@ from trajmill.stages.environments.android.device.adb import AdbDevice
 from trajmill.stages.environments.android.device.apps import Apps, find_launcher, start_app
 from trajmill.stages.environments.android.device.gestures import gesture, key_event
 from trajmill.stages.environments.android.device.text_input import type_text
-from trajmill.stages.environments.android.screen.capture import Look, look
+from trajmill.stages.environments.android.screen.capture import DeviceScreen, capture_screen
 from trajmill.stages.environments.android.screen.list_ends import ListEnds
 from trajmill.stages.environments.android.spec import AndroidSpec
 from trajmill.stages.environments.android.task.preparation import (
     ChangedSettings,
-    hold_still,
     prepare,
     remove_files,
     setup_failure,
+    switch_animations_off,
     wanted_files,
 )
 from trajmill.stages.environments.android.task.start_and_goal import (
-    Ending,
+    FinalState,
     PhoneGoal,
     PhoneStart,
     is_reached,
@@ -40,8 +40,8 @@ _MOST_LAUNCHER_PAGES = 12
 _UNKNOWN_LENGTH = 100
 
 
-class _Episode(NamedTuple):
-    """What stays the same from one reset to the next."""
+class _AndroidEpisode(NamedTuple):
+    """The state of one episode."""
 
     goal: PhoneGoal
     ends: ListEnds
@@ -54,7 +54,7 @@ class AndroidEnvironment:
     name = "android"
 
     def __init__(self, device: AdbDevice, settings: AndroidSpec, give_back: Callable[[], None]) -> None:
-        """Nothing happens to the device before the first reset.
+        """Leave the device as it is until the first reset.
 
         Args:
             device: The device.
@@ -67,14 +67,14 @@ class AndroidEnvironment:
         self._apps: Apps | None = None
         self._lasting = ChangedSettings(device)
         self._changed = ChangedSettings(device)
-        self._made: set[str] = set()
-        """Files of the start state and the goal."""
-        self._episode: _Episode | None = None
-        self._seen: Look | None = None
+        self._files_to_remove: set[str] = set()
+        """The files of the start state and the goal, which are removed afterwards."""
+        self._episode: _AndroidEpisode | None = None
+        self._screen: DeviceScreen | None = None
         self._answer: str | None = None
 
     async def reset(self, query: Query, seed: int) -> Observation:
-        """Stop the query's apps, make its start state and go home; the seed plays no part, a device has none."""
+        """Stop the query's apps, go home and make its start state; the argument `seed` is not used."""
         if query.platform is not self.platform:
             text = f"the query is for the platform {query.platform}, this is a {self.platform}"
             raise EnvironmentFailure(text, FailureClass.SETUP)
@@ -83,23 +83,26 @@ class AndroidEnvironment:
         try:
             await self._undo()
             apps = await self._connect()
-            self._made = {*wanted_files(goal), *(path for path, content in start.files.items() if content is not None)}
+            self._files_to_remove = {
+                *wanted_files(goal),
+                *(path for path, content in start.files.items() if content is not None),
+            }
             await prepare(self.device, apps, query.apps, start, goal, self._changed)
-            self._episode = _Episode(goal, ListEnds())
-            return self._observation(await self._look())
+            self._episode = _AndroidEpisode(goal, ListEnds())
+            return self._observation(await self._capture())
         except EnvironmentFailure as error:
             self._episode = None
             raise setup_failure(error) from error
 
     async def step(self, action: Action) -> Observation:
-        """Do one action and look once the screen is still; what a phone cannot do changes nothing."""
+        """Do one action and observe once the screen has settled; what a phone cannot do changes nothing."""
         before, episode = self._running()
         match action:
             case Terminate() | Answer():
                 self._answer = action.text if isinstance(action, Answer) else self._answer
                 return self._observation(before)
             case TypeText():
-                await type_text(self.device, action, _held(before))
+                await type_text(self.device, action, _longest_field(before))
             case OpenApp(app=app):
                 await self._open(app)
             case Wait(seconds=seconds):
@@ -108,27 +111,27 @@ class AndroidEnvironment:
                 commands = gesture(action)
                 if commands:
                     await self.device.run_all(commands)
-        after = await self._look()
+        after = await self._capture()
         if isinstance(action, Swipe):
-            episode.ends.swiped(action, before.elements, after.elements)
+            episode.ends.learn(action, before.elements, after.elements)
         return self._observation(after)
 
     async def score(self) -> float | None:
         """1.0 where every part of the goal holds, else 0.0; None for a query without a goal."""
-        seen, episode = self._running()
+        screen, episode = self._running()
         if episode.goal == PhoneGoal():
             return None
-        return float(await is_reached(self.device, episode.goal, Ending(seen.component, self._answer)))
+        return float(await is_reached(self.device, episode.goal, FinalState(screen.component, self._answer)))
 
     async def healthy(self) -> bool:
-        """Whether the device's system answers, not only its adb."""
+        """Whether the device's system answers, not only adb."""
         try:
             return (await self.device.run("settings", "get", "global", "device_provisioned")).status == 0
         except EnvironmentFailure:
             return False
 
     async def close(self) -> None:
-        """Undo what was done to settings and files and give the device back; one that is gone is only given back."""
+        """Restore settings and files, and give the device back; one that is gone is only given back."""
         give_back, self._give_back = self._give_back, None
         if give_back is None:
             return
@@ -141,37 +144,37 @@ class AndroidEnvironment:
             give_back()
 
     async def _undo(self) -> None:
-        """Take back what the reset before, and its episode, did to settings and files."""
+        """Restore the settings and remove the files of the last episode."""
         await self._changed.restore()
-        await remove_files(self.device, self._made)
-        self._made = set()
+        await remove_files(self.device, self._files_to_remove)
+        self._files_to_remove = set()
 
     async def _connect(self) -> Apps:
         if self._apps is None:
             apps = Apps(self._settings.apps, await find_launcher(self.device))
-            await hold_still(self._lasting)
+            await switch_animations_off(self._lasting)
             self._apps = apps
         return self._apps
 
-    async def _look(self) -> Look:
+    async def _capture(self) -> DeviceScreen:
         assert self._apps is not None, "a reset connects"
-        self._seen = await look(self.device, self._apps, self._settings.settle_seconds)
-        return self._seen
+        self._screen = await capture_screen(self.device, self._apps, self._settings.settle_seconds)
+        return self._screen
 
-    def _running(self) -> tuple[Look, _Episode]:
-        if self._seen is None or self._episode is None:
+    def _running(self) -> tuple[DeviceScreen, _AndroidEpisode]:
+        if self._screen is None or self._episode is None:
             raise EnvironmentFailure("there was no reset", FailureClass.SETUP)
-        return self._seen, self._episode
+        return self._screen, self._episode
 
-    def _observation(self, seen: Look) -> Observation:
-        elements = self._episode.ends.told(seen.elements) if self._episode else seen.elements
-        digest = hashlib.blake2b(seen.png, digest_size=12)
-        digest.update(repr((seen.app, elements)).encode())
-        png = seen.png
-        return Observation(ScreenHandle(digest.hexdigest(), seen.size, lambda: png), elements, seen.app)
+    def _observation(self, screen: DeviceScreen) -> Observation:
+        elements = self._episode.ends.correct(screen.elements) if self._episode else screen.elements
+        digest = hashlib.blake2b(screen.png, digest_size=12)
+        digest.update(repr((screen.app, elements)).encode())
+        png = screen.png
+        return Observation(ScreenHandle(digest.hexdigest(), screen.size, lambda: png), elements, screen.app)
 
     async def _open(self, name: str) -> None:
-        """Open an app by its package, else by its label on the launcher; one that is nowhere leaves the launcher."""
+        """Open an app by its package, else by its icon on the launcher; an unknown app leaves the launcher open."""
         assert self._apps is not None, "a reset connects"
         package = self._apps.package_of(name)
         if package is None or not await start_app(self.device, package):
@@ -179,22 +182,22 @@ class AndroidEnvironment:
 
     async def _press_icon(self, label: str) -> None:
         await self.device.run(*key_event("KEYCODE_HOME"))
-        seen = await self._look()
+        screen = await self._capture()
         for _ in range(_MOST_LAUNCHER_PAGES):
-            for element in seen.elements or ():
+            for element in screen.elements or ():
                 if element.clickable and element.text.casefold() == label:
                     await self.device.run("input", "tap", *map(str, element.bounds.center))
                     return
-            width, height = seen.size
+            width, height = screen.size
             up = Swipe(x=width // 2, y=height * 3 // 4, x2=width // 2, y2=height // 4)
             await self.device.run_all(gesture(up))
-            before, seen = seen, await self._look()
-            if before.elements == seen.elements:
+            before, screen = screen, await self._capture()
+            if before.elements == screen.elements:
                 break
         await self.device.run(*key_event("KEYCODE_HOME"))
 
 
-def _held(seen: Look) -> int:
-    """Characters that the focused field holds, at most."""
-    fields = [each for each in seen.elements or () if {"focused", "editable"} <= set(each.states)]
+def _longest_field(screen: DeviceScreen) -> int:
+    """At least the length of the text in the focused field."""
+    fields = [each for each in screen.elements or () if {"focused", "editable"} <= set(each.states)]
     return max((max(len(each.value), len(each.text)) for each in fields), default=_UNKNOWN_LENGTH)

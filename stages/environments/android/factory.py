@@ -1,4 +1,4 @@
-"""Hands out devices that nobody else uses, one to each environment."""
+"""Leases devices that nobody else uses, one to each environment."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class AndroidFactory:
-    """Makes environments on devices that nobody uses; picklable."""
+    """Makes environments on free devices; picklable."""
 
     def __init__(self, settings: AndroidSpec) -> None:
         self._settings = settings
@@ -56,7 +56,7 @@ class AndroidFactory:
             await asyncio.sleep(POLL_SECONDS)
 
     async def close(self) -> None:
-        """Nothing is shared: each environment gives its device back itself."""
+        """Do nothing: each environment gives its device back itself."""
 
     async def _devices(self) -> Mapping[str, MachineState]:
         return await asyncio.to_thread(_devices, self._settings)

@@ -1,8 +1,8 @@
-"""A device behind an adb server, through adbutils: every call has a deadline, and every end but success is a failure.
+"""A device behind an adb server, through adbutils. Every call has a deadline; a call that does not succeed raises.
 
-adb is synchronous: each device has one thread of its own, so its calls never overlap and devices never wait for each
-other. What a command printed counts only when the line that follows it has arrived, since adb ends a cut connection
-as quietly as a finished one.
+adbutils is synchronous. Each device has one thread, so that its calls never overlap and devices never wait for each
+other. The output of a command is used only when the line with its exit status has arrived, because adb reports a cut
+connection in the same way as a finished command.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from adbutils import AdbClient, AdbConnection
 from adbutils.errors import AdbError, AdbTimeout
 
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
-from trajmill.stages.environments.android.device.shell import Line, Words, line
+from trajmill.stages.environments.android.device.shell import Command, ShellLine, shell_line
 
-_END = re.compile(rb"trajmill-exit:(\d{1,3})\r?\n?\Z")
-_TELL_END = '; echo "trajmill-exit:$?"'
-_LONGEST_END = 32
+_STATUS = re.compile(rb"trajmill-exit:(\d{1,3})\r?\n?\Z")
+_ECHO_STATUS = '; echo "trajmill-exit:$?"'
+_LONGEST_STATUS = 32
 _LONGEST_REQUEST = 0xFFFF
 _CHUNK = 1 << 16
 
@@ -40,7 +40,7 @@ class ServerAddress(NamedTuple):
 
 
 class Output(NamedTuple):
-    """What a line printed, standard error included, and the exit status of its last command."""
+    """The output of a shell line, standard error included, and the exit status of its last command."""
 
     content: bytes
     status: int
@@ -52,18 +52,18 @@ class Output(NamedTuple):
 
 
 class AdbDevice:
-    """One device by its serial; not to be used by two episodes at a time."""
+    """One device by its serial; one episode uses it at a time."""
 
     def __init__(self, address: ServerAddress, serial: str, seconds: float) -> None:
-        """Nothing is connected: adb has one connection for each call.
+        """Connect to nothing yet: each call has a connection of its own.
 
         Args:
             address: Of the adb server.
             serial: Of the device.
-            seconds: A call that takes longer is a failure.
+            seconds: Deadline of a call.
         """
         self.serial = serial
-        self._client = _Client(address, seconds)
+        self._client = _AdbServerClient(address, seconds)
         self._seconds = seconds
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"adb-{serial}")
 
@@ -71,26 +71,26 @@ class AdbDevice:
         """Run one program.
 
         Raises:
-            EnvironmentFailure: as `run_line`; or a word holds what no argument can.
+            EnvironmentFailure: as `run_line`; or a word holds a character that no argument can hold.
         """
         return await self.run_all([words])
 
-    async def run_all(self, commands: Sequence[Words]) -> Output:
-        """Run programs in one call, whether or not they succeed; raises as `run`."""
+    async def run_all(self, commands: Sequence[Command]) -> Output:
+        """Run commands one after another in one call, whether or not they succeed; raises as `run`."""
         try:
-            safe = line(commands)
+            line = shell_line(commands)
         except ValueError as error:
             raise EnvironmentFailure(f"{self.serial}: {error}") from error
-        return await self.run_line(safe)
+        return await self.run_line(line)
 
-    async def run_line(self, command: Line) -> Output:
+    async def run_line(self, line: ShellLine) -> Output:
         """Run a line of the device's shell.
 
         Raises:
-            EnvironmentFailure: the server is not reached, the device is offline or gone, the connection was cut, or
-                the time is up.
+            EnvironmentFailure: the server does not answer, the device is offline or gone, the connection was cut, or
+                the deadline has passed.
         """
-        call = asyncio.get_running_loop().run_in_executor(self._thread, self._run, command)
+        call = asyncio.get_running_loop().run_in_executor(self._thread, self._run, line)
         try:
             return await asyncio.shield(call)
         except asyncio.CancelledError:
@@ -104,18 +104,18 @@ class AdbDevice:
         self._abort()
         self._thread.shutdown(wait=True)
 
-    def _run(self, command: Line) -> Output:
+    def _run(self, line: ShellLine) -> Output:
         deadline = monotonic() + self._seconds
         try:
             with self._client.device(self.serial).open_transport(timeout=self._seconds) as connection:
-                connection.send_command(_request(command))
+                connection.send_command(_request(line))
                 connection.check_okay()
                 content = _read_all(connection.conn, deadline)
         except (TimeoutError, AdbTimeout) as error:
             raise EnvironmentFailure(f"{self.serial} did not answer within {self._seconds:g} s") from error
         except (AdbError, OSError, ValueError) as error:
             raise EnvironmentFailure(f"{self.serial}: {_one_line(error)}") from error
-        end = _END.search(content, max(0, len(content) - _LONGEST_END))
+        end = _STATUS.search(content, max(0, len(content) - _LONGEST_STATUS))
         if end is None:
             raise EnvironmentFailure(f"{self.serial}: the connection was cut after {len(content)} bytes")
         return Output(content[: end.start()], int(end[1]))
@@ -128,20 +128,20 @@ class AdbDevice:
 
 
 def list_devices(address: ServerAddress, seconds: float) -> dict[str, str]:
-    """State (`device`, `offline`, `unauthorized`, ...) by serial; blocks.
+    """The state (`device`, `offline`, `unauthorized`, ...) of each device by its serial. Blocks.
 
     Raises:
         EnvironmentFailure: of class `setup`: no adb server answers.
     """
     try:
-        return {found.serial: found.state for found in _Client(address, seconds).list()}
+        return {found.serial: found.state for found in _AdbServerClient(address, seconds).list()}
     except (AdbError, OSError, ValueError) as error:
         text = f"no adb server answers at {address}; run `adb start-server` (`make system-deps` installs adb)"
         raise EnvironmentFailure(text, FailureClass.SETUP) from error
 
 
-class _Connection(AdbConnection):  # type: ignore[misc]  # adbutils has no types
-    """A connection that never starts an adb server, which would outlive the run, and closes without a wait."""
+class _AdbConnection(AdbConnection):  # type: ignore[misc]  # adbutils has no types
+    """A connection that never starts an adb server, which would outlive the run, and that closes without waiting."""
 
     def close(self) -> None:
         self.conn.close()
@@ -151,31 +151,31 @@ class _Connection(AdbConnection):  # type: ignore[misc]  # adbutils has no types
         return connected
 
 
-class _Client(AdbClient):  # type: ignore[misc]
-    """Talks to the server at one address, whatever the environment variables of adb say."""
+class _AdbServerClient(AdbClient):  # type: ignore[misc]
+    """A client of the server at one address; it ignores adb's environment variables."""
 
     def __init__(self, address: ServerAddress, seconds: float) -> None:
         super().__init__(address.host, address.port, seconds)
         self._seconds = seconds
         self._version: int | None = None
         self.latest: socket.socket | None = None
-        """Of the connection made last, which may be closed by now."""
+        """The socket of the latest connection, which may be closed."""
 
     def make_connection(self, timeout: float | None = None) -> Any:
-        made = _Connection(self.host, self.port)
+        made = _AdbConnection(self.host, self.port)
         self.latest = made.conn
         self.latest.settimeout(timeout or self._seconds)
         return made
 
     def server_version(self) -> int:
-        """Asked once: adbutils wants to know it for every call."""
+        """The version of the server; it is requested once, though adbutils needs it for every call."""
         if self._version is None:
             self._version = int(super().server_version())
         return self._version
 
 
-def _request(command: Line) -> str:
-    request = f"exec:{command}{_TELL_END}"
+def _request(line: ShellLine) -> str:
+    request = f"exec:{line}{_ECHO_STATUS}"
     if len(request.encode()) > _LONGEST_REQUEST:
         raise ValueError("the command is longer than adb can carry")
     return request

@@ -1,4 +1,4 @@
-"""Apps of a device by name, by package and on its launcher."""
+"""The apps of a device: their names, their packages, and how to start them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _AS_FROM_LAUNCHER = "0x10200000"
 
 
 class Apps:
-    """The names that a user gave to packages, and the home app of one device."""
+    """The user's names of packages, and the home app of one device."""
 
     def __init__(self, packages: Mapping[str, str], launcher: str) -> None:
         self._packages = {name.casefold(): package for name, package in packages.items()}
@@ -23,21 +23,21 @@ class Apps:
         self.launcher = launcher
 
     def package_of(self, name: str) -> str | None:
-        """The package of an app by its name, or the name itself where it is a package; None for any other."""
+        """The package of an app by its name; the name itself where it is a package; else None."""
         name = name.strip()
         known = self._packages.get(name.casefold())
         return known or (name if _PACKAGE.fullmatch(name) else None)
 
     def name_of(self, package: str) -> str:
-        """The name of a package; the package where it has none, empty for the home app."""
+        """The name of a package, or the package where it has no name; empty for the home app."""
         return "" if package == self.launcher else self._names.get(package, package)
 
 
 async def find_launcher(device: AdbDevice) -> str:
-    """Package of the home app.
+    """The package of the home app.
 
     Raises:
-        EnvironmentFailure: the device fails or has none.
+        EnvironmentFailure: the device fails or has no home app.
     """
     component = await _resolve(device, "android.intent.category.HOME")
     if component is None:
@@ -46,9 +46,9 @@ async def find_launcher(device: AdbDevice) -> str:
 
 
 async def start_app(device: AdbDevice, package: str) -> bool:
-    """Bring an app to the front as its icon does; False where the device has no such app.
+    """Start an app, or bring it to the front, as its icon does; False where the device has no such app.
 
-    `monkey -p` is not used for it, since it also switches automatic rotation on.
+    `monkey -p` would also switch automatic rotation on.
     """
     component = await _resolve(device, "android.intent.category.LAUNCHER", package)
     if component is None:

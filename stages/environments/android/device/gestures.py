@@ -1,11 +1,11 @@
-"""Touches and keys as commands of a device's `input` program."""
+"""Touches and key presses as commands of a device's program `input`."""
 
 from __future__ import annotations
 
 import re
 
 from trajmill.schemas.actions import Action, Click, Drag, LongPress, PressKeys, Swipe, SystemButton
-from trajmill.stages.environments.android.device.shell import Words
+from trajmill.stages.environments.android.device.shell import Command
 
 _SWIPE_MS = 500
 _DRAG_MS = 1000
@@ -17,13 +17,13 @@ _BUTTONS = {
     "Menu": "KEYCODE_APP_SWITCH",
     "Enter": "KEYCODE_ENTER",
 }
-"""`Menu` is the overview of running apps, as GUI-Owl describes it (formats_agents A.2)."""
+"""GUI-Owl's button `Menu` opens the overview of running apps."""
 _KEYS = {"RETURN": "ENTER", "ESC": "ESCAPE", "BACKSPACE": "DEL", "DELETE": "FORWARD_DEL"}
 _KEY_NAME = re.compile(r"[A-Z0-9_]{1,40}")
 
 
-def gesture(action: Action) -> tuple[Words, ...]:
-    """The commands of an action that is a touch or a key press; none for any other and for what no phone can do."""
+def gesture(action: Action) -> tuple[Command, ...]:
+    """The commands of a touch or key press; none for any other action and for what a phone cannot do."""
     match action:
         case Click(x=x, y=y, button="left", count=count):
             return (("input", "tap", str(x), str(y)),) * min(max(count, 1), _MOST_TAPS)
@@ -43,13 +43,13 @@ def gesture(action: Action) -> tuple[Words, ...]:
             return ()
 
 
-def key_event(*names: str) -> Words:
+def key_event(*names: str) -> Command:
     """The command that presses keys one after another."""
     return ("input", "keyevent", *names)
 
 
 def _key_name(key: str) -> str:
-    """The name that adb has for a key (`volume_up`, `KEYCODE_POWER`, `66`), empty for what cannot be one."""
+    """Adb's name of a key (`volume_up`, `KEYCODE_POWER`, `66`); empty for what cannot be a key."""
     name = key.strip().upper().removeprefix("KEYCODE_")
     if not _KEY_NAME.fullmatch(name):
         return ""

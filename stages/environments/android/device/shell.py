@@ -1,7 +1,7 @@
-"""Lines for the shell of a device: the one place where words are quoted.
+"""Lines for the shell of a device; only this module quotes words.
 
-adb hands one string to the device's `sh`. Model text, names of apps, paths and values of settings become part of it
-only through `quote`.
+adb passes one string to the device's `sh`. Text of a model, names of apps, paths and values of settings become part of
+it only through `quote`.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ import shlex
 from collections.abc import Sequence
 from typing import NewType
 
-Line = NewType("Line", str)
-"""A line that is safe to hand to a device: made by `line`, or a constant of this package."""
+ShellLine = NewType("ShellLine", str)
+"""A line that is safe to run: made by `shell_line`, or a constant of this package."""
 
-Words = tuple[str, ...]
+Command = tuple[str, ...]
 """A program and its arguments."""
 
 
 def quote(word: str) -> str:
-    """The word as any POSIX shell reads it back unchanged, whatever it holds.
+    """Quote a word so that any POSIX shell reads it unchanged.
 
     Raises:
-        ValueError: it holds a NUL or a lone surrogate, which no argument can.
+        ValueError: the word holds a NUL or a lone surrogate, which no argument can hold.
     """
     if "\0" in word:
         raise ValueError("an argument cannot hold a NUL")
@@ -29,6 +29,6 @@ def quote(word: str) -> str:
     return shlex.quote(word)
 
 
-def line(commands: Sequence[Words]) -> Line:
+def shell_line(commands: Sequence[Command]) -> ShellLine:
     """One line that runs commands in order, whether or not they succeed."""
-    return Line("; ".join(" ".join(map(quote, words)) for words in commands))
+    return ShellLine("; ".join(" ".join(map(quote, command)) for command in commands))

@@ -13,7 +13,7 @@ from trajmill.schemas.actions import TypeText
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.stages.environments.android.device.adb import AdbDevice
 from trajmill.stages.environments.android.device.gestures import key_event
-from trajmill.stages.environments.android.device.shell import Words
+from trajmill.stages.environments.android.device.shell import Command
 
 KEYBOARD = "com.android.adbkeyboard/.AdbIME"
 """Id of ADBKeyboard, which puts Base64 broadcasts into the focused field."""
@@ -26,24 +26,24 @@ _POLL_SECONDS = 0.05
 _LINE_BREAKS = str.maketrans({"\r": "\n", "\v": "\n", "\f": "\n"})
 
 
-async def type_text(device: AdbDevice, action: TypeText, held: int) -> None:
+async def type_text(device: AdbDevice, action: TypeText, field_length: int) -> None:
     """Type into the focused field.
 
-    Line breaks become presses of Enter, tabs of Tab; other control characters are left out. The input method of the
-    device is the same before and after.
+    A line break becomes a press of Enter, a tab one of Tab; other control characters are left out. The device's own
+    input method is restored afterwards.
 
     Args:
         device: Where to type.
         action: What to type.
-        held: Characters that the focused field holds at most, for `clear`.
+        field_length: At least the length of the text in the focused field; `clear` deletes as many characters.
 
     Raises:
-        EnvironmentFailure: the device fails; of class `setup` when the text needs ADBKeyboard and the device has none.
+        EnvironmentFailure: the device fails; of class `setup` where the text needs ADBKeyboard and the device lacks it.
     """
     commands = [key_event("KEYCODE_ENTER")] if action.enter else []
     text = action.text.replace("\r\n", "\n").translate(_LINE_BREAKS)
     if text.isascii():
-        erase = _erase(held) if action.clear else []
+        erase = _erase(field_length) if action.clear else []
         await _run(device, [*erase, *ascii_commands(text), *commands])
         return
     before = await _own_keyboard(device)
@@ -56,13 +56,12 @@ async def type_text(device: AdbDevice, action: TypeText, held: int) -> None:
         await _set_keyboard(device, before)
 
 
-def ascii_commands(text: str) -> list[Words]:
+def ascii_commands(text: str) -> list[Command]:
     """`input` commands that type ASCII text.
 
-    `input text` reads `%s` as a space, also where the text means a percent sign and an s: such a pair is typed in two
-    commands.
+    `input text` types a space for `%s`. Where the text itself holds `%s`, two commands type the two characters.
     """
-    commands: list[Words] = []
+    commands: list[Command] = []
     for part in _parts(text):
         if part in _KEYS:
             commands.append(key_event(_KEYS[part]))
@@ -72,9 +71,9 @@ def ascii_commands(text: str) -> list[Words]:
     return commands
 
 
-def unicode_commands(text: str) -> list[Words]:
+def unicode_commands(text: str) -> list[Command]:
     """Broadcasts to ADBKeyboard that type any text."""
-    commands: list[Words] = []
+    commands: list[Command] = []
     for part in _parts(text):
         if part in _KEYS:
             commands.append(key_event(_KEYS[part]))
@@ -88,7 +87,7 @@ _KEYS = {"\n": "KEYCODE_ENTER", "\t": "KEYCODE_TAB"}
 
 
 def _parts(text: str) -> Iterator[str]:
-    """Line breaks and tabs by themselves, and what stands between them in pieces that a command can hold."""
+    """Split a text into line breaks and tabs, one each, and pieces between them that fit into one command."""
     for is_key, characters in itertools.groupby(text, key=lambda character: character in _KEYS):
         if is_key:
             yield from characters
@@ -102,18 +101,18 @@ def _storable(character: str) -> bool:
     return not "\ud800" <= character <= "\udfff"
 
 
-def _erase(held: int) -> list[Words]:
-    return [key_event("KEYCODE_MOVE_END", *["KEYCODE_DEL"] * min(held, _MOST_ERASED))]
+def _erase(length: int) -> list[Command]:
+    return [key_event("KEYCODE_MOVE_END", *["KEYCODE_DEL"] * min(length, _MOST_ERASED))]
 
 
-async def _run(device: AdbDevice, commands: Sequence[Words]) -> None:
-    # One call for each, since a long text takes a device seconds.
+async def _run(device: AdbDevice, commands: Sequence[Command]) -> None:
+    # One call for each command, since a long text takes a device seconds.
     for command in commands:
         await device.run(*command)
 
 
 async def _own_keyboard(device: AdbDevice) -> str:
-    """The input method that the device uses, once it is sure that it also has ADBKeyboard."""
+    """The input method that the device uses; raises where the device lacks ADBKeyboard."""
     known = (await device.run("ime", "list", "-a", "-s")).text.split()
     if KEYBOARD not in known:
         text = f"{device.serial} has no ADBKeyboard, which text beyond ASCII needs; run `adb install ADBKeyboard.apk`"
@@ -122,7 +121,7 @@ async def _own_keyboard(device: AdbDevice) -> str:
 
 
 async def _set_keyboard(device: AdbDevice, keyboard: str) -> None:
-    """Switch the input method and wait until it serves the field; a device that had none keeps what it has."""
+    """Switch to an input method and wait until it is bound; does nothing where `keyboard` is not an id."""
     if "/" not in keyboard:
         return
     await device.run("ime", "set", keyboard)
@@ -134,7 +133,7 @@ async def _set_keyboard(device: AdbDevice, keyboard: str) -> None:
 
 
 async def _serves(device: AdbDevice, keyboard: str) -> bool:
-    """Whether the input method is chosen and bound: a broadcast that comes before is lost without a word."""
+    """Whether the input method is chosen and bound; a broadcast before that is lost silently."""
     if (await device.run(*_CURRENT_KEYBOARD)).text.strip() != keyboard:
         return False
     bound = _BOUND.search((await device.run("dumpsys", "input_method")).text)

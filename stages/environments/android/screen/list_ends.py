@@ -1,4 +1,4 @@
-"""Ends of lists: uiautomator does not tell them, but a swipe that moves nothing does."""
+"""The ends of lists. uiautomator does not report them, but a swipe that moves nothing reveals one."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ Elements = tuple[UIElement, ...]
 
 
 class ListEnds:
-    """What the swipes of one episode have shown."""
+    """The ends of lists that the swipes of one episode have revealed."""
 
     def __init__(self) -> None:
         self._ends: set[tuple[Elements, Box, str]] = set()
 
-    def swiped(self, swipe: Swipe, before: Elements | None, after: Elements | None) -> None:
-        """Learn from a swipe up or down; `before` and `after` are elements as the tree has them."""
+    def learn(self, swipe: Swipe, before: Elements | None, after: Elements | None) -> None:
+        """Learn from a vertical swipe, and the elements before and after it as uiautomator gave them."""
         down = swipe.y - swipe.y2
         if before is None or before != after or abs(down) <= abs(swipe.x - swipe.x2):
             return
@@ -27,8 +27,8 @@ class ListEnds:
             if each.role == "list" and each.bounds.contains(swipe.x, swipe.y)
         )
 
-    def told(self, elements: Elements | None) -> Elements | None:
-        """The elements, without the directions in which a list is known to end."""
+    def correct(self, elements: Elements | None) -> Elements | None:
+        """The elements, where lists lack the scroll states of the directions in which they are known to end."""
         if elements is None or not self._ends:
             return elements
         return tuple(

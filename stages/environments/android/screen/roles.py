@@ -1,4 +1,4 @@
-"""Android's widget classes in the roles of `UIElement`."""
+"""The roles of `UIElement` for Android's widget classes."""
 
 from __future__ import annotations
 
@@ -33,32 +33,32 @@ _ROLES = {
 }
 _LISTS = ("ListView", "RecyclerView", "GridView", "ExpandableListView")
 GROUPS = ("RadioGroup", "NumberPicker")
-"""What only groups buttons; its label is the value of each."""
+"""Widgets that only group buttons; each button has the group's label as its value."""
 _FIELDS = ("text_field", "search_field")
 
 
 class Surroundings(NamedTuple):
-    """What the nodes above a node say about it."""
+    """What is known of a node from the nodes around it."""
 
     listed: bool = False
     """Inside a list, or anything else that scrolls."""
     tabs: bool = False
     """Inside a bar of tabs."""
     group: str = ""
-    """Label of the radio group it is in."""
+    """The label of the radio group around it."""
     stepper: str = ""
-    """Label of the number picker it is in."""
+    """The label of the number picker around it."""
     launcher: bool = False
     """Inside the home app."""
 
 
 def class_name(qualified: str) -> str:
-    """The last part of a class's name: `android.widget.Button` is a `Button`."""
+    """The last part of a class's name, e.g. `Button` of `android.widget.Button`."""
     return qualified.replace("$", ".").rpartition(".")[2]
 
 
 def below(surroundings: Surroundings, widget: str, label: str, scrolls: bool) -> Surroundings:
-    """The surroundings of what is inside a widget."""
+    """The surroundings of the nodes inside a widget."""
     if scrolls or widget in _LISTS:
         surroundings = surroundings._replace(listed=True)
     if widget in ("TabWidget", "TabLayout"):
@@ -77,7 +77,7 @@ def role_of(widget: str, resource: str, clickable: bool, around: Surroundings) -
         widget: Its class without the package.
         resource: Its resource id.
         clickable: Whether a press on it does something.
-        around: What it is in.
+        around: Its surroundings.
     """
     role = _ROLES.get(widget, "")
     if role == "button" and around.stepper:

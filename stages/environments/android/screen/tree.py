@@ -1,7 +1,7 @@
-"""uiautomator's dump of a window as accessibility elements.
+"""Reads uiautomator's dump of a window as accessibility elements.
 
-A row that reacts to a press is one element, as a person sees it: its first text is the element's text, its other
-texts are the value, and a switch or check box in it, which has no press of its own, lends it role and state.
+A row that reacts to a press is one element, as a person sees it. Its first text is the element's text, its other texts
+are the element's value, and a switch or check box in it that cannot be pressed by itself gives the role and the state.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ _TITLES = ("action_bar_title", "toolbar_title", "title")
 _FLAGS = ("checked", "selected", "focused", "password")
 
 
-class Window(NamedTuple):
-    """What is known of a screen beside the dump."""
+class ScreenContext(NamedTuple):
+    """What is known of a screen from other sources than the dump."""
 
     size: Size
     app: str
-    """Title of a window that shows none."""
+    """The title where the window shows none."""
     launcher: str
     """Package of the home app."""
     keyboard: Box | None
     """What the on-screen keyboard covers; None while it is hidden."""
 
 
-def read_tree(xml: str, window: Window) -> tuple[UIElement, ...] | None:
-    """The elements of a dump, title first; without what the keyboard covers.
+def read_tree(xml: str, context: ScreenContext) -> tuple[UIElement, ...] | None:
+    """The elements of a dump without those that the keyboard covers; the first is the title.
 
-    uiautomator does not say in which directions a list can still be scrolled: both are given.
+    uiautomator does not say in which directions a list can be scrolled, so each list has both scroll states.
 
     Returns:
-        None for what is no dump.
+        None if `xml` is not a dump.
     """
     try:
         root = ElementTree.fromstring(xml)
@@ -54,16 +54,16 @@ def read_tree(xml: str, window: Window) -> tuple[UIElement, ...] | None:
         return None
     if root.tag != "hierarchy":
         return None
-    found = list(_below(root, Surroundings(), window))
-    if window.keyboard is not None:
-        covered = window.keyboard
+    found = list(_below(root, Surroundings(), context))
+    if context.keyboard is not None:
+        covered = context.keyboard
         found = [each for each in found if not covered.contains(*each.element.bounds.center)]
     title = next((each for each in found if each.may_be_title), None)
     rest = [each.element for each in found if each is not title]
-    head = title.element if title else UIElement("text", window.app, Box(0, 0, window.size.width, 1))
+    head = title.element if title else UIElement("text", context.app, Box(0, 0, context.size.width, 1))
     elements = [head._replace(role="heading", states=("title",)), *rest]
-    if window.keyboard is not None:
-        elements.append(UIElement("keyboard", "", window.keyboard, (), "", "keyboard"))
+    if context.keyboard is not None:
+        elements.append(UIElement("keyboard", "", context.keyboard, (), "", "keyboard"))
     return tuple(elements)
 
 
@@ -72,21 +72,21 @@ class _Found(NamedTuple):
     may_be_title: bool
 
 
-def _below(node: ElementTree.Element, around: Surroundings, window: Window) -> Iterator[_Found]:
+def _below(node: ElementTree.Element, around: Surroundings, context: ScreenContext) -> Iterator[_Found]:
     for child in node:
-        yield from _node(child, around, window)
+        yield from _node(child, around, context)
 
 
-def _node(node: ElementTree.Element, around: Surroundings, window: Window) -> Iterator[_Found]:
+def _node(node: ElementTree.Element, around: Surroundings, context: ScreenContext) -> Iterator[_Found]:
     if node.get("package"):
-        around = around._replace(launcher=node.get("package") == window.launcher)
+        around = around._replace(launcher=node.get("package") == context.launcher)
     inside = below(around, _widget(node), node.get("content-desc", ""), _flag(node, "scrollable"))
-    box = _box(node, window.size)
+    box = _box(node, context.size)
     if box.area and _is_row(node):
         yield _Found(_row(node, box, around), False)
         for child in node.iter("node"):
             if child is not node and _reacts(child):
-                yield from _node(child, inside, window)
+                yield from _node(child, inside, context)
         return
     if box.area and _flag(node, "scrollable"):
         states = ("scrollable_down", "scrollable_up")
@@ -96,11 +96,11 @@ def _node(node: ElementTree.Element, around: Surroundings, window: Window) -> It
         element = _element(node, box, around)
         named = node.get("resource-id", "").rpartition("/")[2] in _TITLES
         yield _Found(element, named and element.role == "text" and not around.listed)
-    yield from _below(node, inside, window)
+    yield from _below(node, inside, context)
 
 
 def _is_element(node: ElementTree.Element) -> bool:
-    """Not a mere container, nor a group whose label stands on its members."""
+    """Whether it is more than a container, and no group, whose label its members have as their value."""
     if _widget(node) in GROUPS:
         return False
     return bool(_text(node)) or _reacts(node) or is_field(_role(node, Surroundings()))
@@ -128,7 +128,7 @@ def _row(node: ElementTree.Element, box: Box, around: Surroundings) -> UIElement
 
 
 def _own_parts(node: ElementTree.Element) -> Iterator[ElementTree.Element]:
-    """The nodes inside a row that belong to it: not those that react by themselves, nor what is in those."""
+    """The nodes of a row, without the nodes that react to presses by themselves and all inside them."""
     yield node
     for child in node:
         if not _reacts(child):
@@ -169,7 +169,7 @@ def _flag(node: ElementTree.Element, name: str, default: str = "false") -> bool:
 
 
 def _box(node: ElementTree.Element, size: Size) -> Box:
-    """Where a node is visible; uiautomator also lists what hangs over the edges."""
+    """The visible part of a node; uiautomator also gives bounds beyond the screen's edges."""
     match = _BOUNDS.fullmatch(node.get("bounds", ""))
     if match is None:
         return Box(0, 0, 0, 0)

@@ -1,4 +1,4 @@
-"""Brings a device into the start state of a query, and back."""
+"""Prepares the start state of a query on a device, and restores the device's settings."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.stages.environments.android.device.adb import AdbDevice
 from trajmill.stages.environments.android.device.apps import Apps, start_app
 from trajmill.stages.environments.android.device.gestures import key_event
-from trajmill.stages.environments.android.device.shell import Words
+from trajmill.stages.environments.android.device.shell import Command
 from trajmill.stages.environments.android.task.start_and_goal import PhoneGoal, PhoneStart
 
-_STILL = {
+_WITHOUT_ANIMATIONS = {
     "global.window_animation_scale": "0",
     "global.transition_animation_scale": "0",
     "global.animator_duration_scale": "0",
@@ -22,14 +22,14 @@ _WRITE_FILE = 'mkdir -p "$1" && printf %s "$3" > "$2"'
 
 
 class ChangedSettings:
-    """Settings of a device and what they were before."""
+    """Settings of a device that were changed, with their values from before."""
 
     def __init__(self, device: AdbDevice) -> None:
         self._device = device
         self._before: dict[str, str] = {}
 
     async def remember(self, names: Iterable[str]) -> None:
-        """Remember the settings as they are, those that are remembered already apart."""
+        """Remember the present values of settings; a value that is remembered already stays."""
         new = [name for name in names if name not in self._before]
         if new:
             output = await self._device.run_all([("settings", "get", *_split(name)) for name in new])
@@ -45,7 +45,7 @@ class ChangedSettings:
             await self._device.run_all([_put(name, value) for name, value in values.items()])
 
     async def restore(self) -> None:
-        """Make all settings what they were and forget them."""
+        """Restore all settings and forget them."""
         if self._before:
             await self._device.run_all(
                 [
@@ -56,23 +56,23 @@ class ChangedSettings:
         self._before.clear()
 
 
-async def hold_still(settings: ChangedSettings) -> None:
-    """Switch animations and automatic rotation off, so that a screen comes to rest and equal runs look equal."""
-    await settings.put(_STILL)
+async def switch_animations_off(settings: ChangedSettings) -> None:
+    """Switch animations and automatic rotation off, so that screens settle and equal episodes look equal."""
+    await settings.put(_WITHOUT_ANIMATIONS)
 
 
 async def prepare(
     device: AdbDevice, apps: Apps, needed: Iterable[str], start: PhoneStart, goal: PhoneGoal, settings: ChangedSettings
 ) -> None:
-    """Stop the apps that a query needs, clear what it wants cleared, and make its start state.
+    """Stop the apps of a query, clear the data that it names, and make its start state.
 
     Args:
-        device: What to prepare.
-        apps: Its apps.
+        device: To prepare.
+        apps: Of the device.
         needed: Names of the apps that the query needs.
         start: The start state.
-        goal: What it wants must not be there from the episode before: its files are removed, its settings remembered.
-        settings: What is changed; those of the episode before must have been restored.
+        goal: Its files are removed, so that those of an earlier episode do not count; its settings are remembered.
+        settings: Records the changes; those of the episode before must have been restored.
 
     Raises:
         EnvironmentFailure: the device fails; an app is unknown; a file cannot be written.
@@ -95,12 +95,12 @@ async def prepare(
 
 
 def wanted_files(goal: PhoneGoal) -> list[str]:
-    """The files that a goal wants to exist."""
+    """The files that must exist in the end."""
     return [path for path, content in goal.files.items() if content is not None]
 
 
 async def remove_files(device: AdbDevice, paths: Iterable[str]) -> None:
-    """Remove what an episode has made, where it is there."""
+    """Remove files, where they exist."""
     named = tuple(paths)
     if named:
         await device.run("rm", "-f", *named)
@@ -112,13 +112,13 @@ def setup_failure(error: EnvironmentFailure) -> EnvironmentFailure:
 
 
 async def _rotation(device: AdbDevice, orientation: str) -> str:
-    """The value of `user_rotation` for an orientation: 0 is how the device is held by nature."""
+    """The value of `user_rotation` for an orientation; 0 is the natural orientation of the device."""
     size = (await device.run("wm", "size")).text.split(":")[-1].strip()
     width, _, height = size.partition("x")
     if not (width.isdecimal() and height.isdecimal()):
         raise EnvironmentFailure(f"{device.serial}: no size of the screen but {size[:100]!r}")
-    by_nature = "landscape" if int(width) > int(height) else "portrait"
-    return "0" if orientation == by_nature else "1"
+    natural = "landscape" if int(width) > int(height) else "portrait"
+    return "0" if orientation == natural else "1"
 
 
 async def _put_file(device: AdbDevice, path: str, content: str | None) -> None:
@@ -137,7 +137,7 @@ def _package(apps: Apps, name: str) -> str:
     return package
 
 
-def _put(name: str, value: str) -> Words:
+def _put(name: str, value: str) -> Command:
     return ("settings", "put", *_split(name), value)
 
 

@@ -1,10 +1,10 @@
-"""Start state and goal of a query for a device, as JSON, and the checks of a goal.
+"""Start state and goal of a query for a device, as JSON, and the check of a goal.
 
-Start state, all parts optional:
+A start state, with all parts optional:
 `{"clear": ["Notes"], "settings": {"system.screen_brightness": "10"}, "files": {"/sdcard/a.txt": "text", "/sdcard/b":
-null}, "orientation": "landscape", "open": "Notes"}`. Goal, all of whose parts must hold:
-`{"foreground": "com.android.settings", "settings": {...}, "files": {...}, "answer": "42"}`. A file that is null is one
-that does not exist. Nothing in either is a command.
+null}, "orientation": "landscape", "open": "Notes"}`. A goal, all of whose parts must hold:
+`{"foreground": "com.android.settings", "settings": {...}, "files": {...}, "answer": "42"}`. A file that
+is null does not exist. Neither of them can hold a command.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ Content = Annotated[str, AfterValidator(_word)]
 
 
 class PhoneStart(Record):
-    """What a reset prepares beyond stopping the query's apps and going home."""
+    """What a reset prepares after it has stopped the query's apps and pressed Home."""
 
     clear: tuple[str, ...] = ()
     """Apps whose data are wiped."""
@@ -70,24 +70,24 @@ class PhoneStart(Record):
     """Content by path, null for a file to remove."""
     orientation: Literal["portrait", "landscape"] = "portrait"
     open: str = ""
-    """App to open at last."""
+    """The app to open at the end of the preparation."""
 
 
 class PhoneGoal(Record):
-    """What must hold in the end; nothing at all is no check."""
+    """What must hold in the end; without any part there is no check."""
 
     foreground: Annotated[str, AfterValidator(_component)] | None = None
     """`package` or `package/activity` in the foreground."""
     settings: dict[Setting, str] = {}
     files: dict[FilePath, str | None] = {}
-    """Content by path, without a last line break; null for a file that must not exist. A file that is wanted is removed
-    by the reset, unless the start state has it."""
+    """Content by path, without a last line break; null for a file that must not exist. A reset removes files that must
+    exist, unless the start state has them."""
     answer: str | None = None
     """What the agent must answer; case and spaces do not count."""
 
 
-class Ending(NamedTuple):
-    """What a goal is checked against beside the device."""
+class FinalState(NamedTuple):
+    """What a goal is checked against, beside the device's settings and files."""
 
     foreground: str
     """`package/activity`, empty if unknown."""
@@ -109,15 +109,15 @@ def read_part(kind: type[P], text: str) -> P:
         raise EnvironmentFailure(message, FailureClass.SETUP) from error
 
 
-async def is_reached(device: AdbDevice, goal: PhoneGoal, ending: Ending) -> bool:
+async def is_reached(device: AdbDevice, goal: PhoneGoal, final: FinalState) -> bool:
     """Whether every part of the goal holds.
 
     Raises:
         EnvironmentFailure: the device fails.
     """
-    if goal.foreground is not None and not _is_component(ending.foreground, goal.foreground):
+    if goal.foreground is not None and not _is_component(final.foreground, goal.foreground):
         return False
-    if goal.answer is not None and _plain(ending.answer or "") != _plain(goal.answer):
+    if goal.answer is not None and _normalised(final.answer or "") != _normalised(goal.answer):
         return False
     for name, value in goal.settings.items():
         if await read_setting(device, name) != value:
@@ -156,5 +156,5 @@ def _whole(package: str, activity: str) -> str:
     return package + activity if activity.startswith(".") else activity
 
 
-def _plain(text: str) -> str:
+def _normalised(text: str) -> str:
     return " ".join(text.split()).casefold()

@@ -14,13 +14,13 @@ class PhoneTask(TaskLine[PhoneStart, PhoneGoal]):
     """One line of the file."""
 
     apps: tuple[str, ...]
-    """Apps it needs, by name (as in the map of apps) or package; they are stopped before each episode."""
+    """The apps that it needs, by name (as in the table of apps) or package; each reset stops them."""
     start_state: PhoneStart = PhoneStart()
     goal: PhoneGoal = PhoneGoal()
 
 
 def read_task_file(path: Path, origin: Origin) -> list[Query]:
-    """The queries of a file, in its order; empty lines do not count.
+    """The queries of a file, in its order; empty lines are skipped.
 
     Raises:
         BadInputError: the file cannot be read, or a line is no task: one line for each mistake.

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.stages.environments.android.stand_in.sh import Exit, Result, Shell
-from trajmill.stages.environments.android.device.shell import line, quote
+from trajmill.stages.environments.android.device.shell import quote, shell_line
 
 HOSTILE = [
     "'; reboot #",
@@ -55,12 +55,12 @@ def words_of_stand_in(text: str) -> list[list[str]]:
 @given(WORDS)
 @settings(max_examples=150)
 def test_a_real_shell_reads_back_exactly_the_words(words: list[str]) -> None:
-    assert words_of_sh(line([("printf", "%s\\0", *words)])) == words
+    assert words_of_sh(shell_line([("printf", "%s\\0", *words)])) == words
 
 
 @given(WORDS, WORDS)
 def test_the_stand_in_reads_a_line_of_commands_as_it_was_meant(first: list[str], second: list[str]) -> None:
-    assert words_of_stand_in(line([("a", *first), ("b", *second)])) == [["a", *first], ["b", *second]]
+    assert words_of_stand_in(shell_line([("a", *first), ("b", *second)])) == [["a", *first], ["b", *second]]
 
 
 @pytest.mark.parametrize("word", ["a\0b", "\ud800"])

@@ -4,9 +4,9 @@ from trajmill.schemas.actions import Swipe
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import UIElement
 from trajmill.stages.environments.android.screen.list_ends import ListEnds
-from trajmill.stages.environments.android.screen.tree import Window, read_tree
+from trajmill.stages.environments.android.screen.tree import ScreenContext, read_tree
 
-WINDOW = Window(Size(1080, 2400), "Settings", "com.android.launcher3", None)
+WINDOW = ScreenContext(Size(1080, 2400), "Settings", "com.android.launcher3", None)
 
 
 def node(kind: str, bounds: str, *children: str, **attributes: str) -> str:
@@ -19,7 +19,7 @@ def text(words: str, bounds: str, **attributes: str) -> str:
     return node("android.widget.TextView", bounds, text=words, **attributes)
 
 
-def read(*nodes: str, window: Window = WINDOW) -> tuple[UIElement, ...]:
+def read(*nodes: str, window: ScreenContext = WINDOW) -> tuple[UIElement, ...]:
     elements = read_tree(f'<hierarchy rotation="0">{"".join(nodes)}</hierarchy>', window)
     assert elements is not None
     return elements
@@ -134,10 +134,10 @@ def test_a_swipe_that_moves_nothing_finds_the_end_of_its_list() -> None:
     elements = read(node(LIST, "[0,300][1080,2400]", ROW, scrollable="true"))
     ends = ListEnds()
     down = Swipe(x=500, y=1500, x2=500, y2=700)
-    ends.swiped(down, elements, elements[:1])
-    assert ends.told(elements) == elements
-    ends.swiped(down, elements, elements)
-    told = ends.told(elements)
+    ends.learn(down, elements, elements[:1])
+    assert ends.correct(elements) == elements
+    ends.learn(down, elements, elements)
+    told = ends.correct(elements)
     assert told is not None
     assert told[1].states == ("scrollable_up",)
-    assert ends.told(elements[:2]) == elements[:2]
+    assert ends.correct(elements[:2]) == elements[:2]
