@@ -23,11 +23,12 @@ class RoundContext:
     config: Config
     warehouse: Warehouse
     round: int
+    run_id: str = ""
+    """The run's id. Empty asks the configuration, which reads the user's files, once."""
 
-    @property
-    def run_id(self) -> str:
-        """The run's id."""
-        return self.config.run_id
+    def __post_init__(self) -> None:
+        if not self.run_id:
+            object.__setattr__(self, "run_id", self.config.run_id)
 
     @property
     def origin(self) -> Origin:

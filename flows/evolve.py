@@ -62,5 +62,6 @@ def evolve_flow(owed: Sequence[RoundContext]) -> list[RoundSummary]:
 
 
 def _owed(config: Config, warehouse: Warehouse) -> list[RoundContext]:
-    contexts = [RoundContext(config, warehouse, number) for number in range(1, config.run.rounds + 1)]
+    first = RoundContext(config, warehouse, 1)
+    contexts = [first.in_round(number) for number in range(1, config.run.rounds + 1)]
     return [context for context in contexts if report_of(context, PROMOTE) is None]

@@ -33,11 +33,16 @@ class Spec(BaseModel):
 
     def identity(self) -> dict[str, Any]:
         """All that decides rows, as JSON values: every field that is not `OPERATIONAL`, files by their contents."""
-        return {
-            name: identity_of(getattr(self, name))
-            for name, info in type(self).model_fields.items()
-            if not any(isinstance(mark, Operational) for mark in info.metadata)
-        }
+        return {name: identity_of(getattr(self, name)) for name in decisive_fields(type(self))}
+
+
+def decisive_fields(spec: type[Spec]) -> tuple[str, ...]:
+    """The fields of a spec that are not `OPERATIONAL`."""
+    return tuple(
+        name
+        for name, info in spec.model_fields.items()
+        if not any(isinstance(mark, Operational) for mark in info.metadata)
+    )
 
 
 def identity_of(value: object) -> Any:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pydantic import NonNegativeInt
 
-from trajmill.flows.configuration.section import Section
+from trajmill.schemas.spec import Spec
 from trajmill.stages.queries.atomic.base import AtomicApp
 
 
-class AtomicSection(Section):
+class AtomicSection(Spec):
     """Single operations (double-click, drag, input) asked for in real programs, when `run.environment` is `desktop`."""
 
     train: NonNegativeInt = 0

@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from trajmill.flows.configuration.config import OWN_JUDGE, Config
 from trajmill.flows.configuration.models import EMBEDDED
-from trajmill.flows.configuration.section import KeyPath
+from trajmill.flows.configuration.tables import KeyPath, tables_in
+from trajmill.schemas.spec import decisive_fields
 
 
 class Missing(NamedTuple):
@@ -19,34 +20,28 @@ class Missing(NamedTuple):
 
 
 def missing_files(config: Config, folder: Path) -> list[Missing]:
-    """Files and folders of the user's that are not there, as seen from the folder of the configuration file."""
+    """Files and folders that decide rows and are not there, as seen from the folder of the configuration file."""
     found = [
-        Missing(("queries", "apps"), f"there is no app file {app}")
-        for app in config.queries.apps
-        if not (folder / app).is_file()
-    ]
-    examples = config.queries.example_tasks
-    if examples is not None and not (folder / examples).is_file():
-        found.append(Missing(("queries", "example_tasks"), f"there is no file of example tasks {examples}"))
-    if config.android.tasks is not None and not (folder / config.android.tasks).is_file():
-        found.append(Missing(("android", "tasks"), f"there is no task file {config.android.tasks}"))
-    if config.desktop.tasks is not None and not (folder / config.desktop.tasks).is_dir():
-        found.append(Missing(("desktop", "tasks"), f"there is no folder of task files {config.desktop.tasks}"))
-    if config.browser.tasks is not None and not (folder / config.browser.tasks).is_file():
-        found.append(Missing(("browser", "tasks"), f"there is no task file {config.browser.tasks}"))
-    programs = config.pathways.file
-    if programs is not None and not (folder / programs).is_file():
-        found.append(Missing(("pathways", "file"), f"there is no file of programs {programs}"))
-    found += [
-        Missing(("prompts", key), f"there is no prompt file {path}")
-        for key, paths in config.prompts.files.items()
-        for path in paths
-        if not (folder / path).is_file()
+        Missing((*keys, name), f"{'.'.join((*keys, name))}: there is no {path}")
+        for keys, spec in tables_in(config, only_decisive=True)
+        for name in decisive_fields(type(spec))
+        for path in _paths(getattr(spec, name))
+        if not (folder / path).exists()
     ]
     for name, tasks in (("android", config.android.tasks), ("browser", config.browser.tasks)):
-        if config.run.environment == name and tasks is None and not config.pathways.queries and programs is None:
+        if (
+            config.run.environment == name
+            and tasks is None
+            and not config.pathways.queries
+            and config.pathways.file is None
+        ):
             found.append(Missing(("run", "environment"), f"{name}.tasks is missing: the file of your tasks"))
     return found
+
+
+def _paths(value: object) -> tuple[Path, ...]:
+    values = value if isinstance(value, tuple) else (value,)
+    return tuple(each for each in values if isinstance(each, Path))
 
 
 def missing_endpoints(config: Config) -> list[Missing]:
@@ -54,7 +49,7 @@ def missing_endpoints(config: Config) -> list[Missing]:
     known = ", ".join([EMBEDDED, *config.endpoints])
     found = [
         Missing(keys, f"{'.'.join(keys)}: there is no [endpoints.{name}]; there are {known}")
-        for keys, name in (*mapped(config), *_named_by_judges(config))
+        for keys, name in (*config.asked_endpoints(), *_named_by_judges(config))
         if name != EMBEDDED and name not in config.endpoints
     ]
     for name, endpoint in config.endpoints.items():
@@ -96,18 +91,6 @@ def missing_for_operations(config: Config) -> list[Missing]:
     return [
         Missing(("atomic",), f'atomic: its programs are those of environment = "desktop", not {config.run.environment}')
     ]
-
-
-def mapped(config: Config) -> Iterator[tuple[KeyPath, str]]:
-    """Each role as the keys that lead to it, with the name of its endpoint."""
-    models = config.models
-    for role in ("policy", "writer", "describer"):
-        yield ("models", role), getattr(models, role)
-    yield ("models", "critic", "step"), models.critic.step
-    for channel in ("text", "multimodal"):
-        for name in getattr(models.critic, channel):
-            yield ("models", "critic", channel), name
-    yield ("pathways", "second_opinion"), config.pathways.second_opinion or EMBEDDED
 
 
 def _named_by_judges(config: Config) -> Iterator[tuple[KeyPath, str]]:

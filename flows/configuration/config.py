@@ -5,18 +5,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
 from trajmill.flows.configuration.atomic import AtomicSection
 from trajmill.flows.configuration.environments import AndroidSection, BrowserGymSection, BrowserSection, DesktopSection
-from trajmill.flows.configuration.models import EndpointSection, ModelsSection, PromptsSection
+from trajmill.flows.configuration.models import POLICY_ROLE, EndpointSection, ModelsSection, PromptsSection
 from trajmill.flows.configuration.pathways import PathwaysSection
-from trajmill.flows.configuration.section import Fraction, Section
+from trajmill.flows.configuration.tables import KeyPath
 from trajmill.schemas.record import content_id
+from trajmill.schemas.spec import OPERATIONAL, Fraction, Spec
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=40)]
 OWN_JUDGE = "judge"
@@ -29,23 +31,23 @@ Cron = Annotated[str, Field(pattern=r"^\S+( +\S+){4}$")]
 EnvironmentName = Literal["simulated", "miniwob", "webapp", "browser", "browsergym", "android", "desktop"]
 
 
-class RunSection(Section):
+class RunSection(Spec):
     """What to run, and where its rows go."""
 
     name: Name = "default"
     """Name of the run: lower-case letters, digits, `-` and `_`."""
     seed: NonNegativeInt = 0
     """Seed of everything random; equal seeds give equal runs."""
-    rounds: PositiveInt = 8
+    rounds: Annotated[PositiveInt, OPERATIONAL] = 8
     """Rounds after which `evolve` is done."""
-    root: Path = Path("trajmill-data")
+    root: Annotated[Path, OPERATIONAL] = Path("trajmill-data")
     """Folder of the warehouse."""
     environment: EnvironmentName = "simulated"
     """Where episodes happen: the simulated phone and desktop, MiniWoB++, the app files as a `webapp` or any web site
     (`browser`) in Chromium (extra `web`), BrowserGym, Android devices, or desktops with the OSWorld protocol."""
 
 
-class QueriesSection(Section):
+class QueriesSection(Spec):
     """How many queries are generated in the first round, for each split, and how many tasks are proposed after that."""
 
     train: PositiveInt = 1000
@@ -71,12 +73,12 @@ class QueriesSection(Section):
     """Training tasks that it proposes in each round from the screens that the example tasks start with; it must see."""
 
 
-class RolloutSection(Section):
+class RolloutSection(Spec):
     """How the policy is rolled out to collect trajectories."""
 
     episodes_per_round: PositiveInt = 600
     """Episodes in each round, guided ones included."""
-    concurrency: PositiveInt = 128
+    concurrency: Annotated[PositiveInt, OPERATIONAL] = 128
     """Episodes that one worker has under way at once."""
     temperature: PositiveFloat = 1.0
     """Sampling temperature of the policy; evaluation is greedy."""
@@ -88,11 +90,11 @@ class RolloutSection(Section):
     """An environment that takes longer for one action hangs, and is replaced."""
     recycle_after: PositiveInt = 1000
     """Episodes after which an environment is replaced."""
-    workers: PositiveInt = 1
+    workers: Annotated[PositiveInt, OPERATIONAL] = 1
     """Worker processes."""
 
 
-class VotingSection(Section):
+class VotingSection(Spec):
     """Who votes on a trajectory, and how the votes are combined."""
 
     channels: Annotated[tuple[Literal["text", "multimodal", "programmatic"], ...], Field(min_length=1)] = (
@@ -113,7 +115,7 @@ class VotingSection(Section):
     ask: Literal["needed", "channels", "all"] = "channels"
     """`needed`: no vote more than decides; `channels`: every channel, so that each is calibrated, but no vote more than
     decides the channel; `all`: every vote at every resolution, for calibration. The decision is the same."""
-    concurrency: PositiveInt = 64
+    concurrency: Annotated[PositiveInt, OPERATIONAL] = 64
     """Trajectories that one worker has under judgement at once."""
     false_positive: Fraction = 0.0
     """Calibration studies: share of wrong trajectories that each channel calls correct."""
@@ -157,7 +159,7 @@ class OtherJudgeSection(VotingSection):
     """The endpoints that vote in the multimodal channel; those of `models.critic` if empty."""
 
 
-class GuidanceSection(Section):
+class GuidanceSection(Spec):
     """Second chances for queries that failed."""
 
     enabled: bool = True
@@ -168,7 +170,7 @@ class GuidanceSection(Section):
     """Largest share of a round's episodes that may be guided."""
 
 
-class TrainSection(Section):
+class TrainSection(Spec):
     """How the policy is trained on a release."""
 
     recipe: Literal["sft"] = "sft"
@@ -192,7 +194,7 @@ class TrainSection(Section):
     0 is the loop, which trains in every round."""
 
 
-class EvaluateSection(Section):
+class EvaluateSection(Spec):
     """How an old and a new policy are compared."""
 
     episodes: PositiveInt = 60
@@ -203,7 +205,7 @@ class EvaluateSection(Section):
     """A new policy is promoted if its held-out success is no more than this below the old one's."""
 
 
-class MiniwobSection(Section):
+class MiniwobSection(Spec):
     """What is used of MiniWoB++ when `run.environment` is `miniwob`."""
 
     suite: Literal["all", "basic", "debug"] = "basic"
@@ -216,7 +218,7 @@ class MiniwobSection(Section):
     """Instances of each page that are only evaluated on."""
 
 
-class BeamSection(Section):
+class BeamSection(Spec):
     """Where the Apache Beam pipelines run."""
 
     runner: str = "FnApiRunner"
@@ -225,7 +227,7 @@ class BeamSection(Section):
     """Options of the runner, as on a Beam command line."""
 
 
-class ServeSection(Section):
+class ServeSection(Spec):
     """What `trajmill serve` schedules."""
 
     cron: Cron = "0 2 * * *"
@@ -236,7 +238,7 @@ class ServeSection(Section):
     """Newly accepted trajectories that start the retrain deployment."""
 
 
-class Config(Section):
+class Config(Spec):
     """A whole configuration."""
 
     run: RunSection = RunSection()
@@ -248,9 +250,9 @@ class Config(Section):
     evaluate: EvaluateSection = EvaluateSection()
     models: ModelsSection = ModelsSection()
     prompts: PromptsSection = PromptsSection()
-    endpoints: dict[Name, EndpointSection] = {}
+    endpoints: Annotated[dict[Name, EndpointSection], OPERATIONAL] = {}
     """The models that roles can be mapped to, by name."""
-    judges: dict[Name, OtherJudgeSection] = {}
+    judges: Annotated[dict[Name, OtherJudgeSection], OPERATIONAL] = {}
     """Judges beside the one that decides, by name."""
     miniwob: MiniwobSection = MiniwobSection()
     browser: BrowserSection = BrowserSection()
@@ -259,48 +261,44 @@ class Config(Section):
     desktop: DesktopSection = DesktopSection()
     pathways: PathwaysSection = PathwaysSection()
     atomic: AtomicSection = AtomicSection()
-    beam: BeamSection = BeamSection()
-    serve: ServeSection = ServeSection()
+    beam: Annotated[BeamSection, OPERATIONAL] = BeamSection()
+    serve: Annotated[ServeSection, OPERATIONAL] = ServeSection()
+
+    def identity(self) -> dict[str, Any]:
+        """All that decides rows, files by their contents, and for each role the model behind it.
+
+        The number of rounds, the folders, the schedule, the runner, the workers, how a model is reached, the names of
+        endpoints, endpoints without a role, other judges and operations that are not asked for do not decide them: a
+        run can be prolonged, moved, sped up and judged anew. Neither does the policy's own model, which changes within
+        a run.
+        """
+        models: dict[str, list[object]] = {}
+        for keys, name in self.asked_endpoints():
+            models.setdefault(".".join(keys), []).append(self._identity_behind(keys, name))
+        decisive = super().identity() | {"models": models}
+        for asked, section in ((self.pathways.queries, "pathways"), (self.atomic.wanted, "atomic")):
+            if not asked:
+                del decisive[section]
+        return decisive
 
     @property
     def run_id(self) -> str:
-        """The run that this configuration stands for: its name and a hash of all that decides its rows.
+        """The run that this configuration stands for: its name and a hash of its identity; reads the user's files."""
+        return f"{self.run.name}-{content_id(self.identity())[:8]}"
 
-        The number of rounds, the folders, the schedule, the runner, the workers, how a model is reached, endpoints
-        without a role, other judges and operations that are not asked for do not decide them: a run can be prolonged,
-        moved, sped up and judged anew.
-        """
-        roles = self.models.endpoint_names | {self.pathways.second_opinion}
-        decisive = self.model_dump(
-            mode="json",
-            exclude={
-                "run": {"rounds", "root"},
-                "queries": {"apps", "example_tasks"},
-                "rollout": {"workers", "concurrency"},
-                "judge": {"concurrency"},
-                "endpoints": {name: EndpointSection.TRANSPORT if name in roles else True for name in self.endpoints},
-                "judges": True,
-                "prompts": True,
-                "browser": {"tasks"},
-                "android": AndroidSection.TRANSPORT,
-                "desktop": DesktopSection.TRANSPORT,
-                "pathways": {"file"},
-                "atomic": set() if self.atomic.wanted else True,
-                "beam": True,
-                "serve": True,
-            },
-        )
-        given = (
-            *self.queries.apps,
-            self.queries.example_tasks,
-            self.browser.tasks,
-            self.android.tasks,
-            self.desktop.tasks,
-            self.pathways.file,
-        )
-        files = [path.name for path in given if path]
-        prompts = {key: [path.name for path in paths] for key, paths in self.prompts.files.items()}
-        return f"{self.run.name}-{content_id(decisive, files, prompts)[:8]}"
+    def asked_endpoints(self) -> Iterator[tuple[KeyPath, str]]:
+        """Each key that names an endpoint which a run asks, with that name."""
+        yield from self.models.roles()
+        if self.pathways.second_opinion:
+            yield ("pathways", "second_opinion"), self.pathways.second_opinion
+
+    def _identity_behind(self, keys: KeyPath, name: str) -> object:
+        if name not in self.endpoints:
+            return name
+        identity = self.endpoints[name].identity()
+        if keys == POLICY_ROLE:
+            identity.pop("model", None)
+        return identity
 
     def with_rounds(self, rounds: int) -> Config:
         """The same run, up to another round."""

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import ClassVar
+from typing import Annotated
 
 from pydantic import PositiveFloat, PositiveInt
 
-from trajmill.flows.configuration.section import Fraction, Section
+from trajmill.schemas.spec import OPERATIONAL, Fraction, Spec
 
 
-class BrowserSection(Section):
+class BrowserSection(Spec):
     """Web sites of your own choice, when `run.environment` is `browser`."""
 
     tasks: Path | None = None
     """Tasks of your own: one JSON object in each line (see environments.md)."""
 
 
-class BrowserGymSection(Section):
+class BrowserGymSection(Spec):
     """What is used of BrowserGym when `run.environment` is `browsergym` (extra `browsergym`)."""
 
     tasks: tuple[str, ...] = (
@@ -33,37 +33,31 @@ class BrowserGymSection(Section):
     """Instances of each task that are only evaluated on."""
 
 
-class AndroidSection(Section):
+class AndroidSection(Spec):
     """Devices that adb knows, when `run.environment` is `android`."""
 
-    TRANSPORT: ClassVar = {"host", "port", "serials", "tasks", "call_seconds", "lease_seconds"}
-    """Keys that decide where episodes happen, and nothing of what happens; of `tasks` the name of the file does."""
-
-    host: str = "127.0.0.1"
+    host: Annotated[str, OPERATIONAL] = "127.0.0.1"
     """Machine of the adb server."""
-    port: PositiveInt = 5037
+    port: Annotated[PositiveInt, OPERATIONAL] = 5037
     """Port of the adb server."""
-    serials: tuple[str, ...] = ()
+    serials: Annotated[tuple[str, ...], OPERATIONAL] = ()
     """Devices to use, as `adb devices` names them; all that are connected if there are none."""
     tasks: Path | None = None
     """Tasks of your own: one JSON object in each line (see environments.md)."""
     apps: dict[str, str] = {}
     """Package of each app that tasks and agents name."""
-    call_seconds: PositiveFloat = 30.0
+    call_seconds: Annotated[PositiveFloat, OPERATIONAL] = 30.0
     """A call to a device that takes longer is a failure."""
     settle_seconds: PositiveFloat = 6.0
     """How long to wait at most for a screen to stop changing."""
-    lease_seconds: PositiveFloat = 60.0
+    lease_seconds: Annotated[PositiveFloat, OPERATIONAL] = 60.0
     """How long to wait at most for a device that nobody else uses."""
 
 
-class DesktopSection(Section):
+class DesktopSection(Spec):
     """Desktops that speak the OSWorld server protocol, when `run.environment` is `desktop`."""
 
-    TRANSPORT: ClassVar = {"servers", "tasks"}
-    """Keys that decide where episodes happen, and nothing of what happens; of `tasks` the name of the folder does."""
-
-    servers: tuple[str, ...] = ()
+    servers: Annotated[tuple[str, ...], OPERATIONAL] = ()
     """Addresses of your machines, e.g. `http://10.0.0.7:5000`; without any, desktops are started here (extra
     `desktop`)."""
     tasks: Path | None = None

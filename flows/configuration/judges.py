@@ -98,12 +98,13 @@ def _judge(config: Config, name: str, section: VotingSection, roles: CriticRoles
 def _settings(config: Config, section: VotingSection, roles: CriticRoles) -> str:
     """How a model is reached, how many are asked at once and what the votes are used for decide no verdict."""
     used = {name: config.endpoints[name] for name in _asked(config, roles) if name in config.endpoints}
+    voting = section.identity()
     decisive = {
-        "voting": section.model_dump(mode="json", include=set(VotingSection.model_fields) - {"concurrency", "ask"}),
-        "roles": roles.model_dump(mode="json"),
+        "voting": {name: voting[name] for name in set(VotingSection.model_fields) & set(voting) - {"ask"}},
+        "roles": roles.identity(),
         "describer": config.models.describer,
         "prompts": [prompt.version for prompt in prompts_of(config).critics],
-        "endpoints": {name: each.model_dump(mode="json", exclude=each.TRANSPORT) for name, each in used.items()},
+        "endpoints": {name: each.identity() for name, each in used.items()},
         "seed": config.run.seed,
     }
     return json.dumps(decisive, sort_keys=True)

@@ -2,46 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
-from trajmill.flows.configuration.section import Section
+from trajmill.flows.configuration.tables import KeyPath
+from trajmill.schemas.spec import OPERATIONAL, Spec
 from trajmill.stages.models.openai_api.spec import ModelServerSpec
 
 EMBEDDED = "embedded"
 """The endpoint that needs no configuration: the policy network, state critics, grammar and line writers of trajmill."""
 
+POLICY_ROLE: KeyPath = ("models", "policy")
+"""The role that acts. Which model it is decides no run: a policy changes within one."""
+
 EndpointNames = Annotated[tuple[str, ...], Field(min_length=1)]
 
 
-class EndpointSection(Section):
+class EndpointSection(Spec):
     """A model that roles can be mapped to: `[endpoints.NAME]`."""
-
-    TRANSPORT: ClassVar = {
-        "urls",
-        "api_key_variable",
-        "max_in_flight",
-        "attempts",
-        "connect_seconds",
-        "read_seconds",
-        "total_seconds",
-        "cache",
-        "adapter",
-        "engine",
-        "serve",
-    }
-    """Keys that decide how a model is reached, and nothing of what it answers."""
 
     kind: Literal["openai_api", "transformers_local", "vllm_offline"] = "openai_api"
     """`openai_api`: a vLLM server or any other that speaks OpenAI's protocol; `transformers_local`: a Hugging Face
     folder in this process; `vllm_offline`: vLLM in this process, on its GPU."""
     model: Annotated[str, Field(min_length=1)]
     """The model's name on its server, or its folder."""
-    urls: tuple[str, ...] = ()
+    urls: Annotated[tuple[str, ...], OPERATIONAL] = ()
     """Base addresses of servers with this model, e.g. `http://gpu-1:8000/v1`; the least busy one is asked."""
-    api_key_variable: str = ""
+    api_key_variable: Annotated[str, OPERATIONAL] = ""
     """Environment variable that holds the key; none is sent if empty."""
     family: Literal["qwen2.5-vl", "qwen3-vl", "gui-owl", "gui-owl-1.5", "any"] = "any"
     """Decides how images are resized and in which coordinates the model writes; `any`: images as they are, their
@@ -53,27 +43,27 @@ class EndpointSection(Section):
     of it hold, and are told what was left out."""
     max_images: Annotated[int, Field(ge=2)] = 24
     """Most images in one request: as many as the server allows, e.g. by vLLM's `--limit-mm-per-prompt`."""
-    max_in_flight: PositiveInt = 64
+    max_in_flight: Annotated[PositiveInt, OPERATIONAL] = 64
     """Most requests under way at once; fewer when a server says that it is busy."""
-    attempts: PositiveInt = 4
+    attempts: Annotated[PositiveInt, OPERATIONAL] = 4
     """How often a request is sent before it counts as failed."""
-    connect_seconds: PositiveFloat = 5.0
+    connect_seconds: Annotated[PositiveFloat, OPERATIONAL] = 5.0
     """Time limit for a connection."""
-    read_seconds: PositiveFloat = 120.0
+    read_seconds: Annotated[PositiveFloat, OPERATIONAL] = 120.0
     """Longest silence of a server."""
-    total_seconds: PositiveFloat = 300.0
+    total_seconds: Annotated[PositiveFloat, OPERATIONAL] = 300.0
     """Time limit of one attempt, from the connection to the last byte of the answer."""
     input_price: NonNegativeFloat = 0.0
     """Price of a million input tokens."""
     output_price: NonNegativeFloat = 0.0
     """Price of a million output tokens."""
-    cache: bool = True
+    cache: Annotated[bool, OPERATIONAL] = True
     """Whether answers are kept and found again by the request; those of a sampled policy never are."""
-    adapter: Path | None = None
+    adapter: Annotated[Path | None, OPERATIONAL] = None
     """Folder of a LoRA adapter that is loaded into the servers before the rounds, under the name `model`."""
-    engine: dict[str, bool | int | float | str] = {}
+    engine: Annotated[dict[str, bool | int | float | str], OPERATIONAL] = {}
     """Engine arguments of `vllm_offline` by their Python names, e.g. `{ tensor_parallel_size = 2 }`."""
-    serve: ModelServerSpec | None = None
+    serve: Annotated[ModelServerSpec | None, OPERATIONAL] = None
     """Lets trajmill start the server itself."""
 
     @property
@@ -83,7 +73,7 @@ class EndpointSection(Section):
         return (*self.urls, *own)
 
 
-class CriticRoles(Section):
+class CriticRoles(Spec):
     """The models that judge."""
 
     step: str = EMBEDDED
@@ -94,7 +84,7 @@ class CriticRoles(Section):
     """Vote in the multimodal channel; several are an ensemble."""
 
 
-class PromptsSection(Section):
+class PromptsSection(Spec):
     """Prompt files of your own, in place of those that come with trajmill (see models.md)."""
 
     critic_step: Path | None = None
@@ -122,14 +112,8 @@ class PromptsSection(Section):
     writer_selection: Path | None = None
     """For `pathways.second_opinion`."""
 
-    @property
-    def files(self) -> dict[str, tuple[Path, ...]]:
-        """The user's files by their keys."""
-        given = {key: getattr(self, key) for key in type(self).model_fields}
-        return {key: value if isinstance(value, tuple) else (value,) for key, value in given.items() if value}
 
-
-class ModelsSection(Section):
+class ModelsSection(Spec):
     """The endpoint behind each role: `embedded`, or the NAME of an `[endpoints.NAME]`."""
 
     policy: str = EMBEDDED
@@ -140,8 +124,12 @@ class ModelsSection(Section):
     """Describes for guidance what came of a step."""
     critic: CriticRoles = CriticRoles()
 
-    @property
-    def endpoint_names(self) -> frozenset[str]:
-        """The endpoints that have a role."""
-        critics = (self.critic.step, *self.critic.text, *self.critic.multimodal)
-        return frozenset((self.policy, self.writer, self.describer, *critics))
+    def roles(self) -> Iterator[tuple[KeyPath, str]]:
+        """Each role as the keys that lead to it, with the name of its endpoint; an ensemble has several."""
+        yield POLICY_ROLE, self.policy
+        yield ("models", "writer"), self.writer
+        yield ("models", "describer"), self.describer
+        yield ("models", "critic", "step"), self.critic.step
+        for channel in ("text", "multimodal"):
+            for name in getattr(self.critic, channel):
+                yield ("models", "critic", channel), name

@@ -11,12 +11,12 @@ from trajmill.schemas.spec import Spec
 S = TypeVar("S", bound=Spec)
 
 
-def anchored(section: S, folder: Path) -> S:
-    """The section with all paths in it, and in its own sections, relative to the folder instead."""
-    moved = {name: _moved(getattr(section, name), folder) for name in type(section).model_fields}
-    if isinstance(section, EndpointSection) and section.kind != "openai_api":
-        moved["model"] = str(folder / section.model)
-    return section.model_copy(update=moved)
+def anchored(spec: S, folder: Path) -> S:
+    """The spec with all paths in it, and in the specs that it holds, relative to the folder instead."""
+    moved = {name: _moved(getattr(spec, name), folder) for name in type(spec).model_fields}
+    if isinstance(spec, EndpointSection) and spec.kind != "openai_api":
+        moved["model"] = str(folder / spec.model)
+    return spec.model_copy(update=moved)
 
 
 def _moved(value: object, folder: Path) -> object:

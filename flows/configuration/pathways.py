@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
 from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
 
-from trajmill.flows.configuration.section import Section
+from trajmill.schemas.spec import OPERATIONAL, Spec
 
 
-class PathwaysSection(Section):
+class PathwaysSection(Spec):
     """Queries from the menus, dialogs and tabs of running programs: what `trajmill pathways` walks, and how far."""
 
     file: Path | None = None
@@ -27,5 +28,5 @@ class PathwaysSection(Section):
     queries: NonNegativeInt = 0
     """Most queries from each program that a run gets beside its own; 0: none, and nothing is walked. Those named in
     `queries.heldout_app_names` are kept from training."""
-    second_opinion: str = ""
+    second_opinion: Annotated[str, OPERATIONAL] = ""
     """The endpoint that is asked what needs a selection where the program does not show it; nobody if empty."""

@@ -3,109 +3,92 @@
 from __future__ import annotations
 
 import json
+from enum import Enum
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic.fields import FieldInfo
 
 from trajmill.flows.configuration.config import Config
-from trajmill.flows.configuration.section import ANY_NAME, KeyPath, key_paths, section_at
+from trajmill.flows.configuration.tables import Table, all_tables, tables_in
+from trajmill.schemas.spec import Spec
+
+_PLAIN_NAMES = {str: "text", int: "whole number", float: "number", bool: "true or false", Path: "path"}
 
 
 def config_as_toml(config: Config) -> str:
     """The effective configuration, with what each key means; reading it back gives the same configuration."""
     lines: list[str] = []
-    section: KeyPath = ()
-    for keys in _in_force(config):
-        value = _value(config, keys)
-        if keys[:-1] != section:
-            section = keys[:-1]
-            lines += ["", f"# {section_at(Config, section).__doc__}", f"[{'.'.join(section)}]"]
-        lines += [f"# {_description(keys)}", f"{keys[-1]} = {_toml(value)}"]
+    for keys, spec in tables_in(config):
+        fields = Table(keys, type(spec), None).fields()
+        given = {name: value for name in fields if (value := getattr(spec, name)) is not None}
+        if given:
+            lines += ["", f"# {_meaning(spec)}", f"[{'.'.join(keys)}]"]
+        for name, value in given.items():
+            lines += [f"# {_description(fields[name])}", f"{name} = {_toml(value)}"]
     return "\n".join(lines).lstrip("\n") + "\n"
 
 
 def configuration_tables() -> str:
     """Markdown tables of every key, its type, default and meaning: the body of `docs/configuration.md`."""
     lines: list[str] = []
-    section: KeyPath = ()
-    for keys in key_paths(Config):
-        if keys[:-1] != section:
-            section = keys[:-1]
-            doc = section_at(Config, section).__doc__
-            lines += ["", f"## `[{'.'.join(section)}]`", "", f"{doc}", ""]
-            lines += ["| key | type | default | meaning |", "|---|---|---|---|"]
-        default = _default(keys).replace("|", "\\|")
-        lines.append(f"| `{keys[-1]}` | {_type_name(keys)} | {default} | {_description(keys)} |")
+    for table in all_tables(Config):
+        kind = "" if table.kind is None else f' with `kind = "{table.kind}"`'
+        lines += ["", f"## `[{'.'.join(table.keys)}]`{kind}", "", _meaning(table.spec), ""]
+        lines += ["| key | type | default | meaning |", "|---|---|---|---|"]
+        lines += [_row(name, info) for name, info in table.fields().items()]
     return "\n".join(lines).lstrip("\n") + "\n"
 
 
-def _in_force(config: Config) -> list[KeyPath]:
-    """All keys, those of tables that the user names once for each of them, table by table."""
-    expanded = (named for keys in key_paths(Config) for named in _with_names(config, keys))
-    found = [keys for keys in expanded if _is_set(config, keys)]
-    order = {section: place for place, section in enumerate(dict.fromkeys(keys[:-1] for keys in found))}
-    return sorted(found, key=lambda keys: order[keys[:-1]])
+def _row(name: str, info: FieldInfo) -> str:
+    default = _default(info).replace("|", "\\|")
+    return f"| `{name}` | {_type_name(info.annotation)} | {default} | {_description(info)} |"
 
 
-def _with_names(config: Config, keys: KeyPath) -> list[KeyPath]:
-    if ANY_NAME not in keys:
-        return [keys]
-    place = keys.index(ANY_NAME)
-    tables: Any = _value(config, keys[:place])
-    return [(*keys[:place], name, *keys[place + 1 :]) for name in tables]
+def _meaning(spec: Spec | type[Spec]) -> str:
+    return " ".join((spec.__doc__ or "").split())
 
 
-def _is_set(config: Config, keys: KeyPath) -> bool:
-    """Whether there is something to write: not so for a key without a value, and for all keys of a table left out."""
-    value: object = config
-    for name in keys:
-        value = value[name] if isinstance(value, dict) else getattr(value, name)
-        if value is None:
-            return False
-    return True
+def _description(info: FieldInfo) -> str:
+    return " ".join((info.description or "").split())
 
 
-def _description(keys: KeyPath) -> str:
-    text = section_at(Config, keys[:-1]).model_fields[keys[-1]].description or ""
-    return " ".join(text.split())
-
-
-def _value(config: Config, keys: KeyPath) -> object:
-    value: object = config
-    for name in keys:
-        value = value[name] if isinstance(value, dict) else getattr(value, name)
-    return value
-
-
-def _default(keys: KeyPath) -> str:
-    field = section_at(Config, keys[:-1]).model_fields[keys[-1]]
-    if field.is_required():
+def _default(info: FieldInfo) -> str:
+    if info.is_required():
         return "must be set"
-    default = field.get_default(call_default_factory=True)
+    default = info.get_default(call_default_factory=True)
     return "" if default is None else f"`{_toml(default)}`"
 
 
-def _type_name(keys: KeyPath) -> str:
-    annotation: Any = section_at(Config, keys[:-1]).model_fields[keys[-1]].annotation
-    if get_origin(annotation) is dict:
+def _type_name(annotation: Any) -> str:
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _type_name(arguments[0])
+    if origin in (Union, UnionType):
+        return " or ".join(_type_name(each) for each in arguments if each is not NoneType)
+    if origin is Literal:
+        return " or ".join(f"`{_toml(choice)}`" for choice in arguments)
+    if origin in (tuple, list, frozenset, set):
+        return f"list of {_type_name(arguments[0])}"
+    if origin is dict:
         return "table"
-    if get_origin(annotation) is tuple:
-        return f"list of {_plain_name(get_args(annotation)[0])}"
-    return _plain_name(annotation)
-
-
-def _plain_name(annotation: Any) -> str:
-    if get_origin(annotation) is Literal:
-        return " or ".join(f'`"{choice}"`' for choice in get_args(annotation))
-    names = {str: "text", int: "whole number", float: "number", bool: "true or false", Path: "path"}
-    base = get_args(annotation)[0] if get_origin(annotation) is not None else annotation
-    return names[base]
+    if isinstance(annotation, type) and issubclass(annotation, Enum):
+        return " or ".join(f"`{_toml(choice.value)}`" for choice in annotation)
+    return _PLAIN_NAMES[annotation]
 
 
 def _toml(value: object) -> str:
-    if isinstance(value, tuple):
-        return f"[{', '.join(_toml(item) for item in value)}]"
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{json.dumps(key)} = {_toml(item)}" for key, item in value.items()) + "}"
-    if isinstance(value, Path):
-        return json.dumps(str(value))
-    return json.dumps(value, ensure_ascii=False)
+    match value:
+        case tuple() | list():
+            return f"[{', '.join(_toml(item) for item in value)}]"
+        case frozenset() | set():
+            return f"[{', '.join(sorted(_toml(item) for item in value))}]"
+        case dict():
+            return "{" + ", ".join(f"{json.dumps(key)} = {_toml(item)}" for key, item in value.items()) + "}"
+        case Path():
+            return json.dumps(str(value))
+        case Enum():
+            return _toml(value.value)
+        case _:
+            return json.dumps(value, ensure_ascii=False)

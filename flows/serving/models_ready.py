@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from trajmill.flows.configuration.check import mapped
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.model_specs import model_of
 from trajmill.flows.configuration.models import EMBEDDED, EndpointSection
@@ -34,7 +33,7 @@ def models_ready(config: Config, logs: Path, names: Iterable[str] | None = None)
         TrajmillError: a server that trajmill starts does not come up.
     """
     prompts_of(config)
-    needed = names if names is not None else (name for _, name in mapped(config))
+    needed = names if names is not None else (name for _, name in config.asked_endpoints())
     used = {name: config.endpoints[name] for name in needed if name != EMBEDDED}
     with served([_server(name, endpoint) for name, endpoint in used.items() if endpoint.serve], logs):
         for endpoint in used.values():

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.file import load_config
-from trajmill.flows.configuration.section import key_paths
+from trajmill.flows.configuration.tables import key_paths
 from trajmill.flows.configuration.text import config_as_toml, configuration_tables
 from trajmill.schemas.errors import BadInputError
 
@@ -66,7 +67,7 @@ def test_the_printed_configuration_reads_back_the_same(tmp_path: Path) -> None:
         ),
         ("[train]\nrecipe = 'sftt'\n", "2: train.recipe should be 'sft', not \"sftt\""),
         ("[train]\nlearning_rate = nan\n", "2: train.learning_rate should be a finite number, not NaN"),
-        ("[queries]\napps = ['mine.yaml']\n", "2: there is no app file mine.yaml"),
+        ("[queries]\napps = ['mine.yaml']\n", "2: queries.apps: there is no mine.yaml"),
         ("[run\n", "1: not TOML: Expected ']' at the end of a table declaration"),
     ],
 )
@@ -110,13 +111,45 @@ def test_a_run_is_the_same_when_it_is_prolonged_moved_or_sped_up() -> None:
     assert other.run_id == Config().run_id == Config().with_rounds(3).run_id
 
 
-def test_a_served_model_may_move_but_not_become_another() -> None:
-    def served(model: str, url: str) -> Config:
-        endpoints = {"owl": {"model": model, "urls": (url,)}}
-        return Config.model_validate({"models": {"policy": "owl"}, "endpoints": endpoints})
+def served(role: str, model: str, url: str = "http://one/v1", name: str = "owl") -> Config:
+    endpoints = {name: {"model": model, "urls": (url,)}}
+    return Config.model_validate({"models": {role: name}, "endpoints": endpoints})
 
-    assert served("owl-7b", "http://one/v1").run_id == served("owl-7b", "http://two/v1").run_id
-    assert served("owl-7b", "http://one/v1").run_id != served("owl-32b", "http://one/v1").run_id
+
+def test_a_served_model_may_move_but_not_become_another() -> None:
+    before = served("writer", "owl-7b").run_id
+    assert served("writer", "owl-7b", url="http://two/v1").run_id == before
+    assert served("writer", "owl-7b", name="bird").run_id == before
+    assert served("writer", "owl-32b").run_id != before
+    assert served("describer", "owl-7b").run_id != before
+
+
+def test_the_policy_changes_within_a_run() -> None:
+    assert served("policy", "owl-7b").run_id == served("policy", "owl-7b-trained").run_id != Config().run_id
+
+
+def test_an_endpoint_without_a_role_decides_nothing() -> None:
+    assert Config.model_validate({"endpoints": {"owl": {"model": "owl-7b"}}}).run_id == Config().run_id
+
+
+FILES = [("queries.apps", []), ("queries.example_tasks", ""), ("prompts.critic_text", ""), ("browser.tasks", "")]
+
+
+@pytest.mark.parametrize(("key", "value"), FILES, ids=[key for key, _ in FILES])
+def test_a_run_is_known_by_the_contents_of_its_files_not_by_their_names(
+    tmp_path: Path, key: str, value: str | list[str]
+) -> None:
+    table, name = key.split(".")
+
+    def run_with(file: str, text: str) -> str:
+        (tmp_path / file).write_text(text)
+        given = [str(tmp_path / file)] if isinstance(value, list) else str(tmp_path / file)
+        return Config.model_validate_json(json.dumps({table: {name: given}})).run_id
+
+    before = run_with("one.txt", "{}")
+    assert run_with("other.txt", "{}") == before
+    assert run_with("one.txt", "{} changed") != before
+    assert Config().run_id != before
 
 
 ENDPOINTS = """

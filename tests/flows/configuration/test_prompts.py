@@ -91,5 +91,5 @@ def test_a_prompt_that_misses_something_is_one_line_before_anything_is_asked(
 def test_a_prompt_file_that_is_not_there_is_one_line(tmp_path: Path, key: str) -> None:
     configured(tmp_path, key, "")
     (tmp_path / "my words.md").unlink()
-    with pytest.raises(BadInputError, match=r"^[^\n]*trajmill\.toml:2: there is no prompt file my words\.md$"):
+    with pytest.raises(BadInputError, match=rf"^[^\n]*trajmill\.toml:2: prompts\.{key}: there is no my words\.md$"):
         load_config(tmp_path / "trajmill.toml")

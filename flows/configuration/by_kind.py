@@ -1,0 +1,63 @@
+"""A field of the configuration that holds one of several specs, chosen by the key `kind` of its table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import GetCoreSchemaHandler, ValidationError, ValidationInfo
+from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, core_schema
+
+from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.spec import Spec
+from trajmill.stages.parts import PartGroup
+
+UNKNOWN_KIND = "unknown_kind"
+"""Type of the validation error whose message is a whole sentence."""
+
+
+@dataclass(frozen=True)
+class ByKind:
+    """Annotates a field, as in `Annotated[Spec, by_kind(ENVIRONMENTS, "simulated")]`."""
+
+    group: PartGroup
+    default: str
+    """The kind of a table that names none."""
+
+    def spec_class(self, table: object) -> type[Spec]:
+        """The spec that a table of the file is read as.
+
+        Raises:
+            BadInputError: there is no spec of its kind.
+        """
+        kind = table.get("kind", self.default) if isinstance(table, Mapping) else self.default
+        return self.group.spec_class(str(kind))
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Let pydantic read the field with the spec of the table's kind."""
+        return core_schema.with_info_plain_validator_function(self._read)
+
+    def _read(self, value: object, info: ValidationInfo) -> Spec | None:
+        if value is None or isinstance(value, Spec):
+            return value
+        try:
+            spec = self.spec_class(value)
+        except BadInputError as error:
+            raise _unknown(str(error), value) from None
+        # Only JSON, which stands for the file, is read strictly: there, lists are tuples and texts are paths.
+        if info.mode == "json":
+            return spec.model_validate_json(json.dumps(value), strict=True)
+        return spec.model_validate(value)
+
+
+def by_kind(group: PartGroup, default: str) -> ByKind:
+    """The mark of a field whose table is read with the spec of its kind; `default` where it names none."""
+    return ByKind(group, default)
+
+
+def _unknown(message: str, table: object) -> ValidationError:
+    given = table.get("kind") if isinstance(table, Mapping) else table
+    error = PydanticCustomError(UNKNOWN_KIND, "{message}", {"message": message})
+    return ValidationError.from_exception_data("kind", [InitErrorDetails(type=error, loc=("kind",), input=given)])

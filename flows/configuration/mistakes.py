@@ -1,0 +1,78 @@
+"""Says what is wrong with a configuration file: one line for each mistake, with its line in the file."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pydantic_core import ErrorDetails
+
+from trajmill.flows.configuration.by_kind import UNKNOWN_KIND
+from trajmill.flows.configuration.config import Config
+from trajmill.flows.configuration.tables import KeyPath, key_paths, spec_at
+
+
+class WrittenFile(NamedTuple):
+    """A configuration file as it was read."""
+
+    path: Path
+    text: str
+    tables: Mapping[str, Any]
+
+    def mistakes(self, details: Iterable[ErrorDetails]) -> list[str]:
+        """What pydantic says, in the order of the file; one line for each key."""
+        first_of_key: dict[KeyPath, ErrorDetails] = {}
+        for detail in details:
+            first_of_key.setdefault(tuple(part for part in detail["loc"] if isinstance(part, str)), detail)
+        lines = [
+            (_line_of(self.text, keys) or 0, self.mistake(keys, self._message(keys, detail)))
+            for keys, detail in first_of_key.items()
+        ]
+        return [message for _, message in sorted(lines)]
+
+    def mistake(self, keys: KeyPath, message: str) -> str:
+        """A message with the line that it is about."""
+        line = _line_of(self.text, keys)
+        return f"{self.path}: {message}" if line is None else f"{self.path}:{line}: {message}"
+
+    def _message(self, keys: KeyPath, detail: ErrorDetails) -> str:
+        if detail["type"] == "extra_forbidden":
+            return f"unknown key {'.'.join(keys)}{self._nearest(keys)}"
+        if detail["type"] == UNKNOWN_KIND:
+            return f"{'.'.join(keys)}: {detail['msg']}"
+        what = detail["msg"].removeprefix("Input ")
+        return f"{'.'.join(keys)} {what}, not {json.dumps(detail['input'], default=str)}"
+
+    def _nearest(self, keys: KeyPath) -> str:
+        siblings = list(spec_at(Config, keys[:-1], self.tables).model_fields)
+        close = difflib.get_close_matches(keys[-1], siblings, n=1, cutoff=0.5)
+        if close:
+            return f"; did you mean {'.'.join((*keys[:-1], close[0]))}?"
+        elsewhere = [".".join(known) for known in key_paths(Config) if known[-1] == keys[-1]]
+        return f"; did you mean {elsewhere[0]}?" if elsewhere else f"; there are {', '.join(siblings)}"
+
+
+def _line_of(text: str, keys: KeyPath) -> int | None:
+    """The line that sets a key, or opens its table; found by looking, since tomllib keeps no positions."""
+    section: KeyPath = ()
+    best: tuple[int, int] | None = None
+    for number, line in enumerate(text.splitlines(), start=1):
+        header = re.match(r"\s*\[+([^\]]+)\]", line)
+        setting = re.match(r"\s*([\w\"'.-]+(?:\s*\.\s*[\w\"'-]+)*)\s*=", line)
+        if header:
+            section = here = _split(header[1])
+        elif setting:
+            here = (*section, *_split(setting[1]))
+        else:
+            continue
+        if keys[: len(here)] == here and (best is None or len(here) > best[0]):
+            best = (len(here), number)
+    return best[1] if best else None
+
+
+def _split(dotted: str) -> KeyPath:
+    return tuple(part.strip().strip("\"'") for part in dotted.split("."))

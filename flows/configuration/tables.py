@@ -1,0 +1,126 @@
+"""The tables of the configuration file, as the specs and their fields say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from types import UnionType
+from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin
+
+from pydantic.fields import FieldInfo
+
+from trajmill.flows.configuration.by_kind import ByKind
+from trajmill.schemas.spec import Spec, decisive_fields
+
+KeyPath = tuple[str, ...]
+ANY_NAME = "NAME"
+"""Stands in a key path for the name that the user gives a table, e.g. `endpoints.NAME.model`."""
+
+
+class TableField(NamedTuple):
+    """A field that holds a table, or a table for each name that the user gives."""
+
+    spec: type[Spec]
+    by_kind: ByKind | None
+    by_name: bool
+
+    def spec_of(self, table: object) -> type[Spec]:
+        """The spec that a table in this place is read with.
+
+        Raises:
+            BadInputError: there is no spec of its kind.
+        """
+        return self.spec if self.by_kind is None else self.by_kind.spec_class(table)
+
+    def built_in(self) -> dict[str | None, type[Spec]]:
+        """The specs that come with trajmill, by kind; the only one by None."""
+        if self.by_kind is None:
+            return {None: self.spec}
+        group = self.by_kind.group
+        return {kind: group.spec_class(kind) for kind in group.built_in}
+
+
+class Table(NamedTuple):
+    """A table that the file may have."""
+
+    keys: KeyPath
+    spec: type[Spec]
+    kind: str | None
+    """The kind that it is for, None where the kind does not decide what it holds."""
+
+    def fields(self) -> dict[str, FieldInfo]:
+        """Its own keys, without the tables in it."""
+        return {name: info for name, info in self.spec.model_fields.items() if table_field(info) is None}
+
+
+def table_field(info: FieldInfo) -> TableField | None:
+    """What tables a field holds; None for a plain value."""
+    by_name = get_origin(info.annotation) is dict
+    annotation: Any = get_args(info.annotation)[1] if by_name else info.annotation
+    marks = info.metadata
+    if get_origin(annotation) is Annotated:
+        annotation, *marks = get_args(annotation)
+    candidates = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
+    for each in candidates:
+        if isinstance(each, type) and issubclass(each, Spec):
+            return TableField(each, next((mark for mark in marks if isinstance(mark, ByKind)), None), by_name)
+    return None
+
+
+def all_tables(spec: type[Spec], keys: KeyPath = (), kind: str | None = None) -> Iterator[Table]:
+    """Every table that has keys of its own; one for each built-in kind where the kind decides what it holds."""
+    table = Table(keys, spec, kind)
+    if table.fields():
+        yield table
+    for name, info in spec.model_fields.items():
+        field = table_field(info)
+        if field is not None:
+            inner = (*keys, name, ANY_NAME) if field.by_name else (*keys, name)
+            for its_kind, its_spec in field.built_in().items():
+                yield from all_tables(its_spec, inner, its_kind or kind)
+
+
+def key_paths(spec: type[Spec]) -> list[KeyPath]:
+    """Every key as the names that lead to it, tables themselves left out."""
+    return list(dict.fromkeys((*table.keys, name) for table in all_tables(spec) for name in table.fields()))
+
+
+def spec_at(root: type[Spec], keys: Iterable[str], written: object) -> type[Spec]:
+    """The spec that some keys lead to in a file.
+
+    Args:
+        root: the spec of the whole file.
+        keys: names of tables, those that the user gave included.
+        written: the file; its `kind` keys decide which specs stand where.
+
+    Raises:
+        KeyError: there is no such table.
+        BadInputError: a table is of a kind that there is not.
+    """
+    spec, names = root, iter(keys)
+    for name in names:
+        field = table_field(spec.model_fields[name])
+        if field is None:
+            raise KeyError(name)
+        written = _entry(written, name)
+        if field.by_name:
+            given = next(names, None)
+            written = None if given is None else _entry(written, given)
+        spec = field.spec_of(written)
+    return spec
+
+
+def tables_in(spec: Spec, keys: KeyPath = (), only_decisive: bool = False) -> Iterator[tuple[KeyPath, Spec]]:
+    """The spec and all specs in it, each with the keys that lead to it; on demand only those that decide rows."""
+    yield keys, spec
+    fields = type(spec).model_fields
+    for name in decisive_fields(type(spec)) if only_decisive else fields:
+        match getattr(spec, name):
+            case Spec() as inner:
+                yield from tables_in(inner, (*keys, name), only_decisive)
+            case dict() as inner if table_field(fields[name]) is not None:
+                for given, each in inner.items():
+                    yield from tables_in(each, (*keys, name, given), only_decisive)
+
+
+def _entry(table: object, name: str) -> object:
+    return table.get(name) if isinstance(table, Mapping) else None
