@@ -1,4 +1,4 @@
-"""An environment as its lessee sees it: every call ends in time, and none gets through once the lease is over."""
+"""An environment on lease: every call ends in time, and every call after the end of the lease fails."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class LeasedEnvironment:
         work: Callable[[], Awaitable[T]],
         seconds: float,
         call: str,
-        blame: FailureClass = FailureClass.ENVIRONMENT,
+        failure_class: FailureClass = FailureClass.ENVIRONMENT,
     ) -> T:
         if self._over:
             raise EnvironmentFailure(f"{self.name}: a {call} after the end of the lease")
@@ -93,19 +93,19 @@ class LeasedEnvironment:
             self.fit = fit and isinstance(error, StageError) and error.failure_class is FailureClass.TASK
             raise
         except Exception as error:
-            raise EnvironmentFailure(f"{self.name}: {self._words(call, seconds, error)}", blame) from error
+            raise EnvironmentFailure(f"{self.name}: {self._text(call, seconds, error)}", failure_class) from error
         finally:
             self._under_way = None
         self.fit = fit
         return result
 
-    def _words(self, call: str, seconds: float, error: Exception) -> str:
+    def _text(self, call: str, seconds: float, error: Exception) -> str:
         if self._over:
             return f"a {call} was under way at the end of the lease"
-        return words_of(error, f"a {call}", seconds)
+        return error_text(error, f"a {call}", seconds)
 
 
-def words_of(error: Exception, call: str, seconds: float) -> str:
+def error_text(error: Exception, call: str, seconds: float) -> str:
     """One line on a call that has raised, or run into its time limit."""
     if isinstance(error, TimeoutError) and not str(error):
         return f"{call} did not end within {seconds:g} s"

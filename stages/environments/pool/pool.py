@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass, TrajmillError
 from trajmill.stages.environments.base import Belongings, Environment, EnvironmentFactory, HealthChecked, Owner
-from trajmill.stages.environments.pool.leased import EnvironmentLimits, LeasedEnvironment, words_of
+from trajmill.stages.environments.pool.leased import EnvironmentLimits, LeasedEnvironment, error_text
 from trajmill.stages.environments.pool.reaper import Reaper, end_processes
 
 
@@ -109,8 +109,8 @@ class EnvironmentPool:
         except TrajmillError:
             raise
         except Exception as error:
-            words = words_of(error, "the start of an environment", self._limits.start_seconds)
-            raise EnvironmentFailure(words, FailureClass.SETUP) from error
+            text = error_text(error, "the start of an environment", self._limits.start_seconds)
+            raise EnvironmentFailure(text, FailureClass.SETUP) from error
         finally:
             self._starting -= 1
             self._reaper.watch(*_belongings(self._factory))

@@ -30,7 +30,7 @@ from trajmill.stages.environments.simulated.app_files.pages import (
     variable_of,
 )
 from trajmill.stages.environments.simulated.layout.prepared_app import PreparedApp, prepare_app
-from trajmill.stages.environments.simulated.layout.view import ViewMemory
+from trajmill.stages.environments.simulated.layout.view import ViewCache
 
 
 class TaskSlot(NamedTuple):
@@ -75,10 +75,6 @@ class TaskGraph:
         """Read a name of the task spec, in which an app's own tasks leave the app out."""
         return place_of(reference, self.apps[0].app)
 
-    def slot(self, name: str) -> TaskSlot:
-        """The slot with this name. Raises KeyError for an unknown one."""
-        return {slot.spec.name: slot for slot in self.slots}[name]
-
 
 @dataclass(frozen=True)
 class World:
@@ -105,9 +101,9 @@ class World:
         return {name: prepare_app(app) for name, app in self.apps.items()}
 
     @cached_property
-    def views(self) -> ViewMemory:
+    def views(self) -> ViewCache:
         """The views that environments of this world made last in this process."""
-        return ViewMemory()
+        return ViewCache()
 
     @cached_property
     def _tasks(self) -> tuple[TaskGraph, ...]:

@@ -1,4 +1,4 @@
-"""An app prepared for speed: what each page shows, so that its look can be remembered by that alone."""
+"""What each page of an app shows, worked out once: it is the key under which a drawn screen is kept."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from trajmill.stages.environments.simulated.layout.profile import PROFILES, Devi
 
 
 class PageReads(NamedTuple):
-    """The names that the look of a page depends on."""
+    """The names of all that a page shows."""
 
     values: tuple[str, ...]
     lists: tuple[str, ...]

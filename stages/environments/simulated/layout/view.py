@@ -1,4 +1,4 @@
-"""What one state of a device looks like, and the memory of those seen before."""
+"""A screen with its accessibility tree and the places that can be pressed, and a cache of such screens."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _screen_id(scene: Scene, elements: tuple[UIElement, ...], app: str) -> str:
     return hashlib.blake2b(content.encode(), digest_size=12).hexdigest()
 
 
-class ViewMemory:
+class ViewCache:
     """The views made last, by what they depend on; shared by all environments of a world in a process."""
 
     def __init__(self) -> None:
@@ -74,7 +74,3 @@ class ViewMemory:
         else:
             self._views.move_to_end(key)
         return found
-
-    def forget(self) -> None:
-        """Forget all views, to free their memory."""
-        self._views.clear()

@@ -393,7 +393,7 @@ class Factory:
     async def __call__(self):
         self.shared = self.shared or subprocess.Popen(["sleep", "600"])
         environment = Holding()
-        environment.program = subprocess.Popen(["sleep", "600"])
+        environment.program = self.own = subprocess.Popen(["sleep", "600"])
         return environment
     def belongings(self):
         return Belongings((self.shared.pid,), ()) if self.shared else Belongings()
@@ -402,8 +402,8 @@ class Factory:
 
 async def main():
     factory = Factory()
-    async with EnvironmentPool(factory, 1).lease() as environment:
-        print(factory.shared.pid, environment._environment.program.pid, flush=True)
+    async with EnvironmentPool(factory, 1).lease():
+        print(factory.shared.pid, factory.own.pid, flush=True)
         await asyncio.sleep(600)
 
 asyncio.run(main())

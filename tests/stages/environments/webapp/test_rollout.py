@@ -50,8 +50,9 @@ def roll_out(wanted: Sequence[Query], factory: WebAppFactory, crash_after: int |
 
 
 async def crash(factory: WebAppFactory) -> None:
-    assert factory._browser is not None and factory._browser._browser is not None
-    session = await factory._browser._browser.new_browser_cdp_session()
+    browser = (await factory()).page.context.browser
+    assert browser is not None
+    session = await browser.new_browser_cdp_session()
     with suppress(Error):
         await session.send("Browser.crash")
 
