@@ -1,4 +1,4 @@
-"""`kill -9` at any moment, then the same command again: the same result as without."""
+"""`kill -9` at any moment, then the same command again, also with other workers: the same result as without."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ VOLATILE = {"wall_ms", "environment_ms", "latency_ms", "stages"}
 """Columns that hold how long something took."""
 SHORTEST_SECONDS = 0.7
 FEWEST_KILLS = 4
+WORKERS = (1, 3, 2)
+"""Of the tries, in turn; the run that is not disturbed has one."""
 
 
 def contents(warehouse: Warehouse) -> dict[str, list[str]]:
@@ -35,7 +37,7 @@ def test_a_run_that_is_killed_again_and_again_ends_like_one_that_is_not(small_ru
     processes = multiprocessing.get_context("forkserver")
     processes.set_forkserver_preload(["tests.flows.small_run"])
     seconds, killed = SHORTEST_SECONDS, 0
-    while not _finishes(processes, tmp_path, seconds):
+    while not _finishes(processes, tmp_path, seconds, WORKERS[killed % len(WORKERS)]):
         seconds, killed = seconds * 1.3, killed + 1
     assert killed >= FEWEST_KILLS
     found, wanted = contents(open_warehouse(tmp_path)), contents(small_run)
@@ -55,9 +57,11 @@ def test_no_row_stands_twice_and_every_step_has_its_screens(small_run: Warehouse
         assert len(set(ids)) == len(ids), table
 
 
-def _finishes(processes: ForkServerContext, root: Path, seconds: float) -> bool:
+def _finishes(processes: ForkServerContext, root: Path, seconds: float, workers: int) -> bool:
     """Run until done or for some seconds, then kill; whether it was done."""
-    process = processes.Process(target=run_stages, args=(small_config(root),))
+    config = small_config(root)
+    rollout = config.rollout.model_copy(update={"workers": workers})
+    process = processes.Process(target=run_stages, args=(config.model_copy(update={"rollout": rollout}),))
     process.start()
     process.join(seconds)
     done = process.exitcode == 0

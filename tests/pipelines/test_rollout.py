@@ -1,0 +1,96 @@
+"""Attempts that are killed on the way and taken up by more or fewer workers: each is made once, its rows stand once."""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.pipelines.killed_rollout import AT, ATTEMPTS, CONCURRENCY, roll_out, run_rollout
+from trajmill.pipelines.rollout import attempt_counter
+from trajmill.warehouse.commit import commit_stage
+from trajmill.warehouse.layout import open_warehouse
+from trajmill.warehouse.read import read_table
+
+TIMES = {"wall_ms", "environment_ms", "latency_ms"}
+TABLES = ("trajectories", "steps", "model_calls", "screens", "failures")
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload(["tests.pipelines.killed_rollout"])
+
+
+def run(root: Path, shards: int, kill_at: int) -> int | None:
+    process = PROCESSES.Process(target=run_rollout, args=(root, shards, kill_at))
+    process.start()
+    process.join()
+    return process.exitcode
+
+
+def rows(root: Path) -> Mapping[str, list[str]]:
+    """All committed rows but for times, in an order of their own."""
+    found = {table: read_table(open_warehouse(root), table) for table in TABLES}
+    return {
+        table: sorted(map(repr, data.drop_columns(TIMES.intersection(data.column_names)).to_pylist()))
+        for table, data in found.items()
+    }
+
+
+def episodes(root: Path) -> Counter[str]:
+    """How often an episode of each query was begun."""
+    return Counter(root.with_suffix(".episodes").read_text().split())
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, list[str]]:
+    root = tmp_path_factory.mktemp("undisturbed") / "warehouse"
+    assert run(root, shards=1, kill_at=0) == 0
+    assert set(episodes(root).values()) == {1}
+    found = rows(root)
+    assert len(found["trajectories"]) == len(ATTEMPTS) and len(found["screens"]) == len(ATTEMPTS) + 1
+    return found
+
+
+@pytest.mark.parametrize("kill_at", [1, 13])
+@pytest.mark.parametrize("shards", [(1, 2), (3, 1), (2, 3), (2, 2)])
+def test_a_killed_rollout_goes_on_with_another_number_of_workers(
+    tmp_path: Path, undisturbed: Mapping[str, list[str]], shards: tuple[int, int], kill_at: int
+) -> None:
+    root, (before, after) = tmp_path / "warehouse", shards
+    assert run(root, before, kill_at) == -signal.SIGKILL
+    finished = attempt_counter(open_warehouse(root), AT).count()
+    assert kill_at - CONCURRENCY <= finished < kill_at
+    assert run(root, after, kill_at=0) == 0
+    assert rows(root) == undisturbed
+    # Only what was under way when the process died is begun anew.
+    assert episodes(root).total() == len(ATTEMPTS) + kill_at - finished
+
+
+def test_the_number_of_workers_may_change_twice(tmp_path: Path, undisturbed: Mapping[str, list[str]]) -> None:
+    root = tmp_path / "warehouse"
+    assert run(root, 2, kill_at=6) == run(root, 1, kill_at=14) == -signal.SIGKILL
+    assert run(root, 2, kill_at=0) == 0
+    assert rows(root) == undisturbed
+
+
+def test_files_that_another_number_of_workers_has_left_are_not_committed(
+    tmp_path: Path, undisturbed: Mapping[str, list[str]]
+) -> None:
+    root = tmp_path / "warehouse"
+    three = roll_out(root, 3)
+    one = roll_out(root, 1)
+    commit_stage(open_warehouse(root), AT, one.files)
+    assert rows(root) == undisturbed
+    assert set(episodes(root).values()) == {1}
+    assert len(three.files["steps"]) == 3 and len(one.files["steps"]) == 1
+
+
+def test_finished_attempts_are_counted_as_their_journals_grow(tmp_path: Path) -> None:
+    root = tmp_path / "warehouse"
+    run(root, 2, kill_at=9)
+    counter = attempt_counter(open_warehouse(root), AT)
+    assert 9 - CONCURRENCY <= counter.count() == counter.count() < 9
+    roll_out(root, 1)
+    assert counter.count() == len(ATTEMPTS)
