@@ -60,7 +60,9 @@ class PixelBudget(Record):
 
 
 QWEN2_5_VL: Final = PixelBudget(factor=28, min_pixels=4 * 28 * 28, max_pixels=16384 * 28 * 28)
-"""Qwen2.5-VL and its descendants (UI-TARS 1.5, OpenCUA)."""
+"""Qwen2.5-VL and its descendants (OpenCUA)."""
+UI_TARS: Final = PixelBudget(factor=28, min_pixels=100 * 28 * 28, max_pixels=16384 * 28 * 28)
+"""UI-TARS 1.5: Qwen2.5-VL with a higher lower bound."""
 GUI_OWL: Final = PixelBudget(factor=28, min_pixels=4 * 28 * 28, max_pixels=12800 * 28 * 28)
 """GUI-Owl 7B and 32B: Qwen2.5-VL with a lower upper bound."""
 QWEN3_VL: Final = PixelBudget(factor=32, min_pixels=64 * 32 * 32, max_pixels=16384 * 32 * 32)

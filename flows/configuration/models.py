@@ -33,9 +33,9 @@ class EndpointSection(Spec):
     """Base addresses of servers with this model, e.g. `http://gpu-1:8000/v1`; the least busy one is asked."""
     api_key_variable: Annotated[str, OPERATIONAL] = ""
     """Environment variable that holds the key; none is sent if empty."""
-    family: Literal["qwen2.5-vl", "qwen3-vl", "gui-owl", "gui-owl-1.5", "any"] = "any"
-    """Decides how images are resized and in which coordinates the model writes; `any`: images as they are, their
-    pixels."""
+    family: Literal["qwen2.5-vl", "qwen3-vl", "gui-owl", "gui-owl-1.5", "ui-tars", "any"] = "any"
+    """Decides how a policy is spoken to and read: system message, layout of the messages, names of actions, sizes of
+    images, coordinates (see models.md); `any`: as the embedded policy, with images as they are."""
     max_pixels: PositiveInt = 3_211_264
     """Most pixels of an image as it is sent."""
     context_tokens: Annotated[int, Field(ge=4096)] = 32_000

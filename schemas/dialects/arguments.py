@@ -44,7 +44,7 @@ class Arguments(NamedTuple):
         value = self.values.get(name)
         if not isinstance(value, list) or len(value) != 2:
             raise ArgumentsError(f"{name} is not a list of two numbers")
-        wide, high = _limits(self.frame)
+        wide, high = frame_limits(self.frame)
         return self.frame.to_pixels(_number(value[0], name, 0.0, wide), _number(value[1], name, 0.0, high))
 
     def seconds(self, default: float) -> float:
@@ -87,7 +87,8 @@ class Arguments(NamedTuple):
                 raise ArgumentsError("status is neither success nor failure")
 
 
-def _limits(frame: CoordinateFrame) -> tuple[float, float]:
+def frame_limits(frame: CoordinateFrame) -> tuple[float, float]:
+    """The largest numbers that a position may have."""
     match frame.space:
         case CoordinateSpace.RESIZED_PIXELS:
             return float(frame.resized.width), float(frame.resized.height)

@@ -12,9 +12,10 @@ from trajmill.schemas.dialects.base import Dialect
 from trajmill.schemas.dialects.gui_owl_1_5 import GuiOwl15Desktop, GuiOwl15Mobile
 from trajmill.schemas.dialects.gui_owl_v3 import GuiOwlDesktop, GuiOwlMobile
 from trajmill.schemas.dialects.qwen_vl import Qwen3Desktop, Qwen3Mobile, Qwen25Desktop, Qwen25Mobile
+from trajmill.schemas.dialects.ui_tars import UiTarsDesktop, UiTarsMobile
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.geometry import Size
-from trajmill.schemas.pixel_budget import ANY_SIZE, GUI_OWL, QWEN2_5_VL, QWEN3_VL, PixelBudget
+from trajmill.schemas.pixel_budget import ANY_SIZE, GUI_OWL, QWEN2_5_VL, QWEN3_VL, UI_TARS, PixelBudget
 from trajmill.schemas.tables.query import Platform
 
 
@@ -62,6 +63,7 @@ FAMILIES: Final[Mapping[str, Family]] = MappingProxyType(
         for family in (
             Family("gui-owl", _V3_MOBILE, _V3_DESKTOP, _PIXELS, GUI_OWL),
             Family("gui-owl-1.5", GuiOwl15Mobile(), GuiOwl15Desktop(), CoordinateSpace.PER_MILLE, QWEN3_VL),
+            Family("ui-tars", UiTarsMobile(), UiTarsDesktop(), _PIXELS, UI_TARS),
             Family("qwen2.5-vl", Qwen25Mobile(), Qwen25Desktop(), _PIXELS, QWEN2_5_VL),
             Family("qwen3-vl", Qwen3Mobile(), Qwen3Desktop(), CoordinateSpace.PER_999, QWEN3_VL),
             ANY,

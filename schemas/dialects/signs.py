@@ -38,8 +38,11 @@ _UI_TARS_CALL = re.compile(
 def dialect_seen_in(text: str) -> str:
     """The dialect whose signs a reply bears, empty for one that could be of several."""
     before, call, after = text.partition(_CALL)
+    # What a UI-TARS call types may hold the mark of a JSON call, which begins a line of its own.
+    if _UI_TARS_CALL.search(before) and not (call and before.rstrip(" \t").endswith("\n")):
+        return UI_TARS
     if not call:
-        return UI_TARS if _UI_TARS_CALL.search(text) else ""
+        return ""
     if _CONCLUSION.search(after):
         return GUI_OWL_V3
     before = before.strip()
