@@ -20,7 +20,7 @@ from trajmill.stages.environments.spec import EnvironmentSpec
 from trajmill.stages.queries.proposals.propose import Proposed, propose_tasks
 from trajmill.stages.queries.proposals.proposer import ProposalPrompts, TaskProposer
 from trajmill.stages.queries.proposals.start_screens import start_screens
-from trajmill.stages.queries.proposals.starting_points import Ground
+from trajmill.stages.queries.proposals.starting_points import Ground, in_turn
 from trajmill.stages.rollout.attempts import episode_seed
 from trajmill.stages.rollout.base import Limits
 from trajmill.warehouse.layout import StageRun, Warehouse
@@ -128,9 +128,3 @@ def have_tasks_proposed(work: ProposeTasks, grounds: Sequence[Ground], beam: Bea
     made = fan_out(work.warehouse, work.at, [grounds], work, beam)
     screens = write_screens(work.warehouse, work.at, work.origin, made_by=work.environment.kind)
     return WrittenFiles({**made.files, "screens": [screens]}, made.dropped)
-
-
-def in_turn(grounds: Sequence[Ground], wanted: int, round_number: int) -> Sequence[Ground]:
-    """The grounds that are to have a task in a round, at most as many as tasks: over the rounds all have their turn."""
-    first = (round_number - 1) * wanted % len(grounds) if grounds else 0
-    return [*grounds[first:], *grounds[:first]][:wanted]

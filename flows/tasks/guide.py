@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from trajmill.flows.configuration.model_specs import models_of
 from trajmill.flows.configuration.prompts import prompts_of
@@ -16,9 +15,9 @@ from trajmill.pipelines.guide import GuideSpec, WriteGuidance
 from trajmill.pipelines.reading.history import read_history
 from trajmill.pipelines.resources import AgentSpec
 from trajmill.schemas.tables.guidance import Guidance
-from trajmill.schemas.tables.query import Query
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.guidance.base import REFERENCE_PATH
+from trajmill.stages.guidance.hard_queries import ATTEMPTS_PER_QUERY, HardQueries, hard_queries
 from trajmill.stages.rollout.attempts import plan_guided, plan_once
 from trajmill.warehouse.layout import StageRun
 from trajmill.warehouse.read import read_rows, read_table
@@ -26,18 +25,6 @@ from trajmill.warehouse.read import read_rows, read_table
 REFERENCE = "reference"
 GUIDE = "guide"
 GUIDED = "rollout_guided"
-_PER_QUERY = 2
-"""Guided attempts at one query in a round."""
-_HARD = 0.25
-"""A query is hard while its success average is below this."""
-
-
-class Needs(NamedTuple):
-    """The queries that are to be guided, hardest first, and what their hints can be written from."""
-
-    queries: tuple[Query, ...]
-    own_success: dict[str, str]
-    """By query id, a success of the policy."""
 
 
 def reference(context: RoundContext) -> StageReport:
@@ -104,8 +91,9 @@ def rollout_guided(context: RoundContext) -> StageReport:
         by_source = {row.source_trajectory: row for row in _guidance(context, context.rounds_so_far)}
         queries = context.queries
         guided = [(queries[query_id], by_source[source]) for query_id, source in sources.items() if source in by_source]
-        budget = context.config.rollout.episodes_per_round - unguided_episodes(context)
-        attempts = plan_guided(guided, budget, context.config.run.seed, context.round, _PER_QUERY)
+        attempts = plan_guided(
+            guided, _guided_episodes(context), context.config.run.seed, context.round, ATTEMPTS_PER_QUERY
+        )
         agent = acting(
             context, policy_before(context), context.config.rollout.temperature, untrained=context.round == 1
         )
@@ -119,26 +107,16 @@ def reference_paths_used(context: RoundContext) -> int:
     return len({row.query_id for row in _guidance(context, context.rounds_so_far) if row.source == REFERENCE_PATH})
 
 
-def _needs(context: RoundContext) -> Needs:
-    """Hard queries: enough failed attempts, a low success average of late, and something to write hints from."""
+def _needs(context: RoundContext) -> HardQueries:
     settings = context.config.guidance
     if not settings.enabled:
-        return Needs((), {})
-    queries = training_queries(context)
+        return HardQueries((), {})
     history = read_history(context.warehouse, context.run_id, context.rounds_so_far)
-    averages = history.averages([query.query_id for query in queries])
-    failures = history.failures()
-    solved = history.shortest_success()
-    hard = [
-        query
-        for query in queries
-        if failures.get(query.query_id, 0) >= settings.after_failures
-        and averages[query.query_id] < _HARD
-        and (query.path or query.query_id in solved)
-    ]
-    budget = context.config.rollout.episodes_per_round - unguided_episodes(context)
-    ranked = sorted(hard, key=lambda query: (query.query_id in solved, averages[query.query_id], query.query_id))
-    return Needs(tuple(ranked[: budget // _PER_QUERY]), solved)
+    return hard_queries(training_queries(context), history, settings.after_failures, _guided_episodes(context))
+
+
+def _guided_episodes(context: RoundContext) -> int:
+    return context.config.rollout.episodes_per_round - unguided_episodes(context)
 
 
 def _walked(context: RoundContext, rounds: range) -> dict[str, str]:

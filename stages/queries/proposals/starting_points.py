@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from trajmill.schemas.observation import Observation, ScreenHandle
@@ -69,3 +69,9 @@ def curriculum_grounds(tasks: Iterable[HumanTask], practised: Iterable[Practice]
         Ground(platform, apps, start_state, tuple(written), tuple(by_apps[platform, apps]))
         for (platform, apps, start_state), written in examples.items()
     )
+
+
+def in_turn(grounds: Sequence[Ground], wanted: int, round_number: int) -> Sequence[Ground]:
+    """The grounds that are to have a task in a round, at most as many as tasks: over the rounds all have their turn."""
+    first = (round_number - 1) * wanted % len(grounds) if grounds else 0
+    return [*grounds[first:], *grounds[:first]][:wanted]

@@ -1,0 +1,45 @@
+"""Which queries are hard, so that a round gives them hints, and what their hints can be written from (paper 6.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from trajmill.schemas.tables.query import Query
+from trajmill.stages.curate.history import History
+
+ATTEMPTS_PER_QUERY = 2
+"""Guided attempts at one query in a round."""
+_HARD_BELOW = 0.25
+"""A query is hard while its success average is below this."""
+
+
+class HardQueries(NamedTuple):
+    """The queries that are to be guided, hardest first, and what their hints can be written from."""
+
+    queries: tuple[Query, ...]
+    own_success: dict[str, str]
+    """By query id, a success of the policy."""
+
+
+def hard_queries(queries: Sequence[Query], history: History, after_failures: int, episodes: int) -> HardQueries:
+    """Queries with enough failed attempts, a low success average of late, and something to write hints from.
+
+    Args:
+        queries: those that may be learned from.
+        history: all attempts at them so far.
+        after_failures: failed attempts from which a query may be hard.
+        episodes: guided episodes of a round, which bound the number of queries.
+    """
+    averages = history.averages([query.query_id for query in queries])
+    failures = history.failures()
+    solved = history.shortest_success()
+    hard = [
+        query
+        for query in queries
+        if failures.get(query.query_id, 0) >= after_failures
+        and averages[query.query_id] < _HARD_BELOW
+        and (query.path or query.query_id in solved)
+    ]
+    ranked = sorted(hard, key=lambda query: (query.query_id in solved, averages[query.query_id], query.query_id))
+    return HardQueries(tuple(ranked[: episodes // ATTEMPTS_PER_QUERY]), solved)

@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+from trajmill.stages.curate.history import History, JudgedAttempt
+
+
+def attempt(query_id: str, trajectory_id: str, correct: bool, steps: int = 4, guided: bool = False) -> JudgedAttempt:
+    return JudgedAttempt(1, query_id, trajectory_id, steps, guided, correct)
+
+
+HISTORY = History(
+    (
+        attempt("a", "a1", False),
+        attempt("b", "b1", True, steps=6),
+        attempt("a", "a2", True, steps=5),
+        attempt("a", "a3", True, steps=3, guided=True),
+        attempt("a", "a4", False),
+        attempt("c", "c1", False, guided=True),
+    )
+)
+
+
+def test_averages_are_of_unguided_attempts_and_forget_what_is_old() -> None:
+    assert HISTORY.averages(["a", "b", "never tried"]) == {"a": 0.25, "b": 0.5, "never tried": 0.0}
+
+
+def test_shares_are_of_unguided_attempts_and_what_was_tried_last_comes_last() -> None:
+    assert list(HISTORY.shares().items()) == [("b", 1.0), ("a", 1 / 3)]
+
+
+def test_failures_are_of_unguided_attempts() -> None:
+    assert HISTORY.failures() == {"a": 2, "b": 0, "c": 0}
+
+
+def test_the_shortest_success_may_be_a_guided_one() -> None:
+    assert HISTORY.shortest_success() == {"a": "a3", "b": "b1"}

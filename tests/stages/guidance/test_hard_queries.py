@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+from tests.stages.rollout.toy import toy_query
+from trajmill.schemas.tables.query import Query
+from trajmill.stages.curate.history import History, JudgedAttempt
+from trajmill.stages.guidance.hard_queries import hard_queries
+
+
+def history(**outcomes: str) -> History:
+    """Attempts by query: `x` failed, `o` was correct, `O` was correct with guidance."""
+    return History(
+        tuple(
+            JudgedAttempt(1, query_id, f"{query_id}{number}", 4, outcome == "O", outcome in "oO")
+            for query_id, text in outcomes.items()
+            for number, outcome in enumerate(text)
+        )
+    )
+
+
+def queries(*names: str) -> list[Query]:
+    return [toy_query(name) for name in names]
+
+
+def test_queries_that_failed_often_and_succeed_rarely_are_hard() -> None:
+    found = hard_queries(queries("a", "b", "c", "d"), history(a="xx", b="x", c="xxoo", d=""), 2, episodes=100)
+    assert [query.query_id for query in found.queries] == ["a"]
+
+
+def test_those_without_any_success_come_first_and_the_episodes_bound_their_number() -> None:
+    past = history(a="xxO", b="xx", c="xx")
+    found = hard_queries(queries("a", "b", "c"), past, 2, episodes=100)
+    assert [query.query_id for query in found.queries] == ["b", "c", "a"]
+    assert found.own_success == {"a": "a2"}
+    assert [query.query_id for query in hard_queries(queries("a", "b", "c"), past, 2, episodes=5).queries] == ["b", "c"]
+
+
+def test_a_query_without_path_needs_a_success_to_write_hints_from() -> None:
+    bare = [query.model_copy(update={"path": ()}) for query in queries("a", "b")]
+    found = hard_queries(bare, history(a="xxO", b="xx"), 2, episodes=100)
+    assert [query.query_id for query in found.queries] == ["a"]
