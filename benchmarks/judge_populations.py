@@ -16,7 +16,7 @@ from trajmill.schemas.record import Origin, content_id
 from trajmill.schemas.tables.guidance import Guidance
 from trajmill.schemas.tables.query import Platform, Query
 from trajmill.schemas.tables.trajectory import Purpose
-from trajmill.stages.agents.base import Agent, Decision, EpisodeView
+from trajmill.stages.agents.base import Agent, AgentMaker, Decision, EpisodeView
 from trajmill.stages.agents.end_to_end import EndToEndAgent
 from trajmill.stages.agents.reference import ReferenceAgent
 from trajmill.stages.environments.simulated.environment import SimulatedFactory
@@ -26,7 +26,7 @@ from trajmill.stages.guidance.base import REFERENCE_PATH
 from trajmill.stages.guidance.write import write_guidance
 from trajmill.stages.models.base import ChatModel
 from trajmill.stages.rollout.attempts import episode_seed
-from trajmill.stages.rollout.base import AgentMaker, Attempt, FinishedAttempt, Limits
+from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits
 from trajmill.stages.rollout.worker import run_attempts
 
 ORIGIN = Origin(round=0, run_id="benchmark", code_version="benchmark")

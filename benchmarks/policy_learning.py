@@ -34,8 +34,8 @@ from trajmill.stages.models.embedded.network.policy_network import NetworkShape,
 from trajmill.stages.models.embedded.storage import embedded_model, untrained_network
 from trajmill.stages.rollout.attempts import episode_seed
 from trajmill.stages.rollout.episode import target_element
-from trajmill.stages.training.embedded.base import Optimisation, SftRecipe
 from trajmill.stages.training.embedded.lessons import SeenScreen, Turn, lessons
+from trajmill.stages.training.embedded.spec import EmbeddedSftSpec
 from trajmill.stages.training.embedded.train import train_network
 
 _CONCURRENCY = 128
@@ -57,7 +57,7 @@ class Settings:
     seed: int = 0
     task_seed: int = 0
     shape: NetworkShape = field(default_factory=NetworkShape)
-    recipe: SftRecipe = field(default_factory=SftRecipe)
+    recipe: EmbeddedSftSpec = field(default_factory=EmbeddedSftSpec)
     frozen_updates: int = 0
     heldout_apps: tuple[str, ...] = ()
     kept_per_query: int = 3
@@ -155,7 +155,7 @@ def reference_hint(query: Query, world: World) -> str:
     return "\n".join(f"{number}. {line}" for number, line in enumerate(lines, 1))
 
 
-def train(network: PolicyNetwork, memory: Memory, recipe: SftRecipe, seed: int) -> tuple[int, float]:
+def train(network: PolicyNetwork, memory: Memory, recipe: EmbeddedSftSpec, seed: int) -> tuple[int, float]:
     """Train on what is kept; returns rows and loss."""
     turns, screens = [], {}
     for query_id, kept in memory.kept.items():
@@ -279,19 +279,19 @@ def main() -> None:
     parser.add_argument("--after_failures", type=int, default=Settings.after_failures)
     parser.add_argument("--guided_share", type=float, default=Settings.guided_share)
     parser.add_argument("--frozen", action="store_true")
-    parser.add_argument("--epochs", type=float, default=SftRecipe().epochs)
-    parser.add_argument("--most", type=int, default=SftRecipe().most_updates)
-    parser.add_argument("--least", type=int, default=SftRecipe().least_updates)
-    parser.add_argument("--lr", type=float, default=Optimisation().learning_rate)
-    parser.add_argument("--dropout", type=float, default=SftRecipe().word_dropout)
+    parser.add_argument("--epochs", type=float, default=EmbeddedSftSpec().epochs)
+    parser.add_argument("--most", type=int, default=EmbeddedSftSpec().max_updates)
+    parser.add_argument("--least", type=int, default=EmbeddedSftSpec().min_updates)
+    parser.add_argument("--lr", type=float, default=EmbeddedSftSpec().learning_rate)
+    parser.add_argument("--dropout", type=float, default=EmbeddedSftSpec().word_dropout)
     parser.add_argument("--heldout_apps", nargs="*", default=[])
     given = vars(parser.parse_args())
-    recipe = SftRecipe(
+    recipe = EmbeddedSftSpec(
         epochs=given.pop("epochs"),
-        most_updates=given.pop("most"),
-        least_updates=given.pop("least"),
+        max_updates=given.pop("most"),
+        min_updates=given.pop("least"),
         word_dropout=given.pop("dropout"),
-        optimisation=Optimisation(learning_rate=given.pop("lr")),
+        learning_rate=given.pop("lr"),
     )
     given["heldout_apps"] = tuple(given["heldout_apps"])
     run(Settings(recipe=recipe, **given))

@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from trajmill.pipelines.resources import AgentSpec
+from trajmill.pipelines.agents import ActingAgent
 from trajmill.pipelines.rollout import RunAttempts
 from trajmill.schemas.actions import Action
 from trajmill.schemas.geometry import Box, Size
@@ -28,6 +28,7 @@ from trajmill.schemas.observation import Observation, ScreenHandle, UIElement
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import PathStep, Platform, Query, Source, Split
 from trajmill.schemas.tables.trajectory import Purpose
+from trajmill.stages.agents.spec import ReferenceSpec
 from trajmill.stages.environments.spec import EnvironmentSpec
 from trajmill.stages.rollout.base import Attempt, Limits
 from trajmill.warehouse.layout import StageRun, create_warehouse
@@ -141,7 +142,7 @@ def _seconds(attempts: list[Attempt], instances: int) -> _Spent:
             at=StageRun("benchmark", 1, "rollout"),
             origin=_ORIGIN,
             environment=_SleepingSpec(),
-            agent=AgentSpec("reference"),
+            agent=ActingAgent(ReferenceSpec()),
             limits=Limits(),
             concurrency=instances,
         )

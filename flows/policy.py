@@ -9,7 +9,10 @@ from trajmill.flows.configuration.model_specs import model_of
 from trajmill.flows.configuration.models import EMBEDDED
 from trajmill.flows.context import RoundContext
 from trajmill.flows.stage import finished
-from trajmill.pipelines.resources import AgentSpec
+from trajmill.pipelines.agents import ActingAgent
+from trajmill.pipelines.models import Endpoint
+from trajmill.stages.agents.spec import EndToEndSpec, ExplorerSpec
+from trajmill.stages.models.embedded.spec import EmbeddedSpec
 
 PROMOTE = "promote"
 """The stage that decides on the next round's policy."""
@@ -40,11 +43,12 @@ def policy_before(context: RoundContext) -> Policy:
     return policy_of(context, report.result["policy"])
 
 
-def acting(context: RoundContext, policy: Policy, temperature: float, untrained: bool) -> AgentSpec:
+def acting(context: RoundContext, policy: Policy, temperature: float, untrained: bool) -> ActingAgent:
     """The agent of a policy; an untrained policy is called what it is, an explorer."""
     if is_served(context):
-        return AgentSpec("end_to_end", model_of(context.config, context.config.models.policy), temperature)
-    return AgentSpec("explorer" if untrained else "end_to_end", policy.folder, temperature)
+        return ActingAgent(EndToEndSpec(), model_of(context.config, context.config.models.policy), temperature)
+    spec = ExplorerSpec() if untrained else EndToEndSpec()
+    return ActingAgent(spec, Endpoint(EmbeddedSpec(model=policy.folder)), temperature)
 
 
 def is_served(context: RoundContext) -> bool:

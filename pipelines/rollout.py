@@ -8,9 +8,9 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from trajmill.pipelines.agents import ActingAgent
 from trajmill.pipelines.drawing import ScreenWriter, screen_writer
 from trajmill.pipelines.fan_out import BeamSettings, WrittenFiles, fan_out, split_evenly
-from trajmill.pipelines.resources import AgentSpec
 from trajmill.schemas.record import Origin, Record
 from trajmill.schemas.spec import identity_of
 from trajmill.schemas.tables.failure import Failure
@@ -52,7 +52,7 @@ class RunAttempts:
     at: StageRun
     origin: Origin
     environment: EnvironmentSpec
-    agent: AgentSpec
+    agent: ActingAgent
     limits: Limits
     concurrency: int
 
@@ -61,7 +61,7 @@ class RunAttempts:
         return [
             [_identity(attempt) for attempt in attempts],
             identity_of(self.environment),
-            identity_of(self.agent),
+            self.agent.identity(),
         ]
 
     def __call__(self, shard: str, attempts: Sequence[Attempt]) -> WrittenFiles:

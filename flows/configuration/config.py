@@ -19,6 +19,7 @@ from trajmill.flows.configuration.pathways import PathwaysSection
 from trajmill.flows.configuration.tables import KeyPath
 from trajmill.schemas.record import content_id
 from trajmill.schemas.spec import OPERATIONAL, Fraction, Spec
+from trajmill.stages.training.embedded.spec import EmbeddedSftSpec
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=40)]
 OWN_JUDGE = "judge"
@@ -170,30 +171,6 @@ class GuidanceSection(Spec):
     """Largest share of a round's episodes that may be guided."""
 
 
-class TrainSection(Spec):
-    """How the policy is trained on a release."""
-
-    recipe: Literal["sft"] = "sft"
-    """`sft`: supervised on the judged-correct trajectories."""
-    min_updates: PositiveInt = 20
-    """Fewest optimiser updates in a round."""
-    max_updates: PositiveInt = 150
-    """Most optimiser updates in a round."""
-    epochs: PositiveFloat = 3.0
-    """Passes over the release, within those bounds."""
-    learning_rate: PositiveFloat = 0.002
-    """Peak learning rate."""
-    batch: PositiveInt = 64
-    """Examples in one update."""
-    keep_per_query: PositiveInt = 2
-    """Most trajectories kept for one query, shortest first."""
-    reweight: bool = True
-    """Whether every query weighs the same, however many trajectories it has."""
-    frozen_explorer_updates: NonNegativeInt = 0
-    """Control run: collect with the untrained policy in every round and train once, at the end, with this many updates;
-    0 is the loop, which trains in every round."""
-
-
 class EvaluateSection(Spec):
     """How an old and a new policy are compared."""
 
@@ -246,7 +223,7 @@ class Config(Spec):
     rollout: RolloutSection = RolloutSection()
     judge: JudgeSection = JudgeSection()
     guidance: GuidanceSection = GuidanceSection()
-    train: TrainSection = TrainSection()
+    train: EmbeddedSftSpec = EmbeddedSftSpec()
     evaluate: EvaluateSection = EvaluateSection()
     models: ModelsSection = ModelsSection()
     prompts: PromptsSection = PromptsSection()

@@ -10,12 +10,13 @@ from trajmill.flows.context import RoundContext
 from trajmill.flows.policy import acting, policy_before
 from trajmill.flows.stage import Outcome, StageReport, finished, once
 from trajmill.flows.tasks.rollout import attempt_all, training_queries, unguided_episodes
+from trajmill.pipelines.agents import ActingAgent
 from trajmill.pipelines.fan_out import fan_out, split_evenly
 from trajmill.pipelines.guide import GuideSpec, WriteGuidance
 from trajmill.pipelines.reading.history import read_history
-from trajmill.pipelines.resources import AgentSpec
 from trajmill.schemas.tables.guidance import Guidance
 from trajmill.schemas.tables.trajectory import Purpose
+from trajmill.stages.agents.spec import ReferenceSpec
 from trajmill.stages.guidance.base import REFERENCE_PATH
 from trajmill.stages.guidance.hard_queries import ATTEMPTS_PER_QUERY, HardQueries, hard_queries
 from trajmill.stages.rollout.attempts import plan_guided, plan_once
@@ -40,7 +41,7 @@ def reference(context: RoundContext) -> StageReport:
             context.config.run.seed,
             context.round,
         )
-        return attempt_all(context, at, attempts, AgentSpec("reference"))
+        return attempt_all(context, at, attempts, ActingAgent(ReferenceSpec()))
 
     return once(context, REFERENCE, work)
 

@@ -17,7 +17,7 @@ from trajmill.flows.tasks.guide import GUIDE, GUIDED, REFERENCE, reference_paths
 from trajmill.flows.tasks.judge import JUDGE, REJUDGE
 from trajmill.flows.tasks.propose import PROPOSE
 from trajmill.flows.tasks.rollout import ROLLOUT
-from trajmill.flows.tasks.train import TRAIN, sft_recipe
+from trajmill.flows.tasks.train import TRAIN
 from trajmill.schemas.record import Row
 from trajmill.schemas.tables.policy_version import PolicyVersion, SplitSuccess
 from trajmill.schemas.tables.query import Split
@@ -87,7 +87,7 @@ def promote(context: RoundContext) -> StageReport:
                 model_version=trained["version"],
                 parent=before,
                 release=summary.release,
-                recipe=sft_recipe(context).model_dump_json(),
+                recipe=context.config.train.model_dump_json(),
                 updates=updates,
                 success=new,
                 promoted=decision.promoted,

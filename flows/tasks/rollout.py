@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from trajmill.flows.context import RoundContext
 from trajmill.flows.policy import acting, policy_before
 from trajmill.flows.stage import Outcome, StageReport, once
+from trajmill.pipelines.agents import ActingAgent
 from trajmill.pipelines.reading.history import read_history
-from trajmill.pipelines.resources import AgentSpec
 from trajmill.pipelines.rollout import RunAttempts, run_in_shards
 from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.query import Query, Split
@@ -53,7 +53,7 @@ def unguided_episodes(context: RoundContext) -> int:
     return settings.rollout.episodes_per_round - int(settings.rollout.episodes_per_round * guided)
 
 
-def attempt_all(context: RoundContext, at: StageRun, attempts: Sequence[Attempt], agent: AgentSpec) -> Outcome:
+def attempt_all(context: RoundContext, at: StageRun, attempts: Sequence[Attempt], agent: ActingAgent) -> Outcome:
     """Roll out attempts and return what there is to commit."""
     settings = context.config.rollout
     work = RunAttempts(

@@ -9,11 +9,8 @@ from trajmill.flows.policy import is_served, policy_before, policy_of
 from trajmill.flows.stage import Outcome, StageReport, finished, once
 from trajmill.flows.tasks.calibrate import precise_enough
 from trajmill.flows.tasks.export import EXPORT
-from trajmill.pipelines.resources import use_one_thread
 from trajmill.schemas.record import content_id
-from trajmill.stages.models.embedded.storage import load_network, network_version
-from trajmill.stages.training.embedded.base import Optimisation, Progress, SftRecipe, TrainingReport
-from trajmill.stages.training.embedded.train import train_policy
+from trajmill.stages.training.base import Progress
 from trajmill.warehouse.layout import StageRun
 
 TRAIN = "train"
@@ -27,40 +24,21 @@ def train(context: RoundContext, progress: Progress | None = None) -> StageRepor
         reason = _reason_not_to(context, rows)
         if reason:
             return Outcome(rows, 0, result={"trained": False, "reason": reason})
-        use_one_thread()
         fresh = at.staging(context.warehouse) / "weights"
-        report = train_policy(
+        report = context.config.train.train(
             parent=policy_before(context).folder,
             release=context.warehouse.release(finished(context, EXPORT).result["release"]),
-            recipe=sft_recipe(context),
             seed=int(content_id("train", context.config.run.seed, context.round)[:12], 16),
             folder=fresh,
             progress=progress,
         )
-        version = network_version(load_network(fresh))
-        folder = policy_of(context, version).folder
+        folder = policy_of(context, report.version).folder
         if not folder.exists():
             fresh.rename(folder)
         shutil.rmtree(fresh, ignore_errors=True)
-        return Outcome(rows, report.rows, result=_result(version, report))
+        return Outcome(rows, report.rows, result={"trained": True, "reason": "", **report._asdict()})
 
     return once(context, TRAIN, work)
-
-
-def sft_recipe(context: RoundContext) -> SftRecipe:
-    """The recipe that the configuration asks for; a control does all updates of a run at its end."""
-    settings = context.config.train
-    control = settings.frozen_explorer_updates
-    return SftRecipe(
-        epochs=settings.epochs,
-        least_updates=control or settings.min_updates,
-        most_updates=control or settings.max_updates,
-        optimisation=Optimisation(batch=settings.batch, learning_rate=settings.learning_rate),
-    )
-
-
-def _result(version: str, report: TrainingReport) -> dict[str, object]:
-    return {"trained": True, "reason": "", "version": version, **report._asdict()}
 
 
 def _reason_not_to(context: RoundContext, rows: int) -> str:

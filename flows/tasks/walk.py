@@ -7,10 +7,13 @@ from trajmill.flows.policy import policy_of
 from trajmill.flows.stage import Outcome, StageReport, finished, once
 from trajmill.flows.tasks.generate import GENERATE
 from trajmill.flows.tasks.rollout import attempt_all
-from trajmill.pipelines.resources import AgentSpec
+from trajmill.pipelines.agents import ActingAgent
+from trajmill.pipelines.models import Endpoint
 from trajmill.schemas.errors import TrajmillError
 from trajmill.schemas.tables.query import Query, Source
 from trajmill.schemas.tables.trajectory import Purpose
+from trajmill.stages.agents.spec import ExplorerSpec, ReferenceSpec
+from trajmill.stages.models.embedded.spec import EmbeddedSpec
 from trajmill.stages.rollout.attempts import plan_once
 from trajmill.warehouse.layout import StageRun
 
@@ -36,8 +39,8 @@ def walk_queries(context: RoundContext, queries: int, source: Source | None = No
     return once(context, WALK, work)
 
 
-def _walker(context: RoundContext, queries: list[Query]) -> AgentSpec:
+def _walker(context: RoundContext, queries: list[Query]) -> ActingAgent:
     if all(query.path for query in queries):
-        return AgentSpec("reference")
+        return ActingAgent(ReferenceSpec())
     untrained = policy_of(context, str(finished(context.in_round(1), GENERATE).result["first_policy"]))
-    return AgentSpec("explorer", untrained.folder)
+    return ActingAgent(ExplorerSpec(), Endpoint(EmbeddedSpec(model=untrained.folder)))

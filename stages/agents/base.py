@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from trajmill.schemas.actions import Action
+from trajmill.schemas.dialects.families import Family
 from trajmill.schemas.observation import Observation
-from trajmill.stages.models.base import ChatRequest, Completion
+from trajmill.schemas.tables.query import Query
+from trajmill.stages.models.base import ChatModel, ChatRequest, Completion
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,3 +72,21 @@ class Agent(Protocol):
             ModelFailure: its model did not answer.
         """
         ...
+
+
+class AgentMaker(Protocol):
+    """Gives the agent for an attempt (the reference agent needs the query's path)."""
+
+    def __call__(self, query: Query) -> Agent:
+        """Return the agent that is to work on `query`."""
+        ...
+
+
+class AgentModel(NamedTuple):
+    """Whom agents ask, and how."""
+
+    model: ChatModel
+    family: Family
+    """The wire format of the model's actions."""
+    temperature: float
+    """0 acts greedily."""

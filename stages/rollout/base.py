@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.observation import Observation
@@ -61,14 +60,6 @@ class FinishedAttempt:
     """Why it is void, with the number of tries; None if it is not."""
     earlier_failure: Failure | None = None
     """What ended the tries before the one that stands, with their number; None where that is the first."""
-
-
-class AgentMaker(Protocol):
-    """Gives the agent for an attempt (the reference agent needs the query's path)."""
-
-    def __call__(self, query: Query) -> Agent:
-        """Return the agent that is to work on `query`."""
-        ...
 
 
 Recorder = Callable[[FinishedAttempt], Awaitable[None]]

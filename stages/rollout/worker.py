@@ -9,9 +9,10 @@ from dataclasses import replace
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.failure import Failure
+from trajmill.stages.agents.base import AgentMaker
 from trajmill.stages.environments.base import EnvironmentFactory
 from trajmill.stages.environments.pool.pool import EnvironmentPool
-from trajmill.stages.rollout.base import AgentMaker, Attempt, FinishedAttempt, Limits, Recorder
+from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits, Recorder
 from trajmill.stages.rollout.episode import run_episode, void_rollout
 
 _RETRIED = (FailureClass.ENVIRONMENT, FailureClass.SETUP)

@@ -12,11 +12,11 @@ from trajmill.flows.configuration.config import (
     QueriesSection,
     RolloutSection,
     RunSection,
-    TrainSection,
 )
 from trajmill.flows.context import RoundContext
 from trajmill.flows.round import do_stage
 from trajmill.flows.stage_table import STAGES
+from trajmill.stages.training.embedded.spec import EmbeddedSftSpec
 from trajmill.warehouse.layout import create_warehouse
 
 
@@ -28,7 +28,7 @@ def small_config(root: Path, rounds: int = 2) -> Config:
         rollout=RolloutSection(episodes_per_round=60, concurrency=16),
         judge=JudgeSection(precision_floor=0.0),
         guidance=GuidanceSection(after_failures=1, share=0.4),
-        train=TrainSection(min_updates=5, max_updates=10),
+        train=EmbeddedSftSpec(min_updates=5, max_updates=10),
         evaluate=EvaluateSection(episodes=6, train_sample=6),
     )
 

@@ -22,7 +22,7 @@ from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER
 from trajmill.stages.models.embedded.network.batch import bags, collate
 from trajmill.stages.models.embedded.reading.candidates import CandidateAction
 from trajmill.stages.models.embedded.reading.situation import InputReader, Situation, nothing
-from trajmill.stages.training.embedded.base import Lessons
+from trajmill.stages.training.embedded.lesson_batch import Lessons
 
 _SCREENS = "screens.parquet"
 _SFT, _SFT_COLUMNS = "trl/sft.parquet", ["prompt", "completion", "screen_ids", "loss_weight"]

@@ -17,21 +17,15 @@ from trajmill.stages.models.embedded.network.batch import Bags, Batch
 from trajmill.stages.models.embedded.network.pairs import Hidden
 from trajmill.stages.models.embedded.network.policy_network import PolicyNetwork
 from trajmill.stages.models.embedded.storage import load_network, save_network
-from trajmill.stages.training.embedded.base import (
-    Lessons,
-    Optimisation,
-    Progress,
-    Recipe,
-    RlRecipe,
-    SftRecipe,
-    TrainingReport,
-)
+from trajmill.stages.training.base import Progress, TrainingReport
+from trajmill.stages.training.embedded.lesson_batch import Lessons
 from trajmill.stages.training.embedded.lessons import rl_lessons, sft_lessons
 from trajmill.stages.training.embedded.losses import chosen_log_probabilities, supervised_loss, trajectory_loss
+from trajmill.stages.training.embedded.spec import EmbeddedRecipe, EmbeddedRlSpec, EmbeddedSftSpec
 
 
 def train_policy(
-    parent: Path, release: Path, recipe: Recipe, seed: int, folder: Path, progress: Progress | None = None
+    parent: Path, release: Path, recipe: EmbeddedRecipe, seed: int, folder: Path, progress: Progress | None = None
 ) -> TrainingReport:
     """Train the policy in `parent` on a release and save the result to `folder`; equal arguments give equal weights.
 
@@ -39,27 +33,20 @@ def train_policy(
         BadInputError: `parent` holds no embedded policy, or the release is not complete.
     """
     network = load_network(parent)
-    lessons = sft_lessons(release) if isinstance(recipe, SftRecipe) else rl_lessons(release)
+    lessons = rl_lessons(release) if isinstance(recipe, EmbeddedRlSpec) else sft_lessons(release)
     report = train_network(network, lessons, recipe, seed, progress)
-    save_network(network, folder)
-    return report
+    return report._replace(version=save_network(network, folder))
 
 
 def train_network(
-    network: PolicyNetwork, lessons: Lessons, recipe: Recipe, seed: int, progress: Progress | None = None
+    network: PolicyNetwork, lessons: Lessons, recipe: EmbeddedRecipe, seed: int, progress: Progress | None = None
 ) -> TrainingReport:
     """Train a network in place."""
     if not len(lessons):
         return TrainingReport(0, lessons.skipped, 0, 0.0)
     draw = torch.Generator().manual_seed(seed)
-    match recipe:
-        case SftRecipe():
-            objective = _supervised(network, lessons, recipe, draw)
-        case RlRecipe():
-            objective = _trajectory_level(network, lessons, recipe)
-    losses = _optimise(
-        network, len(lessons), objective, _updates(recipe, len(lessons)), recipe.optimisation, draw, progress
-    )
+    objective = _objective(network, lessons, recipe, draw)
+    losses = _optimise(network, len(lessons), objective, recipe, draw, progress)
     tail = losses[-max(1, len(losses) // 10) :]
     return TrainingReport(len(lessons), lessons.skipped, len(losses), sum(tail) / len(tail) if tail else 0.0)
 
@@ -68,13 +55,17 @@ Objective = Callable[[Tensor], Tensor]
 """The loss of the lessons with the given row numbers."""
 
 
-def _updates(recipe: Recipe, rows: int) -> int:
-    wanted = math.ceil(recipe.epochs * rows / recipe.optimisation.batch)
-    least = recipe.least_updates if isinstance(recipe, SftRecipe) else 1
-    return min(max(wanted, least), recipe.most_updates)
+def _objective(network: PolicyNetwork, lessons: Lessons, recipe: EmbeddedRecipe, draw: torch.Generator) -> Objective:
+    match recipe:
+        case EmbeddedSftSpec():
+            return _supervised(network, lessons, recipe, draw)
+        case EmbeddedRlSpec():
+            return _trajectory_level(network, lessons, recipe)
+        case _:
+            raise NotImplementedError(f"no objective for {type(recipe).__name__}")
 
 
-def _supervised(network: PolicyNetwork, lessons: Lessons, recipe: SftRecipe, draw: torch.Generator) -> Objective:
+def _supervised(network: PolicyNetwork, lessons: Lessons, recipe: EmbeddedSftSpec, draw: torch.Generator) -> Objective:
     def loss(rows: Tensor) -> Tensor:
         batch = select(lessons.situations, rows)
         hidden = Hidden(
@@ -87,7 +78,7 @@ def _supervised(network: PolicyNetwork, lessons: Lessons, recipe: SftRecipe, dra
     return loss
 
 
-def _trajectory_level(network: PolicyNetwork, lessons: Lessons, recipe: RlRecipe) -> Objective:
+def _trajectory_level(network: PolicyNetwork, lessons: Lessons, recipe: EmbeddedRlSpec) -> Objective:
     """Responses are compared with what the policy gave them before the first update."""
     with torch.no_grad():
         before = torch.cat(
@@ -95,7 +86,7 @@ def _trajectory_level(network: PolicyNetwork, lessons: Lessons, recipe: RlRecipe
                 chosen_log_probabilities(
                     _logits(network, select(lessons.situations, rows), lessons.bags), lessons.labels[rows]
                 )
-                for rows in torch.split(torch.arange(len(lessons)), recipe.optimisation.batch)
+                for rows in torch.split(torch.arange(len(lessons)), recipe.batch)
             ]
         )
 
@@ -117,29 +108,29 @@ def _optimise(
     network: PolicyNetwork,
     rows: int,
     objective: Objective,
-    updates: int,
-    settings: Optimisation,
+    recipe: EmbeddedRecipe,
     draw: torch.Generator,
     progress: Progress | None,
 ) -> list[float]:
+    updates = recipe.updates(rows)
     network.train()
     parameters = list(network.parameters())
     pairs = list(network.pairs.parameters())
     others = [parameter for parameter in parameters if all(parameter is not pair for pair in pairs)]
-    groups = [{"params": others, "scale": 1.0}, {"params": pairs, "scale": settings.pair_rate}]
-    optimiser = torch.optim.AdamW(groups, settings.learning_rate, weight_decay=settings.weight_decay, fused=True)
+    groups = [{"params": others, "scale": 1.0}, {"params": pairs, "scale": recipe.pair_rate}]
+    optimiser = torch.optim.AdamW(groups, recipe.learning_rate, weight_decay=recipe.weight_decay, fused=True)
     order = torch.randperm(rows, generator=draw)
     losses = []
     for update in range(updates):
         for group in optimiser.param_groups:
-            group["lr"] = group["scale"] * settings.learning_rate * _rate(update / updates, settings.final_rate)
-        if len(order) < min(settings.batch, rows):
+            group["lr"] = group["scale"] * recipe.learning_rate * _rate(update / updates, recipe.final_rate)
+        if len(order) < min(recipe.batch, rows):
             order = torch.cat([order, torch.randperm(rows, generator=draw)])
-        chosen, order = order[: settings.batch], order[settings.batch :]
+        chosen, order = order[: recipe.batch], order[recipe.batch :]
         loss = objective(chosen)
         optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
-        torch.nn.utils.clip_grad_norm_(parameters, settings.clip)
+        torch.nn.utils.clip_grad_norm_(parameters, recipe.gradient_norm)
         optimiser.step()
         losses.append(loss.item())
         if progress is not None:

@@ -65,7 +65,7 @@ def test_the_printed_configuration_reads_back_the_same(tmp_path: Path) -> None:
             "2: run.environment should be 'simulated', 'miniwob', 'webapp', 'browser', 'browsergym', 'android' or "
             "'desktop', not \"phone\"",
         ),
-        ("[train]\nrecipe = 'sftt'\n", "2: train.recipe should be 'sft', not \"sftt\""),
+        ("[train]\nkind = 'sftt'\n", "2: train.kind should be 'embedded-sft', not \"sftt\""),
         ("[train]\nlearning_rate = nan\n", "2: train.learning_rate should be a finite number, not NaN"),
         ("[queries]\napps = ['mine.yaml']\n", "2: queries.apps: there is no mine.yaml"),
         ("[run\n", "1: not TOML: Expected ']' at the end of a table declaration"),

@@ -11,7 +11,6 @@ from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.query import Platform
 from trajmill.stages.agents.base import Decision, EpisodeView
 from trajmill.stages.agents.end_to_end import NO_ACTION, EndToEndAgent
-from trajmill.stages.agents.explorer import explorer_agent
 from trajmill.stages.models.base import ChatRequest, Completion
 
 CLICK = '<tool_call>{"name": "mobile_use", "arguments": {"action": "click", "coordinate": [500, 500]}}</tool_call>'
@@ -76,8 +75,3 @@ def test_each_step_of_an_episode_has_its_own_seed() -> None:
         act(agent, view(None, *history))
     first, again, later = (request.seed for request in model.asked)
     assert first == again != later
-
-
-def test_the_explorer_says_who_it_is() -> None:
-    agent = explorer_agent(Scripted(CLICK), Platform.DESKTOP)
-    assert (agent.name, agent.model_version, agent.temperature) == ("explorer", "scripted-1", 1.0)

@@ -26,7 +26,7 @@ from trajmill.stages.models.embedded.storage import (
     save_network,
     untrained_network,
 )
-from trajmill.stages.training.embedded.base import Lessons, Optimisation, RlRecipe, SftRecipe
+from trajmill.stages.training.embedded.lesson_batch import Lessons
 from trajmill.stages.training.embedded.lessons import (
     SeenScreen,
     Turn,
@@ -36,12 +36,13 @@ from trajmill.stages.training.embedded.lessons import (
     sft_lessons,
 )
 from trajmill.stages.training.embedded.losses import supervised_loss, trajectory_loss
+from trajmill.stages.training.embedded.spec import EmbeddedRlSpec, EmbeddedSftSpec
 from trajmill.stages.training.embedded.train import select, train_network, train_policy
 
 SAID = {"Small": "tiny", "Medium": "normal", "Large": "huge"}
 """What the user calls the sizes: words that are not on the screen and have to be learned."""
 SMALL = NetworkShape(width=16, word_width=16, layers=1, heads=2)
-RECIPE = SftRecipe(least_updates=60, most_updates=60, optimisation=Optimisation(batch=32, learning_rate=5e-3))
+RECIPE = EmbeddedSftSpec(min_updates=60, max_updates=60, batch=32, learning_rate=5e-3)
 
 
 @dataclass
@@ -119,7 +120,7 @@ def test_trajectory_level_rl_makes_what_was_rewarded_more_likely() -> None:
     for episode in episodes:
         share = (float(episode.won) - rate) / len(episode.turns)
         episode.turns = [turn._replace(weight=share) for turn in episode.turns]
-    recipe = RlRecipe(epochs=16, optimisation=Optimisation(batch=128, learning_rate=1e-2))
+    recipe = EmbeddedRlSpec(epochs=16, batch=128, learning_rate=1e-2)
     train_network(network, collected(episodes), recipe, seed=0)
     again = sum(episode.won for episode in play(network, range(120))) / 120
     assert again > rate + 0.1

@@ -1,0 +1,39 @@
+"""The spec of the embedded policy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from trajmill.schemas.coordinates import CoordinateFrame, native_frame
+from trajmill.schemas.geometry import Size
+from trajmill.stages.models.spec import ModelSpec
+
+if TYPE_CHECKING:
+    from trajmill.stages.models.embedded.model import EmbeddedModel
+
+
+class EmbeddedSpec(ModelSpec):
+    """The embedded policy; a role names it `embedded`, and needs no endpoint for it."""
+
+    kind: Literal["embedded"] = "embedded"
+    """The network that comes with trajmill."""
+    model: Path
+    """Folder of its weights."""
+
+    def frame(self, screen: Size) -> CoordinateFrame:
+        """It writes pixels of the screenshot itself."""
+        return native_frame(screen)
+
+    def connect(self, variables: Mapping[str, str]) -> EmbeddedModel:
+        """The policy, computing on one core.
+
+        Raises:
+            BadInputError: the folder holds no complete embedded policy.
+        """
+        from trajmill.stages.models.embedded.storage import load_embedded_model
+        from trajmill.stages.models.embedded.threads import use_one_thread
+
+        use_one_thread()
+        return load_embedded_model(self.model)

@@ -1,0 +1,14 @@
+"""How many threads torch uses for the embedded networks."""
+
+from __future__ import annotations
+
+import torch
+
+
+def use_one_thread() -> None:
+    """Let torch compute on one core in this process.
+
+    The embedded networks are so small that more threads cost more than they give, and sums come out the same on every
+    machine.
+    """
+    torch.set_num_threads(1)

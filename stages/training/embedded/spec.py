@@ -1,0 +1,89 @@
+"""The recipes of the embedded policy."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
+
+from trajmill.stages.training.base import Progress, TrainingReport
+from trajmill.stages.training.spec import RecipeSpec
+
+Share = Annotated[float, Field(ge=0, le=1)]
+Dropout = Annotated[float, Field(ge=0, lt=1)]
+
+
+class EmbeddedRecipe(RecipeSpec):
+    """How the weights of the embedded policy are moved, whatever the objective."""
+
+    max_updates: PositiveInt = 150
+    """Most optimiser updates in a round."""
+    epochs: PositiveFloat = 3.0
+    """Passes over the release, within the bounds on the updates."""
+    learning_rate: PositiveFloat = 0.002
+    """Peak learning rate."""
+    batch: PositiveInt = 64
+    """Examples in one update."""
+    final_rate: Share = 0.1
+    """Share of the learning rate that is left at the last update; it falls along a half cosine."""
+    pair_rate: PositiveFloat = 10.0
+    """Times the learning rate: how fast the memory of pairs learns."""
+    weight_decay: NonNegativeFloat = 0.01
+    """Weight decay of AdamW."""
+    gradient_norm: PositiveFloat = 1.0
+    """Largest norm of the gradient."""
+
+    def updates(self, rows: int) -> int:
+        """How many updates are made on so many rows of a release."""
+        return self.frozen_explorer_updates or min(max(self._wanted(rows), 1), self.max_updates)
+
+    def _wanted(self, rows: int) -> int:
+        return math.ceil(self.epochs * rows / self.batch)
+
+    def train(
+        self, parent: Path, release: Path, seed: int, folder: Path, progress: Progress | None = None
+    ) -> TrainingReport:
+        """Train an embedded policy on a release and save the new version; equal arguments give equal weights.
+
+        Raises:
+            BadInputError: `parent` holds no embedded policy, or the release is not complete.
+        """
+        from trajmill.stages.models.embedded.threads import use_one_thread
+        from trajmill.stages.training.embedded.train import train_policy
+
+        use_one_thread()
+        return train_policy(parent, release, self, seed, folder, progress)
+
+
+class EmbeddedSftSpec(EmbeddedRecipe):
+    """Supervised training of the embedded policy on what was judged correct (rejection fine-tuning)."""
+
+    kind: Literal["embedded-sft"] = "embedded-sft"
+    """Supervised training of the embedded policy."""
+    min_updates: PositiveInt = 20
+    """Fewest optimiser updates in a round."""
+    word_dropout: Dropout = 0.15
+    """Chance that the meaning of a word of the instruction is hidden for one update."""
+    pair_dropout: Dropout = 0.25
+    """Chance that the memory of pairs is silent for a row, so that the rest of the network learns too."""
+
+    def updates(self, rows: int) -> int:
+        """How many updates are made on so many rows of a release."""
+        return self.frozen_explorer_updates or min(max(self._wanted(rows), self.min_updates), self.max_updates)
+
+
+class EmbeddedRlSpec(EmbeddedRecipe):
+    """Trajectory-level RL of the embedded policy on stored responses (paper 3.1.2)."""
+
+    kind: Literal["embedded-rl"] = "embedded-rl"
+    """Trajectory-level RL of the embedded policy."""
+    epochs: PositiveFloat = 2.0
+    """Passes over the release, within the bound on the updates."""
+    learning_rate: PositiveFloat = 0.0003
+    """Peak learning rate."""
+    batch: PositiveInt = 256
+    """Step instances in one update."""
+    clip_ratio: PositiveFloat = 0.2
+    """Epsilon of the paper's equation 3."""

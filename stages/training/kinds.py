@@ -1,0 +1,13 @@
+"""The kinds of training recipes."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from trajmill.stages.parts import PartGroup
+
+RECIPES: Final = PartGroup(
+    "trajmill.recipes",
+    "training recipe",
+    {"embedded-sft": "trajmill.stages.training.embedded.spec:EmbeddedSftSpec"},
+)

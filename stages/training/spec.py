@@ -1,0 +1,40 @@
+"""What the specs of all recipes have in common."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from pathlib import Path
+
+from pydantic import NonNegativeInt, PositiveInt
+
+from trajmill.schemas.spec import Spec
+from trajmill.stages.training.base import Progress, TrainingReport
+
+
+class RecipeSpec(Spec):
+    """How the policy is trained on a release."""
+
+    keep_per_query: PositiveInt = 2
+    """Most trajectories kept for one query, shortest first."""
+    reweight: bool = True
+    """Whether every query weighs the same, however many trajectories it has."""
+    frozen_explorer_updates: NonNegativeInt = 0
+    """Control run: collect with the untrained policy in every round and train once, at the end, with this many updates;
+    0 is the loop, which trains in every round."""
+
+    @abstractmethod
+    def train(
+        self, parent: Path, release: Path, seed: int, folder: Path, progress: Progress | None = None
+    ) -> TrainingReport:
+        """Train a policy on a release and save the new version; equal arguments give equal weights.
+
+        Args:
+            parent: folder of the policy to begin with.
+            release: folder of the release.
+            seed: decides the order of the rows and all other chance.
+            folder: where the new version is saved.
+            progress: is told how many updates are done.
+
+        Raises:
+            BadInputError: `parent` holds no policy that this recipe can train, or the release is not complete.
+        """

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import asyncio
+import pickle
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from tests.stages.models.fault_server import running_server
+from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.geometry import Size
+from trajmill.schemas.spec import Spec
+from trajmill.stages.models.base import ChatMessage, ChatRequest
+from trajmill.stages.models.kinds import MODELS
+from trajmill.stages.models.openai_api.spec import ModelServerSpec, OpenAiSpec
+from trajmill.stages.models.spec import ModelSpec
+from trajmill.stages.models.vllm_offline.spec import VllmSpec
+
+SERVED = OpenAiSpec(model="m", urls=("http://one/v1",))
+
+
+@pytest.mark.parametrize("kind", MODELS.kinds())
+def test_each_kind_is_sent_to_workers(kind: str) -> None:
+    spec: Spec = MODELS.spec_class(kind).model_validate({"kind": kind, "model": "m"})
+    assert isinstance(spec, ModelSpec)
+    assert pickle.loads(pickle.dumps(spec)) == spec
+
+
+def test_how_a_model_is_reached_is_no_part_of_its_identity() -> None:
+    other = OpenAiSpec(
+        model="m",
+        urls=("http://two/v1",),
+        api_key_variable="KEY",
+        attempts=1,
+        cache=False,
+        serve=ModelServerSpec(python=Path("python")),
+    )
+    assert other.identity() == SERVED.identity()
+    assert SERVED.model_copy(update={"family": "gui-owl"}).identity() != SERVED.identity()
+
+
+def test_a_model_in_a_folder_is_known_by_what_is_in_it(tmp_path: Path) -> None:
+    for name, weights in (("a", b"1"), ("b", b"1"), ("c", b"2")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "model.safetensors").write_bytes(weights)
+    one, same, other = (VllmSpec(model=tmp_path / name).identity() for name in "abc")
+    assert one == same != other
+
+
+def test_its_own_server_is_one_of_the_addresses() -> None:
+    spec = SERVED.model_copy(update={"serve": ModelServerSpec(python=Path("python"), port=8001)})
+    assert spec.addresses == ("http://one/v1", "http://127.0.0.1:8001/v1")
+
+
+def test_a_key_that_is_not_set_and_a_missing_address_are_one_line() -> None:
+    with pytest.raises(BadInputError, match=r"^KEY is not set: export the API key of http://one/v1 in it$"):
+        SERVED.model_copy(update={"api_key_variable": "KEY"}).open({})
+    with pytest.raises(BadInputError, match=r"^no address of a server with model 'm': name one in urls$"):
+        OpenAiSpec(model="m").open({})
+
+
+def test_an_unknown_family_names_the_nearest() -> None:
+    with pytest.raises(ValidationError, match=r"no model family is named 'qwen25-vl': did you mean qwen2\.5-vl\?"):
+        OpenAiSpec(model="m", family="qwen25-vl")
+
+
+def test_pictures_are_bounded_by_the_spec() -> None:
+    spec = OpenAiSpec(model="m", family="qwen2.5-vl", max_pixels=90_000)
+    assert spec.frame(Size(720, 1280)).resized == spec.vision_family.budget.fit(Size(720, 1280))
+    assert spec.vision_family.budget.max_pixels == 90_000
+
+
+@pytest.mark.parametrize(("cache", "calls"), [(True, 1), (False, 2)])
+def test_answers_are_kept_unless_the_spec_says_no(tmp_path: Path, cache: bool, calls: int) -> None:
+    async def ask_twice(spec: ModelSpec) -> None:
+        model = spec.open({}, tmp_path / "cache")
+        try:
+            for _ in range(2):
+                await model.complete(ChatRequest("critic.text", (ChatMessage("user", ("Hello",)),)))
+        finally:
+            await model.close()
+
+    with running_server() as server:
+        asyncio.run(ask_twice(OpenAiSpec(model="tiny", urls=(server.url,), cache=cache)))
+        assert len(server.received) == calls
