@@ -7,10 +7,12 @@ from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
 
 from trajmill.stages.models.base import ChatMessage, ChatModel, ChatRequest, Completion, MessagePart
-from trajmill.stages.models.openai_api.model import OpenAiModel
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
 
 _T = TypeVar("_T")
+
+VARIABLES = {"KEY": "k-1"}
+"""Environment variables that keys are looked for in."""
 
 
 def settings(*urls: str, **changed: Any) -> OpenAiSpec:
@@ -25,13 +27,13 @@ def request(*parts: MessagePart, **changed: Any) -> ChatRequest:
 
 def asked(client: OpenAiSpec, chat: ChatRequest | None = None) -> Completion:
     """One call in an event loop of its own."""
-    model = OpenAiModel(client)
+    model = client.connect(VARIABLES)
     return asyncio.run(_closing(model, model.complete(chat or request())))
 
 
 def asked_all(client: OpenAiSpec, chats: Sequence[ChatRequest]) -> list[Completion | BaseException]:
     """Calls at the same time."""
-    model = OpenAiModel(client)
+    model = client.connect(VARIABLES)
 
     async def run() -> list[Completion | BaseException]:
         return await asyncio.gather(*map(model.complete, chats), return_exceptions=True)

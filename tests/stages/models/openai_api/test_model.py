@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.stages.models.fault_server import FaultReply, running_server
-from tests.stages.models.openai_api.asking import asked, asked_all, request, settings
+from tests.stages.models.openai_api.asking import VARIABLES, asked, asked_all, request, settings
 from tests.stages.models.test_images import handle, picture
 from trajmill.schemas.coordinates import CoordinateFrame
 from trajmill.schemas.dialects.families import family_named
@@ -24,7 +24,7 @@ from trajmill.stages.models.openai_api.model import OpenAiModel
 
 def test_an_answer_with_usage_and_price() -> None:
     with running_server([FaultReply(text="Grüße ☂")], key="k-1") as server:
-        client = settings(server.url, api_key="k-1", input_price=2.0, output_price=10.0)
+        client = settings(server.url, api_key_variable="KEY", input_price=2.0, output_price=10.0)
         assert asked(client) == Completion("Grüße ☂", 100, 10, "stop", price=(100 * 2 + 10 * 10) / 1e6)
         assert server.received[0].authorization == "Bearer k-1"
         assert "k-1" not in repr(client)
@@ -149,7 +149,7 @@ def test_a_call_that_is_given_up_frees_its_place() -> None:
 
 def _check(*urls: str, **changed: str) -> None:
     async def run() -> None:
-        model = OpenAiModel(settings(*urls, **changed))
+        model = settings(*urls, **changed).connect(VARIABLES)
         try:
             await model.check()
         finally:
@@ -161,8 +161,8 @@ def _check(*urls: str, **changed: str) -> None:
 def test_a_check_passes_while_one_server_is_there() -> None:
     with running_server() as gone:
         pass
-    with running_server(models=("other", "tiny"), key="k") as server:
-        _check(gone.url, server.url, api_key="k")
+    with running_server(models=("other", "tiny"), key="k-1") as server:
+        _check(gone.url, server.url, api_key_variable="KEY")
 
 
 def test_a_check_says_what_is_wrong_in_one_line() -> None:
@@ -176,7 +176,7 @@ def test_a_check_says_what_is_wrong_in_one_line() -> None:
     ):
         _check(server.url)
     with (
-        running_server(key="k") as server,
+        running_server(key="k-1") as server,
         pytest.raises(BadInputError, match=r"/v1/models: 401 Unauthorized; check the API key[^\n]*$"),
     ):
         _check(server.url)
