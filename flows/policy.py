@@ -45,9 +45,10 @@ def policy_before(context: RoundContext) -> Policy:
 
 def acting(context: RoundContext, policy: Policy, temperature: float, untrained: bool) -> ActingAgent:
     """The agent of a policy; an untrained policy is called what it is, an explorer."""
+    agent = context.config.agent
     if is_served(context):
-        return ActingAgent(EndToEndSpec(), model_of(context.config, context.config.models.policy), temperature)
-    spec = ExplorerSpec() if untrained else EndToEndSpec()
+        return ActingAgent(agent, model_of(context.config, context.config.models.policy), temperature)
+    spec = ExplorerSpec() if untrained and isinstance(agent, EndToEndSpec) else agent
     return ActingAgent(spec, Endpoint(EmbeddedSpec(model=policy.folder)), temperature)
 
 

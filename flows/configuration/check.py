@@ -10,6 +10,7 @@ from trajmill.flows.configuration.config import OWN_JUDGE, Config
 from trajmill.flows.configuration.models import EMBEDDED
 from trajmill.flows.configuration.tables import KeyPath, tables_in
 from trajmill.schemas.spec import decisive_fields
+from trajmill.stages.models.openai_api.spec import OpenAiSpec
 
 
 class Missing(NamedTuple):
@@ -56,7 +57,7 @@ def missing_endpoints(config: Config) -> list[Missing]:
         keys = ("endpoints", name)
         if name == EMBEDDED:
             found.append(Missing(keys, f'endpoints.{name}: "{EMBEDDED}" is the name of what comes with trajmill'))
-        elif endpoint.kind == "openai_api" and not endpoint.addresses:
+        elif isinstance(endpoint, OpenAiSpec) and not endpoint.addresses:
             found.append(Missing(keys, f"endpoints.{name}.urls is missing: the base address of its server"))
     if OWN_JUDGE in config.judges:
         message = f'judges.{OWN_JUDGE}: "{OWN_JUDGE}" is taken by the judge of the run; choose another name'

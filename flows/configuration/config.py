@@ -13,13 +13,20 @@ from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, Validati
 from pydantic_core import PydanticCustomError
 
 from trajmill.flows.configuration.atomic import AtomicSection
+from trajmill.flows.configuration.by_kind import by_kind
 from trajmill.flows.configuration.environments import AndroidSection, BrowserGymSection, BrowserSection, DesktopSection
-from trajmill.flows.configuration.models import POLICY_ROLE, EndpointSection, ModelsSection, PromptsSection
+from trajmill.flows.configuration.models import POLICY_ROLE, ModelsSection, PromptsSection
 from trajmill.flows.configuration.pathways import PathwaysSection
 from trajmill.flows.configuration.tables import KeyPath
 from trajmill.schemas.record import content_id
 from trajmill.schemas.spec import OPERATIONAL, Fraction, Spec
+from trajmill.stages.agents.kinds import AGENTS
+from trajmill.stages.agents.spec import AgentSpec, EndToEndSpec
+from trajmill.stages.models.kinds import MODELS
+from trajmill.stages.models.spec import ModelSpec
 from trajmill.stages.training.embedded.spec import EmbeddedSftSpec
+from trajmill.stages.training.kinds import RECIPES
+from trajmill.stages.training.spec import RecipeSpec
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=40)]
 OWN_JUDGE = "judge"
@@ -223,11 +230,12 @@ class Config(Spec):
     rollout: RolloutSection = RolloutSection()
     judge: JudgeSection = JudgeSection()
     guidance: GuidanceSection = GuidanceSection()
-    train: EmbeddedSftSpec = EmbeddedSftSpec()
+    agent: Annotated[AgentSpec, by_kind(AGENTS, "end_to_end")] = EndToEndSpec()
+    train: Annotated[RecipeSpec, by_kind(RECIPES, "embedded-sft")] = EmbeddedSftSpec()
     evaluate: EvaluateSection = EvaluateSection()
     models: ModelsSection = ModelsSection()
     prompts: PromptsSection = PromptsSection()
-    endpoints: Annotated[dict[Name, EndpointSection], OPERATIONAL] = {}
+    endpoints: Annotated[dict[Name, Annotated[ModelSpec, by_kind(MODELS, "openai_api")]], OPERATIONAL] = {}
     """The models that roles can be mapped to, by name."""
     judges: Annotated[dict[Name, OtherJudgeSection], OPERATIONAL] = {}
     """Judges beside the one that decides, by name."""
@@ -272,10 +280,8 @@ class Config(Spec):
     def _identity_behind(self, keys: KeyPath, name: str) -> object:
         if name not in self.endpoints:
             return name
-        identity = self.endpoints[name].identity()
-        if keys == POLICY_ROLE:
-            identity.pop("model", None)
-        return identity
+        spec = self.endpoints[name]
+        return (spec.model_copy(update={"model": None}) if keys == POLICY_ROLE else spec).identity()
 
     def with_rounds(self, rounds: int) -> Config:
         """The same run, up to another round."""

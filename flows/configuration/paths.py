@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TypeVar
 
-from trajmill.flows.configuration.models import EndpointSection
 from trajmill.schemas.spec import Spec
 
 S = TypeVar("S", bound=Spec)
@@ -14,8 +13,6 @@ S = TypeVar("S", bound=Spec)
 def anchored(spec: S, folder: Path) -> S:
     """The spec with all paths in it, and in the specs that it holds, relative to the folder instead."""
     moved = {name: _moved(getattr(spec, name), folder) for name in type(spec).model_fields}
-    if isinstance(spec, EndpointSection) and spec.kind != "openai_api":
-        moved["model"] = str(folder / spec.model)
     return spec.model_copy(update=moved)
 
 

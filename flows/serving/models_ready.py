@@ -9,12 +9,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from trajmill.flows.configuration.config import Config
-from trajmill.flows.configuration.model_specs import model_of
-from trajmill.flows.configuration.models import EMBEDDED, EndpointSection
+from trajmill.flows.configuration.models import EMBEDDED
 from trajmill.flows.configuration.prompts import prompts_of
 from trajmill.flows.serving.lora import Adapter, load_adapter
 from trajmill.flows.serving.model_server import ModelServer, served
-from trajmill.pipelines.models import Endpoint
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
 
 
@@ -35,34 +33,34 @@ def models_ready(config: Config, logs: Path, names: Iterable[str] | None = None)
     prompts_of(config)
     needed = names if names is not None else (name for _, name in config.asked_endpoints())
     used = {name: config.endpoints[name] for name in needed if name != EMBEDDED}
-    with served([_server(name, endpoint) for name, endpoint in used.items() if endpoint.serve], logs):
-        for endpoint in used.values():
-            _load_adapter(endpoint)
-        asyncio.run(_check([model_of(config, name) for name in used]))
+    at_servers = {name: spec for name, spec in used.items() if isinstance(spec, OpenAiSpec)}
+    with served([_server(name, spec) for name, spec in at_servers.items() if spec.serve], logs):
+        for spec in at_servers.values():
+            _load_adapter(spec)
+        asyncio.run(_check(at_servers.values()))
         yield
 
 
-def _server(name: str, endpoint: EndpointSection) -> ModelServer:
+def _server(name: str, endpoint: OpenAiSpec) -> ModelServer:
     assert endpoint.serve is not None
     model = endpoint.serve.model if endpoint.adapter else endpoint.model
     return ModelServer(name, model, endpoint.serve, _api_key(endpoint))
 
 
-def _load_adapter(endpoint: EndpointSection) -> None:
+def _load_adapter(endpoint: OpenAiSpec) -> None:
     if endpoint.adapter is not None:
         for address in endpoint.addresses:
             load_adapter(address, Adapter(endpoint.model, endpoint.adapter), _api_key(endpoint))
 
 
-def _api_key(endpoint: EndpointSection) -> str:
+def _api_key(endpoint: OpenAiSpec) -> str:
     return os.environ.get(endpoint.api_key_variable, "")
 
 
-async def _check(endpoints: list[Endpoint]) -> None:
-    for endpoint in endpoints:
-        if isinstance(endpoint.spec, OpenAiSpec):
-            client = endpoint.spec.connect(os.environ)
-            try:
-                await client.check()
-            finally:
-                await client.close()
+async def _check(specs: Iterable[OpenAiSpec]) -> None:
+    for spec in specs:
+        client = spec.connect(os.environ)
+        try:
+            await client.check()
+        finally:
+            await client.close()

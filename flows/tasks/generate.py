@@ -49,7 +49,7 @@ def _first(failures: Sequence[Failure]) -> str:
 def _first_policy(context: RoundContext, at: StageRun) -> str:
     """Version of the policy that the run starts with: the untrained network, or the model that is served."""
     if is_served(context):
-        return context.config.endpoints[context.config.models.policy].model
+        return context.config.endpoints[context.config.models.policy].version
     network = untrained_network(context.config.run.seed)
     fresh = at.staging(context.warehouse) / "untrained"
     version = save_network(network, fresh)

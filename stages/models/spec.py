@@ -32,8 +32,9 @@ class ModelSpec(Spec):
     """A model that roles can be mapped to: `[endpoints.NAME]`."""
 
     family: Annotated[str, AfterValidator(_known_family)] = "any"
-    """`qwen2.5-vl`, `qwen3-vl`, `gui-owl`, `gui-owl-1.5` or `any`. Decides how images are resized and in which
-    coordinates the model writes; `any`: images as they are, their pixels."""
+    """`qwen2.5-vl`, `qwen3-vl`, `gui-owl`, `gui-owl-1.5`, `ui-tars` or `any`. Decides how a policy is spoken to and
+    read: system message, layout of the messages, names of actions, sizes of images, coordinates (see models.md);
+    `any`: as the embedded policy, with images as they are."""
     max_pixels: PositiveInt = 3_211_264
     """Most pixels of an image as it is sent."""
     context_tokens: Annotated[int, Field(ge=4096)] = 32_000
@@ -45,6 +46,15 @@ class ModelSpec(Spec):
     """Most requests under way at once; fewer when a server says that it is busy."""
     cache: Annotated[bool, OPERATIONAL] = True
     """Whether answers are kept and found again by the request; those of a sampled policy never are."""
+
+    @property
+    @abstractmethod
+    def version(self) -> str:
+        """The version of the model that stands on its rows.
+
+        Raises:
+            BadInputError: its folder holds no model.
+        """
 
     @property
     def vision_family(self) -> Family:

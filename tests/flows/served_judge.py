@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.flows.small_run import small_config
 from trajmill.flows.configuration.config import Config, EvaluateSection, OtherJudgeSection, QueriesSection
-from trajmill.flows.configuration.models import EndpointSection
+from trajmill.stages.models.openai_api.spec import OpenAiSpec
 
 _ANSWERS = {"analysis": "it moved", "summary": "moved on", "label": "GOOD", "reason": "looks done"}
 
@@ -19,8 +19,7 @@ def config_with_judges(root: Path, url: str, **big: object) -> Config:
     return tiny_config(root).model_copy(
         update={
             "endpoints": {
-                name: EndpointSection(model=name, urls=(url,), attempts=1, max_pixels=50_000)
-                for name in ("tiny", "other")
+                name: OpenAiSpec(model=name, urls=(url,), attempts=1, max_pixels=50_000) for name in ("tiny", "other")
             },
             "judges": {"big": OtherJudgeSection.model_validate(voting | big), "plain": OtherJudgeSection()},
         }

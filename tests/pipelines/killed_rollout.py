@@ -18,8 +18,9 @@ from trajmill.schemas.observation import Observation
 from trajmill.schemas.spec import OPERATIONAL
 from trajmill.schemas.tables.query import Platform, Query
 from trajmill.schemas.tables.trajectory import Purpose
+from trajmill.stages.agents.base import AgentMaker
 from trajmill.stages.environments.spec import EnvironmentSpec
-from trajmill.stages.rollout.base import AgentMaker, Attempt, Limits
+from trajmill.stages.rollout.base import Attempt, Limits
 from trajmill.warehouse.commit import commit_stage
 from trajmill.warehouse.layout import StageRun, create_warehouse
 

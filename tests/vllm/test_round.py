@@ -11,7 +11,7 @@ from tests.stages.models.transformers_local.tiny_vlm import MAX_PIXELS
 from tests.vllm.conftest import TinyServer
 from tests.vllm.tiny_server import MODEL
 from trajmill.flows.configuration.config import Config
-from trajmill.flows.configuration.models import CriticRoles, EndpointSection, ModelsSection
+from trajmill.flows.configuration.models import CriticRoles, ModelsSection
 from trajmill.flows.context import RoundContext
 from trajmill.flows.policy import PROMOTE
 from trajmill.flows.stage import report_of
@@ -20,6 +20,7 @@ from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.trajectory import Trajectory
 from trajmill.schemas.tables.verdict import Judgement
+from trajmill.stages.models.openai_api.spec import OpenAiSpec
 from trajmill.warehouse.layout import open_warehouse
 from trajmill.warehouse.read import read_rows
 
@@ -41,7 +42,7 @@ def config(root: Path, server: TinyServer) -> Config:
                 critic=CriticRoles(step="tiny", text=("tiny",), multimodal=("tiny",)),
             ),
             "endpoints": {
-                "tiny": EndpointSection(
+                "tiny": OpenAiSpec(
                     model=MODEL, urls=(server.address,), family="qwen2.5-vl", max_pixels=MAX_PIXELS, attempts=2
                 )
             },

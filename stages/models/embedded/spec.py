@@ -22,6 +22,15 @@ class EmbeddedSpec(ModelSpec):
     model: Path
     """Folder of its weights."""
 
+    @property
+    def version(self) -> str:
+        """A hash of its weights, which are read.
+
+        Raises:
+            BadInputError: the folder holds no complete embedded policy.
+        """
+        return self.connect({}).version
+
     def frame(self, screen: Size) -> CoordinateFrame:
         """It writes pixels of the screenshot itself."""
         return native_frame(screen)

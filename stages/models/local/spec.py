@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from trajmill.stages.models.base import ChatModel
+from trajmill.stages.models.local.folder import folder_version, model_folder
 from trajmill.stages.models.spec import ModelSpec
 
 
@@ -16,6 +17,15 @@ class FolderSpec(ModelSpec):
 
     model: Path
     """Folder of the model in Hugging Face's layout."""
+
+    @property
+    def version(self) -> str:
+        """Name of the folder and hash of what is in it; reads the weights once, whole.
+
+        Raises:
+            BadInputError: there is no model in the folder.
+        """
+        return folder_version(model_folder(self.model))
 
     @abstractmethod
     def load(self) -> ChatModel:

@@ -69,6 +69,11 @@ class OpenAiSpec(ModelSpec):
     """Lets trajmill start the server itself."""
 
     @property
+    def version(self) -> str:
+        """The model's name on its server."""
+        return self.model
+
+    @property
     def addresses(self) -> tuple[str, ...]:
         """Base addresses of its servers, that of the one which trajmill starts included."""
         own = () if self.serve is None else (f"http://127.0.0.1:{self.serve.port}/v1",)

@@ -10,7 +10,7 @@ from typing import Any
 from tests.flows.small_run import small_config
 from tests.stages.models.fault_server import Fault, running_server
 from trajmill.flows.configuration.config import Config, JudgeSection
-from trajmill.flows.configuration.models import CriticRoles, EndpointSection, ModelsSection
+from trajmill.flows.configuration.models import CriticRoles, ModelsSection
 from trajmill.flows.context import RoundContext
 from trajmill.flows.round import do_stage
 from trajmill.flows.stage_table import STAGES
@@ -19,6 +19,7 @@ from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.trajectory import Purpose, Trajectory
 from trajmill.schemas.tables.verdict import Judgement, StepVerdict, TrajectoryVerdict
+from trajmill.stages.models.openai_api.spec import OpenAiSpec
 from trajmill.warehouse.layout import create_warehouse
 from trajmill.warehouse.read import read_rows
 
@@ -44,7 +45,7 @@ def served(root: Path, url: str) -> Config:
         update={
             "rollout": base.rollout.model_copy(update={"episodes_per_round": 16}),
             "judge": JudgeSection(votes=2, quorum=2, tries=1, resolutions=(0.25, 0.5), concurrency=4),
-            "endpoints": {"tiny": EndpointSection(model="tiny", urls=(url,), attempts=1, cache=False)},
+            "endpoints": {"tiny": OpenAiSpec(model="tiny", urls=(url,), attempts=1, cache=False)},
             "models": ModelsSection(critic=CriticRoles(step="tiny", text=("tiny",), multimodal=("tiny",))),
         }
     )

@@ -15,7 +15,7 @@ from tests.stages.models.fault_server import Fault, FaultReply, FaultServer, run
 from tests.stages.queries.graph.honest import honest_draft
 from trajmill.flows.configuration.config import Config, QueriesSection, RolloutSection
 from trajmill.flows.configuration.file import load_config
-from trajmill.flows.configuration.models import EndpointSection, ModelsSection, PromptsSection
+from trajmill.flows.configuration.models import ModelsSection, PromptsSection
 from trajmill.flows.context import RoundContext
 from trajmill.flows.round import do_stage
 from trajmill.flows.stage import report_of
@@ -30,6 +30,7 @@ from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.query import Query, Source, Split
 from trajmill.schemas.tables.trajectory import Trajectory
 from trajmill.stages import queries
+from trajmill.stages.models.openai_api.spec import OpenAiSpec
 from trajmill.stages.queries.proposals.starting_points import PROPOSED
 from trajmill.stages.queries.split_leaks import leaks_in_queries
 from trajmill.warehouse.commit import commit_stage
@@ -82,7 +83,7 @@ def config_of(root: Path, url: str, curriculum: int = 3, screenshot: int = 2) ->
     updated = {
         "queries": queries,
         "rollout": RolloutSection(episodes_per_round=40, concurrency=8),
-        "endpoints": {"tiny": EndpointSection(model="tiny", urls=(url,), attempts=1, cache=False)},
+        "endpoints": {"tiny": OpenAiSpec(model="tiny", urls=(url,), attempts=1, cache=False)},
         "models": ModelsSection(writer="tiny"),
     }
     return base.model_copy(update=updated)
