@@ -39,13 +39,31 @@ def test_doing_a_finished_stage_again_changes_nothing(small_run: Warehouse) -> N
 
 def test_only_training_queries_are_learned_from(small_run: Warehouse) -> None:
     splits = {query.query_id: query.split for query in read_rows(small_run, Query)}
-    purposes = {row.trajectory_id: row.purpose for row in read_rows(small_run, Trajectory)}
-    for table in ("examples", "rl_steps"):
+    assert set(splits.values()) == {Split.TRAIN, Split.HELDOUT_SLOTS, Split.HELDOUT_PHRASINGS}
+    tried: dict[Purpose, set[Split]] = {}
+    purposes: dict[str, Purpose] = {}
+    for row in read_rows(small_run, Trajectory):
+        tried.setdefault(row.purpose, set()).add(splits[row.query_id])
+        purposes[row.trajectory_id] = row.purpose
+    assert tried.pop(Purpose.EVALUATE) == set(splits.values())
+    assert {Purpose.TRAIN, Purpose.GUIDED} <= set(tried) and set.union(*tried.values()) == {Split.TRAIN}
+    for table, key in (("examples", "query_id"), ("rl_steps", "group")):
         rows = read_table(small_run, table)
-        key = "query_id" if table == "examples" else "group"
-        assert {splits[query_id] for query_id in rows[key].to_pylist()} <= {Split.TRAIN}
+        assert {splits[query_id] for query_id in rows[key].to_pylist()} == {Split.TRAIN}
         learned = {purposes[name] for name in rows["trajectory_id"].to_pylist()}
-        assert learned <= {Purpose.TRAIN, Purpose.GUIDED}
+        assert Purpose.TRAIN in learned and learned <= {Purpose.TRAIN, Purpose.GUIDED}
+
+
+def test_no_example_is_derived_of_a_query_that_is_held_out(small_run: Warehouse, tmp_path: Path) -> None:
+    shutil.copytree(small_run.root, tmp_path / "copy")
+    config = small_config(tmp_path / "copy")
+    context = RoundContext(config, open_warehouse(config.run.root), config.run.rounds)
+    splits = {query.query_id: query.split for query in read_rows(small_run, Query)}
+    measured = read_rows(small_run, Trajectory, rounds=[context.round])
+    heldout = [row.trajectory_id for row in measured if splits[row.query_id] is not Split.TRAIN]
+    job = DeriveExamples(context.warehouse, context.at("again"), context.origin, (context.round,), True, True)
+    made = job("00000", heldout)
+    assert made.dropped == {"held_out": len(heldout)} and heldout and made.rows("examples") == 0
 
 
 def test_guidance_goes_to_queries_that_failed_and_never_into_prompts(small_run: Warehouse) -> None:
