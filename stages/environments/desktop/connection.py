@@ -1,4 +1,4 @@
-"""Talks to one desktop machine over the OSWorld server protocol; every failure is an `EnvironmentFailure`."""
+"""The client of one desktop machine, over the OSWorld server protocol; it raises `EnvironmentFailure` alone."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from PIL import Image, UnidentifiedImageError
 from trajmill.schemas.actions import Action, action_to_json
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.geometry import Size
-from trajmill.stages.environments.desktop.protocol import TOKEN_HEADER, Finished
+from trajmill.stages.environments.desktop.protocol import TOKEN_HEADER, CommandResult
 from trajmill.stages.environments.desktop.pyautogui import as_command
 
 _POLL_SECONDS = 0.25
@@ -27,24 +27,24 @@ class DesktopServer(NamedTuple):
     url: str
     """E.g. `http://10.0.0.7:5000`."""
     token: str = ""
-    """Secret that a local desktop asks for; an OSWorld machine has none."""
+    """Secret that a local desktop requires; an OSWorld machine has none."""
 
 
-class Patience(NamedTuple):
+class DesktopTimeouts(NamedTuple):
     """How long a desktop may take, in seconds."""
 
     lease: float = 60.0
     """Until a machine is free that another process uses."""
     ready: float = 300.0
     """Until a machine answers at all."""
-    look: float = 30.0
+    request: float = 30.0
     """For a screenshot, a tree, a file or an action."""
     prepare: float = 150.0
     """For a step of a task's preparation."""
 
 
 class Screenshot(NamedTuple):
-    """A screenshot that has been checked to be one."""
+    """A valid screenshot."""
 
     png: bytes
     size: Size
@@ -53,22 +53,22 @@ class Screenshot(NamedTuple):
 class DesktopConnection:
     """One desktop machine; used by one episode at a time."""
 
-    def __init__(self, server: DesktopServer, patience: Patience = Patience()) -> None:
+    def __init__(self, server: DesktopServer, timeouts: DesktopTimeouts = DesktopTimeouts()) -> None:
         self.server = server
-        self._patience = patience
+        self._timeouts = timeouts
         headers = {TOKEN_HEADER: server.token} if server.token else {}
-        # No proxy of the surroundings stands between an agent and its machine.
+        # `trust_env=False`: no proxy of the environment variables stands between an agent and its machine.
         self._http = httpx.AsyncClient(base_url=server.url, headers=headers, trust_env=False)
         self._typed = False
         self._resets = False
 
     async def wait_until_ready(self) -> None:
-        """Ask for a screenshot until one comes.
+        """Request screenshots until one comes.
 
         Raises:
             EnvironmentFailure: of class `setup`: none came in time.
         """
-        deadline = time.monotonic() + self._patience.ready
+        deadline = time.monotonic() + self._timeouts.ready
         while True:
             try:
                 await self.screenshot()
@@ -76,26 +76,26 @@ class DesktopConnection:
             except EnvironmentFailure as error:
                 if time.monotonic() > deadline:
                     raise EnvironmentFailure(
-                        f"the desktop at {self.server.url} was not ready within {self._patience.ready:g} s: {error}",
+                        f"the desktop at {self.server.url} was not ready within {self._timeouts.ready:g} s: {error}",
                         FailureClass.SETUP,
                     ) from error
             await asyncio.sleep(_POLL_SECONDS)
-        offered = await self._offered()
+        offered = await self._capabilities()
         self._typed, self._resets = bool(offered.get("typed_actions")), bool(offered.get("reset"))
 
     async def reset(self) -> None:
-        """A fresh session where the server offers it; an OSWorld machine keeps its state."""
+        """Start a fresh session where the server offers that; an OSWorld machine keeps its state."""
         if self._resets:
-            await self._post("/reset", self._patience.prepare, json={})
+            await self._post("/reset", self._timeouts.prepare, json={})
 
     @property
     def settles(self) -> bool:
-        """Whether the machine itself waits, after an action, until its screen is quiet."""
+        """Whether the machine itself waits after an action until its screen has settled."""
         return self._typed
 
     async def screenshot(self) -> Screenshot:
         """The screen, mouse pointer included."""
-        answer = await self._request("GET", "/screenshot", self._patience.look)
+        answer = await self._request("GET", "/screenshot", self._timeouts.request)
         try:
             with Image.open(io.BytesIO(answer.content)) as image:
                 image.load()
@@ -106,72 +106,72 @@ class DesktopConnection:
 
     async def accessibility(self) -> str:
         """The accessibility tree as XML."""
-        answer = await self._request("GET", "/accessibility", self._patience.look)
+        answer = await self._request("GET", "/accessibility", self._timeouts.request)
         tree = _object(answer).get("AT")
         if not isinstance(tree, str):
             raise EnvironmentFailure(f"{self.server.url} sent no accessibility tree")
         return tree
 
     async def act(self, action: Action) -> None:
-        """Do an action; as data where the server takes typed actions, else by pyautogui's calls."""
+        """Do an action: as data where the server takes typed actions, else as pyautogui's calls."""
         if self._typed:
-            await self._post("/action", self._patience.look, content=action_to_json(action))
+            await self._post("/action", self._timeouts.request, content=action_to_json(action))
             return
         command = as_command(action)
         if command is None:
             return
-        done = await self._run(command, False, self._patience.look)
+        done = await self._run(command, False, self._timeouts.request)
         if done.code:
             raise EnvironmentFailure(f"{self.server.url} could not do an action: {_last_line(done.error)}")
 
-    async def execute(self, command: str | Sequence[str], shell: bool = False) -> Finished:
-        """Run a command of the task, never one that a model wrote, to its end."""
-        return await self._run(command, shell, self._patience.prepare)
+    async def execute(self, command: str | Sequence[str], shell: bool = False) -> CommandResult:
+        """Run a command of the task to its end; never one that a model wrote."""
+        return await self._run(command, shell, self._timeouts.prepare)
 
     async def launch(self, command: str | Sequence[str], shell: bool = False) -> None:
         """Start a program."""
-        await self._post("/setup/launch", self._patience.prepare, json={"command": command, "shell": shell})
+        await self._post("/setup/launch", self._timeouts.prepare, json={"command": command, "shell": shell})
 
     async def open_file(self, path: str) -> None:
-        """Open a file with the program for its kind."""
-        await self._post("/setup/open_file", self._patience.prepare, json={"path": path})
+        """Open a file with the program for its type."""
+        await self._post("/setup/open_file", self._timeouts.prepare, json={"path": path})
 
     async def activate_window(self, name: str, strict: bool, by_class: bool) -> None:
         """Bring a window to the front."""
         body = {"window_name": name, "strict": strict, "by_class": by_class}
-        await self._post("/setup/activate_window", self._patience.prepare, json=body)
+        await self._post("/setup/activate_window", self._timeouts.prepare, json=body)
 
     async def close_window(self, name: str, strict: bool, by_class: bool) -> None:
         """Close a window."""
         body = {"window_name": name, "strict": strict, "by_class": by_class}
-        await self._post("/setup/close_window", self._patience.prepare, json=body)
+        await self._post("/setup/close_window", self._timeouts.prepare, json=body)
 
     async def upload(self, path: str, content: bytes) -> None:
         """Put a file on the machine."""
         await self._post(
             "/setup/upload",
-            self._patience.prepare,
+            self._timeouts.prepare,
             data={"file_path": path},
             files={"file_data": (path.rpartition("/")[2], content)},
         )
 
     async def file(self, path: str) -> bytes | None:
-        """A file of the machine, None where there is none."""
-        answer = await self._send("POST", "/file", self._patience.look, data={"file_path": path})
+        """The content of a file of the machine; None where there is no such file."""
+        answer = await self._send("POST", "/file", self._timeouts.request, data={"file_path": path})
         return None if answer.status_code == _NOT_FOUND else self._checked(answer).content
 
     async def close(self) -> None:
-        """Let go of the machine; closing twice is fine."""
+        """Close the connection; closing twice is fine."""
         await self._http.aclose()
 
-    async def _offered(self) -> dict[str, Any]:
-        """What the server offers beyond OSWorld's protocol, of which OSWorld's own knows nothing."""
-        answer = await self._send("GET", "/capabilities", self._patience.look)
+    async def _capabilities(self) -> dict[str, Any]:
+        """What the server offers beyond OSWorld's protocol; nothing on an OSWorld machine."""
+        answer = await self._send("GET", "/capabilities", self._timeouts.request)
         return _object(answer) if answer.status_code == httpx.codes.OK else {}
 
-    async def _run(self, command: str | Sequence[str], shell: bool, seconds: float) -> Finished:
+    async def _run(self, command: str | Sequence[str], shell: bool, seconds: float) -> CommandResult:
         said = _object(await self._post("/execute", seconds, json={"command": command, "shell": shell}))
-        return Finished(str(said.get("output", "")), str(said.get("error", "")), int(said.get("returncode") or 0))
+        return CommandResult(str(said.get("output", "")), str(said.get("error", "")), int(said.get("returncode") or 0))
 
     async def _post(self, path: str, seconds: float, **body: Any) -> httpx.Response:
         return await self._request("POST", path, seconds, **body)

@@ -1,4 +1,4 @@
-"""A desktop as an environment: OSWorld tasks, typed actions, the task's own check of files and outputs."""
+"""A desktop as an environment: OSWorld tasks, typed actions, and the task's own check of files and outputs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trajmill.schemas.tables.query import Platform, Query
 from trajmill.stages.environments.base import Belongings
 from trajmill.stages.environments.desktop.connection import DesktopConnection
 from trajmill.stages.environments.desktop.osworld.evaluation import evaluate
-from trajmill.stages.environments.desktop.osworld.preparation import prepare, until_settled
+from trajmill.stages.environments.desktop.osworld.preparation import prepare, wait_until_settled
 from trajmill.stages.environments.desktop.osworld.task import SetupStep, parse_evaluator
 from trajmill.stages.environments.desktop.tree import read_elements
 
@@ -27,8 +27,8 @@ _SECONDS_TO_SAVE, _POLL_SECONDS = 2.0, 0.25
 class DesktopEnvironment:
     """A desktop machine; `Query.start_state` is `{"config": [...]}` and `Query.goal` an evaluator, or `{}`.
 
-    A local desktop gets a fresh session and home at each reset. An OSWorld machine gets the task's steps alone: what
-    brings it back to its snapshot is the team's own.
+    Each reset gives a local desktop a fresh session and home folder. On an OSWorld machine it only takes the steps of
+    the task; restoring the machine's snapshot is left to the team.
     """
 
     platform = Platform.DESKTOP
@@ -44,10 +44,10 @@ class DesktopEnvironment:
         """Use a machine that is ready.
 
         Args:
-            desktop: the connection, which is closed with the environment.
+            desktop: the connection; the environment closes it.
             files: folder of the tasks' local files.
             give_back: called once at the end.
-            belongings: what was started here for it.
+            belongings: the processes and folders of a local desktop.
         """
         self.desktop = desktop
         self._files = files
@@ -56,17 +56,17 @@ class DesktopEnvironment:
         self._goal = "{}"
 
     async def reset(self, query: Query, seed: int) -> Observation:
-        """Prepare the query's task; `seed` plays no part."""
+        """Prepare the query's task; the argument `seed` is not used."""
         self._goal = query.goal
         try:
             await self.desktop.reset()
             await prepare(self.desktop, _steps(query.start_state), self._files)
-            return await self._look()
+            return await self._observe()
         except EnvironmentFailure as error:
             raise EnvironmentFailure(f"{query.task}: {error}", FailureClass.SETUP) from error
 
     async def step(self, action: Action) -> Observation:
-        """Do one action and look when the screen has settled."""
+        """Do one action and observe when the screen has settled."""
         match action:
             case Wait(seconds=seconds):
                 await asyncio.sleep(min(max(seconds, 0.0), _LONGEST_WAIT_SECONDS))
@@ -75,13 +75,13 @@ class DesktopEnvironment:
             case _:
                 await self.desktop.act(action)
                 if not self.desktop.settles:
-                    await until_settled(self.desktop)
-        return await self._look()
+                    await wait_until_settled(self.desktop)
+        return await self._observe()
 
     async def score(self) -> float | None:
         """The task's evaluator: 1 or 0, None where the task has none.
 
-        A program may still be writing what it was told to save: a check that does not hold is made again for a while.
+        A program may still be saving a file: a check that fails is repeated for two seconds.
         """
         goal = json.loads(self._goal)
         if not goal:
@@ -106,17 +106,17 @@ class DesktopEnvironment:
         return True
 
     async def close(self) -> None:
-        """Let go of the machine; a local one ends."""
+        """Give the machine back; a local one ends."""
         give_back, self._give_back = self._give_back, None
         await self.desktop.close()
         if give_back is not None:
             await give_back()
 
     def belongings(self) -> Belongings:
-        """A local desktop's process and folder; a machine of the team has nothing here."""
+        """The process and the folder of a local desktop; nothing for a machine of the team."""
         return self._belongings
 
-    async def _look(self) -> Observation:
+    async def _observe(self) -> Observation:
         tree_text = await self.desktop.accessibility()
         screenshot = await self.desktop.screenshot()
         tree = read_elements(tree_text, screenshot.size)

@@ -1,4 +1,4 @@
-"""Makes desktop environments: on the team's OSWorld machines, or by starting desktops here."""
+"""Makes desktop environments: on a team's OSWorld machines, or on desktops that it starts on this machine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import httpx
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.geometry import Size
 from trajmill.stages.environments.base import Belongings
-from trajmill.stages.environments.desktop.connection import DesktopConnection, DesktopServer, Patience
+from trajmill.stages.environments.desktop.connection import DesktopConnection, DesktopServer, DesktopTimeouts
 from trajmill.stages.environments.desktop.environment import DesktopEnvironment
 from trajmill.stages.environments.pool.machines import Machines, MachineState, machine_address
 from trajmill.stages.environments.pool.reaper import end_processes
@@ -28,25 +28,25 @@ _ADVICE = "name more machines, or run fewer episodes at once"
 
 
 class RemoteDesktops:
-    """Lends out machines that speak the OSWorld server protocol, each to one environment of one process at a time."""
+    """Leases machines that speak the OSWorld server protocol, each to one environment of one process at a time."""
 
-    def __init__(self, servers: tuple[str, ...], files: Path, patience: Patience = Patience()) -> None:
-        """Know the machines; nothing is asked of them yet.
+    def __init__(self, servers: tuple[str, ...], files: Path, timeouts: DesktopTimeouts = DesktopTimeouts()) -> None:
+        """Connect to nothing yet.
 
         Args:
             servers: their addresses, e.g. `http://10.0.0.7:5000`.
             files: folder of the tasks' local files.
-            patience: how long they may take.
+            timeouts: how long they may take.
         """
         self._files = files
-        self._patience = patience
+        self._timeouts = timeouts
         self._servers = servers
-        self._machines = Machines("desktop", patience.lease, _ADVICE)
+        self._machines = Machines("desktop", timeouts.lease, _ADVICE)
 
     async def __call__(self) -> DesktopEnvironment:
-        """An environment on the free machine that has rested longest, once that is ready."""
-        lease = await self._machines.lease(self._look)
-        desktop = DesktopConnection(DesktopServer(lease.name), self._patience)
+        """An environment on the machine that has been free longest, once it is ready."""
+        lease = await self._machines.lease(self._machine_states)
+        desktop = DesktopConnection(DesktopServer(lease.name), self._timeouts)
 
         async def give_back() -> None:
             lease.close()
@@ -60,26 +60,26 @@ class RemoteDesktops:
         return DesktopEnvironment(desktop, self._files, give_back)
 
     async def close(self) -> None:
-        """Nothing is shared; the machines stay as they are."""
+        """Do nothing: each environment gives its machine back itself."""
 
-    async def _look(self) -> Mapping[str, MachineState]:
+    async def _machine_states(self) -> Mapping[str, MachineState]:
         return await asyncio.to_thread(lambda: {url: MachineState(_identity(url)) for url in self._servers})
 
 
 class LocalDesktops:
     """Starts a desktop of its own for each environment, on this machine."""
 
-    def __init__(self, files: Path, size: Size = SCREEN, patience: Patience = Patience()) -> None:
+    def __init__(self, files: Path, size: Size = SCREEN, timeouts: DesktopTimeouts = DesktopTimeouts()) -> None:
         """Start nothing yet.
 
         Args:
             files: folder of the tasks' local files.
             size: of the screens, in pixels.
-            patience: how long a desktop may take.
+            timeouts: how long a desktop may take.
         """
         self._files = files
         self._size = size
-        self._patience = patience
+        self._timeouts = timeouts
         self._running: list[_LocalDesktop] = []
 
     async def __call__(self) -> DesktopEnvironment:
@@ -92,7 +92,7 @@ class LocalDesktops:
             self._running.remove(local)
             await local.end()
 
-        desktop = DesktopConnection(local.server, self._patience)
+        desktop = DesktopConnection(local.server, self._timeouts)
         try:
             await desktop.wait_until_ready()
         except BaseException:
@@ -102,13 +102,13 @@ class LocalDesktops:
         return DesktopEnvironment(desktop, self._files, give_back, local.belongings)
 
     async def close(self) -> None:
-        """End every desktop that is still there."""
+        """End every desktop that still runs."""
         while self._running:
             await self._running.pop().end()
 
 
 def _identity(url: str) -> str:
-    """The machine that an address names. Blocks."""
+    """An id of the machine at an address. Blocks."""
     try:
         parsed = httpx.URL(url)
     except httpx.InvalidURL:
@@ -118,7 +118,7 @@ def _identity(url: str) -> str:
 
 
 class _LocalDesktop:
-    """The watchdog process of one desktop; the desktop lives as long as its standard input is open."""
+    """The watchdog process of one desktop; the desktop runs as long as the process's standard input is open."""
 
     def __init__(self, process: Process, server: DesktopServer, folder: Path) -> None:
         self._process = process
@@ -126,7 +126,7 @@ class _LocalDesktop:
         self.belongings = Belongings((process.pid,), (folder,))
 
     async def end(self) -> None:
-        """End the desktop with all its programs, and see its folder go."""
+        """End the desktop with all its programs, and remove its folder."""
         await _end(self._process)
         for folder in self.belongings.folders:
             await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
@@ -145,25 +145,25 @@ async def _start(size: Size) -> _LocalDesktop:
         start_new_session=True,
     )
     try:
-        said = await _first_line(process)
+        answer = await _first_line(process)
     except BaseException:
         await _end(process)
         raise
-    if "error" in said:
+    if "error" in answer:
         await _end(process)
-        raise EnvironmentFailure(str(said["error"]), FailureClass.SETUP)
-    server = DesktopServer(f"http://127.0.0.1:{said['port']}", str(said["token"]))
-    return _LocalDesktop(process, server, Path(str(said["folder"])))
+        raise EnvironmentFailure(str(answer["error"]), FailureClass.SETUP)
+    server = DesktopServer(f"http://127.0.0.1:{answer['port']}", str(answer["token"]))
+    return _LocalDesktop(process, server, Path(str(answer["folder"])))
 
 
 async def _first_line(process: Process) -> dict[str, object]:
     assert process.stdout is not None
     try:
         async with asyncio.timeout(_SECONDS_TO_START):
-            said = json.loads(await process.stdout.readline())
+            answer = json.loads(await process.stdout.readline())
     except (TimeoutError, ValueError) as error:
         raise EnvironmentFailure("the local desktop did not start", FailureClass.SETUP) from error
-    return dict(said)
+    return dict(answer)
 
 
 async def _end(process: Process) -> None:

@@ -1,4 +1,4 @@
-"""Names of keys: what models write, and what X11 and pyautogui call the same key."""
+"""Keys by the names that models write, as X11 and pyautogui name them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class KeyName(NamedTuple):
-    """One key under its two names."""
+    """A key: its name in X11 and in pyautogui."""
 
     keysym: str
     """X11's name."""
@@ -54,7 +54,7 @@ _LAST_FUNCTION_KEY = 12
 
 
 def find_key(name: str) -> KeyName | None:
-    """The key that a model means: a name in any case, a function key, or one printable ASCII character."""
+    """The key with a name, in any case: a named key, a function key, or one printable ASCII character."""
     if name.lower() in _NAMED:
         return _NAMED[name.lower()]
     if len(name) == 1 and name.isascii() and name.isprintable():
@@ -66,6 +66,6 @@ def find_key(name: str) -> KeyName | None:
 
 
 def find_keys(names: tuple[str, ...]) -> list[KeyName]:
-    """All keys of a chord, none if one of them is unknown: half a shortcut is another shortcut."""
+    """The keys of a combination; none if one is unknown, since the others alone would be another shortcut."""
     keys = [find_key(name) for name in names]
     return [key for key in keys if key is not None] if all(keys) else []

@@ -1,4 +1,4 @@
-"""Typed actions as the Python that an OSWorld machine runs; what a model wrote goes along as data, never as code."""
+"""Typed actions as calls of pyautogui, which an OSWorld machine runs; a model's text is data in them, never code."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from trajmill.schemas.actions import (
 )
 from trajmill.stages.environments.desktop.keys import find_keys
 
-# What the machine runs, always these very words: it reads the calls to make from its last argument. pyautogui types
-# ASCII alone; other text goes over the clipboard.
+# The machine always runs this program, which reads the calls to make from its last argument. pyautogui can type only
+# ASCII; other text is pasted from the clipboard.
 _PROGRAM = """
 import base64, json, sys, time
 import pyautogui

@@ -1,4 +1,4 @@
-"""Queries from a folder of OSWorld task files; our own tasks over five programs are package data."""
+"""Queries from a folder of OSWorld task files; the package holds tasks of our own for five programs."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def import_tasks(folder: Path, held_out: float, origin: Origin) -> list[Query]:
 
     Args:
         folder: of the task files; their local files are named relative to it.
-        held_out: share of the tasks, in [0, 1], that is in split `heldout_slots`; which ones depends on their ids.
+        held_out: share of the tasks, in [0, 1], in the split `heldout_slots`; the ids decide which ones.
         origin: of the rows.
 
     Raises:
-        BadInputError: no task is there, one is wrong or needs what is not done here, or two have one id.
+        BadInputError: there is no task, a task is wrong or not supported, or two tasks have the same id.
     """
     files = sorted(folder.rglob("*.json"))
     tasks = sorted((read_task(file) for file in files), key=lambda task: task.id)
@@ -40,8 +40,8 @@ def import_tasks(folder: Path, held_out: float, origin: Origin) -> list[Query]:
     if len(set(ids)) < len(ids):
         raise BadInputError(f"{folder}: two tasks have the id {next(i for i in ids if ids.count(i) > 1)!r}")
     by_chance = sorted(ids, key=lambda task_id: content_id("held-out", task_id))
-    away = set(by_chance[: round(held_out * len(ids))])
-    return [_query(task, Split.HELDOUT_SLOTS if task.id in away else Split.TRAIN, origin) for task in tasks]
+    held_out_ids = set(by_chance[: round(held_out * len(ids))])
+    return [_query(task, Split.HELDOUT_SLOTS if task.id in held_out_ids else Split.TRAIN, origin) for task in tasks]
 
 
 def _query(task: DesktopTask, split: Split, origin: Origin) -> Query:

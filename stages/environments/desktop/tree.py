@@ -1,4 +1,4 @@
-"""An OSWorld machine's accessibility XML as the elements that agents see."""
+"""Reads the accessibility XML of an OSWorld machine as the elements that agents see."""
 
 from __future__ import annotations
 
@@ -55,15 +55,15 @@ _PRESSABLE = frozenset(
 )
 _WINDOWS = frozenset({"frame", "dialog", "alert", "file-chooser", "color-chooser", "font-chooser", "window"})
 _NAMING = frozenset({"menu", "page-tab", "tool-bar", "dialog", "alert", "file-chooser"})
-"""Ancestors that tell two elements of the same name apart."""
+"""Roles of ancestors whose names tell two elements of the same name apart."""
 _SHEET_CELL = re.compile("[A-Z]{1,3}[0-9]+")
 _PAIR = re.compile(r"\(\s*(-?\d+)\s*,\s*(-?\d+)\s*\)")
 _LONGEST_TEXT = 2000
 _DOCUMENT_TYPE = re.compile("<!DOCTYPE", re.IGNORECASE)
 
 
-class Tree(NamedTuple):
-    """What a machine shows."""
+class DesktopTree(NamedTuple):
+    """The elements on the screen of a machine."""
 
     elements: tuple[UIElement, ...]
     """In reading order; the first is the title of the window that has the keyboard."""
@@ -71,8 +71,8 @@ class Tree(NamedTuple):
     """The program that has the keyboard, empty where none has."""
 
 
-class _Node(NamedTuple):
-    """One drawn object with what it lies in."""
+class _DrawnObject(NamedTuple):
+    """An object on the screen, with its program, window and ancestors."""
 
     xml: ElementTree.Element
     role: str
@@ -80,9 +80,9 @@ class _Node(NamedTuple):
     program: str
     window: _Window | None
     path: tuple[str, ...]
-    """Names of the menus, dialogs and tabs around it."""
+    """The names of the menus, dialogs and tabs around it."""
     label: str
-    """What its neighbour says of it, where it says nothing itself."""
+    """The text of the label beside it."""
 
 
 class _Window(NamedTuple):
@@ -96,10 +96,10 @@ class _Window(NamedTuple):
 
 @dataclass
 class _Reader:
-    """Walks the XML and collects what is drawn."""
+    """Walks the XML and collects the objects on the screen."""
 
     screen: Size
-    nodes: list[_Node] = field(default_factory=list)
+    nodes: list[_DrawnObject] = field(default_factory=list)
     windows: list[_Window] = field(default_factory=list)
 
     def program(self, xml: ElementTree.Element) -> None:
@@ -121,14 +121,14 @@ class _Reader:
             window = _window(xml, program, bounds)
             self.windows.append(window)
         elif shown and bounds is not None and xml.tag in _ROLES:
-            self.nodes.append(_Node(xml, _ROLES[xml.tag], bounds, program, window, path, label))
+            self.nodes.append(_DrawnObject(xml, _ROLES[xml.tag], bounds, program, window, path, label))
         name = xml.get("name", "").strip()
         below = (*path, name) if name and xml.tag in _NAMING and not (xml.tag in _WINDOWS and path) else path
         labels = [child for child in xml if child.tag == "label"]
         if xml.tag == "list-item":
-            # What a row is made of says nothing that the row does not.
+            # The parts of a row repeat the text of the row.
             return
-        # Icon views say that they show what is scrolled out of their pane; a menu opens beyond the pane that it is in.
+        # Icon views report objects as showing that are scrolled out of their pane; a menu opens beyond its pane.
         seen = self._whole() if xml.tag == "menu" else view
         if shown and bounds is not None and xml.tag == "scroll-pane":
             seen = bounds
@@ -142,11 +142,11 @@ class _Reader:
         return Box(0, 0, self.screen.width, self.screen.height)
 
 
-def read_elements(text: str, screen: Size) -> Tree:
-    """The elements of a tree, covered ones left out.
+def read_elements(text: str, screen: Size) -> DesktopTree:
+    """The elements of a tree, without those that another window covers.
 
     Raises:
-        EnvironmentFailure: the text is no such XML.
+        EnvironmentFailure: the text is not such XML.
     """
     if _DOCUMENT_TYPE.search(text):
         raise EnvironmentFailure("the accessibility tree declares a document type")
@@ -162,29 +162,29 @@ def read_elements(text: str, screen: Size) -> Tree:
     title = front.title if front else ""
     place = front.bounds if front else Box(0, 0, screen.width, screen.height)
     heading = UIElement("heading", title, Box(place.left, place.top, place.right, place.top + 1), ("title",))
-    return Tree((heading, *_numbered(map(_element, drawn))), front.program if front else "")
+    return DesktopTree((heading, *_numbered(map(_element, drawn))), front.program if front else "")
 
 
-def _front(windows: Iterable[_Window], nodes: Iterable[_Node]) -> _Window | None:
-    """The window that has the keyboard: among those that say so, a modal one; while a menu is open, the menu's."""
+def _front(windows: Iterable[_Window], nodes: Iterable[_DrawnObject]) -> _Window | None:
+    """The active window; a modal one where several are active; the window of an open menu where none is active."""
     active = [window for window in windows if window.active and window.role != "window"]
-    opened = (node.window for node in nodes if node.role == "menu" and _says_open(node.xml))
+    opened = (node.window for node in nodes if node.role == "menu" and _is_open(node.xml))
     return max(active, key=lambda window: window.modal, default=next(opened, None))
 
 
-def _reachable(node: _Node, front: _Window | None) -> bool:
-    """Whether a press at the node's middle reaches it: not behind the front window, not locked by a modal one."""
+def _reachable(node: _DrawnObject, front: _Window | None) -> bool:
+    """Whether a press at the node's centre reaches it: it is not behind the front window nor blocked by a modal one."""
     if front is None or node.window is front or (node.window is not None and node.window.role == "window"):
         return True
     covered = front.bounds.contains(*node.bounds.center)
     if node.window is None:
-        # Its program does not say which window it is in.
+        # Its program does not report its window.
         return node.program == front.program and covered
     return not covered and not (front.modal and node.program == front.program)
 
 
-def _is_inner(node: _Node, nodes: Iterable[_Node]) -> bool:
-    """Whether a node only repeats its row: the parts of a list row, and images without a name."""
+def _is_inner(node: _DrawnObject, nodes: Iterable[_DrawnObject]) -> bool:
+    """Whether a node is a part of a list row that only repeats the row, or an image without a name."""
     if node.role == "image" or (node.role == "icon" and not _own_text(node.xml)):
         return not _own_text(node.xml)
     if node.xml.tag == "table-cell":
@@ -192,7 +192,7 @@ def _is_inner(node: _Node, nodes: Iterable[_Node]) -> bool:
     return False
 
 
-def _element(node: _Node) -> UIElement:
+def _element(node: _DrawnObject) -> UIElement:
     xml, role = node.xml, node.role
     own = _own_text(xml)
     text, value = own, ""
@@ -211,7 +211,7 @@ def _element(node: _Node) -> UIElement:
 
 
 def _numbered(elements: Iterable[UIElement]) -> Iterator[UIElement]:
-    """Give elements of the same id a number from the second on."""
+    """Add a number to the id of the second and later elements with the same id."""
     seen: dict[str, int] = {}
     for element in elements:
         count = seen[element.element_id] = seen.get(element.element_id, 0) + 1
@@ -241,7 +241,7 @@ def _has(xml: ElementTree.Element, state: str) -> bool:
     return xml.get(f"{STATE}{state}") == "true"
 
 
-def _says_open(menu: ElementTree.Element) -> bool:
+def _is_open(menu: ElementTree.Element) -> bool:
     return _has(menu, "selected") or _has(menu, "focused")
 
 
@@ -250,13 +250,13 @@ def _own_text(xml: ElementTree.Element) -> str:
 
 
 def _text_below(xml: ElementTree.Element) -> str:
-    """The first label in a row, else the first text."""
+    """The first label in a row, or else its first text."""
     texts = map(_own_text, (*xml.iter("label"), *xml.iter()))
     return next((text for text in texts if text), "")
 
 
 def _bounds(xml: ElementTree.Element, view: Box) -> Box | None:
-    """Where an element is drawn, cut to what can be seen of it."""
+    """The visible part of an element."""
     corner = _PAIR.fullmatch(xml.get(f"{COMPONENT}screencoord", ""))
     size = _PAIR.fullmatch(xml.get(f"{COMPONENT}size", ""))
     if corner is None or size is None:

@@ -1,4 +1,4 @@
-"""One local desktop as its server offers it: sessions, files, programs, one look, one typed action."""
+"""A local desktop: its session, files, programs, screen and actions, for the server."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from trajmill.schemas.actions import Action
 from trajmill.schemas.geometry import Size
 from trajmill.stages.environments.desktop.local.accessibility.atspi import Reference, programs_call
 from trajmill.stages.environments.desktop.local.accessibility.reader import SECONDS_TO_READ, read_tree
-from trajmill.stages.environments.desktop.local.display.input import Hands
+from trajmill.stages.environments.desktop.local.display.input import DisplayInput
 from trajmill.stages.environments.desktop.local.display.windows import WindowInfo
 from trajmill.stages.environments.desktop.local.session.home import CREATED
-from trajmill.stages.environments.desktop.local.session.session import Program, Session
+from trajmill.stages.environments.desktop.local.session.session import LaunchedProgram, Session
 from trajmill.stages.environments.desktop.local.session.user import HOME
-from trajmill.stages.environments.desktop.protocol import Finished
+from trajmill.stages.environments.desktop.protocol import CommandResult
 
 _SECONDS_FOR_WINDOW = 60.0
 _SECONDS_FOR_WINDOW_OF_ANOTHER = 5.0
 _SECONDS_FOR_FOCUS = 10.0
 _SECONDS_TO_RUN = 60.0
 _QUIET_SECONDS = 0.12
-_MOST_UNREST_SECONDS = 3.0
+_LONGEST_SETTLE_SECONDS = 3.0
 _POLL_SECONDS = 0.01
 _OPENERS = (
     ({".csv", ".ods", ".xlsx", ".xls"}, ("soffice", "--calc", "--nologo", "--norestore")),
@@ -37,11 +37,11 @@ class DesktopError(Exception):
 
 
 class RefusedError(Exception):
-    """The request is one that a local desktop does not serve."""
+    """A local desktop does not serve this request."""
 
 
 class LocalDesktop:
-    """A session and what can be asked of it; used by one request at a time."""
+    """A session and its operations; one request uses it at a time."""
 
     def __init__(self, user: Path, folder: Path, size: Size) -> None:
         self._user = user
@@ -50,7 +50,7 @@ class LocalDesktop:
         self._start()
 
     def reset(self) -> None:
-        """A fresh session with a fresh home, unless nothing has been done in this one."""
+        """Start a fresh session with a fresh home folder, unless this session is unused."""
         if self._used:
             self._session.close()
             self._start()
@@ -73,7 +73,7 @@ class LocalDesktop:
         self._wait_until_ready()
 
     def open_file(self, path: str) -> None:
-        """Open a file or a folder with the program for its kind."""
+        """Open a file or a folder with the program for its type."""
         real = self.real_path(path)
         if real.is_dir():
             self.launch(("pcmanfm", str(real)))
@@ -81,7 +81,7 @@ class LocalDesktop:
             opener = next((command for suffixes, command in _OPENERS if real.suffix in suffixes), ("mousepad",))
             self.launch((*opener, str(real)))
 
-    def run(self, command: Sequence[str]) -> Finished:
+    def run(self, command: Sequence[str]) -> CommandResult:
         """Run a program to its end.
 
         Raises:
@@ -92,10 +92,10 @@ class LocalDesktop:
             done = self._session.run(self._real_command(command), _SECONDS_TO_RUN)
         except (OSError, subprocess.TimeoutExpired) as error:
             raise DesktopError(f"{command[0]}: {error}") from error
-        return Finished(done.stdout, done.stderr, done.returncode)
+        return CommandResult(done.stdout, done.stderr, done.returncode)
 
     def write_file(self, path: str, content: bytes) -> None:
-        """Put a file where a task wants it."""
+        """Write a file of a task."""
         self._used = True
         real = self.real_path(path)
         real.parent.mkdir(parents=True, exist_ok=True)
@@ -103,24 +103,28 @@ class LocalDesktop:
         os.utime(real, (CREATED, CREATED))
 
     def read_file(self, path: str) -> bytes:
-        """Read a file. Raises OSError where there is none."""
+        """Read a file.
+
+        Raises:
+            OSError: there is no such file.
+        """
         return self.real_path(path).read_bytes()
 
     def act(self, action: Action) -> None:
-        """Do one action and wait until the screen is quiet.
+        """Do one action and wait until the screen has settled.
 
         Raises:
             DesktopError: a program crashed.
             TimeoutError: a program does not answer.
         """
         self._used = True
-        self._hands.perform(action)
+        self._input.perform(action)
         self._settle()
 
     def screenshot(self) -> bytes:
         """The screen as PNG, mouse pointer included."""
         self._refuse_crashed()
-        # The frame is a file, which stays when the X server is gone.
+        # Fails if the X server is gone; the file with its pixels would still be there.
         self.pointer()
         return self._session.frame.png(self._session.frame.raw())
 
@@ -157,7 +161,7 @@ class LocalDesktop:
         self._session.close()
 
     def real_path(self, path: str) -> Path:
-        """Where a path of a task really is; one that is not absolute is in the home folder."""
+        """The real path of a task's path; a relative path is in the home folder."""
         wanted = Path(path)
         if wanted.is_relative_to(HOME):
             return self._user / wanted.relative_to(HOME)
@@ -168,39 +172,39 @@ class LocalDesktop:
 
     def _start(self) -> None:
         self._session = Session(self._user, self._folder, self._size)
-        self._hands = Hands(self._session.windows.display)
+        self._input = DisplayInput(self._session.windows.display)
         self._used = False
 
-    def _wait_for_window(self, program: Program, before: set[int]) -> None:
+    def _wait_for_window(self, program: LaunchedProgram, before: set[int]) -> None:
         deadline = time.monotonic() + _SECONDS_FOR_WINDOW
-        handed_over = False
+        second_process_ended = False
         while before.issuperset(window.number for window in self._session.windows.all()):
             code = program.process.poll()
             if code:
                 raise DesktopError(f"{program.name} ended with status {code}")
-            if code == 0 and not handed_over:
-                # A program of which one already runs asks that one for a window and ends.
-                handed_over, deadline = True, time.monotonic() + _SECONDS_FOR_WINDOW_OF_ANOTHER
+            if code == 0 and not second_process_ended:
+                # A program that already runs opens the window in its first process, and the second process ends.
+                second_process_ended, deadline = True, time.monotonic() + _SECONDS_FOR_WINDOW_OF_ANOTHER
             if time.monotonic() > deadline:
-                if handed_over:
+                if second_process_ended:
                     return
                 raise DesktopError(f"{program.name} showed no window")
             time.sleep(_POLL_SECONDS)
 
     def _wait_until_ready(self) -> None:
-        """Keys go nowhere until something has the focus; some programs give it to nothing that they tell."""
+        """Wait until an object has the focus, since keys are lost before; give up for programs that never report it."""
         deadline = time.monotonic() + _SECONDS_FOR_FOCUS
         self._settle()
         while ':focused="true"' not in self.tree() and time.monotonic() < deadline:
             self._settle()
 
     def _settle(self) -> None:
-        """Wait until all programs have dealt with their events and the screen has not changed for a moment."""
+        """Wait until all programs have handled their events and the screen has not changed for a moment."""
         self._session.windows.wait_for_programs(SECONDS_TO_READ)
         start = changed = time.monotonic()
         last = b""
-        while (now := time.monotonic()) - start < _MOST_UNREST_SECONDS:
-            self._ask_all_programs()
+        while (now := time.monotonic()) - start < _LONGEST_SETTLE_SECONDS:
+            self._call_all_programs()
             frame = self._session.frame.raw()
             if frame != last:
                 last, changed = frame, now
@@ -208,8 +212,8 @@ class LocalDesktop:
                 return
             time.sleep(_POLL_SECONDS)
 
-    def _ask_all_programs(self) -> None:
-        """A program answers after the events that came before the question."""
+    def _call_all_programs(self) -> None:
+        """Call all programs: a program answers after it has handled the events before the call."""
         self._refuse_crashed()
         bus = self._session.accessibility
         answer = bus.ask_one(programs_call(), SECONDS_TO_READ)

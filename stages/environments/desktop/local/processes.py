@@ -1,4 +1,4 @@
-"""Owning processes: who descends from one, ending them all, dying with the parent."""
+"""Finds and ends the descendants of a process, and lets a process end with its parent."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ _LISTENS = 0x10000
 
 
 def die_with_parent() -> None:
-    """Ask the kernel for SIGKILL when the parent ends; to be called in the child, after any change of user."""
+    """Let the kernel kill this process when its parent ends; call it in the child, after any change of user."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def adopt_orphans() -> None:
-    """Become the parent of every descendant whose own parent ends, so that none is lost from sight."""
+    """Become the parent of every descendant whose own parent ends, so that it remains a descendant."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def end_descendants(process: int) -> None:
-    """Kill all that descends from a process, and wait until it is gone.
+    """Kill all descendants of a process, and wait until they have ended.
 
-    The files of the sockets that they listen on are removed: X servers and LibreOffice keep theirs in the common
-    temporary folder. While their owners live nobody else can have made these, so it is done first. Children of the
-    caller are reaped. What does not end within some seconds (stuck in the kernel) is left.
+    The socket files that they listen on are removed too: X servers and LibreOffice keep theirs in the common temporary
+    folder. That is done first, while the files certainly belong to them. Children of the caller are reaped. A process
+    that does not end within some seconds, because it hangs in the kernel, is left.
     """
     for file in listened_on(descendants(process)):
         with suppress(OSError):
@@ -48,7 +48,7 @@ def end_descendants(process: int) -> None:
 
 
 def descendants(process: int) -> set[int]:
-    """The live descendants of a process; zombies are left out unless they are children of the caller."""
+    """The living descendants of a process; zombies count only if they are children of the caller."""
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -65,7 +65,7 @@ def descendants(process: int) -> set[int]:
 
 
 def listened_on(processes: set[int]) -> set[Path]:
-    """Files of the sockets that some of these processes listen on."""
+    """The files of the sockets that these processes listen on."""
     held = {link for one in processes for link in _open_files(one)}
     found = set[Path]()
     for line in Path("/proc/net/unix").read_text(errors="replace").splitlines()[1:]:

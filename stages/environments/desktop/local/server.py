@@ -1,9 +1,9 @@
 """Serves one local desktop on loopback: the OSWorld protocol, and typed actions beside it.
 
-Beyond OSWorld's: `GET /capabilities` says `{"typed_actions": true, "reset": true}`; `POST /action` takes one typed
-action as JSON and answers when the screen is quiet; `POST /reset` gives a fresh session. `/execute` takes an argument
-list alone, and every request carries the token that the server was started with: what else runs on the machine, a
-browser included, must not be able to start programs through it.
+Beyond OSWorld's protocol: `GET /capabilities` answers `{"typed_actions": true, "reset": true}`; `POST /action` takes
+one typed action as JSON and answers when the screen has settled; `POST /reset` starts a fresh session. `/execute` takes
+argument lists alone, and every request needs the server's token, so that no other program of the machine, a browser
+included, can start programs through it.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from trajmill.stages.environments.desktop.protocol import TOKEN_HEADER
 _LONGEST_BODY = 256 * 1024 * 1024
 
 
-class Answer(NamedTuple):
-    """What goes back to the client."""
+class HttpAnswer(NamedTuple):
+    """The answer to a request."""
 
     body: bytes
     kind: str = "application/json"
@@ -37,7 +37,7 @@ class Answer(NamedTuple):
 
 
 def serve_desktop(desktop: LocalDesktop, token: str) -> TCPServer:
-    """A server on a free port of loopback; it handles one request at a time, as a desktop has one pair of hands."""
+    """A server on a free port of loopback; it handles one request at a time, since a desktop has one mouse."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -63,8 +63,8 @@ def serve_desktop(desktop: LocalDesktop, token: str) -> TCPServer:
     return TCPServer(("127.0.0.1", 0), Handler)
 
 
-def respond(desktop: LocalDesktop, path: str, kind: str, body: bytes) -> Answer:
-    """The answer to a request; every failure is one, with its reason as `message`."""
+def respond(desktop: LocalDesktop, path: str, kind: str, body: bytes) -> HttpAnswer:
+    """The answer to a request; a failure is answered with its reason as `message`."""
     try:
         return _route(desktop, path, kind, body)
     except RefusedError as error:
@@ -83,10 +83,10 @@ def respond(desktop: LocalDesktop, path: str, kind: str, body: bytes) -> Answer:
         return _problem(500, f"the desktop is gone: {error}")
 
 
-def _route(desktop: LocalDesktop, path: str, kind: str, body: bytes) -> Answer:
+def _route(desktop: LocalDesktop, path: str, kind: str, body: bytes) -> HttpAnswer:
     match path:
         case "/screenshot":
-            return Answer(desktop.screenshot(), "image/png")
+            return HttpAnswer(desktop.screenshot(), "image/png")
         case "/accessibility":
             return _json({"AT": desktop.tree()})
         case "/action":
@@ -98,13 +98,13 @@ def _route(desktop: LocalDesktop, path: str, kind: str, body: bytes) -> Answer:
         case "/capabilities":
             return _json({"typed_actions": True, "reset": True})
         case "/platform":
-            return Answer(b"Linux", "text/plain")
+            return HttpAnswer(b"Linux", "text/plain")
         case "/screen_size":
             return _json({"width": desktop.size.width, "height": desktop.size.height})
         case "/cursor_position":
             return _json(desktop.pointer())
         case "/file":
-            return Answer(desktop.read_file(parse_qs(body.decode())["file_path"][0]), "application/octet-stream")
+            return HttpAnswer(desktop.read_file(parse_qs(body.decode())["file_path"][0]), "application/octet-stream")
         case "/execute" | "/setup/execute":
             done = desktop.run(_argument_list(body))
             return _json({"status": "success", "output": done.output, "error": done.error, "returncode": done.code})
@@ -157,9 +157,9 @@ def _with_window(desktop: LocalDesktop, path: str, request: dict[str, Any]) -> N
         desktop.activate(found[0])
 
 
-def _json(value: Any) -> Answer:
-    return Answer(json.dumps(value).encode())
+def _json(value: Any) -> HttpAnswer:
+    return HttpAnswer(json.dumps(value).encode())
 
 
-def _problem(status: int, message: str) -> Answer:
-    return Answer(json.dumps({"status": "error", "message": message}).encode(), status=status)
+def _problem(status: int, message: str) -> HttpAnswer:
+    return HttpAnswer(json.dumps({"status": "error", "message": message}).encode(), status=status)

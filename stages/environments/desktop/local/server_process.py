@@ -1,4 +1,4 @@
-"""The server process of a local desktop, from its start to its end."""
+"""The server process of a local desktop."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from trajmill.schemas.geometry import Size
 from trajmill.stages.environments.desktop.local.desktop import LocalDesktop
 from trajmill.stages.environments.desktop.local.processes import adopt_orphans, die_with_parent
 from trajmill.stages.environments.desktop.local.server import serve_desktop
-from trajmill.stages.environments.desktop.local.session.user import become_ordinary, private_home
+from trajmill.stages.environments.desktop.local.session.user import drop_root_rights, private_home
 
 
 def serve(folder: Path, width: int, height: int, watchdog: int) -> None:
-    """Start a desktop under a folder of its own, say where it is served, and serve it for ever.
+    """Start a desktop in a folder of its own, print its address, and serve it for ever.
 
     Raises:
         EnvironmentFailure: of class `setup`: the desktop does not start.
@@ -24,7 +24,7 @@ def serve(folder: Path, width: int, height: int, watchdog: int) -> None:
     os.setsid()
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     home = private_home(folder / "home")
-    become_ordinary(folder)
+    drop_root_rights(folder)
     die_with_parent()
     if os.getppid() != watchdog:
         return

@@ -1,9 +1,9 @@
-"""The process that stands over one local desktop: starts its server and, whatever happens, leaves nothing behind.
+"""The watchdog process of one local desktop: it starts the desktop's server and cleans up after it in any case.
 
 Run as `python -m trajmill.stages.environments.desktop.local.watchdog WIDTH HEIGHT`. It writes one line of JSON when the
 desktop is ready, `{"port": ..., "token": ..., "folder": ...}`, or `{"error": ...}`. When its standard input closes,
-because its parent wants that or has been killed, and when the server ends for whatever reason, it kills every
-process that descends from it and removes the folder.
+because its parent closes it or has been killed, or when the server ends, it kills all its descendants and removes the
+folder.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from trajmill.stages.environments.desktop.local.processes import adopt_orphans, 
 
 
 def main() -> None:
-    """Watch over one desktop until it is no longer wanted."""
+    """Run one desktop until standard input closes or the server ends."""
     width, height = int(sys.argv[1]), int(sys.argv[2])
     adopt_orphans()
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(1))
@@ -38,10 +38,10 @@ def main() -> None:
 
 
 def _serve(folder: Path, width: int, height: int) -> None:
-    """The server's own process; never returns."""
+    """Run the server; never returns."""
     watchdog = os.getppid()
     try:
-        # Not before the fork, so that the watchdog stays small.
+        # Imported after the fork, so that the watchdog needs little memory.
         from trajmill.stages.environments.desktop.local.server_process import serve
 
         serve(folder, width, height, watchdog)

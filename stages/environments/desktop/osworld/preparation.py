@@ -1,4 +1,4 @@
-"""Brings a desktop into a task's start state, step by step as the task's `config` says."""
+"""Brings a desktop into a task's start state: takes the steps of the task's `config`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trajmill.stages.environments.desktop.osworld.task import SetupStep
 _LONGEST_SLEEP_SECONDS = 60.0
 _SECONDS_TO_SHOW = 20.0
 _SECONDS_TO_SETTLE = 3.0
-_BETWEEN_LOOKS_SECONDS = 0.2
+_POLL_SECONDS = 0.2
 
 
 async def prepare(desktop: DesktopConnection, steps: Iterable[SetupStep], files: Path) -> None:
@@ -24,8 +24,8 @@ async def prepare(desktop: DesktopConnection, steps: Iterable[SetupStep], files:
 
     Args:
         desktop: the machine.
-        steps: from a parsed task, so of known types with known parameters.
-        files: folder that the tasks' local files are in; nothing outside it is read.
+        steps: of a parsed task, so that their types and parameters are known.
+        files: folder of the tasks' local files; nothing outside it is read.
 
     Raises:
         EnvironmentFailure: the machine failed, or a local file is missing.
@@ -39,7 +39,7 @@ async def _take(desktop: DesktopConnection, kind: str, parameters: dict[str, Any
         case "launch":
             before = await desktop.screenshot()
             await desktop.launch(*_command(parameters))
-            await _until_shown(desktop, before.png)
+            await _wait_until_changed(desktop, before.png)
         case "execute" | "command":
             await desktop.execute(*_command(parameters))
         case "upload_file" | "upload":
@@ -48,7 +48,7 @@ async def _take(desktop: DesktopConnection, kind: str, parameters: dict[str, Any
         case "open":
             before = await desktop.screenshot()
             await desktop.open_file(str(parameters["path"]))
-            await _until_shown(desktop, before.png)
+            await _wait_until_changed(desktop, before.png)
         case "sleep":
             await asyncio.sleep(min(float(parameters["seconds"]), _LONGEST_SLEEP_SECONDS))
         case "activate_window":
@@ -69,26 +69,26 @@ def local_file(files: Path, name: str) -> bytes:
     return path.read_bytes()
 
 
-async def until_settled(desktop: DesktopConnection) -> None:
-    """Wait until two looks in a row are equal; a machine that never rests is looked at as it is."""
+async def wait_until_settled(desktop: DesktopConnection) -> None:
+    """Wait until two screenshots in a row are equal, three seconds at most."""
     deadline = time.monotonic() + _SECONDS_TO_SETTLE
     last = b""
     while time.monotonic() < deadline:
-        await asyncio.sleep(_BETWEEN_LOOKS_SECONDS)
+        await asyncio.sleep(_POLL_SECONDS)
         now = (await desktop.screenshot()).png
         if now == last:
             return
         last = now
 
 
-async def _until_shown(desktop: DesktopConnection, before: bytes) -> None:
-    """Wait for what was started to show itself, where the machine does not do that by itself."""
+async def _wait_until_changed(desktop: DesktopConnection, before: bytes) -> None:
+    """Wait until the screen has changed and settled, where the machine does not wait by itself."""
     if desktop.settles:
         return
     deadline = time.monotonic() + _SECONDS_TO_SHOW
     while (await desktop.screenshot()).png == before and time.monotonic() < deadline:
-        await asyncio.sleep(_BETWEEN_LOOKS_SECONDS)
-    await until_settled(desktop)
+        await asyncio.sleep(_POLL_SECONDS)
+    await wait_until_settled(desktop)
 
 
 def _command(parameters: dict[str, Any]) -> tuple[str | list[str], bool]:

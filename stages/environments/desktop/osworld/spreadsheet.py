@@ -1,4 +1,4 @@
-"""The cells of an xlsx or ods file by address, read without a spreadsheet program."""
+"""Reads the cells of an xlsx or ods file by address, without a spreadsheet program."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _MOST_REPEATS = 1000
 
 
 class SpreadsheetError(Exception):
-    """The file is no spreadsheet that can be read."""
+    """The file is not a readable spreadsheet."""
 
 
 def read_sheet(content: bytes, number: int) -> dict[str, str]:
-    """The cells of a sheet that hold something.
+    """The cells of a sheet that are not empty.
 
     Args:
         content: of an xlsx or ods file.

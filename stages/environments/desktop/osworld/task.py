@@ -1,4 +1,7 @@
-"""OSWorld's task JSON: what to prepare, say and check; what needs more than files and commands is refused by name."""
+"""OSWorld's task files: instruction, preparation and evaluator of a task.
+
+A task that needs more than files and commands is refused, with the name of what is missing.
+"""
 
 from __future__ import annotations
 
@@ -28,21 +31,21 @@ SETUPS: Mapping[str, frozenset[str]] = {
     "activate_window": _WINDOW,
     "close_window": _WINDOW,
 }
-"""The steps that are done, with the parameters that they understand."""
+"""The supported steps, with their parameters."""
 _PLACEHOLDERS = ("{CLIENT_PASSWORD}", "{SCREEN_WIDTH", "{SCREEN_HEIGHT")
 RESULTS = ("vm_file", "vm_command_line")
 EXPECTATIONS = ("rule", "vm_file", "vm_command_line", "local_file")
 
 
-class Part(BaseModel):
-    """One `{"type": ..., ...}` of a task; what else it holds depends on its type."""
+class Getter(BaseModel):
+    """Where a value of a check comes from (OSWorld's term): its type, and keys that depend on the type."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
     type: str
 
     @property
     def rest(self) -> dict[str, Any]:
-        """All but its type."""
+        """All keys but the type."""
         return dict(self.model_extra or {})
 
 
@@ -54,11 +57,11 @@ class SetupStep(Record):
 
 
 class Check(Record):
-    """One comparison: what the machine has, against what it should have."""
+    """One comparison of a value of the machine with the expected value."""
 
     metric: str
-    result: Part
-    expected: Part | None
+    result: Getter
+    expected: Getter | None
     options: dict[str, Any]
 
 
@@ -66,22 +69,22 @@ class Evaluator(Record):
     """The programmatic check of a task."""
 
     postconfig: tuple[SetupStep, ...]
-    """Steps to take before looking."""
+    """Steps to take before the comparison."""
     checks: tuple[Check, ...]
     conjunction: Literal["and", "or"]
 
 
 class DesktopTask(Record):
-    """A task as its JSON file says it."""
+    """The content of a task file."""
 
     id: str
     instruction: str
     config: tuple[SetupStep, ...]
     evaluator: dict[str, Any] | None
-    """As it is written; `parse_evaluator` has taken it."""
+    """As it is written; `parse_evaluator` accepts it."""
     related_apps: tuple[str, ...]
     path: tuple[PathStep, ...]
-    """Ours, OSWorld's files have none: the annotated reference path."""
+    """The annotated reference path of our own tasks; OSWorld's files have none."""
     difficulty: int
 
 
@@ -89,8 +92,8 @@ class _Evaluator(BaseModel):
     """An evaluator as it is written: one check, or lists of the same length."""
 
     func: str | list[str]
-    result: Part | list[Part]
-    expected: Part | list[Part | None] | None = None
+    result: Getter | list[Getter]
+    expected: Getter | list[Getter | None] | None = None
     options: dict[str, Any] | list[dict[str, Any]] | None = None
     conj: Literal["and", "or"] = "and"
     postconfig: tuple[SetupStep, ...] = ()
@@ -110,7 +113,7 @@ def read_task(file: Path) -> DesktopTask:
     """Read one task file.
 
     Raises:
-        BadInputError: it is no task, or needs what trajmill does not do; one line that names file and part.
+        BadInputError: it is not a task, or needs what trajmill does not support; one line with the file and the key.
     """
     try:
         return parse_task(json.loads(file.read_text()), str(file))
@@ -119,7 +122,7 @@ def read_task(file: Path) -> DesktopTask:
 
 
 def parse_task(said: Any, where: str) -> DesktopTask:
-    """A task from its parsed JSON; as `read_task`, with `where` for the file's name."""
+    """A task from its parsed JSON; raises as `read_task`, with `where` as the file's name."""
     try:
         task = _Task.model_validate(said)
         if task.evaluator is not None:
@@ -144,8 +147,8 @@ def parse_evaluator(said: Mapping[str, Any], where: str) -> Evaluator:
     """An evaluator from its parsed JSON.
 
     Raises:
-        BadInputError: it needs what trajmill does not do; one line that names the part.
-        ValidationError: it is no evaluator.
+        BadInputError: it needs what trajmill does not support; one line that names the key.
+        ValidationError: it is not an evaluator.
     """
     _refuse_unknown(where, "evaluator.func", METRICS, _as_list(said.get("func")))
     written = _Evaluator.model_validate(said)

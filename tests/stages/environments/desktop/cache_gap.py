@@ -13,14 +13,14 @@ from pathlib import Path
 
 from trajmill.schemas.geometry import Size
 from trajmill.stages.environments.desktop.local.accessibility.atspi import (
-    Item,
+    CachedObject,
     Reference,
     programs_call,
     read_item,
     tree_call,
 )
 from trajmill.stages.environments.desktop.local.accessibility.bus import Bus
-from trajmill.stages.environments.desktop.local.accessibility.uncached import read_listed
+from trajmill.stages.environments.desktop.local.accessibility.uncached import read_uncached
 from trajmill.stages.environments.desktop.local.processes import adopt_orphans, end_descendants
 from trajmill.stages.environments.desktop.local.session.session import Session
 
@@ -37,14 +37,14 @@ def main() -> None:
         cached = _until_shown(session.accessibility)
         left_out = _below_menu_bar(cached)
         rest = [item for item in cached if item.reference not in left_out]
-        found = read_listed(session.accessibility, rest, _SECONDS)
+        found = read_uncached(session.accessibility, rest, _SECONDS)
         print(_names([item for item in cached if item.shown and item.reference in left_out]))
         print(_names(found))
     finally:
         end_descendants(os.getpid())
 
 
-def _until_shown(bus: Bus) -> list[Item]:
+def _until_shown(bus: Bus) -> list[CachedObject]:
     """What the bulk cache tells once there is a menu bar in it."""
     deadline = time.monotonic() + _SECONDS
     while time.monotonic() < deadline:
@@ -58,14 +58,14 @@ def _until_shown(bus: Bus) -> list[Item]:
     raise TimeoutError("mousepad shows no menu bar")
 
 
-def _below_menu_bar(items: list[Item]) -> set[Reference]:
+def _below_menu_bar(items: list[CachedObject]) -> set[Reference]:
     found = {item.reference for item in items if item.role == "menu-bar"}
     while more := {item.reference for item in items if item.parent in found} - found:
         found |= more
     return found
 
 
-def _names(items: list[Item]) -> str:
+def _names(items: list[CachedObject]) -> str:
     return "; ".join(sorted({f"{item.role} {item.name}" for item in items}))
 
 

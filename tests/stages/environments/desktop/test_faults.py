@@ -20,7 +20,7 @@ from tests.stages.environments.desktop.queries import query_of
 from trajmill.schemas.actions import TypeText
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.tables.query import Query
-from trajmill.stages.environments.desktop.connection import Patience
+from trajmill.stages.environments.desktop.connection import DesktopTimeouts
 from trajmill.stages.environments.desktop.environment import DesktopEnvironment
 from trajmill.stages.environments.desktop.factory import LocalDesktops
 from trajmill.stages.environments.desktop.local.processes import descendants, listened_on
@@ -30,7 +30,7 @@ from trajmill.stages.environments.pool.pool import EnvironmentPool
 pytestmark = pytest.mark.desktop
 T = TypeVar("T")
 LAUNCH = {"type": "launch", "parameters": {"command": ["mousepad"]}}
-HASTE = Patience(look=8.0)
+HASTE = DesktopTimeouts(request=8.0)
 PARENT = """
 import asyncio, sys
 from pathlib import Path
@@ -88,7 +88,7 @@ def runs(process: int) -> bool:
 
 def play(work: Callable[[DesktopEnvironment, LocalDesktops], Awaitable[T]]) -> T:
     async def run() -> T:
-        factory = LocalDesktops(Path(), patience=HASTE)
+        factory = LocalDesktops(Path(), timeouts=HASTE)
         try:
             return await work(await factory(), factory)
         finally:
@@ -150,7 +150,7 @@ def test_what_breaks_between_two_episodes_fails_neither(tmp_path: Path, victim: 
     query = query_of(tmp_path, config=[LAUNCH])
 
     async def play_twice() -> int:
-        pool = EnvironmentPool(LocalDesktops(Path(), patience=HASTE), 1)
+        pool = EnvironmentPool(LocalDesktops(Path(), timeouts=HASTE), 1)
         try:
             async with pool.lease() as environment:
                 await environment.reset(query, 0)

@@ -16,23 +16,23 @@ from tests.stages.environments.desktop.osworld_server import OsworldMachine, osw
 from tests.stages.environments.desktop.queries import query_of
 from trajmill.schemas.actions import Action, Click, Drag, PressKeys, Scroll, Terminate, TypeText
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
-from trajmill.stages.environments.desktop.connection import Patience
+from trajmill.stages.environments.desktop.connection import DesktopTimeouts
 from trajmill.stages.environments.desktop.environment import DesktopEnvironment
 from trajmill.stages.environments.desktop.factory import LocalDesktops, RemoteDesktops
 from trajmill.stages.environments.pool.pool import EnvironmentPool
 
 T = TypeVar("T")
-HASTE = Patience(lease=0.0, ready=1.0, look=3.0, prepare=5.0)
+HASTE = DesktopTimeouts(lease=0.0, ready=1.0, request=3.0, prepare=5.0)
 
 
 def play(
     folder: Path,
     work: Callable[[DesktopEnvironment, OsworldMachine], Awaitable[T]],
-    patience: Patience = Patience(),
+    timeouts: DesktopTimeouts = DesktopTimeouts(),
 ) -> T:
     async def run() -> T:
         async with osworld_machine(folder) as machine:
-            factory = RemoteDesktops((machine.url,), folder / "tasks", patience)
+            factory = RemoteDesktops((machine.url,), folder / "tasks", timeouts)
             environment = await factory()
             try:
                 return await work(environment, machine)
@@ -148,7 +148,7 @@ def test_more_episodes_than_machines_is_one_line(tmp_path: Path) -> None:
     async def one_too_many() -> str:
         async with osworld_machine(tmp_path) as machine:
             # Waiting for what one holds oneself would never end.
-            factory = RemoteDesktops((machine.url,), tmp_path, Patience(lease=1_000_000.0))
+            factory = RemoteDesktops((machine.url,), tmp_path, DesktopTimeouts(lease=1_000_000.0))
             first = await factory()
             with pytest.raises(EnvironmentFailure) as failure:
                 await factory()

@@ -6,7 +6,7 @@ from tests.stages.environments.desktop.osworld_server import NAMESPACE
 from trajmill.schemas.errors import EnvironmentFailure
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import UIElement
-from trajmill.stages.environments.desktop.tree import Tree, read_elements
+from trajmill.stages.environments.desktop.tree import DesktopTree, read_elements
 
 SCREEN = Size(400, 300)
 SHOWN = "showing visible enabled sensitive"
@@ -19,13 +19,13 @@ def node(tag: str, name: str, place: tuple[int, int, int, int], inner: str = "",
     return f'<{tag} name="{name}"{said}{where}>{inner}</{tag}>'
 
 
-def read(*programs: str) -> Tree:
+def read(*programs: str) -> DesktopTree:
     names = "".join(f' xmlns:{short}="{NAMESPACE}/{long}"' for short, long in (("st", "state"), ("cp", "component")))
     applications = "".join(f'<application name="app{n}">{inside}</application>' for n, inside in enumerate(programs))
     return read_elements(f"<desktop-frame{names}>{applications}</desktop-frame>", SCREEN)
 
 
-def ids(tree: Tree) -> list[str]:
+def ids(tree: DesktopTree) -> list[str]:
     return [element.element_id for element in tree.elements[1:]]
 
 
@@ -131,4 +131,4 @@ def test_nonsense_is_a_failure_of_the_environment(text: str) -> None:
 
 
 def test_an_empty_desktop_has_a_title_alone() -> None:
-    assert read() == Tree((UIElement("heading", "", Box(0, 0, 400, 1), ("title",)),), "")
+    assert read() == DesktopTree((UIElement("heading", "", Box(0, 0, 400, 1), ("title",)),), "")

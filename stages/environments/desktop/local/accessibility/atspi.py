@@ -1,4 +1,4 @@
-"""Names of AT-SPI's roles and states by number, and the calls that read a tree."""
+"""AT-SPI's roles and states by number, and the calls that read an accessibility tree."""
 
 from __future__ import annotations
 
@@ -45,19 +45,19 @@ class Reference(NamedTuple):
     path: str
 
     def call(self, interface: str, method: str, signature: str = "", *arguments: Any) -> BusCall:
-        """A call of a method of one of its accessibility interfaces."""
+        """The call of a method of one of its accessibility interfaces."""
         return BusCall(self.owner, self.path, f"{_PREFIX}{interface}", method, signature, arguments)
 
 
-class Item(NamedTuple):
-    """One object of a program's tree, as the bulk cache tells it."""
+class CachedObject(NamedTuple):
+    """An object of a program's tree, as the program's cache describes it."""
 
     reference: Reference
     parent: Reference
     place: int
-    """Its place among its parent's children, -1 where the program does not say."""
+    """Its index among its parent's children; -1 where the program does not give it."""
     children: int
-    """How many it has, -1 where the program does not say."""
+    """The number of its children; -1 where the program does not give it."""
     interfaces: frozenset[str]
     name: str
     role: str
@@ -65,35 +65,35 @@ class Item(NamedTuple):
 
     @property
     def shown(self) -> bool:
-        """Whether the program says that it can be seen."""
+        """Whether the program reports it as visible."""
         return "showing" in self.states and "visible" in self.states
 
 
 def programs_call() -> BusCall:
-    """Asks the registry for the root objects of all programs."""
+    """The call for the root objects of all programs."""
     return BusCall(_REGISTRY, f"/{_PREFIX.replace('.', '/')}accessible/root", f"{_PREFIX}Accessible", "GetChildren")
 
 
 def tree_call(owner: str) -> BusCall:
-    """Asks a program for its whole tree."""
+    """The call for all cached objects of a program."""
     return BusCall(owner, f"/{_PREFIX.replace('.', '/')}cache", f"{_PREFIX}Cache", "GetItems")
 
 
 def extents_call(reference: Reference) -> BusCall:
-    """Asks where an object is on the screen: x, y, width, height."""
+    """The call for the bounds of an object on the screen: x, y, width, height."""
     return reference.call("Component", "GetExtents", "u", _SCREEN_COORDINATES)
 
 
 def property_call(reference: Reference, interface: str, name: str) -> BusCall:
-    """Asks for a property of an accessibility interface."""
+    """The call for a property of an accessibility interface."""
     arguments = (f"{_PREFIX}{interface}", name)
     return BusCall(reference.owner, reference.path, _PROPERTIES, "Get", "ss", arguments)
 
 
-def read_item(row: tuple[Any, ...]) -> Item:
-    """One row of what `tree_call` answers."""
+def read_item(row: tuple[Any, ...]) -> CachedObject:
+    """The object of one row of the answer to `tree_call`."""
     reference, _, parent, place, children, interfaces, name, role, _, states = row
-    return Item(
+    return CachedObject(
         Reference(*reference),
         Reference(*parent),
         place,
@@ -106,7 +106,7 @@ def read_item(row: tuple[Any, ...]) -> Item:
 
 
 def role_name(number: int) -> str:
-    """The name of a role; `unknown` where it is newer than the list."""
+    """The name of a role; `unknown` where the number is not in the list."""
     return ROLES[number] if number < len(ROLES) else "unknown"
 
 

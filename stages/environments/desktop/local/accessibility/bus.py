@@ -1,4 +1,4 @@
-"""Many D-Bus calls at once over one connection, each within its time."""
+"""A D-Bus connection that makes many calls at once, each with a deadline."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class BusCall(NamedTuple):
     arguments: tuple[Any, ...] = ()
 
     def message(self) -> Message:
-        """The call as it goes over the bus."""
+        """The call as a D-Bus message."""
         address = DBusAddress(self.path, bus_name=self.owner, interface=self.interface)
         return new_method_call(address, self.method, self.signature or None, self.arguments)
 
@@ -36,10 +36,10 @@ class Bus:
         self._connection: DBusConnection = open_dbus_connection(bus=address)
 
     def ask(self, calls: Sequence[BusCall], seconds: float) -> list[tuple[Any, ...] | None]:
-        """Make all calls and return their answers in order, None for one that was answered by an error.
+        """Make all calls and return their answers in order; None for an error.
 
         Raises:
-            TimeoutError: not all were answered within `seconds`.
+            TimeoutError: not all answers came within `seconds`.
             OSError: the bus is gone.
         """
         deadline = time.monotonic() + seconds
@@ -56,11 +56,11 @@ class Bus:
         return answers
 
     def ask_one(self, call: BusCall, seconds: float) -> tuple[Any, ...] | None:
-        """Make one call; as `ask`."""
+        """Make one call; raises as `ask`."""
         return self.ask([call], seconds)[0]
 
     def close(self) -> None:
-        """Leave the bus."""
+        """Close the connection."""
         self._connection.close()
 
     def _receive(self, waiting: dict[int, int], answers: list[tuple[Any, ...] | None], deadline: float) -> None:

@@ -1,4 +1,4 @@
-"""Reads what all programs show over AT-SPI and writes it as an OSWorld machine does."""
+"""Reads the accessibility trees of all programs over AT-SPI and writes them as one XML, as an OSWorld machine does."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 from trajmill.schemas.geometry import Box
 from trajmill.stages.environments.desktop.local.accessibility.atspi import (
-    Item,
+    CachedObject,
     Reference,
     extents_call,
     programs_call,
@@ -19,13 +19,16 @@ from trajmill.stages.environments.desktop.local.accessibility.atspi import (
     tree_call,
 )
 from trajmill.stages.environments.desktop.local.accessibility.bus import Bus
-from trajmill.stages.environments.desktop.local.accessibility.spreadsheet_cells import read_cells, sheets_in
+from trajmill.stages.environments.desktop.local.accessibility.spreadsheet_cells import (
+    read_visible_cells,
+    spreadsheets_in,
+)
 from trajmill.stages.environments.desktop.local.accessibility.texts import read_texts
-from trajmill.stages.environments.desktop.local.accessibility.uncached import read_listed
+from trajmill.stages.environments.desktop.local.accessibility.uncached import read_uncached
 from trajmill.stages.environments.desktop.protocol import COMPONENT, STATE, VALUE
 
 SECONDS_TO_READ = 10.0
-"""A program that has not told its tree by then hangs."""
+"""A program that has not sent its tree by then hangs."""
 _WITH_TEXT = frozenset(
     {"text", "entry", "paragraph", "label", "static", "heading", "terminal", "spin-button", "link", "icon"}
 )
@@ -35,21 +38,21 @@ _WITH_VALUE = frozenset({"slider", "spin-button", "progress-bar", "level-bar"})
 _NOT_IN_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-class Shown(NamedTuple):
-    """An object that is to be seen, with what was asked about it."""
+class VisibleObject(NamedTuple):
+    """A visible object with its bounds, text and value."""
 
-    item: Item
+    item: CachedObject
     bounds: Box
     text: str = ""
     value: float | None = None
 
 
 @dataclass
-class _Forest:
-    """The objects of one program by parent."""
+class _ObjectTree:
+    """The visible objects of one program by their parents."""
 
-    children: dict[Reference, list[Shown]] = field(default_factory=dict)
-    roots: list[Shown] = field(default_factory=list)
+    children: dict[Reference, list[VisibleObject]] = field(default_factory=dict)
+    roots: list[VisibleObject] = field(default_factory=list)
 
 
 def read_tree(bus: Bus) -> str:
@@ -71,51 +74,51 @@ def _add_program(bus: Bus, desktop: ElementTree.Element, root: Reference) -> Non
     items = [read_item(row) for row in answer[0]] if answer else []
     name = next((item.name for item in items if item.reference == root), "")
     node = ElementTree.SubElement(desktop, "application", {"name": _clean(name)})
-    listed = read_listed(bus, items, SECONDS_TO_READ)
-    latest = {item.reference: item for item in [*items, *listed, *_unsaid_menu_items(bus, root, items)]}
-    seen = _look_at(bus, [item for item in latest.values() if item.shown])
-    moved = _moved_into_place(seen)
-    forest = _forest(moved)
-    sheets = sheets_in(latest.values())
+    uncached = read_uncached(bus, items, SECONDS_TO_READ)
+    latest = {item.reference: item for item in [*items, *uncached, *_gtk2_menu_items(bus, root, items)]}
+    seen = _read_objects(bus, [item for item in latest.values() if item.shown])
+    moved = _with_corrected_bounds(seen)
+    tree = _build_tree(moved)
+    sheets = spreadsheets_in(latest.values())
     for sheet in moved:
         if sheet.item.reference not in sheets:
             continue
         true = sheet.bounds.left, sheet.bounds.top
         told = next(other.bounds for other in seen if other.item.reference == sheet.item.reference)
         shift = true[0] - told.left, true[1] - told.top
-        cells = read_cells(bus, sheet.item, told, SECONDS_TO_READ)
-        forest.children[sheet.item.reference] = [
-            Shown(cell.item, _shifted(cell.bounds, shift), cell.text) for cell in cells
+        cells = read_visible_cells(bus, sheet.item, told, SECONDS_TO_READ)
+        tree.children[sheet.item.reference] = [
+            VisibleObject(cell.item, _shifted(cell.bounds, shift), cell.text) for cell in cells
         ]
-    for shown in forest.roots:
-        _write(node, shown, forest)
+    for shown in tree.roots:
+        _write(node, shown, tree)
 
 
-def _unsaid_menu_items(bus: Bus, root: Reference, items: Sequence[Item]) -> list[Item]:
-    """The items of open menus of GTK 2 programs, which have a place on the screen but do not say that they show."""
+def _gtk2_menu_items(bus: Bus, root: Reference, items: Sequence[CachedObject]) -> list[CachedObject]:
+    """The items of open menus of GTK 2 programs, which are on the screen but lack the state `showing`."""
     toolkit = bus.ask_one(property_call(root, "Application", "ToolkitName"), SECONDS_TO_READ)
     if not toolkit or toolkit[0][1] != _GTK2:
         return []
-    unsaid = [item for item in items if item.role in _MENU_ROLES and "visible" in item.states and not item.shown]
-    places = bus.ask([extents_call(item.reference) for item in unsaid], SECONDS_TO_READ)
+    hidden = [item for item in items if item.role in _MENU_ROLES and "visible" in item.states and not item.shown]
+    places = bus.ask([extents_call(item.reference) for item in hidden], SECONDS_TO_READ)
     return [
         item._replace(states=item.states | {"showing"})
-        for item, place in zip(unsaid, places, strict=True)
+        for item, place in zip(hidden, places, strict=True)
         if place and place[0][0] >= 0
     ]
 
 
-def _look_at(bus: Bus, items: Sequence[Item]) -> list[Shown]:
-    """Ask for the place, the text and the value of each."""
+def _read_objects(bus: Bus, items: Sequence[CachedObject]) -> list[VisibleObject]:
+    """Read the bounds, the text and the value of each object."""
     places = bus.ask([extents_call(item.reference) for item in items], SECONDS_TO_READ)
     boxes = {item.reference: _box(place) for item, place in zip(items, places, strict=True)}
-    held = [item for item in items if "Text" in item.interfaces and item.role in _WITH_TEXT]
-    references = [item.reference for item in held]
+    with_text = [item for item in items if "Text" in item.interfaces and item.role in _WITH_TEXT]
+    references = [item.reference for item in with_text]
     texts = dict(zip(references, read_texts(bus, references, SECONDS_TO_READ), strict=True))
-    numbered = [item for item in items if "Value" in item.interfaces and item.role in _WITH_VALUE]
-    values = _answers(bus, numbered, [property_call(item.reference, "Value", "CurrentValue") for item in numbered])
+    with_value = [item for item in items if "Value" in item.interfaces and item.role in _WITH_VALUE]
+    values = _answers(bus, with_value, [property_call(item.reference, "Value", "CurrentValue") for item in with_value])
     return [
-        Shown(
+        VisibleObject(
             item,
             boxes[item.reference],
             texts.get(item.reference, ""),
@@ -125,7 +128,7 @@ def _look_at(bus: Bus, items: Sequence[Item]) -> list[Shown]:
     ]
 
 
-def _answers(bus: Bus, items: Sequence[Item], calls: Sequence[Any]) -> dict[Reference, Any]:
+def _answers(bus: Bus, items: Sequence[CachedObject], calls: Sequence[Any]) -> dict[Reference, Any]:
     found = bus.ask(calls, SECONDS_TO_READ)
     return {item.reference: answer[0] for item, answer in zip(items, found, strict=True) if answer}
 
@@ -139,11 +142,11 @@ def _box(extents: tuple[Any, ...] | None) -> Box:
     return Box(left, top, left + width, top + height)
 
 
-def _moved_into_place(seen: Sequence[Shown]) -> list[Shown]:
-    """Correct the places of what LibreOffice draws itself.
+def _with_corrected_bounds(seen: Sequence[VisibleObject]) -> list[VisibleObject]:
+    """Correct the bounds of the objects that LibreOffice draws itself.
 
-    Its `root-pane` and all below are told as if the GTK menu bar above had no height; the GTK panel of the same size
-    is where they really are.
+    LibreOffice gives the bounds of its `root-pane`, and of all objects in it, as if the GTK menu bar above had no
+    height. The GTK panel of the same size has the true bounds.
     """
     children: dict[Reference, list[Reference]] = {}
     for shown in seen:
@@ -177,27 +180,27 @@ def _shifted(box: Box, by: tuple[int, int]) -> Box:
     return Box(box.left + by[0], box.top + by[1], box.right + by[0], box.bottom + by[1])
 
 
-def _forest(seen: Sequence[Shown]) -> _Forest:
-    """Children in reading order; GTK widgets that LibreOffice embeds name a parent that is not in the tree."""
-    forest, known = _Forest(), {shown.item.reference for shown in seen}
+def _build_tree(seen: Sequence[VisibleObject]) -> _ObjectTree:
+    """Sort children in reading order. GTK widgets that LibreOffice embeds name a parent that is not in the tree."""
+    tree, known = _ObjectTree(), {shown.item.reference for shown in seen}
     for shown in sorted(seen, key=lambda one: (one.item.place < 0, one.item.place, one.bounds.top, one.bounds.left)):
         if shown.item.parent in known:
-            forest.children.setdefault(shown.item.parent, []).append(shown)
+            tree.children.setdefault(shown.item.parent, []).append(shown)
         elif shown.item.role != "application":
-            forest.roots.append(shown)
-    for siblings in forest.children.values():
+            tree.roots.append(shown)
+    for siblings in tree.children.values():
         if any(one.item.place < 0 for one in siblings):
-            # Of a menu, the cache tells the places of some entries only.
+            # The cache gives the index of some entries of a menu only.
             siblings.sort(key=lambda one: (one.bounds.top, one.bounds.left))
-    return forest
+    return tree
 
 
-def _write(parent: ElementTree.Element, shown: Shown, forest: _Forest) -> None:
+def _write(parent: ElementTree.Element, shown: VisibleObject, tree: _ObjectTree) -> None:
     item, box = shown.item, shown.bounds
     if box.area == 0:
-        # A lone tab that is not drawn holds what is; LibreOffice's second menu bar, with no height, holds nothing real.
-        for child in forest.children.get(item.reference, ()) if item.role != "menu-bar" else ():
-            _write(parent, child, forest)
+        # A single tab has no area, but its content does. LibreOffice's second menu bar, without height, has none.
+        for child in tree.children.get(item.reference, ()) if item.role != "menu-bar" else ():
+            _write(parent, child, tree)
         return
     node = ElementTree.SubElement(parent, item.role, {"name": _clean(item.name)})
     for state in sorted(item.states):
@@ -207,10 +210,10 @@ def _write(parent: ElementTree.Element, shown: Shown, forest: _Forest) -> None:
     if shown.value is not None:
         node.set(f"{VALUE}value", f"{shown.value:g}")
     node.text = _clean(shown.text) or None
-    for child in forest.children.get(item.reference, ()):
-        _write(node, child, forest)
+    for child in tree.children.get(item.reference, ()):
+        _write(node, child, tree)
 
 
 def _clean(text: str) -> str:
-    """Text as XML can hold it; U+FFFC stands for embedded objects."""
+    """The text without characters that XML cannot hold, and without U+FFFC, which stands for embedded objects."""
     return _NOT_IN_XML.sub("", text.replace("\ufffc", ""))

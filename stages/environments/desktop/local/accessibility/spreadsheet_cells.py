@@ -1,4 +1,4 @@
-"""The cells of a spreadsheet that are in sight; its table has billions of them and lists none."""
+"""Reads the visible cells of a spreadsheet; its table has billions of cells and lists none as children."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from trajmill.schemas.geometry import Box
 from trajmill.stages.environments.desktop.local.accessibility.atspi import (
-    Item,
+    CachedObject,
     Reference,
     extents_call,
     property_call,
@@ -24,10 +24,10 @@ _INSIDE_PIXELS = 3
 _ADDRESS = re.compile(r"([A-Z]+)([0-9]+)")
 
 
-class Cell(NamedTuple):
-    """A cell in sight; its item's name is its address."""
+class VisibleCell(NamedTuple):
+    """A visible cell; the name of its object is its address."""
 
-    item: Item
+    item: CachedObject
     bounds: Box
     text: str
 
@@ -39,16 +39,16 @@ class _Area(NamedTuple):
     columns: int
 
 
-def read_cells(bus: Bus, sheet: Item, bounds: Box, seconds: float) -> list[Cell]:
-    """The cells of a sheet that are in sight, row by row.
+def read_visible_cells(bus: Bus, sheet: CachedObject, bounds: Box, seconds: float) -> list[VisibleCell]:
+    """The visible cells of a sheet, row by row.
 
     Args:
         bus: the accessibility bus.
         sheet: an object with the `Table` interface.
-        bounds: where it says it is; the cells' places are in the same frame.
+        bounds: of the sheet, as LibreOffice gives them; the cells' bounds use the same coordinates.
         seconds: bound of each group of calls.
     """
-    area = _area_in_sight(bus, sheet.reference, bounds, seconds)
+    area = _visible_area(bus, sheet.reference, bounds, seconds)
     if area is None:
         return []
     places = [(area.row + row, area.column + column) for row in range(area.rows) for column in range(area.columns)]
@@ -58,20 +58,20 @@ def read_cells(bus: Bus, sheet: Item, bounds: Box, seconds: float) -> list[Cell]
     states = bus.ask([reference.call("Accessible", "GetState") for reference in references], seconds)
     texts = read_texts(bus, references, seconds)
     return [
-        Cell(cell._replace(states=state_names(state[0])), _box(*box[0]), text)
+        VisibleCell(cell._replace(states=state_names(state[0])), _box(*box[0]), text)
         for cell, box, state, text in zip(found, boxes, states, texts, strict=True)
         if box and state
     ]
 
 
-def sheets_in(items: Iterable[Item]) -> frozenset[Reference]:
-    """Those of `items` that are tables of a spreadsheet."""
+def spreadsheets_in(items: Iterable[CachedObject]) -> frozenset[Reference]:
+    """The tables of spreadsheets among `items`."""
     items = list(items)
     documents = {item.reference for item in items if item.role == "document-spreadsheet"}
     return frozenset(item.reference for item in items if item.role == "table" and item.parent in documents)
 
 
-def _area_in_sight(bus: Bus, sheet: Reference, bounds: Box, seconds: float) -> _Area | None:
+def _visible_area(bus: Bus, sheet: Reference, bounds: Box, seconds: float) -> _Area | None:
     corner = sheet.call(
         "Component", "GetAccessibleAtPoint", "iiu", bounds.left + _INSIDE_PIXELS, bounds.top + _INSIDE_PIXELS, 0
     )
@@ -94,11 +94,11 @@ def _boxes(bus: Bus, sheet: Reference, places: list[tuple[int, int]], seconds: f
     return [_box(*answer[0]) for answer in answers if answer]
 
 
-def _cells_at(bus: Bus, sheet: Reference, places: list[tuple[int, int]], seconds: float) -> list[Item]:
-    """The cells at rows and columns; their states are not yet known."""
+def _cells_at(bus: Bus, sheet: Reference, places: list[tuple[int, int]], seconds: float) -> list[CachedObject]:
+    """The cells at rows and columns, still without their states."""
     answers = bus.ask([sheet.call("Table", "GetAccessibleAt", "ii", *place) for place in places], seconds)
     return [
-        Item(Reference(*answer[0]), sheet, -1, 0, frozenset(), cell_address(*place), "table-cell", frozenset())
+        CachedObject(Reference(*answer[0]), sheet, -1, 0, frozenset(), cell_address(*place), "table-cell", frozenset())
         for place, answer in zip(places, answers, strict=True)
         if answer
     ]

@@ -1,4 +1,4 @@
-"""The texts that objects hold."""
+"""Reads the texts of objects."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _LONGEST = 4000
 
 
 def read_texts(bus: Bus, references: Sequence[Reference], seconds: float) -> list[str]:
-    """The text of each object, its beginning where it is long, empty where it holds none.
+    """The text of each object: cut where it is long, empty where there is none.
 
-    Lengths are asked for first: GTK cuts a range that ends behind the text, LibreOffice answers nothing.
+    The lengths are read first: GTK cuts a range that ends behind the text, but LibreOffice then answers with an error.
 
     Args:
         bus: the accessibility bus.

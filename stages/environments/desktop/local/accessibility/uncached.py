@@ -1,4 +1,4 @@
-"""Objects that the bulk cache does not tell: they are made, or told, only when asked for one by one."""
+"""Reads the objects that a program's cache lacks; the program gives them only when they are requested one by one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence, Set
 
 from trajmill.stages.environments.desktop.local.accessibility.atspi import (
-    Item,
+    CachedObject,
     Reference,
     property_call,
     role_name,
@@ -17,21 +17,21 @@ from trajmill.stages.environments.desktop.local.accessibility.bus import Bus
 LISTING_ROLES = frozenset({"layered-pane", "list-box", "list", "table", "tree-table", "tree", "document-text"})
 _LEVELS = 12
 _MOST_CHILDREN = 500
-"""More than these are never asked for: the table of a spreadsheet has billions."""
-# What they may have; asking for what is not there costs little.
+"""The children of an object with more than these are not read: the table of a spreadsheet has billions."""
+# The interfaces that such an object may have; calling a missing one costs little.
 _INTERFACES = frozenset({"Accessible", "Component", "Text", "Value"})
 
 
-def read_listed(bus: Bus, cached: Sequence[Item], seconds: float) -> list[Item]:
-    """The shown objects below what is shown in `cached` that the cache lacks, some levels deep.
+def read_uncached(bus: Bus, cached: Sequence[CachedObject], seconds: float) -> list[CachedObject]:
+    """Read the visible descendants of the visible objects in `cached` that the cache lacks, some levels deep.
 
-    Lists, tables, icon views and texts tell what is in them only when asked; the cache may hold it too, with states of
-    another time. Of all others, those are asked that have more children than the cache tells: LibreOffice's windows
-    lack one part or another of themselves there, often the menu bar, and which differs from start to start.
+    Lists, tables, icon views and texts give their content only when it is requested; the cache may hold it too, with
+    outdated states. Of all other objects, those with more children than the cache holds are read: the cache lacks
+    parts of LibreOffice's windows, often the menu bar, and other parts after each start.
 
     Args:
         bus: the accessibility bus.
-        cached: all that the bulk cache tells of one program.
+        cached: the cached objects of one program.
         seconds: bound of each group of calls.
     """
     listing = [item for item in cached if item.shown and item.role in LISTING_ROLES]
@@ -42,24 +42,24 @@ def read_listed(bus: Bus, cached: Sequence[Item], seconds: float) -> list[Item]:
     ]
 
 
-def _lacking(cached: Sequence[Item]) -> list[Item]:
-    """The objects that may have children which the cache does not tell; lists and the like apart.
+def _lacking(cached: Sequence[CachedObject]) -> list[CachedObject]:
+    """The objects that may have children that the cache lacks, without lists and the like.
 
-    Some, such as menus, do not count their children: all or none of them are told.
+    Some objects, such as menus, do not give the number of their children; the cache holds all of these or none.
     """
-    told = Counter(item.parent for item in cached)
-    standing = [item for item in cached if item.shown or item.role == "application"]
+    counts = Counter(item.parent for item in cached)
+    visible = [item for item in cached if item.shown or item.role == "application"]
     return [
         item
-        for item in standing
+        for item in visible
         if item.role not in LISTING_ROLES
-        and (item.children > told[item.reference] or (item.children < 0 and not told[item.reference]))
+        and (item.children > counts[item.reference] or (item.children < 0 and not counts[item.reference]))
     ]
 
 
-def _below(bus: Bus, parents: Sequence[Item], known: Set[Reference], seconds: float) -> list[Item]:
-    """The shown objects below `parents`, without those that are `known` and what is below them."""
-    found: list[Item] = []
+def _below(bus: Bus, parents: Sequence[CachedObject], known: Set[Reference], seconds: float) -> list[CachedObject]:
+    """The visible descendants of `parents`, without `known` objects and their descendants."""
+    found: list[CachedObject] = []
     level = list(parents)
     for _ in range(_LEVELS):
         if not level:
@@ -69,7 +69,7 @@ def _below(bus: Bus, parents: Sequence[Item], known: Set[Reference], seconds: fl
     return found
 
 
-def _children(bus: Bus, parents: Sequence[Item], known: Set[Reference], seconds: float) -> list[Item]:
+def _children(bus: Bus, parents: Sequence[CachedObject], known: Set[Reference], seconds: float) -> list[CachedObject]:
     counts = bus.ask([property_call(item.reference, "Accessible", "ChildCount") for item in parents], seconds)
     few = [item for item, count in zip(parents, counts, strict=True) if count and 0 < count[0][1] <= _MOST_CHILDREN]
     answers = bus.ask([item.reference.call("Accessible", "GetChildren") for item in few], seconds)
@@ -81,15 +81,15 @@ def _children(bus: Bus, parents: Sequence[Item], known: Set[Reference], seconds:
         if Reference(*reference) not in known
     ]
     states = bus.ask([child.call("Accessible", "GetState") for child, _, _ in places], seconds)
-    told = [
-        Item(child, parent, place, -1, _INTERFACES, "", "", state_names(state[0]))
+    objects = [
+        CachedObject(child, parent, place, -1, _INTERFACES, "", "", state_names(state[0]))
         for (child, parent, place), state in zip(places, states, strict=True)
         if state
     ]
-    return _named(bus, [item for item in told if item.shown], seconds)
+    return _named(bus, [item for item in objects if item.shown], seconds)
 
 
-def _named(bus: Bus, items: Sequence[Item], seconds: float) -> list[Item]:
+def _named(bus: Bus, items: Sequence[CachedObject], seconds: float) -> list[CachedObject]:
     names = bus.ask([property_call(item.reference, "Accessible", "Name") for item in items], seconds)
     roles = bus.ask([item.reference.call("Accessible", "GetRole") for item in items], seconds)
     return [

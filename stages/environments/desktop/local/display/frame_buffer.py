@@ -1,4 +1,4 @@
-"""The pixels of an Xvfb screen, mouse pointer included, read from the file that the server draws into."""
+"""The pixels of an Xvfb screen, mouse pointer included, read from the server's frame buffer file."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ class FrameBuffer:
         self._start = header[0] + header[19] * _COLOR_BYTES
 
     def raw(self) -> bytes:
-        """The pixels as they are now; equal bytes are equal screens."""
+        """The pixels as they are now; equal screens have equal bytes."""
         return self._memory[self._start : self._start + self._line_bytes * self.size.height]
 
     def png(self, raw: bytes) -> bytes:
-        """Pixels that `raw` gave, as a PNG file."""
+        """A result of `raw` as PNG."""
         image = Image.frombuffer("RGB", self.size, raw, "raw", "BGRX", self._line_bytes, 1)
         out = io.BytesIO()
         image.save(out, "png", compress_level=1)
         return out.getvalue()
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._memory.close()

@@ -1,4 +1,4 @@
-"""Does one typed action on an X display through XTEST."""
+"""Mouse and keyboard of an X display: does typed actions through XTEST."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _MOST_CLICKS, _MOST_WHEEL_CLICKS = 3, 50
 _PIXELS_PER_WHEEL_CLICK = 60
 _LONGEST_PRESS_SECONDS = 5.0
 _DRAG_STEPS = 8
-_DRAG_STEP_SECONDS = 0.01  # toolkits start a drag only when they have seen the pointer move
+_DRAG_STEP_SECONDS = 0.01  # toolkits start a drag only after the pointer has moved
 
 
-class Hands:
+class DisplayInput:
     """Mouse and keyboard of one display."""
 
     def __init__(self, display: Display) -> None:
@@ -41,7 +41,7 @@ class Hands:
         self._keyboard = Keyboard(display)
 
     def perform(self, action: Action) -> None:
-        """Do an action at its place; what a desktop cannot do, and waiting, changes nothing.
+        """Do an action at its place; waiting, and what a desktop cannot do, changes nothing.
 
         Raises:
             OSError: the display is gone.
@@ -74,11 +74,11 @@ class Hands:
                 self._turn_wheel(clicks, _WHEEL_RIGHT, _WHEEL_LEFT)
             case TypeText(text=text, clear=clear, enter=enter):
                 if clear:
-                    self._keyboard.chord(find_keys(("ctrl", "a")))
-                    self._keyboard.chord(find_keys(("delete",)))
+                    self._keyboard.press_together(find_keys(("ctrl", "a")))
+                    self._keyboard.press_together(find_keys(("delete",)))
                 self._keyboard.type(text + ("\n" if enter else ""))
             case PressKeys(keys=keys):
-                self._keyboard.chord(find_keys(keys))
+                self._keyboard.press_together(find_keys(keys))
             case _:
                 pass
         self._display.sync()

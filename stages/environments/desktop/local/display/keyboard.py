@@ -1,4 +1,4 @@
-"""Typing on an X display through XTEST: any character, also those the keyboard layout lacks."""
+"""The keyboard of an X display through XTEST: types any character, also those that the keyboard layout lacks."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from Xlib.ext import xtest
 
 from trajmill.stages.environments.desktop.keys import KeyName
 
-_SECONDS_TO_LEARN = 0.15
+_SECONDS_TO_READ_LAYOUT = 0.15
 _LATIN1_END, _UNICODE_KEYSYMS = 0x100, 0x01000000
 _CONTROL_KEYS = {"\n": "Return", "\t": "Tab"}
 
 
 class Keyboard:
-    """Presses keys; characters that the layout lacks each get a spare key of their own, once.
+    """Presses keys; each character that the layout lacks gets a spare key of its own, once.
 
-    Programs read a changed layout late, so a key that already means something is never given a second meaning.
+    Programs read a changed layout late, so that a key never changes its character.
     """
 
     def __init__(self, display: Display) -> None:
@@ -39,14 +39,14 @@ class Keyboard:
     def type(self, text: str) -> None:
         """Type a text; control characters other than line feed and tab are left out."""
         symbols = [symbol for symbol in map(_symbol, text) if symbol]
-        self._learn(symbols)
+        self._add_to_layout(symbols)
         for symbol in symbols:
             place = self._places.get(symbol)
             if place is not None:
                 self._tap(*place)
         self._display.sync()
 
-    def chord(self, keys: Iterable[KeyName]) -> None:
+    def press_together(self, keys: Iterable[KeyName]) -> None:
         """Press keys in order and release them in reverse order."""
         places = [self._places.get(_key_symbol(key)) for key in keys]
         known = [place for place in places if place is not None]
@@ -66,8 +66,8 @@ class Keyboard:
         if shifted:
             xtest.fake_input(self._display, X.KeyRelease, self._shift)
 
-    def _learn(self, symbols: Iterable[int]) -> None:
-        """Give unknown characters spare keys as far as there are any, and let programs notice."""
+    def _add_to_layout(self, symbols: Iterable[int]) -> None:
+        """Give missing characters spare keys, as far as there are any, and wait until programs have read the layout."""
         unknown = list(islice((s for s in dict.fromkeys(symbols) if s not in self._places), len(self._spare)))
         for symbol in unknown:
             keycode = self._spare.pop()
@@ -75,11 +75,11 @@ class Keyboard:
             self._places[symbol] = keycode, False
         if unknown:
             self._display.sync()
-            time.sleep(_SECONDS_TO_LEARN)
+            time.sleep(_SECONDS_TO_READ_LAYOUT)
 
 
 def _symbol(character: str) -> int:
-    """The keysym of a character, 0 for one that no key types."""
+    """The keysym of a character; 0 if no key types it."""
     if character in _CONTROL_KEYS:
         return _named(_CONTROL_KEYS[character])
     if not character.isprintable():

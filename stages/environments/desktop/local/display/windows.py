@@ -1,4 +1,4 @@
-"""The windows of an X display: who manages them, which there are, bringing one to the front, closing one."""
+"""The windows of an X display: lists, activates and closes them."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class WindowInfo(NamedTuple):
     number: int
     title: str
     program: str
-    """The class that the program gave it, e.g. `Mousepad`."""
+    """Its class, e.g. `Mousepad`."""
     bounds: Box
-    """Of its content, without decoration."""
+    """Of its content, without its title bar."""
 
 
 class Windows:
@@ -46,12 +46,16 @@ class Windows:
         self._pings = 0
 
     def require_manager(self) -> None:
-        """Raise LookupError as long as no window manager has taken over the display."""
+        """Check that a window manager manages the display.
+
+        Raises:
+            LookupError: there is none yet.
+        """
         if not self._numbers(self.root, "_NET_SUPPORTING_WM_CHECK"):
-            raise LookupError("none has taken over the display")
+            raise LookupError("there is none on the display")
 
     def all(self) -> list[WindowInfo]:
-        """The windows there are, oldest first; one that goes away meanwhile is left out."""
+        """All windows, oldest first, without those that close meanwhile."""
         found = [self._info(number) for number in self._numbers(self.root, "_NET_CLIENT_LIST")]
         return [window for window in found if window is not None]
 
@@ -69,17 +73,17 @@ class Windows:
         self._tell_manager(window, "_NET_CLOSE_WINDOW", [X.CurrentTime, _FROM_PAGER])
 
     def wait_for_programs(self, seconds: float) -> None:
-        """Wait until programs have taken all events that were sent to their windows before (EWMH, `_NET_WM_PING`).
+        """Wait until programs have handled all events that were sent to their windows before.
 
-        A program takes events in order, and answers a ping when its turn comes. A window that takes no part in this, or
-        goes away meanwhile, is not waited for.
+        A program handles events in order, so its answer to a ping (EWMH, `_NET_WM_PING`) comes after those before it. A
+        window that does not answer pings, or closes meanwhile, is not waited for.
 
         Raises:
             TimeoutError: a program does not answer.
         """
         self._pings += 1
         deadline = time.monotonic() + seconds
-        with self._hearing_answers():
+        with self._receiving_events():
             waiting = {number for number in self._numbers(self.root, "_NET_CLIENT_LIST") if self._ping(number)}
             while waiting := waiting.intersection(self._numbers(self.root, "_NET_CLIENT_LIST")):
                 if time.monotonic() > deadline:
@@ -94,12 +98,12 @@ class Windows:
         return at.root_x, at.root_y
 
     def close(self) -> None:
-        """Leave the display, which may be gone already."""
+        """Close the connection; the display may be gone already."""
         with suppress(error.ConnectionClosedError, OSError):
             self.display.close()
 
     @contextmanager
-    def _hearing_answers(self) -> Iterator[None]:
+    def _receiving_events(self) -> Iterator[None]:
         self.root.change_attributes(event_mask=X.SubstructureNotifyMask)
         try:
             yield
@@ -110,7 +114,7 @@ class Windows:
                 self.display.next_event()
 
     def _ping(self, number: int) -> bool:
-        """Ask a window for an answer; whether it will give one."""
+        """Ping a window; returns whether it answers pings."""
         ping, protocols = self.display.intern_atom("_NET_WM_PING"), self.display.intern_atom("WM_PROTOCOLS")
         window = self.display.create_resource_object("window", number)
         try:
@@ -124,7 +128,7 @@ class Windows:
         return True
 
     def _answering(self, happened: rq.Event) -> int:
-        """The window that answers the last ping with an event, 0 if none does."""
+        """The window whose answer to the last ping an event is; 0 for any other event."""
         if happened.type != X.ClientMessage or happened.client_type != self.display.intern_atom("WM_PROTOCOLS"):
             return 0
         atom, ping, number = happened.data[1][:3]
@@ -143,7 +147,7 @@ class Windows:
             names = window.get_wm_class() or ("", "")
             shape = window.get_geometry()
             corner = window.translate_coords(self.root, 0, 0)
-            # The answer says where the root's origin lies in the window.
+            # The answer gives the root's origin in coordinates of the window.
             left, top = -corner.x, -corner.y
             return WindowInfo(
                 number, self._title(window), names[1], Box(left, top, left + shape.width, top + shape.height)

@@ -1,4 +1,4 @@
-"""The home folder of one episode: settings that make programs calm, plain and the same every time."""
+"""The home folder of a session; its settings switch off animations and whatever differs from session to session."""
 
 from __future__ import annotations
 
@@ -68,27 +68,27 @@ _FILES = {
     "libreoffice/4/user/registrymodifications.xcu": _OFFICE,
 }
 CREATED = 1_767_225_600
-"""When all files of a fresh home were changed, in seconds since 1970, so that programs show the same every time."""
+"""The time of change of all files in a fresh home, in seconds since 1970; programs show it."""
 _FOLDERS = ("Desktop", "Documents", "Downloads", ".cache", ".local/share")
 
 
-class Home(NamedTuple):
+class SessionFolders(NamedTuple):
     """The folders of one session."""
 
     folder: Path
-    """What programs see as HOME."""
+    """HOME of the programs."""
     config: Path
-    """Settings of programs; a path of its own for each session, since LibreOffice hands what it is asked to open to
-    whichever other one has the same path of settings."""
+    """Settings of programs. Each session has a path of its own: LibreOffice opens a file in another running LibreOffice
+    that has the same path of settings."""
     runtime: Path
-    """Sockets of its session; readable by its user alone."""
+    """Sockets of the session, readable by its user alone."""
     screen: Path
-    """Where the X server draws into a file."""
+    """The X server's frame buffer file."""
 
 
-def make_home(user: Path, folder: Path) -> Home:
-    """Lay out a fresh home at `user`, whose old content goes, and the rest under `folder`, alike."""
-    home = Home(user, folder / "config", folder / "run", folder / "screen")
+def make_home(user: Path, folder: Path) -> SessionFolders:
+    """Make a fresh home at `user` and the other folders under `folder`; their old content is removed."""
+    home = SessionFolders(user, folder / "config", folder / "run", folder / "screen")
     for path in home:
         shutil.rmtree(path, ignore_errors=True)
         path.mkdir(parents=True)
@@ -105,14 +105,14 @@ def make_home(user: Path, folder: Path) -> Home:
     return home
 
 
-def variables(home: Home, display: str, session_bus: str, inherited: dict[str, str]) -> dict[str, str]:
+def variables(home: SessionFolders, display: str, session_bus: str, inherited: dict[str, str]) -> dict[str, str]:
     """The environment variables of the programs of a session.
 
     Args:
         home: its folders.
         display: of its X server, e.g. `:7`.
         session_bus: address of its D-Bus daemon.
-        inherited: the variables of this process, of which only the search path is passed on.
+        inherited: the variables of this process; only the search path is passed on.
     """
     return {
         "PATH": inherited.get("PATH", "/usr/bin:/bin"),

@@ -1,4 +1,4 @@
-"""One desktop session: X server, session bus, accessibility bus and window manager, ready or not there at all."""
+"""A desktop session: its X server, session bus, accessibility bus, window manager and programs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _POLL_SECONDS = 0.01
 _SECONDS_PER_CALL = 5.0
 
 
-class Program(NamedTuple):
+class LaunchedProgram(NamedTuple):
     """A program that a task has started."""
 
     name: str
@@ -38,10 +38,10 @@ class Program(NamedTuple):
 
 
 class Session:
-    """A running desktop without programs yet; everything it starts is a child of this process."""
+    """A running session; all its programs are children of this process."""
 
     def __init__(self, user: Path, folder: Path, size: Size) -> None:
-        """Start it with a fresh home at `user` and all else under `folder`, and wait until it is ready.
+        """Start a session with a fresh home at `user` and its other files under `folder`, and wait until it is ready.
 
         Raises:
             EnvironmentFailure: of class `setup`: a program is missing, or it was not ready in time.
@@ -49,7 +49,7 @@ class Session:
         refuse_missing_programs()
         self.home = make_home(user, folder)
         self._log = (folder / "programs.log").open("ab")
-        self.programs: list[Program] = []
+        self.programs: list[LaunchedProgram] = []
         display, bus_address = self._start_x(size), f"unix:path={self.home.runtime / 'bus'}"
         self.variables = variables(self.home, display, bus_address, dict(os.environ))
         self._spawn(["dbus-daemon", "--session", "--nofork", "--nopidfile", f"--address={bus_address}"])
@@ -58,13 +58,13 @@ class Session:
         self.frame = self._until("the X server", lambda: FrameBuffer(self.home.screen))
         self.windows = self._until("the X server", lambda: Windows(display))
         self.accessibility = self._until("the accessibility bus", lambda: _accessibility_bus(bus_address))
-        # A program that starts before the window manager may never get a visible window.
+        # A program that starts before the window manager may never show its window.
         self._until("the window manager", self.windows.require_manager)
         self.variables["AT_SPI_BUS_ADDRESS"] = self.accessibility.address
 
-    def launch(self, command: Sequence[str]) -> Program:
-        """Start a program of the task; an argument list, never a shell."""
-        program = Program(Path(command[0]).name, self._spawn(command))
+    def launch(self, command: Sequence[str]) -> LaunchedProgram:
+        """Start a program of the task, given as an argument list, without a shell."""
+        program = LaunchedProgram(Path(command[0]).name, self._spawn(command))
         self.programs.append(program)
         return program
 
@@ -72,7 +72,7 @@ class Session:
         """Run a program to its end.
 
         Raises:
-            subprocess.TimeoutExpired: it took longer.
+            subprocess.TimeoutExpired: it took longer than `seconds`.
             OSError: it cannot be started.
         """
         return subprocess.run(
@@ -89,7 +89,7 @@ class Session:
         )
 
     def close(self) -> None:
-        """End every program; their files stay until the next session."""
+        """End all programs; their files stay until the next session starts."""
         self.accessibility.close()
         self.windows.close()
         self.frame.close()
@@ -97,7 +97,7 @@ class Session:
         end_descendants(os.getpid())
 
     def _start_x(self, size: Size) -> str:
-        """The display, e.g. `:7`, once the server listens on it."""
+        """Start the X server; returns its display, e.g. `:7`."""
         read, write = os.pipe()
         screen = f"{size.width}x{size.height}x24"
         command = ["Xvfb", "-displayfd", str(write), "-screen", "0", screen, "-fbdir", str(self.home.screen)]
@@ -134,7 +134,11 @@ class Session:
         )
 
     def _until(self, what: str, attempt: Callable[[], T]) -> T:
-        """Try until it works; what is not there yet raises."""
+        """Repeat an attempt until it does not raise any more.
+
+        Raises:
+            EnvironmentFailure: of class `setup`: it still raises after some seconds.
+        """
         deadline = time.monotonic() + _SECONDS_TO_START
         while True:
             try:
@@ -146,10 +150,10 @@ class Session:
 
 
 def refuse_missing_programs() -> None:
-    """Check that the programs of the desktop itself are installed.
+    """Check that the programs that every session needs are installed.
 
     Raises:
-        EnvironmentFailure: of class `setup`, one line that names the first one missing and what to run.
+        EnvironmentFailure: of class `setup`, one line that names the first missing program and how to install it.
     """
     missing = [name for name in _NEEDED if shutil.which(name) is None]
     if not missing and not _BUS_LAUNCHER.exists():
@@ -169,7 +173,7 @@ def _accessibility_bus(session_bus: str) -> Bus:
     if not answer or not answer[0]:
         raise LookupError("it has no address")
     bus = Bus(answer[0])
-    # Toolkits keep a tree that can be read in one call only once somebody listens.
+    # Toolkits fill the cache of objects, which is read in one call, only if somebody listens to events.
     listen = BusCall(
         "org.a11y.atspi.Registry",
         "/org/a11y/atspi/registry",

@@ -1,4 +1,4 @@
-"""What a desktop's programs may touch: an ordinary user's rights and a home of their own."""
+"""Limits what a desktop's programs may change: an ordinary user's rights, and a home of their own."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import pwd
 from pathlib import Path
 
 HOME = Path("/home/user")
-"""Where tasks say that the user's files are."""
+"""The home folder that tasks name."""
 _ORDINARY_USER = "nobody"
 _NEW_MOUNTS = 0x00020000  # CLONE_NEWNS
 _BIND, _RECURSIVE, _PRIVATE = 0x1000, 0x4000, 0x40000
 
 
 def private_home(folder: Path) -> Path:
-    """Make `folder` the `/home` that this process and its children see, where the system lets it.
+    """Mount `folder` as `/home` for this process and its children, where the system allows it.
 
     Returns:
         The home to use: `HOME`, or one under `folder` where mounting is not allowed.
@@ -32,8 +32,8 @@ def private_home(folder: Path) -> Path:
     return HOME if shown else folder / HOME.name
 
 
-def become_ordinary(folder: Path) -> None:
-    """Give up root's rights, which make some programs show warnings; `folder` and what is in it goes along."""
+def drop_root_rights(folder: Path) -> None:
+    """Give up root's rights, for which some programs show warnings; `folder` then belongs to the ordinary user."""
     if os.geteuid() != 0:
         return
     user = pwd.getpwnam(_ORDINARY_USER)
