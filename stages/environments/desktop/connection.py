@@ -41,6 +41,8 @@ class DesktopTimeouts(NamedTuple):
     """For a screenshot, a tree, a file or an action."""
     prepare: float = 150.0
     """For a step of a task's preparation."""
+    end: float = 15.0
+    """Until a local desktop has ended by itself; then it is killed."""
 
 
 class Screenshot(NamedTuple):

@@ -23,7 +23,7 @@ from trajmill.stages.environments.pool.reaper import end_processes
 
 SCREEN = Size(1280, 720)
 _WATCHDOG = "trajmill.stages.environments.desktop.local.watchdog"
-_SECONDS_TO_START, _SECONDS_TO_END = 60.0, 15.0
+_SECONDS_TO_START = 60.0
 _ADVICE = "name more machines, or run fewer episodes at once"
 
 
@@ -85,7 +85,7 @@ class LocalDesktops:
     async def __call__(self) -> DesktopEnvironment:
         """Start a desktop and wait until it is ready."""
         _refuse_missing_packages()
-        local = await _start(self._size)
+        local = await _start(self._size, self._timeouts.end)
         self._running.append(local)
 
         async def give_back() -> None:
@@ -120,19 +120,20 @@ def _identity(url: str) -> str:
 class _LocalDesktop:
     """The watchdog process of one desktop; the desktop runs as long as the process's standard input is open."""
 
-    def __init__(self, process: Process, server: DesktopServer, folder: Path) -> None:
+    def __init__(self, process: Process, server: DesktopServer, folder: Path, seconds_to_end: float) -> None:
         self._process = process
+        self._seconds_to_end = seconds_to_end
         self.server = server
         self.belongings = Belongings((process.pid,), (folder,))
 
     async def end(self) -> None:
         """End the desktop with all its programs, and remove its folder."""
-        await _end(self._process)
+        await _end(self._process, self._seconds_to_end)
         for folder in self.belongings.folders:
             await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
 
-async def _start(size: Size) -> _LocalDesktop:
+async def _start(size: Size, seconds_to_end: float) -> _LocalDesktop:
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-P",  # a module of the user's in the working folder never takes the place of ours
@@ -147,13 +148,13 @@ async def _start(size: Size) -> _LocalDesktop:
     try:
         answer = await _first_line(process)
     except BaseException:
-        await _end(process)
+        await _end(process, seconds_to_end)
         raise
     if "error" in answer:
-        await _end(process)
+        await _end(process, seconds_to_end)
         raise EnvironmentFailure(str(answer["error"]), FailureClass.SETUP)
     server = DesktopServer(f"http://127.0.0.1:{answer['port']}", str(answer["token"]))
-    return _LocalDesktop(process, server, Path(str(answer["folder"])))
+    return _LocalDesktop(process, server, Path(str(answer["folder"])), seconds_to_end)
 
 
 async def _first_line(process: Process) -> dict[str, object]:
@@ -166,11 +167,11 @@ async def _first_line(process: Process) -> dict[str, object]:
     return dict(answer)
 
 
-async def _end(process: Process) -> None:
+async def _end(process: Process, seconds: float) -> None:
     if process.stdin is not None:
         process.stdin.close()
     try:
-        async with asyncio.timeout(_SECONDS_TO_END):
+        async with asyncio.timeout(seconds):
             await process.wait()
     except TimeoutError:
         await asyncio.to_thread(end_processes, [process.pid])

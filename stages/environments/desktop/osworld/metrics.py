@@ -13,12 +13,12 @@ Metric = Callable[[bytes, Any, Mapping[str, Any]], bool]
 """Compares a result's bytes with what was expected (bytes of a file, or the rules of a `rule`) under options."""
 
 _COMPARISONS: dict[str, Callable[[float, float], bool]] = {
-    "eq": lambda actual, expected_value: actual == expected_value,
-    "ne": lambda actual, expected_value: actual != expected_value,
-    "lt": lambda actual, expected_value: actual < expected_value,
-    "le": lambda actual, expected_value: actual <= expected_value,
-    "gt": lambda actual, expected_value: actual > expected_value,
-    "ge": lambda actual, expected_value: actual >= expected_value,
+    "eq": lambda actual, wanted: actual == wanted,
+    "ne": lambda actual, wanted: actual != wanted,
+    "lt": lambda actual, wanted: actual < wanted,
+    "le": lambda actual, wanted: actual <= wanted,
+    "gt": lambda actual, wanted: actual > wanted,
+    "ge": lambda actual, wanted: actual >= wanted,
 }
 
 
@@ -31,7 +31,7 @@ def exact_match(result: bytes, expected: Any, options: Mapping[str, Any]) -> boo
 
 def file_contains(result: bytes, expected: Any, options: Mapping[str, Any]) -> bool:
     """Every expected text is in the file."""
-    return all(str(expected_value) in _text(result) for expected_value in _rules(expected).get("expected", ()))
+    return all(str(wanted) in _text(result) for wanted in _rules(expected).get("expected", ()))
 
 
 def check_include_exclude(result: bytes, expected: Any, options: Mapping[str, Any]) -> bool:
@@ -77,10 +77,8 @@ def _table_rule(result: bytes, expected: Any, rule: Mapping[str, Any]) -> bool:
     match rule.get("type"):
         case "check_cell":
             cells = read_sheet(result, _sheet_number(rule.get("sheet_idx", 0)))
-            expected_value = rule["props"]["value"]
-            return _compares(
-                cells.get(str(rule["coordinate"]), ""), str(expected_value["method"]), expected_value["ref"]
-            )
+            wanted = rule["props"]["value"]
+            return _compares(cells.get(str(rule["coordinate"]), ""), str(wanted["method"]), wanted["ref"])
         case "sheet_data":
             actual = read_sheet(result, _sheet_number(rule.get("sheet_idx0", 0)))
             return actual == read_sheet(_file(expected), _sheet_number(rule.get("sheet_idx1", 0)))
@@ -88,11 +86,11 @@ def _table_rule(result: bytes, expected: Any, rule: Mapping[str, Any]) -> bool:
             return False
 
 
-def _compares(actual: str, method: str, expected_value: Any) -> bool:
-    if isinstance(expected_value, str):
-        return (method == "eq" and actual == expected_value) or (method == "ne" and actual != expected_value)
+def _compares(actual: str, method: str, wanted: Any) -> bool:
+    if isinstance(wanted, str):
+        return (method == "eq" and actual == wanted) or (method == "ne" and actual != wanted)
     try:
-        return _COMPARISONS[method](float(actual), float(expected_value))
+        return _COMPARISONS[method](float(actual), float(wanted))
     except (KeyError, ValueError):
         return False
 

@@ -30,7 +30,7 @@ from trajmill.stages.environments.pool.pool import EnvironmentPool
 pytestmark = pytest.mark.desktop
 T = TypeVar("T")
 LAUNCH = {"type": "launch", "parameters": {"command": ["mousepad"]}}
-HASTE = DesktopTimeouts(request=8.0)
+SHORT = DesktopTimeouts(request=8.0)
 PARENT = """
 import asyncio, sys
 from pathlib import Path
@@ -86,9 +86,9 @@ def runs(process: int) -> bool:
         return False
 
 
-def play(work: Callable[[DesktopEnvironment, LocalDesktops], Awaitable[T]]) -> T:
+def play(work: Callable[[DesktopEnvironment, LocalDesktops], Awaitable[T]], timeouts: DesktopTimeouts = SHORT) -> T:
     async def run() -> T:
-        factory = LocalDesktops(Path(), timeouts=HASTE)
+        factory = LocalDesktops(Path(), timeouts=timeouts)
         try:
             return await work(await factory(), factory)
         finally:
@@ -150,7 +150,7 @@ def test_what_breaks_between_two_episodes_fails_neither(tmp_path: Path, victim: 
     query = query_of(tmp_path, config=[LAUNCH])
 
     async def play_twice() -> int:
-        pool = EnvironmentPool(LocalDesktops(Path(), timeouts=HASTE), 1)
+        pool = EnvironmentPool(LocalDesktops(Path(), timeouts=SHORT), 1)
         try:
             async with pool.lease() as environment:
                 await environment.reset(query, 0)
@@ -192,15 +192,13 @@ def test_killing_the_parent_leaves_no_process_and_no_folder() -> None:
     eventually(lambda: own_folders() <= before)
 
 
-def test_a_hung_watchdog_goes_with_its_desktop(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trajmill.stages.environments.desktop.factory._SECONDS_TO_END", 0.2)
-
+def test_a_hung_watchdog_goes_with_its_desktop() -> None:
     async def stop(environment: DesktopEnvironment, _: LocalDesktops) -> None:
         (watchdog,) = environment.belongings().process_ids
         os.kill(watchdog, signal.SIGSTOP)
         await environment.close()
 
-    play(stop)
+    play(stop, DesktopTimeouts(end=0.2))
 
 
 def test_a_reset_and_a_close_leave_no_socket_of_the_x_server_or_an_office(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from trajmill.stages.environments.desktop.factory import LocalDesktops, RemoteDe
 from trajmill.stages.environments.pool.pool import EnvironmentPool
 
 T = TypeVar("T")
-HASTE = DesktopTimeouts(lease=0.0, ready=1.0, request=3.0, prepare=5.0)
+SHORT = DesktopTimeouts(lease=0.0, ready=1.0, request=3.0, prepare=5.0)
 
 
 def play(
@@ -131,7 +131,7 @@ def test_a_machine_that_never_is_ready_is_a_setup_failure_and_is_given_back(tmp_
     async def fail() -> list[EnvironmentFailure]:
         async with osworld_machine(tmp_path) as machine:
             machine.booting = 1_000_000
-            factory = RemoteDesktops((machine.url,), tmp_path, HASTE)
+            factory = RemoteDesktops((machine.url,), tmp_path, SHORT)
             failures = []
             for _ in range(2):
                 with pytest.raises(EnvironmentFailure) as failure:
@@ -179,7 +179,7 @@ def test_two_processes_never_share_a_machine_and_a_killed_one_frees_it(tmp_path:
             assert other.stdout is not None
             assert await other.stdout.readline() == b"leased\n"
             with pytest.raises(EnvironmentFailure, match=r"no desktop is free: http.* is in use"):
-                await RemoteDesktops((machine.url,), tmp_path, HASTE)()
+                await RemoteDesktops((machine.url,), tmp_path, SHORT)()
             waiting = asyncio.create_task(RemoteDesktops((machine.url,), tmp_path)())
             await asyncio.sleep(0.05)
             assert not waiting.done()
@@ -208,7 +208,7 @@ def test_a_fault_during_an_episode_is_the_environments(tmp_path: Path, fault: st
             await environment.step(Terminate(status="success"))
         return failure.value
 
-    failure = play(tmp_path, fail, HASTE)
+    failure = play(tmp_path, fail, SHORT)
     assert failure.failure_class is FailureClass.ENVIRONMENT
     assert message in str(failure)
 
@@ -222,7 +222,7 @@ def test_a_machine_that_breaks_between_two_episodes_fails_neither(tmp_path: Path
 
     async def play_twice() -> None:
         async with osworld_machine(folders[0]) as broken, osworld_machine(folders[1]) as sound:
-            factory = RemoteDesktops((broken.url, sound.url), tmp_path / "tasks", HASTE)
+            factory = RemoteDesktops((broken.url, sound.url), tmp_path / "tasks", SHORT)
             pool = EnvironmentPool(factory, 1)
             async with pool.lease() as environment:
                 await environment.reset(query, 0)

@@ -56,7 +56,7 @@ def test_queries_carry_the_fields_of_their_instruction() -> None:
     login, mail = ([*json.loads(query.start_state)["fields"]] for query in made.queries)
     assert [name for name, _ in login] == ["username", "password"]
     assert all(value in made.queries[0].instruction for _, value in login)
-    assert ["task", "reply"] in mail or any(name == "task" for name, _ in mail)
+    assert "task" in [name for name, _ in mail]
 
 
 def test_an_instruction_that_the_wheel_cannot_read_has_no_fields() -> None:
