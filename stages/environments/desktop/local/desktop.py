@@ -172,7 +172,8 @@ class LocalDesktop:
 
     def _start(self) -> None:
         self._session = Session(self._user, self._folder, self._size)
-        self._input = DisplayInput(self._session.windows.display)
+        windows = self._session.windows
+        self._input = DisplayInput(windows.display, lambda: windows.wait_for_programs(SECONDS_TO_READ))
         self._used = False
 
     def _wait_for_window(self, program: LaunchedProgram, before: set[int]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from Xlib import X
 from Xlib.display import Display
@@ -36,8 +37,15 @@ _DRAG_STEP_SECONDS = 0.01  # toolkits start a drag only after the pointer has mo
 class DisplayInput:
     """Mouse and keyboard of one display."""
 
-    def __init__(self, display: Display) -> None:
+    def __init__(self, display: Display, wait_for_programs: Callable[[], None]) -> None:
+        """Use a display.
+
+        Args:
+            display: with the XTEST extension.
+            wait_for_programs: returns when all programs have handled the events that were sent before.
+        """
         self._display = display
+        self._wait_for_programs = wait_for_programs
         self._keyboard = Keyboard(display)
 
     def perform(self, action: Action) -> None:
@@ -45,6 +53,7 @@ class DisplayInput:
 
         Raises:
             OSError: the display is gone.
+            TimeoutError: a program does not answer while something is dragged.
         """
         match action:
             case Click(x=x, y=y, button=button, count=count):
@@ -100,6 +109,8 @@ class DisplayInput:
             self._move(x + (x2 - x) * step // _DRAG_STEPS, y + (y2 - y) * step // _DRAG_STEPS)
             self._display.sync()
             time.sleep(_DRAG_STEP_SECONDS)
+            # A busy program that sees press and release at once starts no drag.
+            self._wait_for_programs()
         xtest.fake_input(self._display, X.ButtonRelease, _BUTTONS["left"])
 
     def _turn_wheel(self, clicks: int, forwards: int, backwards: int) -> None:
