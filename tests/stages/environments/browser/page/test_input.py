@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import pytest
+
+from trajmill.schemas.actions import (
+    Action,
+    Click,
+    Drag,
+    LongPress,
+    OpenApp,
+    PressKeys,
+    Scroll,
+    SystemButton,
+    TypeText,
+    Wait,
+)
+from trajmill.stages.environments.browser.page.input import playwright_calls
+
+
+def called(action: Action, scale: int = 1) -> list[tuple[object, ...]]:
+    """The calls of an action, each as its method, arguments and values of options."""
+    return [
+        (f"{call.target}.{call.method}", *call.arguments, *call.options.values())
+        for call in playwright_calls(action, scale)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("action", "calls"),
+    [
+        (Click(x=30, y=60), [("mouse.click", 30, 60, "left", 1)]),
+        (
+            Drag(x=1, y=2, x2=3, y2=4),
+            [("mouse.move", 1, 2), ("mouse.down",), ("mouse.move", 3, 4, 5), ("mouse.up",)],
+        ),
+        (Scroll(clicks=-2), [("mouse.wheel", 0, 200)]),
+        (Scroll(x=5, y=6, clicks=1), [("mouse.move", 5, 6), ("mouse.wheel", 0, -100)]),
+        (
+            TypeText(text="a b", clear=True, enter=True),
+            [
+                ("keyboard.press", "Control+a"),
+                ("keyboard.press", "Delete"),
+                ("keyboard.type", "a b"),
+                ("keyboard.press", "Enter"),
+            ],
+        ),
+        (PressKeys(keys=("ctrl", "Return")), [("keyboard.press", "Control+Enter")]),
+        (SystemButton(button="Back"), [("page.go_back",)]),
+        (OpenApp(app="Notes"), []),
+    ],
+)
+def test_an_action_is_a_list_of_calls(action: Action, calls: list[tuple[object, ...]]) -> None:
+    assert called(action) == calls
+
+
+def test_positions_are_in_pixels_of_the_screenshot_and_calls_in_pixels_of_the_page() -> None:
+    assert called(Click(x=30, y=60), scale=3) == [("mouse.click", 10, 20, "left", 1)]
+
+
+def test_what_a_model_asks_for_is_bounded() -> None:
+    assert called(Click(x=1, y=1, count=1000))[0][-1] == 3
+    assert called(LongPress(x=1, y=1, seconds=1e9))[0][-1] == 5000
+    assert called(Wait(seconds=-5)) == [("page.wait_for_timeout", 0)]
+
+
+def test_a_combination_with_an_unknown_key_presses_nothing() -> None:
+    assert called(PressKeys(keys=("ctrl", "no-such-key"))) == []
