@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.record import Origin, Record
 from trajmill.schemas.tables.query import PathStep, Platform, Query, Source, Split
+from trajmill.stages.environments.first_mistake import first_mistake
 from trajmill.stages.environments.imported import ImportedTask
 
 _MAKER = "task_file"
@@ -55,9 +56,7 @@ def read_task_lines(path: Path, line: type[TaskLine[StartT, GoalT]], platform: P
             try:
                 queries.append(query_of(line.model_validate_json(text), platform, origin))
             except ValidationError as error:
-                first = error.errors(include_url=False, include_context=False)[0]
-                where = ".".join(map(str, first["loc"])) or "the line"
-                mistakes.append(f"{path}:{number}: {where}: {first['msg']}")
+                mistakes.append(f"{path}:{number}: {first_mistake(error, 'the line')}")
     if mistakes:
         raise BadInputError("\n".join(mistakes))
     if not queries:

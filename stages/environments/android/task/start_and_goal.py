@@ -18,6 +18,7 @@ from pydantic import AfterValidator, ValidationError
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.record import Record
 from trajmill.stages.environments.android.device.shell import quote
+from trajmill.stages.environments.first_mistake import first_mistake
 
 if TYPE_CHECKING:
     from trajmill.stages.environments.android.device.adb import AdbDevice
@@ -103,9 +104,7 @@ def read_part(kind: type[P], text: str) -> P:
     try:
         return kind.model_validate_json(text)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False)[0]
-        where = ".".join(map(str, first["loc"])) or "the whole"
-        message = f"the {kind.__name__} `{text[:80]}` is malformed: {where}: {first['msg']}"
+        message = f"the {kind.__name__} `{text[:80]}` is malformed: {first_mistake(error, 'the whole')}"
         raise EnvironmentFailure(message, FailureClass.SETUP) from error
 
 

@@ -11,6 +11,7 @@ from pydantic_core import PydanticCustomError
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.record import Record
 from trajmill.stages.environments.browser.network.proxy import host_port_of
+from trajmill.stages.environments.first_mistake import first_mistake
 
 T = TypeVar("T")
 _MOST_FILES, _LONGEST_FILE = 8, 1_000_000
@@ -125,6 +126,5 @@ def _read(adapter: TypeAdapter[T], text: str, what: str) -> T:
     try:
         return adapter.validate_json(text)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False)[0]
-        where = ".".join(map(str, first["loc"])) or "the JSON"
-        raise EnvironmentFailure(f"{what} of the query: {where}: {first['msg']}", FailureClass.TASK) from error
+        mistake = first_mistake(error, "the JSON")
+        raise EnvironmentFailure(f"{what} of the query: {mistake}", FailureClass.TASK) from error

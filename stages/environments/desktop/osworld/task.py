@@ -16,6 +16,7 @@ from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.record import Record
 from trajmill.schemas.tables.query import PathStep
 from trajmill.stages.environments.desktop.osworld.metrics import METRICS
+from trajmill.stages.environments.first_mistake import first_mistake
 
 _WINDOW = frozenset({"window_name", "strict", "by_class"})
 _COMMAND = frozenset({"command", "shell"})
@@ -128,9 +129,7 @@ def parse_task(said: Any, where: str) -> DesktopTask:
         if task.evaluator is not None:
             parse_evaluator(task.evaluator, where)
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        raise BadInputError(f"{where}: {place}: {first['msg']}") from error
+        raise BadInputError(f"{where}: {first_mistake(error, 'the task')}") from error
     _refuse_steps(where, "config", task.config)
     return DesktopTask(
         id=task.id,
