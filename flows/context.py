@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from importlib.metadata import version
 
 from trajmill.flows.configuration.config import Config
-from trajmill.flows.configuration.environment_spec import environment_of
 from trajmill.pipelines.fan_out import BeamSettings
 from trajmill.pipelines.reading.queries import queries_of
 from trajmill.schemas.record import Origin
@@ -48,7 +47,7 @@ class RoundContext:
     @property
     def environment(self) -> EnvironmentSpec:
         """Which environment episodes happen in."""
-        return environment_of(self.config)
+        return self.config.environment
 
     @property
     def queries(self) -> Mapping[str, Query]:

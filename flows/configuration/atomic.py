@@ -9,7 +9,7 @@ from trajmill.stages.queries.atomic.base import AtomicApp
 
 
 class AtomicSection(Spec):
-    """Single operations (double-click, drag, input) asked for in real programs, when `run.environment` is `desktop`."""
+    """Single operations (double-click, drag, input) asked for in real programs; for the environment `desktop`."""
 
     train: NonNegativeInt = 0
     """Queries of each operation to learn on."""

@@ -22,27 +22,27 @@ class Missing(NamedTuple):
 
 def missing_files(config: Config, folder: Path) -> list[Missing]:
     """Files and folders that decide rows and are not there, as seen from the folder of the configuration file."""
-    found = [
+    return [
         Missing((*keys, name), f"{'.'.join((*keys, name))}: there is no {path}")
         for keys, spec in tables_in(config, only_decisive=True)
         for name in decisive_fields(type(spec))
         for path in _paths(getattr(spec, name))
         if not (folder / path).exists()
     ]
-    for name, tasks in (("android", config.android.tasks), ("browser", config.browser.tasks)):
-        if (
-            config.run.environment == name
-            and tasks is None
-            and not config.pathways.queries
-            and config.pathways.file is None
-        ):
-            found.append(Missing(("run", "environment"), f"{name}.tasks is missing: the file of your tasks"))
-    return found
 
 
 def _paths(value: object) -> tuple[Path, ...]:
     values = value if isinstance(value, tuple) else (value,)
     return tuple(each for each in values if isinstance(each, Path))
+
+
+def missing_for_environment(config: Config) -> list[Missing]:
+    """What the environment of the run cannot do without."""
+    other_queries = bool(config.pathways.queries or config.pathways.file)
+    return [
+        Missing(("environment", each.key), f"environment.{each.key} {each.message}")
+        for each in config.environment.missing(other_queries)
+    ]
 
 
 def missing_endpoints(config: Config) -> list[Missing]:
@@ -74,8 +74,8 @@ def missing_for_proposals(config: Config) -> list[Missing]:
             reasons.append("it needs queries.example_tasks, a file of tasks that people wrote")
         if config.models.writer == EMBEDDED:
             reasons.append("tasks are proposed by a model; map models.writer to an [endpoints.NAME]")
-        if config.run.environment == "miniwob":
-            reasons.append("a page of MiniWoB++ checks no other task than its own; set it to 0")
+        if not config.environment.takes_proposed_tasks:
+            reasons.append(f"{config.environment.kind} has no start states for other tasks than its own; set it to 0")
         for channel in config.judge.channels:
             if channel == "programmatic":
                 reasons.append("no check knows a proposed task; leave programmatic out of judge.channels")
@@ -87,11 +87,10 @@ def missing_for_proposals(config: Config) -> list[Missing]:
 
 def missing_for_operations(config: Config) -> list[Missing]:
     """What atomic operations cannot be done without."""
-    if not config.atomic.wanted or config.run.environment == "desktop":
+    if not config.atomic.wanted or config.environment.has_desktop_programs:
         return []
-    return [
-        Missing(("atomic",), f'atomic: its programs are those of environment = "desktop", not {config.run.environment}')
-    ]
+    kind = config.environment.kind
+    return [Missing(("atomic",), f'atomic: its programs are those of environment.kind = "desktop", not {kind}')]
 
 
 def _named_by_judges(config: Config) -> Iterator[tuple[KeyPath, str]]:

@@ -14,7 +14,6 @@ from pydantic_core import PydanticCustomError
 
 from trajmill.flows.configuration.atomic import AtomicSection
 from trajmill.flows.configuration.by_kind import by_kind
-from trajmill.flows.configuration.environments import AndroidSection, BrowserGymSection, BrowserSection, DesktopSection
 from trajmill.flows.configuration.models import POLICY_ROLE, ModelsSection, PromptsSection
 from trajmill.flows.configuration.pathways import PathwaysSection
 from trajmill.flows.configuration.tables import KeyPath
@@ -22,6 +21,9 @@ from trajmill.schemas.record import content_id
 from trajmill.schemas.spec import OPERATIONAL, Fraction, Spec
 from trajmill.stages.agents.kinds import AGENTS
 from trajmill.stages.agents.spec import AgentSpec, EndToEndSpec
+from trajmill.stages.environments.kinds import ENVIRONMENTS
+from trajmill.stages.environments.simulated.spec import SimulatedSpec
+from trajmill.stages.environments.spec import EnvironmentSpec
 from trajmill.stages.models.kinds import MODELS
 from trajmill.stages.models.spec import ModelSpec
 from trajmill.stages.training.embedded.spec import EmbeddedSftSpec
@@ -36,9 +38,6 @@ Scale = Annotated[float, Field(gt=0.0, le=1.0)]
 Cron = Annotated[str, Field(pattern=r"^\S+( +\S+){4}$")]
 
 
-EnvironmentName = Literal["simulated", "miniwob", "webapp", "browser", "browsergym", "android", "desktop"]
-
-
 class RunSection(Spec):
     """What to run, and where its rows go."""
 
@@ -50,9 +49,6 @@ class RunSection(Spec):
     """Rounds after which `evolve` is done."""
     root: Annotated[Path, OPERATIONAL] = Path("trajmill-data")
     """Folder of the warehouse."""
-    environment: EnvironmentName = "simulated"
-    """Where episodes happen: the simulated phone and desktop, MiniWoB++, the app files as a `webapp` or any web site
-    (`browser`) in Chromium (extra `web`), BrowserGym, Android devices, or desktops with the OSWorld protocol."""
 
 
 class QueriesSection(Spec):
@@ -68,8 +64,6 @@ class QueriesSection(Spec):
     """Queries of apps that training never sees."""
     heldout_app_names: tuple[str, ...] = ("stride", "photos")
     """Ids of the apps kept from training."""
-    apps: tuple[Path, ...] = ()
-    """App files of your own (YAML, see apps.md), beside the built-in ones."""
     example_tasks: Path | None = None
     """A few tasks that people wrote, to propose new ones from: one JSON object in each line, e.g.
     `{"instruction": "Order me a pizza", "platform": "phone", "apps": ["bites"]}`, and `start_state` where it is not the
@@ -189,19 +183,6 @@ class EvaluateSection(Spec):
     """A new policy is promoted if its held-out success is no more than this below the old one's."""
 
 
-class MiniwobSection(Spec):
-    """What is used of MiniWoB++ when `run.environment` is `miniwob`."""
-
-    suite: Literal["all", "basic", "debug"] = "basic"
-    """Which pages: all that work, 23 of presses and short texts, or three to try things out."""
-    tasks: tuple[str, ...] = ()
-    """Names of pages of your own choice, in place of the suite."""
-    train_seeds: PositiveInt = 8
-    """Instances of each page to learn on."""
-    heldout_seeds: PositiveInt = 4
-    """Instances of each page that are only evaluated on."""
-
-
 class BeamSection(Spec):
     """Where the Apache Beam pipelines run."""
 
@@ -226,6 +207,7 @@ class Config(Spec):
     """A whole configuration."""
 
     run: RunSection = RunSection()
+    environment: Annotated[EnvironmentSpec, by_kind(ENVIRONMENTS, "simulated")] = SimulatedSpec()
     queries: QueriesSection = QueriesSection()
     rollout: RolloutSection = RolloutSection()
     judge: JudgeSection = JudgeSection()
@@ -239,11 +221,6 @@ class Config(Spec):
     """The models that roles can be mapped to, by name."""
     judges: Annotated[dict[Name, OtherJudgeSection], OPERATIONAL] = {}
     """Judges beside the one that decides, by name."""
-    miniwob: MiniwobSection = MiniwobSection()
-    browser: BrowserSection = BrowserSection()
-    browsergym: BrowserGymSection = BrowserGymSection()
-    android: AndroidSection = AndroidSection()
-    desktop: DesktopSection = DesktopSection()
     pathways: PathwaysSection = PathwaysSection()
     atomic: AtomicSection = AtomicSection()
     beam: Annotated[BeamSection, OPERATIONAL] = BeamSection()

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from trajmill.flows.configuration.check import (
     missing_endpoints,
     missing_files,
+    missing_for_environment,
     missing_for_operations,
     missing_for_proposals,
 )
@@ -42,6 +43,7 @@ def load_config(path: Path | None = None) -> Config:
     config = _config(written)
     missing = [
         *missing_files(config, path.parent),
+        *missing_for_environment(config),
         *missing_endpoints(config),
         *missing_for_proposals(config),
         *missing_for_operations(config),

@@ -31,7 +31,7 @@ def programs_of(config: Config) -> tuple[Program, ...]:
         BadInputError: no file is named where none comes along, it is no list of programs, or lacks one of them.
     """
     settings = config.pathways
-    if settings.file is None and config.run.environment != "desktop":
+    if settings.file is None and not config.environment.has_desktop_programs:
         raise BadInputError("pathways.file is missing: name a YAML file of the programs to walk (see environments.md)")
     return read_programs(settings.file or packaged_programs(), settings.programs)
 

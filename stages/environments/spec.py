@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class MissingKey(NamedTuple):
-    """A key of a specification that must be set, or names what is not there."""
+    """A key of a specification that must be set."""
 
     key: str
     message: str
@@ -68,19 +68,13 @@ class EnvironmentSpec(Spec):
         """
         return None
 
-    def missing(self, folder: Path, other_queries: bool) -> list[MissingKey]:
-        """What must be set or be there before it can be used; by default, files and folders that are named.
+    def missing(self, other_queries: bool) -> list[MissingKey]:
+        """What must be set before it can be used; files that are named and not there are found without it.
 
         Args:
-            folder: relative paths start there.
             other_queries: whether the run also gets queries from elsewhere, so that it needs none of its own.
         """
-        return [
-            MissingKey(key, f"there is no file or folder {path}")
-            for key in type(self).model_fields
-            for path in _paths_in(getattr(self, key))
-            if not (folder / path).exists()
-        ]
+        return []
 
 
 def missing_tasks(tasks: Path | None, other_queries: bool) -> list[MissingKey]:
@@ -88,13 +82,3 @@ def missing_tasks(tasks: Path | None, other_queries: bool) -> list[MissingKey]:
     if tasks is None and not other_queries:
         return [MissingKey("tasks", "is missing: a file of your tasks, one JSON object in each line")]
     return []
-
-
-def _paths_in(value: object) -> list[Path]:
-    match value:
-        case Path():
-            return [value]
-        case tuple():
-            return [path for path in value if isinstance(path, Path)]
-        case _:
-            return []

@@ -52,6 +52,6 @@ class AndroidSpec(EnvironmentSpec):
 
         return ImportedQueries(read_task_file(self.tasks, origin) if self.tasks else [], [])
 
-    def missing(self, folder: Path, other_queries: bool) -> list[MissingKey]:
+    def missing(self, other_queries: bool) -> list[MissingKey]:
         """The file of tasks."""
-        return [*super().missing(folder, other_queries), *missing_tasks(self.tasks, other_queries)]
+        return missing_tasks(self.tasks, other_queries)

@@ -17,7 +17,7 @@ import pytest
 from tests.flows.small_run import run_stages, small_config
 from tests.flows.test_kill import contents
 from trajmill.flows.cli.app import run
-from trajmill.flows.configuration.config import Config, MiniwobSection, QueriesSection, RunSection
+from trajmill.flows.configuration.config import Config, QueriesSection, RunSection
 from trajmill.flows.context import RoundContext
 from trajmill.flows.policy import Policy
 from trajmill.flows.tasks.generate import generate
@@ -26,6 +26,7 @@ from trajmill.pipelines.generate import NewQueries
 from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.tables.registry import TABLES
 from trajmill.stages.environments.miniwob.pages import pages_folder
+from trajmill.stages.environments.miniwob.spec import MiniWobSpec
 from trajmill.warehouse.layout import Warehouse, create_warehouse, open_warehouse
 from trajmill.warehouse.read import read_table
 from trajmill.warehouse.releases import release_names, verify_release
@@ -56,7 +57,7 @@ def test_an_unknown_page_is_named_with_the_nearest_one(tmp_path: Path) -> None:
     pytest.importorskip("miniwob")
     assert (pages_folder() / "click-test.html").is_file()
     tasks = ("click-test", "click-buton")
-    config = Config(run=RunSection(root=tmp_path, environment="miniwob"), miniwob=MiniwobSection(tasks=tasks))
+    config = Config(run=RunSection(root=tmp_path), environment=MiniWobSpec(tasks=tasks))
     with pytest.raises(BadInputError, match=r"environment.tasks: [^\n]*'click-buton'; did you mean 'click-button'\?\Z"):
         generate(start(config))
     assert read_table(open_warehouse(tmp_path), "queries").num_rows == 0

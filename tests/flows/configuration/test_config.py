@@ -7,9 +7,10 @@ import pytest
 
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.file import load_config
-from trajmill.flows.configuration.tables import key_paths
+from trajmill.flows.configuration.tables import all_tables
 from trajmill.flows.configuration.text import config_as_toml, configuration_tables
 from trajmill.schemas.errors import BadInputError
+from trajmill.stages.environments.simulated.spec import SimulatedSpec
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "configuration.md"
 
@@ -61,13 +62,12 @@ def test_the_printed_configuration_reads_back_the_same(tmp_path: Path) -> None:
         ("[run]\nrounds = 2.5\n", "2: run.rounds should be a valid integer, not 2.5"),
         ("[run]\nrounds = true\n", "2: run.rounds should be a valid integer, not true"),
         (
-            "[run]\nenvironment = 'phone'\n",
-            "2: run.environment should be 'simulated', 'miniwob', 'webapp', 'browser', 'browsergym', 'android' or "
-            "'desktop', not \"phone\"",
+            "[environment]\nkind = 'browserr'\n",
+            "2: environment.kind: there is no environment of kind 'browserr'; did you mean 'browser'?",
         ),
         ("[train]\nkind = 'sftt'\n", "2: train.kind should be 'embedded-sft', not \"sftt\""),
         ("[train]\nlearning_rate = nan\n", "2: train.learning_rate should be a finite number, not NaN"),
-        ("[queries]\napps = ['mine.yaml']\n", "2: queries.apps: there is no mine.yaml"),
+        ("[environment]\napps = ['mine.yaml']\n", "2: environment.apps: there is no mine.yaml"),
         ("[run\n", "1: not TOML: Expected ']' at the end of a table declaration"),
     ],
 )
@@ -94,9 +94,9 @@ def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
 
 def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text("app: mine\n")
-    config = load_config(written(tmp_path, "[run]\nroot = 'here'\n[queries]\napps = ['mine.yaml']\n"))
+    config = load_config(written(tmp_path, "[run]\nroot = 'here'\n[environment]\napps = ['mine.yaml']\n"))
     assert config.run.root == tmp_path / "here"
-    assert config.queries.apps == (tmp_path / "mine.yaml",)
+    assert config.environment == SimulatedSpec(apps=(tmp_path / "mine.yaml",))
 
 
 def test_a_run_is_the_same_when_it_is_prolonged_moved_or_sped_up() -> None:
@@ -132,7 +132,12 @@ def test_an_endpoint_without_a_role_decides_nothing() -> None:
     assert Config.model_validate({"endpoints": {"owl": {"model": "owl-7b"}}}).run_id == Config().run_id
 
 
-FILES = [("queries.apps", []), ("queries.example_tasks", ""), ("prompts.critic_text", ""), ("browser.tasks", "")]
+FILES = [
+    ("environment.apps", []),
+    ("queries.example_tasks", ""),
+    ("prompts.critic_text", ""),
+    ("environment.tasks", ""),
+]
 
 
 @pytest.mark.parametrize(("key", "value"), FILES, ids=[key for key, _ in FILES])
@@ -144,7 +149,8 @@ def test_a_run_is_known_by_the_contents_of_its_files_not_by_their_names(
     def run_with(file: str, text: str) -> str:
         (tmp_path / file).write_text(text)
         given = [str(tmp_path / file)] if isinstance(value, list) else str(tmp_path / file)
-        return Config.model_validate_json(json.dumps({table: {name: given}})).run_id
+        kind = {"kind": "browser"} if key == "environment.tasks" else {}
+        return Config.model_validate_json(json.dumps({table: {**kind, name: given}})).run_id
 
     before = run_with("one.txt", "{}")
     assert run_with("other.txt", "{}") == before
@@ -202,7 +208,7 @@ def test_a_run_with_other_rows_is_another_run(change: dict[str, object]) -> None
 
 def test_the_documentation_lists_every_key_as_it_is() -> None:
     assert DOCUMENT.read_text(encoding="utf-8").endswith(configuration_tables())
-    assert len(key_paths(Config)) == configuration_tables().count("\n| `")
+    assert sum(len(table.fields()) for table in all_tables(Config)) == configuration_tables().count("\n| `")
 
 
 @pytest.mark.parametrize("file", sorted((DOCUMENT.parent / "examples").glob("*.toml")), ids=lambda file: file.stem)

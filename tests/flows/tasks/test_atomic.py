@@ -19,7 +19,8 @@ from trajmill.warehouse.read import read_rows, read_table
 CONFIG = """\
 [run]
 root = "warehouse"
-environment = "desktop"
+[environment]
+kind = "desktop"
 [queries]
 heldout_app_names = ["pcmanfm"]
 [rollout]
@@ -69,8 +70,8 @@ def test_they_are_walked_from_the_command_line(folder: Path, capsys: pytest.Capt
     ("arguments", "change", "said"),
     [
         ([], ('"pcmanfm"]\n', '"gimp"]\n'), "atomic.programs should be 'libreoffice-calc', 'libreoffice-writer', "),
-        ([], ("train = 1", "train = -1"), "trajmill.toml:9: atomic.train should be greater than or equal to 0, not -1"),
-        ([], ('"desktop"', '"miniwob"'), 'trajmill.toml:8: atomic: its programs are those of environment = "desktop"'),
+        ([], ("train = 1", "train = -1"), "toml:10: atomic.train should be greater than or equal to 0, not -1"),
+        ([], ('"desktop"', '"miniwob"'), 'toml:9: atomic: its programs are those of environment.kind = "desktop"'),
         (["--source", "atom"], ("", ""), "there is no source 'atom'; there are dag, atomic, "),
     ],
 )

@@ -23,6 +23,7 @@ from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.pathway import Pathway
 from trajmill.schemas.tables.query import Source, Split
+from trajmill.stages.environments.browser.spec import BrowserSpec
 from trajmill.stages.queries.pathways.base import Program
 from trajmill.warehouse.layout import create_warehouse, open_warehouse
 from trajmill.warehouse.read import read_rows, read_table
@@ -146,7 +147,7 @@ def test_a_model_says_what_needs_a_selection_and_its_calls_are_kept(folder: Path
     [
         (["gimp"], ("", ""), "programs.yaml: there is no program 'gimp'; there are files, nothing"),
         ([], ('file = "programs.yaml"\n', ""), "pathways.file is missing: name a YAML file"),
-        ([], ("programs.yaml", "none.yaml"), "trajmill.toml:11: there is no file of programs none.yaml"),
+        ([], ("programs.yaml", "none.yaml"), "trajmill.toml:11: pathways.file: there is no none.yaml"),
         ([], ("seconds = 20.0", "depth = 0"), "trajmill.toml:12: pathways.depth should be greater than 0, not 0"),
         ([], ("seconds = 20.0", "second_opinion = 'owl'"), "trajmill.toml:12: pathways.second_opinion: there is no [e"),
     ],
@@ -162,9 +163,9 @@ def test_bad_input_is_one_line(
 
 
 def test_a_browser_needs_tasks_or_programs(folder: Path) -> None:
-    web = CONFIG.replace('root = "warehouse"', 'root = "warehouse"\nenvironment = "browser"')
+    web = CONFIG.replace('root = "warehouse"', 'root = "warehouse"\n[environment]\nkind = "browser"')
     Path("web.toml").write_text(web)
-    assert load_config(Path("web.toml")).browser.tasks is None
+    assert load_config(Path("web.toml")).environment == BrowserSpec()
     Path("web.toml").write_text(web.replace('file = "programs.yaml"\n', ""))
-    with pytest.raises(BadInputError, match=r"browser\.tasks is missing"):
+    with pytest.raises(BadInputError, match=r"environment\.tasks is missing"):
         load_config(Path("web.toml"))

@@ -271,7 +271,7 @@ def test_nothing_is_proposed_unless_it_is_asked_for(tmp_path: Path) -> None:
             "screenshot = 1\nexample_tasks = 'good.jsonl'\n[judge]\nchannels = ['programmatic']",
             ["2: queries.screenshot: tasks are proposed by a model", "2: queries.screenshot: no check knows"],
         ),
-        ("example_tasks = 'none.jsonl'", ["2: there is no file of example tasks none.jsonl"]),
+        ("example_tasks = 'none.jsonl'", ["2: queries.example_tasks: there is no none.jsonl"]),
     ],
 )
 def test_what_is_missing_is_a_line_each(tmp_path: Path, text: str, expected: list[str]) -> None:

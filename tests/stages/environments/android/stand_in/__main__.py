@@ -31,9 +31,8 @@ def main() -> None:
         options.tasks.write_text("".join(line.model_dump_json(exclude_defaults=True) + "\n" for line in lines))
     with serving(phones, options.port) as server, suppress(KeyboardInterrupt):
         print(f"adb stand-in at 127.0.0.1:{server.port}: {', '.join(server.phones)}")
-        print(
-            "[android.apps]", *(f'"{name}" = "{package}"' for name, package in phones[0].packages().items()), sep="\n"
-        )
+        packages = phones[0].packages()
+        print("[environment.apps]", *(f'"{name}" = "{package}"' for name, package in packages.items()), sep="\n")
         sys.stdout.flush()
         while True:
             time.sleep(3600)
