@@ -107,9 +107,14 @@ def read_marker(folder: Path, key: str) -> dict[str, Any] | None:
     return dict(marker["result"]) if marker["key"] == key else None
 
 
+def is_done(folder: Path) -> bool:
+    """Whether the folder has the marker of a finished stage, under whatever key."""
+    return (folder / _MARKER).exists()
+
+
 def sweep(folder: Path) -> None:
     """Remove what a finished stage has left beside its marker: its rows are committed."""
-    if not (folder / _MARKER).exists():
+    if not is_done(folder):
         return
     for path in folder.iterdir():
         if path.name != _MARKER:

@@ -9,6 +9,7 @@ from trajmill.schemas.tables.registry import TABLES
 from trajmill.warehouse.delta_log import committed_files
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.releases import read_release, release_names
+from trajmill.warehouse.staging import is_done
 
 _DAY = 86_400.0
 
@@ -17,7 +18,7 @@ def vacuum(warehouse: Warehouse, *, older_than_days: float, now: float) -> list[
     """Delete what killed workers have left in the tables' folders, and return the deleted paths.
 
     A file stays if the newest version of its table or a version that a release names refers to it, if it is younger
-    than `older_than_days`, or if its stage still has a staging folder and so may yet commit it.
+    than `older_than_days`, or if its stage was begun and is not finished, and so may yet commit it.
 
     Args:
         warehouse: where to sweep.
@@ -28,12 +29,12 @@ def vacuum(warehouse: Warehouse, *, older_than_days: float, now: float) -> list[
     for name in release_names(warehouse):
         for table, version in read_release(warehouse, name).tables.items():
             released[table].add(version)
-    staged = _staged_prefixes(warehouse)
+    unfinished = _unfinished_prefixes(warehouse)
     swept: list[Path] = []
     for table in TABLES:
         used = {path for version in (None, *released[table]) for path in committed_files(warehouse, table, version)}
         shards = set(warehouse.table(table).glob("*.parquet*"))
-        swept += [path for path in shards - used if not path.name.lstrip(".").startswith(staged)]
+        swept += [path for path in shards - used if not path.name.lstrip(".").startswith(unfinished)]
     swept += warehouse.root.glob(f".{warehouse.database.name}.*")
     swept = sorted(path for path in swept if now - path.stat().st_mtime > older_than_days * _DAY)
     for path in swept:
@@ -41,10 +42,12 @@ def vacuum(warehouse: Warehouse, *, older_than_days: float, now: float) -> list[
     return swept
 
 
-def _staged_prefixes(warehouse: Warehouse) -> tuple[str, ...]:
-    """How the names of shards begin whose stages have a staging folder; see `StageRun`."""
+def _unfinished_prefixes(warehouse: Warehouse) -> tuple[str, ...]:
+    """How the names of shards begin whose stages were begun and are not finished; see `StageRun`."""
     prefixes = []
     for folder in (warehouse.root / "staging").glob("*/r*-*"):
+        if is_done(folder):
+            continue
         number, _, stage = folder.name.partition("-")
         prefixes.append(f"{number}-{folder.parent.name}-{stage}-")
     return tuple(prefixes)

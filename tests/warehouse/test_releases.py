@@ -10,11 +10,13 @@ import pytest
 
 from tests.warehouse.samples import commit_rows, stage_run, step_verdicts
 from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.tables.registry import rows_to_arrow
 from trajmill.warehouse.delta_log import committed_files, table_versions
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.read import read_table
 from trajmill.warehouse.releases import MANIFEST, Release, read_release, release_names, verify_release, write_release
 from trajmill.warehouse.shards import write_shard
+from trajmill.warehouse.staging import mark_done
 from trajmill.warehouse.vacuum import vacuum
 
 
@@ -81,6 +83,7 @@ def test_changed_and_missing_files_are_found(warehouse: Warehouse) -> None:
 
 DAY = 86_400.0
 NOW = 2_000_000_000.0
+ROWS = step_verdicts(5, stage_run("judge"))
 
 
 def aged(path: Path, days: float) -> Path:
@@ -108,6 +111,20 @@ def test_vacuum_takes_old_orphans_only(warehouse: Warehouse) -> None:
         committed.shard_name(), running.shard_name(), killed.shard_name("00002")
     }  # fmt: skip
     assert read_table(warehouse, "step_verdicts").num_rows == 5
+
+
+def test_vacuum_takes_what_another_split_of_a_finished_stage_has_left(warehouse: Warehouse) -> None:
+    at, folder = stage_run("judge"), warehouse.table("step_verdicts")
+    left = (
+        folder / write_shard(warehouse, "step_verdicts", at, rows_to_arrow("step_verdicts", ROWS), "00001-other").path
+    )
+    commit_rows(warehouse, at, *ROWS)
+    aged(left, days=9)
+    at.staging(warehouse).mkdir(parents=True)
+    assert vacuum(warehouse, older_than_days=7, now=NOW) == []
+    mark_done(at.staging(warehouse), "key", {})
+    assert vacuum(warehouse, older_than_days=7, now=NOW) == [left]
+    assert read_table(warehouse, "step_verdicts").num_rows == len(ROWS)
 
 
 def test_vacuum_keeps_the_versions_that_releases_name(warehouse: Warehouse) -> None:
