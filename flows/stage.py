@@ -18,7 +18,7 @@ from trajmill.warehouse.staging import mark_done, read_marker, stage_key, sweep
 
 
 @dataclass(frozen=True)
-class Outcome:
+class StageOutcome:
     """What a stage has made and not yet committed."""
 
     rows_in: int
@@ -37,7 +37,7 @@ class StageReport:
     result: Mapping[str, Any]
 
 
-Work = Callable[[StageRun], Outcome]
+Work = Callable[[StageRun], StageOutcome]
 """Does the stage; gets where it stands."""
 
 

@@ -1,1 +1,1 @@
-"""Apache Beam: one file per job; reads tables, applies a stage, writes shards."""
+"""Apache Beam jobs, one per file: each reads tables, calls functions of `stages` and writes shards."""

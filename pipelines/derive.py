@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from trajmill.pipelines.fan_out import WrittenFiles
 from trajmill.pipelines.reading.episodes import read_episodes
 from trajmill.schemas.coordinates import CoordinateFrame, native_frame
-from trajmill.schemas.episode import Episode
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.record import Origin
+from trajmill.stages.derive.base import as_trusted
 from trajmill.stages.derive.end_to_end import end_to_end_examples
 from trajmill.stages.derive.rl_steps import failed_groups, rl_steps, stored_rewards
 from trajmill.warehouse.layout import StageRun, Warehouse
@@ -22,7 +22,7 @@ from trajmill.warehouse.shards import write_tables
 
 @dataclass(frozen=True)
 class DeriveExamples:
-    """The work of one shard: supervised examples of the judged trajectories named."""
+    """The work of one shard: derives supervised examples of judged trajectories, named by id."""
 
     warehouse: Warehouse
     at: StageRun
@@ -49,26 +49,20 @@ class DeriveExamples:
             with_guidance=True,
         )
         size_of = WarehouseScreens(self.warehouse).size
-        made = [end_to_end_examples(self._as_trusted(episode), size_of, self.origin) for episode in episodes]
+        made = [
+            end_to_end_examples(as_trusted(episode, self.trust_judge, self.trust_step_critic), size_of, self.origin)
+            for episode in episodes
+        ]
         rows = [example for one in made for example in one.examples]
         return WrittenFiles(
             write_tables(self.warehouse, self.at, {"examples": rows}, shard),
             Counter(dropped.reason for one in made for dropped in one.dropped),
         )
 
-    def _as_trusted(self, episode: Episode) -> Episode:
-        trusted = episode
-        if not self.trust_step_critic:
-            trusted = trusted.model_copy(update={"step_verdicts": ()})
-        if not self.trust_judge and episode.judgement is not None:
-            accepted = episode.judgement.model_copy(update={"correct": True})
-            trusted = trusted.model_copy(update={"judgement": accepted})
-        return trusted
-
 
 @dataclass(frozen=True)
 class DeriveRLSteps:
-    """The work of all unguided attempts of a round together: their rewards are normalised over the whole batch."""
+    """Derives the RL rows of all unguided attempts of a round in one shard: rewards are normalised over the round."""
 
     warehouse: Warehouse
     at: StageRun

@@ -32,7 +32,7 @@ class NewQueries(NamedTuple):
         )
 
 
-class ModelPen(NamedTuple):
+class WriterModel(NamedTuple):
     """A language model that writes queries."""
 
     model: Endpoint
@@ -46,7 +46,7 @@ def queries_from_dags(
     settings: GenerationSettings,
     seed: int,
     origin: Origin,
-    writer: ModelPen | None = None,
+    writer: WriterModel | None = None,
 ) -> NewQueries:
     """Validated queries of all splits; a language model writes them, or without one the grammar.
 

@@ -54,7 +54,7 @@ class GuideSpec:
 
 @dataclass(frozen=True)
 class WriteGuidance:
-    """The work of one shard: ids of the trajectories to write from."""
+    """The work of one shard: writes guidance from trajectories, named by id."""
 
     warehouse: Warehouse
     at: StageRun
@@ -63,7 +63,7 @@ class WriteGuidance:
     """Those of the trajectories that walk the annotated path; the others are successes of the policy."""
     guide: GuideSpec = GuideSpec()
     concurrency: int = 1
-    """Trajectories in work at once."""
+    """Trajectories that are worked on at once."""
 
     def identity(self, trajectory_ids: Sequence[str]) -> object:
         """The trajectories, and which of them walk an annotated path."""

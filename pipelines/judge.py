@@ -23,26 +23,26 @@ from trajmill.warehouse.shards import write_tables
 R = TypeVar("R", bound=Row)
 
 AGAIN = "judge_again"
-"""What judging anew is called in names of stages and on failures."""
-_APART = 1_000_000
-"""Between the seeds of repeated judgings: more than a channel ever has votes."""
+"""Begins the names of stages in which another judge judges stored trajectories, and stands on their failures."""
+_SEED_STRIDE = 1_000_000
+"""Between the seeds of repeated judgings; no channel has as many votes."""
 
 
 @dataclass(frozen=True)
 class OtherJudge:
-    """A judge whose verdicts stand beside those of the rounds' own."""
+    """Another judge, whose verdicts are added beside those of the run's own judge."""
 
     name: str
     judge_id: str
-    """Content id of its settings."""
+    """Content id of its specification."""
 
     @property
     def stage(self) -> str:
-        """The stage that its failures stand under."""
+        """Name of the stage on its failures."""
         return f"{AGAIN}:{self.name}"
 
     def stamped(self, row: R) -> R:
-        """The same row, said to be of this judge."""
+        """The same row with the name of this judge."""
         if isinstance(row, Failure):
             return row.model_copy(update={"stage": self.stage})
         return row.model_copy(update={"judge": self.name, "judge_id": self.judge_id})
@@ -50,7 +50,7 @@ class OtherJudge:
 
 @dataclass(frozen=True)
 class JudgeTrajectories:
-    """The work of one shard: ids of trajectories of a run."""
+    """The work of one shard: judges trajectories of a run, named by id."""
 
     warehouse: Warehouse
     at: StageRun
@@ -63,7 +63,7 @@ class JudgeTrajectories:
     concurrency: int
     """Trajectories under judgement at once."""
     other: OtherJudge | None = None
-    """Who judges anew; None is the rounds' own judge."""
+    """The other judge that judges; None for the run's own judge."""
 
     def identity(self, trajectory_ids: Sequence[str]) -> object:
         """The trajectories and how often each was tried; the judge is the run's own, or that of the stage."""
@@ -94,7 +94,7 @@ class JudgeTrajectories:
             by_tries[self.tried.get(episode.trajectory.trajectory_id, 0)].append(episode)
         for tried, alike in by_tries.items():
             # Another seed: else the request cache would answer with what was no answer before.
-            spec = replace(self.judge, seed=self.judge.seed + tried * _APART)
+            spec = replace(self.judge, seed=self.judge.seed + tried * _SEED_STRIDE)
             async with spec.open(self.origin, sink) as judge:
                 made = await judge_episodes(alike, judge, screens, self.origin, self.concurrency)
             judged.episodes.extend(made.episodes)

@@ -29,7 +29,7 @@ from trajmill.warehouse.shards import write_tables
 
 @dataclass(frozen=True)
 class WalkPrograms:
-    """The work of one shard: a program."""
+    """The work of one shard: walks one program."""
 
     warehouse: Warehouse
     at: StageRun

@@ -1,4 +1,4 @@
-"""Has new training tasks proposed: brings environments to where they begin, asks the writer, refuses what leaks."""
+"""Proposes new training tasks: resets environments to their start states, asks the writer model, refuses leaks."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from trajmill.warehouse.screens import write_screens
 from trajmill.warehouse.shards import write_tables
 
 
-class Wanted(NamedTuple):
-    """How many tasks a round is to have proposed."""
+class ProposalCounts(NamedTuple):
+    """How many tasks are proposed in a round."""
 
     curriculum: int
     """From the tasks of people and the success so far."""
@@ -39,7 +39,7 @@ class Wanted(NamedTuple):
 
 @dataclass(frozen=True)
 class ProposeTasks:
-    """The work of one round; its one shard gets the grounds whose tasks people wrote."""
+    """The work of one round; its only shard gets the grounds for which people wrote tasks."""
 
     warehouse: Warehouse
     at: StageRun
@@ -47,12 +47,12 @@ class ProposeTasks:
     environment: EnvironmentSpec
     writer: Endpoint
     prompts: ProposalPrompts
-    wanted: Wanted
+    wanted: ProposalCounts
     run_seed: int
     heldout_apps: tuple[str, ...]
     limits: Limits
     environments: int
-    """Environments under way at once."""
+    """Environments that are open at once."""
     in_flight: int
     """Grounds that the writer is asked about at once."""
 
@@ -123,8 +123,8 @@ class ProposeTasks:
         return episode_seed(self.run_seed, self.at.round, ground.id, Purpose.TRAIN, 0)
 
 
-def have_tasks_proposed(work: ProposeTasks, grounds: Sequence[Ground], beam: BeamSettings) -> WrittenFiles:
-    """Do the work of a round, once however often it is asked for, and return what was written."""
+def propose_new_tasks(work: ProposeTasks, grounds: Sequence[Ground], beam: BeamSettings) -> WrittenFiles:
+    """Propose the tasks of a round and return what was written; a second call finds the work done."""
     made = fan_out(work.warehouse, work.at, [grounds], work, beam)
     screens = write_screens(work.warehouse, work.at, work.origin, made_by=work.environment.kind)
     return WrittenFiles({**made.files, "screens": [screens]}, made.dropped)

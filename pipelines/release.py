@@ -33,7 +33,7 @@ _GROUPS_EVERY = 4
 
 
 class ReleaseRequest(NamedTuple):
-    """What a release is to be made of."""
+    """What a release is made of."""
 
     name: str
     origin: Origin
@@ -94,7 +94,7 @@ def make_release(warehouse: Warehouse, request: ReleaseRequest, queries: Sequenc
 
 
 def _versions(warehouse: Warehouse, name: str) -> Mapping[str, int]:
-    """What the release was made of if it is sealed already: another run may have committed rows since."""
+    """The tables' versions; those of the manifest once the release is sealed, since other runs commit rows too."""
     return read_release(warehouse, name).tables if name in release_names(warehouse) else table_versions(warehouse)
 
 
@@ -109,7 +109,7 @@ def _refuse_leaks(queries: Sequence[Query], texts: Iterable[TrainingText], heldo
 
 
 def _refuse_problems(folder: Path, guidance: Mapping[str, str]) -> None:
-    """Read again what was written: a sample of it, so that a release of 15,000 rows takes a quarter of a second."""
+    """Read a sample of what was written again, so that a release of 15,000 rows takes a quarter of a second."""
     problems = check_release(folder, guidance, _IMAGES_EVERY, _GROUPS_EVERY).problems
     if problems:
         first = problems[0]

@@ -46,7 +46,7 @@ class JournaledAttempt(Record):
 
 @dataclass(frozen=True)
 class RunAttempts:
-    """The work of one shard of attempts."""
+    """The work of one shard: runs attempts and writes their rows."""
 
     warehouse: Warehouse
     at: StageRun
@@ -92,7 +92,7 @@ class RunAttempts:
         return [finished[trajectory_id] for trajectory_id in sorted(by_id)]
 
     def _journals(self) -> list[Path]:
-        """An earlier try may have split the attempts among other shards: all journals of the stage."""
+        """All journals of the stage: an earlier try may have split the attempts among other shards."""
         return sorted(self.at.staging(self.warehouse).glob(_JOURNALS))
 
     def _write(self, shard: str, finished: Sequence[JournaledAttempt]) -> WrittenFiles:

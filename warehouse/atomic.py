@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, and what is said when the disk is full."""
+"""Writes files that appear whole or not at all, and turns a full disk into one line for the user."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from trajmill.schemas.errors import TrajmillError
 
-_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 @contextmanager
@@ -53,7 +53,7 @@ def write_text(path: Path, text: str) -> None:
 def is_disk_full(error: Exception) -> bool:
     """Whether an error of any of our engines says that there is no space left."""
     # deltalake and DuckDB give the operating system's error as text only.
-    return getattr(error, "errno", None) in _NO_ROOM or any(os.strerror(number) in str(error) for number in _NO_ROOM)
+    return getattr(error, "errno", None) in _FULL or any(os.strerror(number) in str(error) for number in _FULL)
 
 
 def _to_disk(path: Path) -> None:

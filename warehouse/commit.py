@@ -1,4 +1,4 @@
-"""One task commits: a set of shards becomes one atomic version of its table, once however often it is asked."""
+"""Commits shards: all shards of a stage become one atomic version of a table, and a second call adds nothing."""
 
 from __future__ import annotations
 

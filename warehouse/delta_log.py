@@ -1,4 +1,4 @@
-"""What the log of a Delta table says: its version, its files, what was committed.
+"""Reads the log of a Delta table: its version, its files, what was committed.
 
 Paths are taken from the log's relative ones: `DeltaTable.file_uris` percent-encodes the folder's own name, and
 `to_pyarrow_dataset` brings its own file system and threads.

@@ -1,4 +1,4 @@
-"""One process at a time works on a run; a lock that ends with its process, however that ends."""
+"""Locks a run, so that one process at a time works on it; the lock ends with its process."""
 
 from __future__ import annotations
 

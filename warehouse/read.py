@@ -1,4 +1,4 @@
-"""Reading committed rows: as Arrow, in batches, or as records; at the newest version or at an earlier one."""
+"""Reads committed rows as Arrow, in batches or as records, at the newest version or an earlier one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def read_table(
     run_id: str | None = None,
     version: int | None = None,
 ) -> pa.Table:
-    """Committed rows of a table, in the order of their files' names.
+    """Read committed rows of a table, in the order of their files' names.
 
     Columns that a file was written without are null. Without any commit, the table is empty but has its columns.
 
@@ -50,7 +50,7 @@ def read_batches(
     run_id: str | None = None,
     version: int | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """As `read_table`, batch by batch and in constant memory."""
+    """Read as `read_table` does, batch by batch and in constant memory."""
     batches: Iterator[pa.RecordBatch] = _scanner(warehouse, table, columns, rounds, run_id, version).to_batches()
     return batches
 
@@ -63,7 +63,7 @@ def read_rows(
     run_id: str | None = None,
     version: int | None = None,
 ) -> list[R]:
-    """Committed rows of the record's table, as records; arguments as in `read_table`.
+    """Read committed rows as records of their class; arguments as in `read_table`.
 
     Raises:
         pydantic.ValidationError: a row is not a valid record.

@@ -1,4 +1,4 @@
-"""A release: a training set as plain files, with a manifest, written last, that names what it was made from."""
+"""Releases: training sets as plain files; a manifest, written last, names the tables' versions they were made from."""
 
 from __future__ import annotations
 

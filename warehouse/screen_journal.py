@@ -42,7 +42,7 @@ def journal_paths(warehouse: Warehouse, at: StageRun) -> list[Path]:
     return sorted(at.staging(warehouse).glob(f"*{_SUFFIX}"))
 
 
-class _Place(NamedTuple):
+class _RecordSpan(NamedTuple):
     """Where the parts of a record lie in the file, in bytes."""
 
     tree: int
@@ -57,7 +57,7 @@ class ScreenJournal:
     def __init__(self, path: Path) -> None:
         """Use the journal at `path`, which the first `append` makes if there is none; its whole records are found."""
         self.path = path
-        self._places: dict[str, _Place] = {}
+        self._spans: dict[str, _RecordSpan] = {}
         self._whole = 0
         self._writer: int | None = None
         self._reader: int | None = None
@@ -71,7 +71,7 @@ class ScreenJournal:
             TrajmillError: the disk is full; the journal is as it was before.
         """
         screen = observation.screen
-        if screen.screen_id in self._places:
+        if screen.screen_id in self._spans:
             return False
         name, image = screen.screen_id.encode(), screen.encode()
         tree = _tree_to_json(observation.elements or ())
@@ -85,26 +85,26 @@ class ScreenJournal:
 
     def ids(self) -> Collection[str]:
         """Ids of the screens in the journal, oldest first."""
-        return self._places.keys()
+        return self._spans.keys()
 
     def __iter__(self) -> Iterator[StagedScreen]:
         """The screens, oldest first, read one by one."""
-        for screen_id, place in self._places.items():
-            yield StagedScreen(screen_id, place.size, self.image(screen_id), self.elements(screen_id))
+        for screen_id, span in self._spans.items():
+            yield StagedScreen(screen_id, span.size, self.image(screen_id), self.elements(screen_id))
 
     def image(self, screen_id: str) -> bytes:
         """The encoded image. Raises KeyError for a screen that is not in the journal."""
-        place = self._places[screen_id]
-        return self._read(place.image, place.end)
+        span = self._spans[screen_id]
+        return self._read(span.image, span.end)
 
     def elements(self, screen_id: str) -> tuple[UIElement, ...]:
         """The accessibility tree. Raises KeyError for a screen that is not in the journal."""
-        place = self._places[screen_id]
-        return _tree_from_json(self._read(place.tree, place.image))
+        span = self._spans[screen_id]
+        return _tree_from_json(self._read(span.tree, span.image))
 
     def size(self, screen_id: str) -> Size:
         """Width and height in pixels. Raises KeyError for a screen that is not in the journal."""
-        return self._places[screen_id].size
+        return self._spans[screen_id].size
 
     def close(self) -> None:
         """Close the file; closing twice is fine."""
@@ -126,7 +126,7 @@ class ScreenJournal:
     def _remember(self, screen_id: str, tree_bytes: int, image_bytes: int, size: Size) -> None:
         tree = self._whole + _HEADER.size + len(screen_id.encode())
         self._whole = tree + tree_bytes + image_bytes
-        self._places[screen_id] = _Place(tree, tree + tree_bytes, self._whole, size)
+        self._spans[screen_id] = _RecordSpan(tree, tree + tree_bytes, self._whole, size)
 
     def _read(self, start: int, end: int) -> bytes:
         if self._reader is None:

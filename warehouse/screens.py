@@ -1,4 +1,4 @@
-"""Screens are stored once: which are committed, and their pixels and trees by id."""
+"""Reads the pixels and trees of committed screens by id, and writes those that a stage has seen first."""
 
 from __future__ import annotations
 

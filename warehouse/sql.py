@@ -1,4 +1,4 @@
-"""Read-only SQL over the committed rows, and its results as plain data."""
+"""Answers read-only SQL over the committed rows, and formats the answers."""
 
 from __future__ import annotations
 

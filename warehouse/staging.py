@@ -1,4 +1,4 @@
-"""What a stage has done so far: append-only journals, and markers written after the work.
+"""Keeps what a stage has done so far: append-only journals, and markers that are written after the work.
 
 A journal survives `kill -9`: each record is handed to the operating system before `append` returns, and a record
 that was cut short is not there.
@@ -83,7 +83,7 @@ class RecordCounter:
 
 
 def stage_key(stage: str, configuration: object, inputs: object) -> str:
-    """Identifies the work of a stage: equal keys mean that doing it again would give the same.
+    """The key of the work of a stage: work with an equal key gives the same rows.
 
     Args:
         stage: name of the stage.
@@ -99,7 +99,7 @@ def mark_done(folder: Path, key: str, result: Mapping[str, object]) -> None:
 
 
 def read_marker(folder: Path, key: str) -> dict[str, Any] | None:
-    """The result that `mark_done` wrote for this key; None if the work is not done or was another."""
+    """The result that `mark_done` wrote under this key; None without a marker, or with one of another key."""
     path = folder / _MARKER
     if not path.exists():
         return None

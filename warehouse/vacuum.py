@@ -1,4 +1,4 @@
-"""Sweeping up files that no version in use refers to."""
+"""Deletes files that no version in use refers to."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def vacuum(warehouse: Warehouse, *, older_than_days: float, now: float) -> list[
     than `older_than_days`, or if its stage was begun and is not finished, and so may yet commit it.
 
     Args:
-        warehouse: where to sweep.
+        warehouse: where to delete.
         older_than_days: age in days below which nothing is deleted.
         now: the time in seconds since the epoch.
     """
@@ -30,16 +30,16 @@ def vacuum(warehouse: Warehouse, *, older_than_days: float, now: float) -> list[
         for table, version in read_release(warehouse, name).tables.items():
             released[table].add(version)
     unfinished = _unfinished_prefixes(warehouse)
-    swept: list[Path] = []
+    deleted: list[Path] = []
     for table in TABLES:
         used = {path for version in (None, *released[table]) for path in committed_files(warehouse, table, version)}
         shards = set(warehouse.table(table).glob("*.parquet*"))
-        swept += [path for path in shards - used if not path.name.lstrip(".").startswith(unfinished)]
-    swept += warehouse.root.glob(f".{warehouse.database.name}.*")
-    swept = sorted(path for path in swept if now - path.stat().st_mtime > older_than_days * _DAY)
-    for path in swept:
+        deleted += [path for path in shards - used if not path.name.lstrip(".").startswith(unfinished)]
+    deleted += warehouse.root.glob(f".{warehouse.database.name}.*")
+    deleted = sorted(path for path in deleted if now - path.stat().st_mtime > older_than_days * _DAY)
+    for path in deleted:
         path.unlink()
-    return swept
+    return deleted
 
 
 def _unfinished_prefixes(warehouse: Warehouse) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
-"""`trajmill.duckdb`: a view per table over exactly the committed files, and the views that people ask for first.
+"""Writes `trajmill.duckdb`: a view per table over exactly the committed files, and the ready-made views.
 
-Each time a changed copy takes the file's place, so that whoever has the old one open keeps reading it. The views
+A changed copy replaces the file, so that whoever has the old one open keeps reading it. The views
 name absolute paths, since DuckDB resolves relative ones against the reader's own folder.
 """
 

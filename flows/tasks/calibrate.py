@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from trajmill.flows.context import RoundContext
 from trajmill.flows.progress import progress
-from trajmill.flows.stage import Outcome, StageReport, finished, once
+from trajmill.flows.stage import StageOutcome, StageReport, finished, once
 from trajmill.flows.tasks.judge import collected
 from trajmill.pipelines.reading.episodes import read_episodes
 from trajmill.pipelines.reading.verdicts import read_verdicts
@@ -23,14 +23,16 @@ _DECISION = "trajectory"
 def calibrate_judge(context: RoundContext) -> StageReport:
     """Count how often the judge and the programmatic check agree, per level."""
 
-    def work(at: StageRun) -> Outcome:
+    def work(at: StageRun) -> StageOutcome:
         trajectories = collected(context, Purpose.TRAIN) + collected(context, Purpose.GUIDED)
         episodes = read_episodes(
             context.warehouse, context.run_id, trajectories, rounds=[context.round], with_verdicts=True
         )
         quality = calibrate(episodes, WarehouseScreens(context.warehouse))
         result = {"judge": [level.model_dump() for level in quality]}
-        return Outcome(len(trajectories), sum(episode.judgement is not None for episode in episodes), result=result)
+        return StageOutcome(
+            len(trajectories), sum(episode.judgement is not None for episode in episodes), result=result
+        )
 
     return once(context, CALIBRATE, work)
 

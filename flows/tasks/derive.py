@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 
 from trajmill.flows.configuration.model_specs import policy_frame
 from trajmill.flows.context import RoundContext
-from trajmill.flows.stage import Outcome, StageReport, finished, once
+from trajmill.flows.stage import StageOutcome, StageReport, finished, once
 from trajmill.flows.tasks.judge import collected
 from trajmill.flows.tasks.unjudged import taken_up
 from trajmill.pipelines.derive import DeriveExamples, DeriveRLSteps
@@ -28,7 +28,7 @@ NOT_ACCEPTED = "trajectory_not_accepted"
 def derive(context: RoundContext) -> StageReport:
     """Supervised examples from the accepted attempts, guided or not, that were judged in this round."""
 
-    def work(at: StageRun) -> Outcome:
+    def work(at: StageRun) -> StageOutcome:
         trajectories = collected(context, Purpose.TRAIN) + collected(context, Purpose.GUIDED)
         rounds = {context.round}
         if context.config.judge.filter:
@@ -51,7 +51,7 @@ def derive(context: RoundContext) -> StageReport:
         shards = split_evenly(chosen, context.config.rollout.workers)
         made = fan_out(context.warehouse, at, shards, job, context.beam)
         dropped = {NOT_ACCEPTED: len(trajectories) - len(chosen), **made.dropped}
-        return Outcome(len(trajectories), len(chosen), made.files, {"dropped": dropped})
+        return StageOutcome(len(trajectories), len(chosen), made.files, {"dropped": dropped})
 
     return once(context, DERIVE, work)
 
@@ -59,7 +59,7 @@ def derive(context: RoundContext) -> StageReport:
 def derive_rl(context: RoundContext) -> StageReport:
     """RL rows from the round's unguided attempts."""
 
-    def work(at: StageRun) -> Outcome:
+    def work(at: StageRun) -> StageOutcome:
         trajectories = collected(context, Purpose.TRAIN)
         earlier = read_history(context.warehouse, context.run_id, range(context.round))
         job = DeriveRLSteps(
@@ -72,7 +72,7 @@ def derive_rl(context: RoundContext) -> StageReport:
         )
         made = fan_out(context.warehouse, at, [trajectories], job, context.beam)
         rows_out = len(_trajectories_in(context, made.files.get("rl_steps", [])))
-        return Outcome(len(trajectories), rows_out, made.files, {"dropped": dict(made.dropped)})
+        return StageOutcome(len(trajectories), rows_out, made.files, {"dropped": dict(made.dropped)})
 
     return once(context, DERIVE_RL, work)
 

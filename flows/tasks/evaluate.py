@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from trajmill.flows.context import RoundContext
 from trajmill.flows.policy import BASELINE, is_served, policy_of
-from trajmill.flows.stage import Outcome, StageReport, finished, once
+from trajmill.flows.stage import StageOutcome, StageReport, finished, once
 from trajmill.flows.tasks.measure import measure
 from trajmill.flows.tasks.train import TRAIN
 from trajmill.schemas.tables.policy_version import PolicyVersion, SplitSuccess
@@ -21,7 +21,7 @@ def baseline(context: RoundContext, version: str) -> StageReport:
     start = context.in_round(0)
     how = "served" if is_served(context) else "untrained"
 
-    def work(at: StageRun) -> Outcome:
+    def work(at: StageRun) -> StageOutcome:
         measured = measure(start, at, policy_of(start, version), untrained=True)
         row = PolicyVersion(
             model_version=version,
@@ -44,10 +44,10 @@ def baseline(context: RoundContext, version: str) -> StageReport:
 def evaluate(context: RoundContext) -> StageReport:
     """Measure the round's new policy; a round that did not train has none."""
 
-    def work(at: StageRun) -> Outcome:
+    def work(at: StageRun) -> StageOutcome:
         trained = finished(context, TRAIN).result
         if not trained["trained"]:
-            return Outcome(0, 0, result={"success": []})
+            return StageOutcome(0, 0, result={"success": []})
         policy = policy_of(context, trained["version"])
         measured = measure(context, at, policy, untrained=False)
         return replace(measured.outcome, result={"success": [split.model_dump() for split in measured.success]})

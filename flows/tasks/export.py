@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from trajmill.flows.context import RoundContext
 from trajmill.flows.policy import policy_before
-from trajmill.flows.stage import Outcome, StageReport, once
+from trajmill.flows.stage import StageOutcome, StageReport, once
 from trajmill.flows.tasks.derive import left_out
 from trajmill.flows.tasks.judge import judge_spec
 from trajmill.pipelines.reading.history import read_history
@@ -19,7 +19,7 @@ EXPORT = "export"
 def export(context: RoundContext) -> StageReport:
     """Make the round's release."""
 
-    def work(at: StageRun) -> Outcome:
+    def work(at: StageRun) -> StageOutcome:
         history = read_history(context.warehouse, context.run_id, context.rounds_so_far)
         averages = history.averages(list(context.queries)) if context.config.train.reweight else None
         request = ReleaseRequest(
@@ -35,7 +35,7 @@ def export(context: RoundContext) -> StageReport:
             left_out=left_out(context),
         )
         released = make_release(context.warehouse, request, list(context.queries.values()))
-        return Outcome(
+        return StageOutcome(
             released.offered,
             released.examples,
             result={"release": request.name, "examples": released.examples, "rl_steps": released.rl_steps},

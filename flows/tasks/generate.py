@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from trajmill.flows.context import RoundContext
 from trajmill.flows.policy import is_served
-from trajmill.flows.stage import Outcome, StageReport, once
+from trajmill.flows.stage import StageOutcome, StageReport, once
 from trajmill.flows.tasks.query_sources import new_queries
 from trajmill.schemas.errors import TrajmillError
 from trajmill.schemas.record import Row
@@ -23,7 +23,7 @@ def generate(context: RoundContext) -> StageReport:
     """Queries from the navigation DAGs (or MiniWoB++ seeds), validated, and the policy that the run starts with."""
     first = context.in_round(1)
 
-    def work(at: StageRun) -> Outcome:
+    def work(at: StageRun) -> StageOutcome:
         made = new_queries(first)
         if not any(query.split is Split.TRAIN for query in made.queries):
             raise TrajmillError(f"no query to learn on could be made{_first(made.failures)}")
@@ -34,7 +34,7 @@ def generate(context: RoundContext) -> StageReport:
         }
         files = write_tables(first.warehouse, at, rows)
         made_of = len(made.queries) + len(made.failures)
-        return Outcome(made_of, len(made.queries), files, {"first_policy": _first_policy(first, at)})
+        return StageOutcome(made_of, len(made.queries), files, {"first_policy": _first_policy(first, at)})
 
     return once(first, GENERATE, work)
 

@@ -8,7 +8,7 @@ from trajmill.flows.configuration.model_specs import models_of
 from trajmill.flows.configuration.prompts import prompts_of
 from trajmill.flows.context import RoundContext
 from trajmill.flows.policy import acting, policy_before
-from trajmill.flows.stage import Outcome, StageReport, finished, once
+from trajmill.flows.stage import StageOutcome, StageReport, finished, once
 from trajmill.flows.tasks.rollout import attempt_all, training_queries, unguided_episodes
 from trajmill.pipelines.agents import ActingAgent
 from trajmill.pipelines.fan_out import fan_out, split_evenly
@@ -31,7 +31,7 @@ GUIDED = "rollout_guided"
 def reference(context: RoundContext) -> StageReport:
     """Walk the annotated paths of hard queries that have neither a success nor a walk yet."""
 
-    def work(at: StageRun) -> Outcome:
+    def work(at: StageRun) -> StageOutcome:
         needs = _needs(context)
         walked = _walked(context, range(context.round))
         owed = [query for query in needs.queries if query.query_id not in needs.own_success and query.path]
@@ -49,7 +49,7 @@ def reference(context: RoundContext) -> StageReport:
 def guide(context: RoundContext) -> StageReport:
     """Write hints for hard queries, from a success where there is one, else from the reference walk."""
 
-    def work(at: StageRun) -> Outcome:
+    def work(at: StageRun) -> StageOutcome:
         needs = _needs(context)
         walked = _walked(context, context.rounds_so_far)
         told = {row.source_trajectory for row in _guidance(context, range(context.round))}
@@ -69,7 +69,7 @@ def guide(context: RoundContext) -> StageReport:
         shards = split_evenly(new, context.config.rollout.workers)
         made = fan_out(context.warehouse, at, shards, job, context.beam)
         chosen = {query_id: source for query_id, source in sources.items() if source}
-        return Outcome(len(new), made.rows("guidance"), made.files, {"sources": chosen})
+        return StageOutcome(len(new), made.rows("guidance"), made.files, {"sources": chosen})
 
     return once(context, GUIDE, work)
 
@@ -87,7 +87,7 @@ def guide_spec(context: RoundContext) -> GuideSpec:
 def rollout_guided(context: RoundContext) -> StageReport:
     """Give the hard queries another chance, with their hints in the prompt."""
 
-    def work(at: StageRun) -> Outcome:
+    def work(at: StageRun) -> StageOutcome:
         sources = finished(context, GUIDE).result["sources"]
         by_source = {row.source_trajectory: row for row in _guidance(context, context.rounds_so_far)}
         queries = context.queries

@@ -6,7 +6,7 @@ from math import ceil
 
 from trajmill.flows.configuration.judges import own_judge
 from trajmill.flows.context import RoundContext
-from trajmill.flows.stage import Outcome, StageReport, once
+from trajmill.flows.stage import StageOutcome, StageReport, once
 from trajmill.flows.tasks.unjudged import taken_up
 from trajmill.pipelines.critics import JudgeSpec
 from trajmill.pipelines.fan_out import fan_out, split_evenly
@@ -50,7 +50,7 @@ def judge_spec(context: RoundContext) -> JudgeSpec:
 
 
 def _judge(context: RoundContext, stage: str, purpose: Purpose) -> StageReport:
-    def work(at: StageRun) -> Outcome:
+    def work(at: StageRun) -> StageOutcome:
         again = taken_up(context, purpose)
         trajectories = [one.trajectory_id for one in again] + collected(context, purpose)
         workers = max(context.config.rollout.workers, ceil(len(trajectories) / _MOST_IN_SHARD))
@@ -64,6 +64,6 @@ def _judge(context: RoundContext, stage: str, purpose: Purpose) -> StageReport:
             concurrency=context.config.judge.concurrency,
         )
         made = fan_out(context.warehouse, at, split_evenly(trajectories, workers), job, context.beam)
-        return Outcome(len(trajectories), made.rows("judgements"), made.files)
+        return StageOutcome(len(trajectories), made.rows("judgements"), made.files)
 
     return once(context, stage, work)

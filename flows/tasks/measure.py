@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 
 from trajmill.flows.context import RoundContext
 from trajmill.flows.policy import Policy, acting
-from trajmill.flows.stage import Outcome
+from trajmill.flows.stage import StageOutcome
 from trajmill.flows.tasks.rollout import attempt_all
 from trajmill.schemas.tables.policy_version import SplitSuccess
 from trajmill.schemas.tables.query import HELDOUT_SPLITS, Query, Split
@@ -25,7 +25,7 @@ _PASSED = 1.0
 class Measurement(NamedTuple):
     """What to commit, and the success of the policy by split."""
 
-    outcome: Outcome
+    outcome: StageOutcome
     success: tuple[SplitSuccess, ...]
 
 
@@ -50,7 +50,7 @@ def _of_split(context: RoundContext, split: Split) -> Sequence[Query]:
     return [query for query in context.queries.values() if query.split is split and query.source not in PROPOSED]
 
 
-def _success(context: RoundContext, outcome: Outcome) -> tuple[SplitSuccess, ...]:
+def _success(context: RoundContext, outcome: StageOutcome) -> tuple[SplitSuccess, ...]:
     """Success by split; an attempt without reward (a void one) is not counted."""
     folder = context.warehouse.table("trajectories")
     files = outcome.files.get("trajectories", ())

@@ -8,7 +8,7 @@ from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.model_specs import model_of
 from trajmill.flows.configuration.prompts import prompts_of
 from trajmill.flows.context import RoundContext
-from trajmill.flows.stage import Outcome, StageReport, once
+from trajmill.flows.stage import StageOutcome, StageReport, once
 from trajmill.pipelines.generate import NewQueries
 from trajmill.pipelines.pathways import WalkPrograms, queries_from_pathways, walk_programs
 from trajmill.schemas.errors import BadInputError, TrajmillError
@@ -43,7 +43,7 @@ def pathways(context: RoundContext) -> StageReport:
         TrajmillError: nothing was found in any of them; they are walked again when asked for again.
     """
 
-    def work(at: StageRun) -> Outcome:
+    def work(at: StageRun) -> StageOutcome:
         settings = context.config.pathways
         programs = programs_of(context.config)
         job = WalkPrograms(
@@ -63,7 +63,7 @@ def pathways(context: RoundContext) -> StageReport:
             # What hindered them all, e.g. a missing package, may be gone the next time.
             shutil.rmtree(at.staging(context.warehouse))
             raise TrajmillError(f"no pathway was found: {' '.join(next(iter(made.dropped)).split())}")
-        return Outcome(found + sum(made.dropped.values()), found, made.files)
+        return StageOutcome(found + sum(made.dropped.values()), found, made.files)
 
     return once(context, PATHWAYS, work)
 
@@ -88,9 +88,9 @@ def queries_by_pathways(context: RoundContext) -> NewQueries:
 def pathway_queries(context: RoundContext) -> StageReport:
     """Queries from the pathways alone."""
 
-    def work(at: StageRun) -> Outcome:
+    def work(at: StageRun) -> StageOutcome:
         made = queries_by_pathways(context)
         files = write_tables(context.warehouse, at, {"queries": made.queries, "failures": made.failures})
-        return Outcome(len(made.queries) + len(made.failures), len(made.queries), files)
+        return StageOutcome(len(made.queries) + len(made.failures), len(made.queries), files)
 
     return once(context, PATHWAY_QUERIES, work)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from trajmill.flows.context import RoundContext
 from trajmill.flows.policy import BASELINE, PROMOTE, policy_before
-from trajmill.flows.stage import Outcome, StageReport, finished, once, report_of
+from trajmill.flows.stage import StageOutcome, StageReport, finished, once, report_of
 from trajmill.flows.tasks.calibrate import CALIBRATE, judge_quality
 from trajmill.flows.tasks.derive import DERIVE, DERIVE_RL
 from trajmill.flows.tasks.evaluate import EVALUATE, splits_of
@@ -47,7 +47,7 @@ STAGES = (
 _DECIDING = (Split.HELDOUT_SLOTS, Split.HELDOUT_PHRASINGS)
 
 
-class Decision(NamedTuple):
+class PromotionDecision(NamedTuple):
     """Whether a policy is promoted, and why."""
 
     promoted: bool
@@ -57,7 +57,7 @@ class Decision(NamedTuple):
 def promote(context: RoundContext) -> StageReport:
     """Promote by rule: success on held-out queries is not below the old policy's by more than the tolerance."""
 
-    def work(at: StageRun) -> Outcome:
+    def work(at: StageRun) -> StageOutcome:
         before = policy_before(context).version
         old = _measured_before(context)
         trained = finished(context, TRAIN).result
@@ -65,7 +65,7 @@ def promote(context: RoundContext) -> StageReport:
         if trained["trained"]:
             decision = compare(old, new, context.config.evaluate.tolerance)
         else:
-            decision = Decision(False, str(trained["reason"]))
+            decision = PromotionDecision(False, str(trained["reason"]))
         after = trained["version"] if decision.promoted else before
         kept = new if decision.promoted else old
         updates = _updates_before(context) + trained.get("updates", 0)
@@ -102,12 +102,12 @@ def promote(context: RoundContext) -> StageReport:
             "updates": updates if decision.promoted else _updates_before(context),
             "success": [split.model_dump() for split in kept],
         }
-        return Outcome(1, int(decision.promoted), write_tables(context.warehouse, at, rows), result)
+        return StageOutcome(1, int(decision.promoted), write_tables(context.warehouse, at, rows), result)
 
     return once(context, PROMOTE, work)
 
 
-def compare(old: tuple[SplitSuccess, ...], new: tuple[SplitSuccess, ...], tolerance: float) -> Decision:
+def compare(old: tuple[SplitSuccess, ...], new: tuple[SplitSuccess, ...], tolerance: float) -> PromotionDecision:
     """Hold the success of two policies on new slot combinations and new phrasings together against each other.
 
     Held-out apps are measured and reported, but do not decide: no policy is promoted for being lucky in apps it has
@@ -115,7 +115,7 @@ def compare(old: tuple[SplitSuccess, ...], new: tuple[SplitSuccess, ...], tolera
     """
     before, after = _heldout_rate(old), _heldout_rate(new)
     promoted = after >= before - tolerance
-    return Decision(
+    return PromotionDecision(
         promoted, f"held-out success {after:.1%} {'replaces' if promoted else 'does not replace'} {before:.1%}"
     )
 

@@ -6,8 +6,8 @@ from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.model_specs import model_of
 from trajmill.flows.configuration.prompts import prompts_of
 from trajmill.flows.context import RoundContext
-from trajmill.flows.stage import Outcome, StageReport, once
-from trajmill.pipelines.propose import ProposeTasks, Wanted, have_tasks_proposed
+from trajmill.flows.stage import StageOutcome, StageReport, once
+from trajmill.pipelines.propose import ProposalCounts, ProposeTasks, propose_new_tasks
 from trajmill.pipelines.reading.history import read_history
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.query import Split
@@ -31,7 +31,7 @@ def propose(context: RoundContext) -> StageReport:
     if not asks_for_tasks(context.config):
         return StageReport(StageCount(stage=PROPOSE, rows_in=0, rows_out=0, seconds=0.0, cost=0.0), {})
 
-    def work(at: StageRun) -> Outcome:
+    def work(at: StageRun) -> StageOutcome:
         settings, writer = context.config.queries, context.config.models.writer
         job = ProposeTasks(
             warehouse=context.warehouse,
@@ -40,15 +40,15 @@ def propose(context: RoundContext) -> StageReport:
             environment=context.environment,
             writer=model_of(context.config, writer),
             prompts=prompts_of(context.config).proposals,
-            wanted=Wanted(settings.curriculum, settings.screenshot),
+            wanted=ProposalCounts(settings.curriculum, settings.screenshot),
             run_seed=context.config.run.seed,
             heldout_apps=settings.heldout_app_names,
             limits=Limits(seconds=context.config.rollout.max_seconds),
             environments=context.config.rollout.concurrency,
             in_flight=context.config.endpoints[writer].max_in_flight,
         )
-        made = have_tasks_proposed(job, _grounds(context), context.beam)
-        return Outcome(sum(job.wanted), made.rows("queries"), made.files)
+        made = propose_new_tasks(job, _grounds(context), context.beam)
+        return StageOutcome(sum(job.wanted), made.rows("queries"), made.files)
 
     return once(context, PROPOSE, work)
 

@@ -11,7 +11,7 @@ from trajmill.flows.configuration.prompts import prompts_of
 from trajmill.flows.context import RoundContext
 from trajmill.flows.tasks.pathways import queries_by_pathways
 from trajmill.pipelines.atomic import queries_for_operations
-from trajmill.pipelines.generate import ModelPen, NewQueries, queries_from_dags
+from trajmill.pipelines.generate import NewQueries, WriterModel, queries_from_dags
 from trajmill.schemas.errors import BadInputError
 from trajmill.stages.environments.simulated.world import World
 from trajmill.stages.queries.atomic.base import AtomicApp
@@ -64,9 +64,9 @@ def _from_graph(graph: World, context: RoundContext) -> NewQueries:
     )
 
 
-def _pen(context: RoundContext, endpoint: str) -> ModelPen:
+def _pen(context: RoundContext, endpoint: str) -> WriterModel:
     config = context.config
-    return ModelPen(model_of(config, endpoint), prompts_of(config).writer, config.endpoints[endpoint].max_in_flight)
+    return WriterModel(model_of(config, endpoint), prompts_of(config).writer, config.endpoints[endpoint].max_in_flight)
 
 
 def _for_operations(context: RoundContext) -> NewQueries:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from trajmill.flows.context import RoundContext
 from trajmill.flows.policy import acting, policy_before
-from trajmill.flows.stage import Outcome, StageReport, once
+from trajmill.flows.stage import StageOutcome, StageReport, once
 from trajmill.pipelines.agents import ActingAgent
 from trajmill.pipelines.reading.history import read_history
 from trajmill.pipelines.rollout import RunAttempts, run_in_shards
@@ -24,7 +24,7 @@ ROLLOUT = "rollout"
 def rollout(context: RoundContext) -> StageReport:
     """Attempt training queries, more often those that succeed rarely."""
 
-    def work(at: StageRun) -> Outcome:
+    def work(at: StageRun) -> StageOutcome:
         queries = training_queries(context)
         history = read_history(context.warehouse, context.run_id, range(context.round))
         averages = history.averages([query.query_id for query in queries])
@@ -53,7 +53,7 @@ def unguided_episodes(context: RoundContext) -> int:
     return settings.rollout.episodes_per_round - int(settings.rollout.episodes_per_round * guided)
 
 
-def attempt_all(context: RoundContext, at: StageRun, attempts: Sequence[Attempt], agent: ActingAgent) -> Outcome:
+def attempt_all(context: RoundContext, at: StageRun, attempts: Sequence[Attempt], agent: ActingAgent) -> StageOutcome:
     """Roll out attempts and return what there is to commit."""
     settings = context.config.rollout
     work = RunAttempts(
@@ -70,4 +70,4 @@ def attempt_all(context: RoundContext, at: StageRun, attempts: Sequence[Attempt]
         concurrency=settings.concurrency,
     )
     made = run_in_shards(work, attempts, settings.workers, context.beam)
-    return Outcome(len(attempts), len(attempts) - sum(made.dropped.values()), made.files)
+    return StageOutcome(len(attempts), len(attempts) - sum(made.dropped.values()), made.files)

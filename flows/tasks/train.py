@@ -6,7 +6,7 @@ import shutil
 
 from trajmill.flows.context import RoundContext
 from trajmill.flows.policy import is_served, policy_before, policy_of
-from trajmill.flows.stage import Outcome, StageReport, finished, once
+from trajmill.flows.stage import StageOutcome, StageReport, finished, once
 from trajmill.flows.tasks.calibrate import precise_enough
 from trajmill.flows.tasks.export import EXPORT
 from trajmill.schemas.record import content_id
@@ -19,11 +19,11 @@ TRAIN = "train"
 def train(context: RoundContext, progress: Progress | None = None) -> StageReport:
     """Train, unless there is nothing to learn from, the judge is too imprecise, or this is a control's early round."""
 
-    def work(at: StageRun) -> Outcome:
+    def work(at: StageRun) -> StageOutcome:
         rows = finished(context, EXPORT).result["examples"]
         reason = _reason_not_to(context, rows)
         if reason:
-            return Outcome(rows, 0, result={"trained": False, "reason": reason})
+            return StageOutcome(rows, 0, result={"trained": False, "reason": reason})
         fresh = at.staging(context.warehouse) / "weights"
         report = context.config.train.train(
             parent=policy_before(context).folder,
@@ -36,7 +36,7 @@ def train(context: RoundContext, progress: Progress | None = None) -> StageRepor
         if not folder.exists():
             fresh.rename(folder)
         shutil.rmtree(fresh, ignore_errors=True)
-        return Outcome(rows, report.rows, result={"trained": True, "reason": "", **report._asdict()})
+        return StageOutcome(rows, report.rows, result={"trained": True, "reason": "", **report._asdict()})
 
     return once(context, TRAIN, work)
 

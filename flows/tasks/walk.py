@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from trajmill.flows.context import RoundContext
 from trajmill.flows.policy import policy_of
-from trajmill.flows.stage import Outcome, StageReport, finished, once
+from trajmill.flows.stage import StageOutcome, StageReport, finished, once
 from trajmill.flows.tasks.generate import GENERATE
 from trajmill.flows.tasks.rollout import attempt_all
 from trajmill.pipelines.agents import ActingAgent
@@ -27,7 +27,7 @@ def walk_queries(context: RoundContext, queries: int, source: Source | None = No
         TrajmillError: there are no queries of that source.
     """
 
-    def work(at: StageRun) -> Outcome:
+    def work(at: StageRun) -> StageOutcome:
         usable = [query for query in context.queries.values() if source in (None, query.source)]
         if not usable:
             raise TrajmillError(f"no query is of source {source}; the configuration asks for none, or all were dropped")

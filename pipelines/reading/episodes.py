@@ -1,4 +1,4 @@
-"""Committed trajectories with their steps, as episodes."""
+"""Reads committed trajectories with their steps and verdicts as episodes."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ def read_episodes(
     with_verdicts: bool = False,
     with_guidance: bool = False,
 ) -> list[Episode]:
-    """The episodes of the trajectories named, in the order of their ids.
+    """Read the episodes of some trajectories, in the order of their ids.
 
     Args:
         warehouse: where to read.
         run_id: the run that they are of.
         trajectory_ids: which trajectories.
-        rounds: rounds they are of, to read less; all if None.
+        rounds: rounds of these trajectories, so that less is read; all if None.
+        with_verdicts: whether step verdicts, votes and the judgement of the run's own judge are read too.
         with_guidance: whether the hints that were given are read too.
-        with_verdicts: whether step verdicts, votes and the judgement of the rounds' own judge are read too.
     """
     queries = queries_of(warehouse, run_id)
     chosen = _Chosen(run_id, pa.array(sorted(trajectory_ids), pa.string()), rounds)
@@ -75,7 +75,7 @@ def read_episodes(
 
 
 def guidance_texts(warehouse: Warehouse, run_id: str) -> dict[str, str]:
-    """All hints of a run, by guidance id."""
+    """Read all hints of a run, by guidance id."""
     rows = read_table(warehouse, "guidance", ["guidance_id", "text"], run_id=run_id)
     return dict(zip(*(column.to_pylist() for column in rows.columns), strict=True))
 

@@ -1,4 +1,4 @@
-"""The queries of a run, read once per process and commit: workers look them up by id instead of being sent them."""
+"""Reads the queries of a run, once per process and commit: workers look queries up by id, nobody sends them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from trajmill.warehouse.read import read_rows
 def queries_of(warehouse: Warehouse, run_id: str) -> Mapping[str, Query]:
     """The committed queries of a run by id, in order of id.
 
-    They are read again once more are committed: a round may have new ones proposed. Whoever looks up many does better
-    to keep the mapping than to ask for it each time.
+    A round may add queries, so they are read again after each commit. To look up many, keep the mapping.
     """
     return _as_of(warehouse, run_id, newest_log_entry(warehouse, "queries"))
 

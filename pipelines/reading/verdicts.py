@@ -1,4 +1,4 @@
-"""Committed verdicts of one judge: the rounds' own, or one that judged anew beside it."""
+"""Reads the committed verdicts of one judge: the run's own judge, or another one that judged the same again."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def read_verdicts(
     rounds: Collection[int] | None = None,
     judge_id: str | None = None,
 ) -> pa.Table:
-    """Rows of one judge.
+    """Read rows of one judge.
 
     Args:
         warehouse: where to read.
@@ -28,13 +28,13 @@ def read_verdicts(
         columns: names of the columns to read.
         run_id: the run that they are of.
         rounds: only rows of these rounds; of all if None.
-        judge_id: of a judge that judged anew; None is the rounds' own, which alone decides what is learned from.
+        judge_id: of another judge; None is the run's own judge, which alone decides what is learned from.
     """
     rows = read_table(warehouse, table, [*columns, "judge_id"], rounds=rounds, run_id=run_id)
     return of_judge(rows, judge_id).select(list(columns))
 
 
 def of_judge(rows: pa.Table, judge_id: str | None) -> pa.Table:
-    """The rows of one judge; None is the rounds' own."""
+    """The rows of one judge; None is the run's own."""
     column = rows["judge_id"]
     return rows.filter(pc.is_null(column) if judge_id is None else pc.equal(column, judge_id))

@@ -36,3 +36,13 @@ def unfit(episode: Episode, purposes: frozenset[Purpose]) -> str | None:
     if not episode.steps:
         return "no_steps"
     return None
+
+
+def as_trusted(episode: Episode, judge: bool, step_critic: bool) -> Episode:
+    """The episode as an ablation sees it: accepted whatever the judge said, or with none of its steps criticised."""
+    changes: dict[str, object] = {}
+    if not step_critic:
+        changes["step_verdicts"] = ()
+    if not judge and episode.judgement is not None:
+        changes["judgement"] = episode.judgement.model_copy(update={"correct": True})
+    return episode.model_copy(update=changes)

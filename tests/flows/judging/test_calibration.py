@@ -21,7 +21,7 @@ from trajmill.flows.context import RoundContext
 from trajmill.flows.judging.calibrate import Calibrated, calibrate
 from trajmill.flows.progress import Unwatched, watched_by
 from trajmill.flows.round import do_stage
-from trajmill.flows.stage import Outcome, StageReport, once
+from trajmill.flows.stage import StageOutcome, StageReport, once
 from trajmill.flows.stage_table import STAGES
 from trajmill.flows.tasks.calibrate import CALIBRATE, precise_enough
 from trajmill.flows.tasks.judge import REJUDGE
@@ -223,8 +223,8 @@ def unrewarded_round(root: Path, floor: float) -> RoundContext:
     row = trajectory(1, at, "q", reward=None)
     commit_rows(context.warehouse, at, row, judgement(row.trajectory_id, at, True))
 
-    def nothing_measured(at: Any) -> Outcome:
-        return Outcome(1, 1, result={"judge": []})
+    def nothing_measured(at: Any) -> StageOutcome:
+        return StageOutcome(1, 1, result={"judge": []})
 
     report: StageReport = once(context, CALIBRATE, nothing_measured)
     assert report.result == {"judge": []}

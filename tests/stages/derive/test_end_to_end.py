@@ -12,6 +12,7 @@ from trajmill.schemas.tables.query import Platform, Split
 from trajmill.schemas.tables.registry import rows_from_arrow, rows_to_arrow
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.schemas.tables.verdict import StepLabel
+from trajmill.stages.derive.base import as_trusted
 from trajmill.stages.derive.end_to_end import end_to_end_examples
 
 GOOD, NEUTRAL, HARMFUL = StepLabel.GOOD, StepLabel.NEUTRAL, StepLabel.HARMFUL
@@ -68,6 +69,15 @@ def test_the_step_critic_cleans_and_the_history_stays_true() -> None:
     assert [(d.step_index, d.reason) for d in made.dropped] == [(1, "no_effect"), (3, "harmful")]
     assert [e.step_index for e in made.examples] == [0, 2, 4]
     assert made.examples[-1].messages[1].content == steps[4].prompt + "<image>"
+
+
+def test_ablations_learn_from_what_the_judge_or_the_step_critic_refused() -> None:
+    steps = [step(0, TAP), step(1, TAP), step(2, DONE)]
+    refused = episode(steps, correct=False, labels=[GOOD, HARMFUL, GOOD])
+    assert reasons(as_trusted(refused, judge=True, step_critic=True)) == [(None, "judged_incorrect")]
+    assert reasons(as_trusted(refused, judge=False, step_critic=True)) == [(1, "harmful")]
+    assert reasons(as_trusted(refused, judge=False, step_critic=False)) == []
+    assert reasons(as_trusted(episode(steps, correct=None), judge=False, step_critic=False)) == [(None, "not_judged")]
 
 
 def test_steps_that_cannot_stand_in_a_conversation_are_dropped_with_their_reason() -> None:
