@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from trajmill.schemas.actions import Action
@@ -31,6 +32,10 @@ class Dialect(Protocol):
 
     def system_prompt(self, frame: CoordinateFrame) -> str:
         """The system message that teaches a model this format."""
+        ...
+
+    def task_text(self, instruction: str, guidance: str | None, past: Sequence[str]) -> str:
+        """What the user says: the task, hints for it, and what was done in the steps that are not shown."""
         ...
 
     def parse(self, text: str, frame: CoordinateFrame) -> Reply | ParseFailure:

@@ -33,6 +33,11 @@ class Family(NamedTuple):
     budget: PixelBudget
     """The sizes of pictures that it takes."""
 
+    past_screens: int = 0
+    """How many of the last screens it is shown again, each with its reply to it."""
+    keeps_replies: bool = False
+    """Whether it is told its earlier replies even where their screens are not shown."""
+
     def dialect(self, platform: Platform) -> Dialect:
         """Its wire format of actions on a platform; browsers are driven like desktops."""
         return self.mobile if platform is Platform.PHONE else self.desktop
@@ -62,8 +67,8 @@ FAMILIES: Final[Mapping[str, Family]] = MappingProxyType(
         family.name: family
         for family in (
             Family("gui-owl", _V3_MOBILE, _V3_DESKTOP, _PIXELS, GUI_OWL),
-            Family("gui-owl-1.5", GuiOwl15Mobile(), GuiOwl15Desktop(), CoordinateSpace.PER_MILLE, QWEN3_VL),
-            Family("ui-tars", UiTarsMobile(), UiTarsDesktop(), _PIXELS, UI_TARS),
+            Family("gui-owl-1.5", GuiOwl15Mobile(), GuiOwl15Desktop(), CoordinateSpace.PER_MILLE, QWEN3_VL, 4),
+            Family("ui-tars", UiTarsMobile(), UiTarsDesktop(), _PIXELS, UI_TARS, 4, keeps_replies=True),
             Family("qwen2.5-vl", Qwen25Mobile(), Qwen25Desktop(), _PIXELS, QWEN2_5_VL),
             Family("qwen3-vl", Qwen3Mobile(), Qwen3Desktop(), CoordinateSpace.PER_999, QWEN3_VL),
             ANY,

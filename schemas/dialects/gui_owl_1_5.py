@@ -8,7 +8,7 @@ Action: Open the menu.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -26,6 +26,7 @@ from trajmill.schemas.dialects.signs import GUI_OWL_1_5
 from trajmill.schemas.dialects.tool_call import CallText, ToolCallDialect, Words, one_line, written_extent
 
 _LABEL = "Action:"
+_REQUEST = "Please generate the next move according to the UI screenshot, instruction and previous actions."
 _FORM = """
 
 # Response format
@@ -49,6 +50,13 @@ class _GuiOwl(ToolCallDialect):
     def system_prompt(self, frame: CoordinateFrame) -> str:
         """The system message that teaches a model this format."""
         return self._system.replace("{screen}", written_extent(frame), 1)
+
+    def task_text(self, instruction: str, guidance: str | None, past: Sequence[str]) -> str:
+        """The task, hints for it, and a line for each step that is not shown."""
+        hints = f"\n\nGuidance:\n{guidance.strip()}" if guidance else ""
+        lines = [f"Step {number}: {one_line(step)}" for number, step in enumerate(past, 1)]
+        done = "\n".join(lines) or "None"
+        return f"{_REQUEST}\n\nInstruction: {instruction}{hints}\n\nPrevious actions:\n{done}"
 
     def _words(self, call: CallText) -> Words:
         thought, label, sentence = call.before.rpartition(_LABEL)

@@ -11,7 +11,7 @@ The published model wraps thought and conclusion in `<thinking>` and `<conclusio
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -41,6 +41,7 @@ from trajmill.schemas.dialects.tool_call import (
     written_position,
     written_seconds,
 )
+from trajmill.schemas.dialects.user_text import compose
 from trajmill.schemas.tables.query import Platform
 
 _MOST_WHEEL_CLICKS = 5
@@ -61,6 +62,10 @@ class _GuiOwl(ToolCallDialect):
     def system_prompt(self, frame: CoordinateFrame) -> str:
         """The system message that teaches a model this format, for screens of the frame's resolution."""
         return self._system.replace("{screen}", _extent(frame), 1)
+
+    def task_text(self, instruction: str, guidance: str | None, past: Sequence[str]) -> str:
+        """The user text that the embedded policy reads, too."""
+        return compose(instruction, guidance, past)
 
     def _words(self, call: CallText) -> Words:
         return Words(_said(call.before, "thinking", "Thought:"), _said(call.after, "conclusion", "Conclusion:"))

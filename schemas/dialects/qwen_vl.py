@@ -11,7 +11,7 @@ Qwen2.5-VL writes the call alone. Qwen3-VL writes
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -53,6 +53,7 @@ Response format for every step:
 Rules:
 - Write these three parts in this order, and nothing else.
 - To finish, call the tool with action=terminate."""
+_PROGRESS = "Task progress (You have done the following operation on the current device): "
 _THOUGHT, _ACTION = "Thought:", "\nAction:"
 
 
@@ -64,6 +65,12 @@ class _Qwen(ToolCallDialect):
     def system_prompt(self, frame: CoordinateFrame) -> str:
         """The system message that teaches a model this format."""
         return self._system.replace("{screen}", written_extent(frame), 1)
+
+    def task_text(self, instruction: str, guidance: str | None, past: Sequence[str]) -> str:
+        """The task, hints for it, and all steps in one line."""
+        hints = f"\nGuidance:\n{guidance.strip()}" if guidance else ""
+        done = "".join(f"Step {number}: {one_line(step)}; " for number, step in enumerate(past, 1))
+        return f"The user query: {instruction}{hints}\n{_PROGRESS}{done}"
 
 
 class _Qwen25(_Qwen):

@@ -9,6 +9,7 @@ The published model wraps positions in `<|box_start|>` and `<|box_end|>`; both f
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -37,6 +38,21 @@ from trajmill.schemas.dialects.ui_tars_call import UiTarsCall, read_call, writte
 
 _ACTION_LINE = re.compile(r"^Action:", re.MULTILINE)
 _SYSTEM = "You are a helpful assistant."
+_TASK = """You operate a device for a user. You see its screen, the task, and what you did so far; say what to do next.
+
+## Output Format
+Thought: ...
+Action: ...
+
+## Action Space
+{actions}
+
+## Note
+- In `Thought`, plan shortly and say in one sentence what you do next, and with which element.
+- Write \\', \\" and \\n within a text for quotes and line breaks.
+
+## User Instruction
+"""
 _THOUGHT, _ACTION = "Thought:", "Action:"
 _WHEEL_CLICKS = 5
 """What one `scroll` turns the wheel."""
@@ -50,10 +66,17 @@ class _UiTars:
     """What the phone's and the desktop's dialect share."""
 
     name: ClassVar[str]
+    actions: ClassVar[str]
+    """How each is called, one a line."""
 
     def system_prompt(self, frame: CoordinateFrame) -> str:
         """Says nothing of the format: UI-TARS is told it in the task's text."""
         return _SYSTEM
+
+    def task_text(self, instruction: str, guidance: str | None, past: Sequence[str]) -> str:
+        """The format, the actions and the task; what was done stands in the replies that follow."""
+        hints = f"\n\n## Guidance\n{guidance.strip()}" if guidance else ""
+        return f"{_TASK.replace('{actions}', self.actions)}{instruction}{hints}"
 
     def parse(self, text: str, frame: CoordinateFrame) -> Reply | ParseFailure:
         """Read a model's reply; any text whatever gives a reply or a failure."""
@@ -118,6 +141,15 @@ class UiTarsMobile(_UiTars):
     """The actions on a phone."""
 
     name = "ui-tars on a phone"
+    actions = """click(start_box='(x1,y1)')
+long_press(start_box='(x1,y1)', time='')
+type(content='')  # with \\n at the end, Enter is pressed afterwards
+scroll(start_box='(x1,y1)', end_box='(x3,y3)')
+open_app(app_name='')
+press_home()
+press_back()
+wait()  # for five seconds
+finished(content='')  # the task is done; content answers a question"""
 
     def _read(self, call: UiTarsCall) -> Action:
         match call.name:
@@ -157,6 +189,16 @@ class UiTarsDesktop(_UiTars):
     """The actions on a desktop or in a browser."""
 
     name = "ui-tars on a desktop"
+    actions = """click(start_box='(x1,y1)')
+left_double(start_box='(x1,y1)')
+right_single(start_box='(x1,y1)')
+drag(start_box='(x1,y1)', end_box='(x3,y3)')
+hotkey(key='')  # names of keys with spaces between them
+type(content='')  # with \\n at the end, Enter is pressed afterwards
+scroll(start_box='(x1,y1)', direction='down or up or right or left')
+wait()  # for five seconds
+finished(content='')  # the task is done; content answers a question
+call_user()  # the task cannot be done"""
 
     def _read(self, call: UiTarsCall) -> Action:
         match call.name:

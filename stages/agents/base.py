@@ -50,6 +50,8 @@ class EpisodeView:
     """Its own decisions so far, oldest first."""
     seed: int
     """Seed of the episode."""
+    past_observations: tuple[Observation, ...] = ()
+    """What each of those decisions was made on."""
 
 
 class Agent(Protocol):

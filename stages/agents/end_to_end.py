@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from time import perf_counter
 
 from trajmill.schemas.coordinates import CoordinateFrame
-from trajmill.schemas.dialects.base import Dialect, ParseFailure
+from trajmill.schemas.dialects.base import ParseFailure
+from trajmill.schemas.dialects.conversation import Conversation, PastStep, SpokenMessage, conversation
 from trajmill.schemas.dialects.families import ANY, Family
-from trajmill.schemas.dialects.user_text import compose
+from trajmill.schemas.observation import Observation
 from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.query import Platform
 from trajmill.stages.agents.base import AgentCall, Decision, EpisodeView
-from trajmill.stages.models.base import ChatMessage, ChatModel, ChatRequest
+from trajmill.stages.models.base import ChatMessage, ChatModel, ChatRequest, MessagePart
 
 NO_ACTION = "The reply held no valid action."
 """Conclusion of a step whose reply could not be parsed."""
@@ -42,29 +43,38 @@ class EndToEndAgent:
         Raises:
             ModelFailure: the model did not answer.
         """
-        dialect = self.family.dialect(self.platform)
         frame = self.model.frame(episode.observation.screen.size)
-        request = self._request(episode, dialect, frame)
+        asked = self._conversation(episode, frame)
+        request = self._request(episode, asked)
         start = perf_counter()
         completion = await self.model.complete(request)
         call = AgentCall(request, completion, (perf_counter() - start) * 1000)
         # Words of a model may hold lone surrogates, which no file can store.
         text = completion.text if completion.text.isascii() else completion.text.encode(errors="replace").decode()
-        reply = dialect.parse(text, frame)
-        prompt = compose(episode.instruction, None, _conclusions(episode))
+        reply = self.family.dialect(self.platform).parse(text, frame)
         if isinstance(reply, ParseFailure):
-            return Decision("", None, NO_ACTION, raw_response=text, prompt=prompt, calls=(call,))
-        return Decision(reply.thought, reply.action, reply.conclusion, raw_response=text, prompt=prompt, calls=(call,))
-
-    def _request(self, episode: EpisodeView, dialect: Dialect, frame: CoordinateFrame) -> ChatRequest:
-        text = compose(episode.instruction, episode.guidance, _conclusions(episode))
-        messages = (
-            ChatMessage("system", (dialect.system_prompt(frame),)),
-            ChatMessage("user", (text, episode.observation)),
+            return Decision("", None, NO_ACTION, raw_response=text, prompt=asked.task, calls=(call,))
+        return Decision(
+            reply.thought, reply.action, reply.conclusion, raw_response=text, prompt=asked.task, calls=(call,)
         )
+
+    def _conversation(self, episode: EpisodeView, frame: CoordinateFrame) -> Conversation[Observation]:
+        # Whoever shows no past screens need not be given any.
+        seen = episode.past_observations if self.family.past_screens else [episode.observation] * len(episode.history)
+        past = [
+            PastStep(observation, decision.raw_response, decision.conclusion)
+            for observation, decision in zip(seen, episode.history, strict=True)
+        ]
+        return conversation(
+            self.family, self.platform, frame, episode.instruction, episode.guidance, past, episode.observation
+        )
+
+    def _request(self, episode: EpisodeView, asked: Conversation[Observation]) -> ChatRequest:
+        messages = tuple(ChatMessage(message.role, _parts(message)) for message in asked.messages)
         seed = int(content_id("act", episode.seed, len(episode.history)), 16) % 2**31
         return ChatRequest(self.role, messages, self.temperature, seed)
 
 
-def _conclusions(episode: EpisodeView) -> list[str]:
-    return [decision.conclusion for decision in episode.history]
+def _parts(message: SpokenMessage[Observation]) -> tuple[MessagePart, ...]:
+    text = (message.text,) if message.text else ()
+    return text if message.screen is None else (*text, message.screen)

@@ -91,7 +91,14 @@ async def _act_until_done(
     observation = await transcript.timed(environment.reset(attempt.query, attempt.seed))
     transcript.observations.append(observation)
     while len(transcript.decisions) < attempt.query.max_steps:
-        view = EpisodeView(attempt.query.instruction, guidance, observation, tuple(transcript.decisions), attempt.seed)
+        view = EpisodeView(
+            attempt.query.instruction,
+            guidance,
+            observation,
+            tuple(transcript.decisions),
+            attempt.seed,
+            tuple(transcript.observations[:-1]),
+        )
         decision = storable_decision(await agent.act(view))
         transcript.account(decision.calls)
         if decision.action is not None:

@@ -95,6 +95,8 @@ class Written(NamedTuple):
     name: str
     numbers: list[float]
     texts: list[str]
+    call: str = ""
+    """Of UI-TARS, whole: Python reads some texts otherwise, which models leave unescaped."""
 
 
 class Tally(NamedTuple):
@@ -157,8 +159,8 @@ def check_written(action: Action, text: str, frame: CoordinateFrame) -> None:
 
 
 def _inner(value: str, written: Written) -> bool:
-    """Whether a text stands between quotes in a call that Python cannot read."""
-    return len(written.texts) == 1 and f"={_QUOTE}{_bare(value)}" in re.sub("[\"']", _QUOTE, _bare(written.texts[0]))
+    """Whether a text begins behind the quote of an argument."""
+    return f"={_QUOTE}{_bare(value)}" in _bare(written.call)
 
 
 def _bare(text: str) -> str:
@@ -184,7 +186,7 @@ def _in_python(text: str) -> Written:
         texts = [ast.literal_eval(keyword.value) for keyword in expression.keywords]
     except (SyntaxError, ValueError, AssertionError):
         texts = [call]
-    return Written(call.partition("(")[0], numbers, texts)
+    return Written(call.partition("(")[0], numbers, texts, call)
 
 
 def _leaves(value: Any) -> Iterator[Any]:

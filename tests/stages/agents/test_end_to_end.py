@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tests.stages.models.toy import ToyPhone
 from trajmill.schemas.actions import Click
 from trajmill.schemas.coordinates import CoordinateFrame, CoordinateSpace
+from trajmill.schemas.dialects.families import FAMILIES
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.query import Platform
@@ -75,3 +76,26 @@ def test_each_step_of_an_episode_has_its_own_seed() -> None:
         act(agent, view(None, *history))
     first, again, later = (request.seed for request in model.asked)
     assert first == again != later
+
+
+def test_a_served_family_is_asked_and_read_in_its_own_dialect() -> None:
+    said = (
+        'Action: Tap it.\n<tool_call>\n{"name": "mobile_use", "arguments": '
+        '{"action": "click", "coordinate": [500, 500]}}\n</tool_call>'
+    )
+    model = Scripted(said, space=CoordinateSpace.PER_MILLE)
+    agent = EndToEndAgent(model, Platform.PHONE, family=FAMILIES["gui-owl-1.5"])
+    first = act(agent, view())
+    assert (first.action, first.conclusion) == (Click(x=360, y=640), "Tap it.")
+    later = replace(view(None, first), past_observations=(view().observation,))
+    second = act(agent, later)
+    system, shown, reply, now = model.asked[1].messages
+    assert "1000x1000" in str(system.parts[0]) and "Response format" in str(system.parts[0])
+    assert shown.parts == (second.prompt, later.past_observations[0]) and second.prompt.endswith("actions:\nNone")
+    assert (reply.role, reply.parts) == ("assistant", (said,)) and now.parts == (later.observation,)
+
+
+def test_a_reply_in_another_dialect_is_no_action() -> None:
+    model = Scripted(f"Thought: here.\n{CLICK}\nConclusion: Tapped.")
+    decision = act(EndToEndAgent(model, Platform.PHONE, family=FAMILIES["gui-owl-1.5"]), view())
+    assert decision.action is None and decision.conclusion == NO_ACTION
