@@ -19,7 +19,7 @@ from trajmill.stages.environments.base import EnvironmentFactory
 from trajmill.stages.environments.simulated.environment import SimulatedFactory
 from trajmill.stages.environments.simulated.spec import FaultRates
 from trajmill.stages.environments.simulated.world import load_world
-from trajmill.stages.queries.pathways.base import Program, WalkBounds, Walked
+from trajmill.stages.queries.pathways.base import PathwayProgram, WalkBounds, WalkResult
 from trajmill.stages.queries.pathways.deny_list import packaged_deny_list
 from trajmill.stages.queries.pathways.programs import packaged_programs, read_programs
 from trajmill.stages.queries.pathways.search import deep_search
@@ -53,7 +53,7 @@ async def _print_walks(names: tuple[str, ...], bounds: WalkBounds) -> None:
         await _measure(_desktops(), read_programs(packaged_programs(), real), bounds)
 
 
-async def _measure(factory: EnvironmentFactory, programs: Sequence[Program], bounds: WalkBounds) -> None:
+async def _measure(factory: EnvironmentFactory, programs: Sequence[PathwayProgram], bounds: WalkBounds) -> None:
     try:
         for program in programs:
             _print(program.name, await deep_search(factory, program, bounds, packaged_deny_list(), _ORIGIN))
@@ -61,7 +61,7 @@ async def _measure(factory: EnvironmentFactory, programs: Sequence[Program], bou
         await factory.close()
 
 
-def _print(name: str, walked: Walked) -> None:
+def _print(name: str, walked: WalkResult) -> None:
     found, tally = len(walked.pathways), walked.tally
     kinds = Counter(pathway.end_kind for pathway in walked.pathways)
     print(
@@ -71,9 +71,9 @@ def _print(name: str, walked: Walked) -> None:
     )
 
 
-def _simulated(app: str, title: str) -> Program:
+def _simulated(app: str, title: str) -> PathwayProgram:
     opening = PathStep(page=f"{app}.start", operation="double_tap", target=f"launcher/{app}")
-    return Program(
+    return PathwayProgram(
         name=f"simulated {app}",
         title=title,
         platform=Platform.DESKTOP,

@@ -11,7 +11,7 @@ from trajmill.schemas.tables.query import Platform
 from trajmill.stages.environments.spec import EnvironmentSpec
 from trajmill.stages.queries.atomic.base import STAGE
 from trajmill.stages.queries.atomic.queries import AtomicCounts, atomic_queries
-from trajmill.stages.queries.real_walk import Checked, walk_all
+from trajmill.stages.queries.real_walk import WalkedQueries, walk_all
 
 
 def queries_for_operations(
@@ -36,7 +36,7 @@ def queries_for_operations(
     """
     queries = atomic_queries(counts, apps, heldout_apps, seed, origin)
 
-    async def check() -> Checked:
+    async def check() -> WalkedQueries:
         factory = environment.factory(Platform.DESKTOP)
         try:
             return await walk_all(factory, queries, STAGE, origin, instances)

@@ -18,8 +18,8 @@ from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.pathway import Pathway
 from trajmill.stages.environments.spec import EnvironmentSpec
 from trajmill.stages.models.prompts import Prompt
-from trajmill.stages.queries.pathways.base import Program, WalkBounds
-from trajmill.stages.queries.pathways.collect import Collected, collect_pathways, make_queries
+from trajmill.stages.queries.pathways.base import PathwayProgram, WalkBounds
+from trajmill.stages.queries.pathways.collect import CollectedPathways, collect_pathways, make_queries
 from trajmill.stages.queries.pathways.queries import PathwaySettings
 from trajmill.stages.queries.pathways.selection import SecondOpinion
 from trajmill.warehouse.layout import StageRun, Warehouse
@@ -40,11 +40,11 @@ class WalkPrograms:
     selection: Prompt
     """What the second opinion is asked with."""
 
-    def identity(self, program: Program) -> object:
+    def identity(self, program: PathwayProgram) -> object:
         """The program, how far it is walked and where."""
         return [program.model_dump(), self.bounds.model_dump(), identity_of(self.environment)]
 
-    def __call__(self, shard: str, program: Program) -> WrittenFiles:
+    def __call__(self, shard: str, program: PathwayProgram) -> WrittenFiles:
         """Walk a program; write its pathways, a failure for all that could not be walked, and the calls that it took.
 
         Raises:
@@ -63,7 +63,9 @@ class WalkPrograms:
             Counter(f"{failure.input_id}: {failure.message}" for failure in found.failures),
         )
 
-    async def _walk(self, program: Program, screens: ScreenWriter, sink: Callable[[ModelCall], None]) -> Collected:
+    async def _walk(
+        self, program: PathwayProgram, screens: ScreenWriter, sink: Callable[[ModelCall], None]
+    ) -> CollectedPathways:
         async with AsyncExitStack() as stack:
             factory = self.environment.factory(program.platform)
             stack.push_async_callback(factory.close)
@@ -76,7 +78,7 @@ class WalkPrograms:
         return found
 
 
-def walk_programs(work: WalkPrograms, programs: Sequence[Program], beam: BeamSettings) -> WrittenFiles:
+def walk_programs(work: WalkPrograms, programs: Sequence[PathwayProgram], beam: BeamSettings) -> WrittenFiles:
     """Walk programs, each once however often it is asked for; a screen that several show is written once."""
     made = fan_out(work.warehouse, work.at, programs, work, beam)
     screens = write_screens(work.warehouse, work.at, work.origin, made_by=work.environment.kind)
@@ -85,7 +87,7 @@ def walk_programs(work: WalkPrograms, programs: Sequence[Program], beam: BeamSet
 
 def queries_from_pathways(
     pathways: Sequence[Pathway],
-    programs: Sequence[Program],
+    programs: Sequence[PathwayProgram],
     settings: PathwaySettings,
     environment: EnvironmentSpec,
     instances: int,
@@ -112,7 +114,7 @@ def queries_from_pathways(
             factory = environment.factory(platform)
             try:
                 new = await make_queries(
-                    factory, Collected(found, (), (), {}, {}), there, settings, seed, origin, instances
+                    factory, CollectedPathways(found, (), (), {}, {}), there, settings, seed, origin, instances
                 )
             finally:
                 await factory.close()

@@ -20,7 +20,7 @@ from trajmill.stages.environments.spec import EnvironmentSpec
 from trajmill.stages.queries.proposals.propose import Proposed, propose_tasks
 from trajmill.stages.queries.proposals.proposer import ProposalPrompts, TaskProposer
 from trajmill.stages.queries.proposals.start_screens import start_screens
-from trajmill.stages.queries.proposals.starting_points import Ground, in_turn
+from trajmill.stages.queries.proposals.starting_points import StartingPoint, in_turn
 from trajmill.stages.rollout.attempts import episode_seed
 from trajmill.stages.rollout.base import Limits
 from trajmill.warehouse.layout import StageRun, Warehouse
@@ -39,7 +39,7 @@ class ProposalCounts(NamedTuple):
 
 @dataclass(frozen=True)
 class ProposeTasks:
-    """The work of one round; its only shard gets the grounds for which people wrote tasks."""
+    """The work of one round; its only shard gets the starting points for which people wrote tasks."""
 
     warehouse: Warehouse
     at: StageRun
@@ -56,12 +56,12 @@ class ProposeTasks:
     in_flight: int
     """Grounds that the writer is asked about at once."""
 
-    def identity(self, grounds: Sequence[Ground]) -> object:
+    def identity(self, starts: Sequence[StartingPoint]) -> object:
         """The tasks of people, and how many are wanted; the writer and its prompts are the run's."""
-        known = [[ground.id, ground.examples, ground.practised] for ground in grounds]
+        known = [[start.id, start.examples, start.successes] for start in starts]
         return [known, self.wanted, self.run_seed, self.heldout_apps]
 
-    def __call__(self, shard: str, grounds: Sequence[Ground]) -> WrittenFiles:
+    def __call__(self, shard: str, starts: Sequence[StartingPoint]) -> WrittenFiles:
         """Write the proposed queries, the calls that they took, and a failure for all that was refused.
 
         Raises:
@@ -70,20 +70,20 @@ class ProposeTasks:
         existing = tuple(queries_of(self.warehouse, self.at.run_id).values())
         calls: list[ModelCall] = []
         with screen_writer(self.warehouse, self.at, shard, self.environment.draws_screens) as screens:
-            made = asyncio.run(self._propose(grounds, existing, screens, calls.append))
+            made = asyncio.run(self._propose(starts, existing, screens, calls.append))
         made = without_leaks(made, existing, self.heldout_apps, self.origin)
         rows: dict[str, Sequence[Row]] = {"queries": made.queries, "failures": made.failures, "model_calls": calls}
         return WrittenFiles(write_tables(self.warehouse, self.at, rows, shard))
 
     async def _propose(
         self,
-        grounds: Sequence[Ground],
+        starts: Sequence[StartingPoint],
         existing: Sequence[Query],
         screens: ScreenWriter,
         sink: Callable[[ModelCall], None],
     ) -> Proposed:
-        curriculum = in_turn(grounds, self.wanted.curriculum, self.at.round)
-        screenshot = in_turn(grounds, self.wanted.screenshot, self.at.round)
+        curriculum = in_turn(starts, self.wanted.curriculum, self.at.round)
+        screenshot = in_turn(starts, self.wanted.screenshot, self.at.round)
         started = await start_screens(
             list(dict.fromkeys((*curriculum, *screenshot))),
             self.environment.factory,
@@ -92,11 +92,11 @@ class ProposeTasks:
             self.origin,
             self.environments,
         )
-        seen = [ground for ground in screenshot if ground.id in started.screens]
-        await screens.write(started.screens[ground.id] for ground in seen)
+        seen = [start for start in screenshot if start.id in started.screens]
+        await screens.write(started.screens[start.id] for start in seen)
         model = self.writer.open(self.origin, sink)
 
-        async def ask(among: Sequence[Ground], known: Sequence[Query], wanted: int) -> Proposed:
+        async def ask(among: Sequence[StartingPoint], known: Sequence[Query], wanted: int) -> Proposed:
             seed = int(content_id("propose", self.run_seed, self.at.round)[:8], 16)
             return await propose_tasks(
                 TaskProposer(model, self.prompts),
@@ -110,21 +110,21 @@ class ProposeTasks:
             )
 
         try:
-            able = [ground for ground in curriculum if ground.id in started.screens]
+            able = [start for start in curriculum if start.id in started.screens]
             taught = await ask(able, existing, self.wanted.curriculum)
-            shown = [ground._replace(screen=started.screens[ground.id]) for ground in seen]
+            shown = [start._replace(screen=started.screens[start.id]) for start in seen]
             looked = await ask(shown, (*existing, *taught.queries), self.wanted.screenshot)
         finally:
             await model.close()
         failures = (*started.failures, *taught.failures, *looked.failures)
         return Proposed((*taught.queries, *looked.queries), failures)
 
-    def _seed(self, ground: Ground) -> int:
-        return episode_seed(self.run_seed, self.at.round, ground.id, Purpose.TRAIN, 0)
+    def _seed(self, start: StartingPoint) -> int:
+        return episode_seed(self.run_seed, self.at.round, start.id, Purpose.TRAIN, 0)
 
 
-def propose_new_tasks(work: ProposeTasks, grounds: Sequence[Ground], beam: BeamSettings) -> WrittenFiles:
+def propose_new_tasks(work: ProposeTasks, starts: Sequence[StartingPoint], beam: BeamSettings) -> WrittenFiles:
     """Propose the tasks of a round and return what was written; a second call finds the work done."""
-    made = fan_out(work.warehouse, work.at, [grounds], work, beam)
+    made = fan_out(work.warehouse, work.at, [starts], work, beam)
     screens = write_screens(work.warehouse, work.at, work.origin, made_by=work.environment.kind)
     return WrittenFiles({**made.files, "screens": [screens]}, made.dropped)

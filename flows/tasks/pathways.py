@@ -13,7 +13,7 @@ from trajmill.pipelines.generate import NewQueries
 from trajmill.pipelines.pathways import WalkPrograms, queries_from_pathways, walk_programs
 from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.tables.pathway import Pathway
-from trajmill.stages.queries.pathways.base import STAGE, Program, WalkBounds
+from trajmill.stages.queries.pathways.base import STAGE, PathwayProgram, WalkBounds
 from trajmill.stages.queries.pathways.programs import packaged_programs, read_programs
 from trajmill.stages.queries.pathways.queries import PathwaySettings
 from trajmill.warehouse.layout import StageRun
@@ -24,7 +24,7 @@ PATHWAYS = STAGE
 PATHWAY_QUERIES = "pathway_queries"
 
 
-def programs_of(config: Config) -> tuple[Program, ...]:
+def programs_of(config: Config) -> tuple[PathwayProgram, ...]:
     """The programs that a configuration asks for.
 
     Raises:

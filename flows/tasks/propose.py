@@ -14,7 +14,7 @@ from trajmill.schemas.tables.query import Split
 from trajmill.schemas.tables.round_summary import StageCount
 from trajmill.stages.queries.proposals.human_tasks import read_human_tasks
 from trajmill.stages.queries.proposals.propose import STAGE
-from trajmill.stages.queries.proposals.starting_points import Ground, Practice, curriculum_grounds
+from trajmill.stages.queries.proposals.starting_points import StartingPoint, TaskSuccess, curriculum_starting_points
 from trajmill.stages.rollout.base import Limits
 from trajmill.warehouse.layout import StageRun
 
@@ -47,13 +47,13 @@ def propose(context: RoundContext) -> StageReport:
             environments=context.config.rollout.concurrency,
             in_flight=context.config.endpoints[writer].max_in_flight,
         )
-        made = propose_new_tasks(job, _grounds(context), context.beam)
+        made = propose_new_tasks(job, _starting_points(context), context.beam)
         return StageOutcome(sum(job.wanted), made.rows("queries"), made.files)
 
     return once(context, PROPOSE, work)
 
 
-def _grounds(context: RoundContext) -> tuple[Ground, ...]:
+def _starting_points(context: RoundContext) -> tuple[StartingPoint, ...]:
     """Where the example tasks are to be done, with the success so far.
 
     Raises:
@@ -62,15 +62,15 @@ def _grounds(context: RoundContext) -> tuple[Ground, ...]:
     file = context.config.queries.example_tasks
     if file is None:
         raise BadInputError("queries.example_tasks is missing: name a file of tasks that people wrote")
-    return curriculum_grounds(read_human_tasks(file), practice(context))
+    return curriculum_starting_points(read_human_tasks(file), task_successes(context))
 
 
-def practice(context: RoundContext) -> list[Practice]:
+def task_successes(context: RoundContext) -> list[TaskSuccess]:
     """How the policy did at each training query that it tried before this round; what was tried last comes last."""
     queries = context.queries
     shares = read_history(context.warehouse, context.run_id, range(context.round)).shares()
     return [
-        Practice(query.instruction, query.platform, query.apps, share)
+        TaskSuccess(query.instruction, query.platform, query.apps, share)
         for query, share in ((queries[query_id], share) for query_id, share in shares.items())
         if query.split is Split.TRAIN
     ]

@@ -9,7 +9,7 @@ from trajmill.schemas.tables.query import Split
 from trajmill.schemas.tables.trajectory import Purpose
 
 
-class Dropped(NamedTuple):
+class LeftOut(NamedTuple):
     """A trajectory or a step that gave no training row, and why."""
 
     trajectory_id: str

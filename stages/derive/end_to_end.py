@@ -19,7 +19,7 @@ from trajmill.schemas.tables.example import Example, Message
 from trajmill.schemas.tables.step import Step
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.schemas.tables.verdict import StepLabel
-from trajmill.stages.derive.base import Dropped, unfit
+from trajmill.stages.derive.base import LeftOut, unfit
 from trajmill.stages.derive.conversation import prompt_messages, unfit_text
 
 KIND = "end_to_end"
@@ -31,7 +31,7 @@ class EndToEndExamples(NamedTuple):
     """What one episode gave."""
 
     examples: tuple[Example, ...]
-    dropped: tuple[Dropped, ...]
+    dropped: tuple[LeftOut, ...]
 
 
 def end_to_end_examples(episode: Episode, size_of: Callable[[str], Size], origin: Origin) -> EndToEndExamples:
@@ -51,14 +51,14 @@ def end_to_end_examples(episode: Episode, size_of: Callable[[str], Size], origin
     if reason is None and episode.judgement is not None and not episode.judgement.correct:
         reason = "judged_incorrect"
     if reason is not None:
-        return EndToEndExamples((), (Dropped(trajectory_id, None, reason),))
+        return EndToEndExamples((), (LeftOut(trajectory_id, None, reason),))
     labels = {verdict.index: verdict.label for verdict in episode.step_verdicts}
     dialect = dialect_for(episode.query.platform)
     examples, dropped = [], []
     for step in episode.steps:
         made = _completion(step, labels.get(step.index), dialect, size_of(step.screen_before), episode.guidance)
         if made.text is None:
-            dropped.append(Dropped(trajectory_id, step.index, made.reason))
+            dropped.append(LeftOut(trajectory_id, step.index, made.reason))
         else:
             prompt = prompt_messages(dialect, step, native_frame(size_of(step.screen_before)))
             messages = (*prompt, Message(role="assistant", content=made.text))

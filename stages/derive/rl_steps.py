@@ -18,7 +18,7 @@ from trajmill.schemas.episode import Episode
 from trajmill.schemas.record import Origin, content_id
 from trajmill.schemas.tables.rl_step import RLStep
 from trajmill.schemas.tables.trajectory import Purpose
-from trajmill.stages.derive.base import Dropped, unfit
+from trajmill.stages.derive.base import LeftOut, unfit
 from trajmill.stages.derive.conversation import prompt_messages, unfit_text
 from trajmill.stages.derive.end_to_end import LEARNED_FROM
 from trajmill.stages.derive.rewards import RunningReward, TrajectoryReward, running_reward, trajectory_reward
@@ -32,7 +32,7 @@ class RLRows(NamedTuple):
     """What a batch of episodes gave."""
 
     rows: tuple[RLStep, ...]
-    dropped: tuple[Dropped, ...]
+    dropped: tuple[LeftOut, ...]
 
 
 class _Sample(NamedTuple):
@@ -110,7 +110,7 @@ def stored_rewards(rl_steps: pa.Table) -> list[list[float]]:
     return list(rounds.values())
 
 
-def _groups(episodes: Iterable[Episode]) -> tuple[dict[str, list[_Sample]], list[Dropped]]:
+def _groups(episodes: Iterable[Episode]) -> tuple[dict[str, list[_Sample]], list[LeftOut]]:
     groups: dict[str, list[_Sample]] = {}
     dropped = []
     for episode in sorted(episodes, key=lambda e: (e.query.query_id, e.trajectory.trajectory_id)):
@@ -119,7 +119,7 @@ def _groups(episodes: Iterable[Episode]) -> tuple[dict[str, list[_Sample]], list
             sample = _Sample(episode, trajectory_reward(episode), replayed=False)
             groups.setdefault(episode.query.query_id, []).append(sample)
         else:
-            dropped.append(Dropped(episode.trajectory.trajectory_id, None, reason))
+            dropped.append(LeftOut(episode.trajectory.trajectory_id, None, reason))
     return groups, dropped
 
 
@@ -138,8 +138,8 @@ def _with_replay(query_id: str, group: list[_Sample], success: Episode | None, s
     return [*group[:victim], sample, *group[victim + 1 :]]
 
 
-def _left_out(samples: Iterable[_Sample], reason: str) -> list[Dropped]:
-    return [Dropped(sample.trajectory_id, None, reason) for sample in samples]
+def _left_out(samples: Iterable[_Sample], reason: str) -> list[LeftOut]:
+    return [LeftOut(sample.trajectory_id, None, reason) for sample in samples]
 
 
 def _instances(
@@ -152,7 +152,7 @@ def _instances(
     for step in episode.steps:
         reason = unfit_text(step, step.raw_response, episode.guidance)
         if reason is not None:
-            dropped.append(Dropped(trajectory_id, step.index, reason))
+            dropped.append(LeftOut(trajectory_id, step.index, reason))
             continue
         rows.append(
             RLStep(

@@ -16,7 +16,7 @@ REFERENCE_PATH = "reference_path"
 """Guidance from the annotated path of the query."""
 
 
-class Outcome(NamedTuple):
+class StepOutcome(NamedTuple):
     """What came of a step."""
 
     text: str
@@ -33,7 +33,7 @@ class StepDescription(NamedTuple):
     """What came of it, e.g. `Tapped radio "Large" in "Size": "Size" is now "Large" instead of "Medium"`."""
 
 
-class Kept(NamedTuple):
+class KeptSteps(NamedTuple):
     """The steps that a guidance is written from, and those it leaves out."""
 
     steps: tuple[SeenStep, ...]
@@ -48,7 +48,7 @@ class StepDescriber(Protocol):
         """Stands on every guidance that is written from its descriptions."""
         ...
 
-    async def describe(self, episode: Episode, step: SeenStep, screens: ScreenReader) -> Outcome:
+    async def describe(self, episode: Episode, step: SeenStep, screens: ScreenReader) -> StepOutcome:
         """The outcome of one step of an episode.
 
         Raises:

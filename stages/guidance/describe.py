@@ -5,7 +5,7 @@ from __future__ import annotations
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.observation import ScreenReader
 from trajmill.stages.critics.trees.replay import SeenStep
-from trajmill.stages.guidance.base import Outcome
+from trajmill.stages.guidance.base import StepOutcome
 
 
 class TreeDescriber:
@@ -13,6 +13,6 @@ class TreeDescriber:
 
     version = "tree-describer-1"
 
-    async def describe(self, episode: Episode, step: SeenStep, screens: ScreenReader) -> Outcome:
+    async def describe(self, episode: Episode, step: SeenStep, screens: ScreenReader) -> StepOutcome:
         """The outcome of a step, e.g. `Tapped button "Add to cart": opened "Cart" of "shop.cart".`."""
-        return Outcome(step.caption)
+        return StepOutcome(step.caption)

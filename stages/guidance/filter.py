@@ -8,7 +8,7 @@ from typing import NamedTuple
 from trajmill.schemas.tables.guidance import DroppedStep
 from trajmill.schemas.tables.verdict import StepLabel, StepVerdict
 from trajmill.stages.critics.trees.replay import SeenStep
-from trajmill.stages.guidance.base import Kept, Outcome, StepDescription
+from trajmill.stages.guidance.base import KeptSteps, StepDescription, StepOutcome
 
 _ENDINGS = ("terminate", "answer")
 
@@ -20,7 +20,7 @@ class AsExpected(NamedTuple):
     dropped: tuple[DroppedStep, ...]
 
 
-def as_expected(steps: Sequence[SeenStep], outcomes: Sequence[Outcome]) -> AsExpected:
+def as_expected(steps: Sequence[SeenStep], outcomes: Sequence[StepOutcome]) -> AsExpected:
     """Leave out the steps of a model's own trajectory whose outcome did not meet the expectation it stated.
 
     The query is hard, so that a success of the model has errors and idle steps in it (paper 6.4). What ends the episode
@@ -40,7 +40,9 @@ def as_expected(steps: Sequence[SeenStep], outcomes: Sequence[Outcome]) -> AsExp
     return AsExpected(tuple(each for each in described if each.step.index not in unmet), dropped)
 
 
-def worth_telling(steps: Sequence[SeenStep], verdicts: Iterable[StepVerdict] = (), pages: Sequence[str] = ()) -> Kept:
+def worth_telling(
+    steps: Sequence[SeenStep], verdicts: Iterable[StepVerdict] = (), pages: Sequence[str] = ()
+) -> KeptSteps:
     """Leave out steps without effect, harmful ones, detours and settings that were changed again later.
 
     `verdicts` may be empty: a reference path has none. A detour is a run of steps that led back to the same screen; it
@@ -56,7 +58,7 @@ def worth_telling(steps: Sequence[SeenStep], verdicts: Iterable[StepVerdict] = (
     _drop_undone(steps, reasons)
     _drop_detours(steps, reasons, frozenset(pages))
     kept = tuple(step for step in steps if step.index not in reasons)
-    return Kept(kept, tuple(DroppedStep(index=index, reason=reasons[index]) for index in sorted(reasons)))
+    return KeptSteps(kept, tuple(DroppedStep(index=index, reason=reasons[index]) for index in sorted(reasons)))
 
 
 def _reason(step: SeenStep, labels: Mapping[int, StepLabel]) -> str:

@@ -22,7 +22,7 @@ from trajmill.stages.critics.model.action_words import action_in_words, quotable
 from trajmill.stages.critics.model.pictures import marked_picture, picture
 from trajmill.stages.critics.model.request import GREEDY, Sampling, question, stored_evidence, version_of
 from trajmill.stages.critics.trees.replay import SeenStep
-from trajmill.stages.guidance.base import Outcome, StepDescription
+from trajmill.stages.guidance.base import StepDescription, StepOutcome
 from trajmill.stages.models.base import ChatModel, ChatRequest, MessagePart
 from trajmill.stages.models.prompts import Prompt, own_or_packaged
 from trajmill.stages.models.structured import ask
@@ -89,7 +89,7 @@ class ModelDescriber:
         """Prompt and model."""
         return version_of(self.prompt, self.model)
 
-    async def describe(self, episode: Episode, step: SeenStep, screens: ScreenReader) -> Outcome:
+    async def describe(self, episode: Episode, step: SeenStep, screens: ScreenReader) -> StepOutcome:
         """The outcome of a step and whether it met what the agent thought and concluded.
 
         The step that ends an episode is put into words without a model: it changes no screen.
@@ -99,12 +99,12 @@ class ModelDescriber:
             ModelFailure: no valid answer, or an image that does not decode.
         """
         if step.action.kind in ("terminate", "answer"):
-            return Outcome(_bounded(step.caption, LONGEST_OUTCOME))
+            return StepOutcome(_bounded(step.caption, LONGEST_OUTCOME))
         with stored_evidence(episode):
             request = self._request(episode, step, screens)
         answer = await ask(self.model, request, OutcomeAnswer)
         unmet = "" if answer.result == "as expected" else _bounded(answer.reason, _LONGEST_REASON) or answer.result
-        return Outcome(_bounded(answer.outcome, LONGEST_OUTCOME), unmet)
+        return StepOutcome(_bounded(answer.outcome, LONGEST_OUTCOME), unmet)
 
     def _request(self, episode: Episode, step: SeenStep, screens: ScreenReader) -> ChatRequest:
         stored = next(each for each in episode.steps if each.index == step.index)

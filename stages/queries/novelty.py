@@ -1,4 +1,4 @@
-"""What has been asked so far: no two queries say the same, and nothing held out is said in training."""
+"""Refuses a query that repeats another one, and a held-out query whose words training has."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from trajmill.schemas.tables.query import Query, Split
 from trajmill.stages.queries.phrasing import skeleton
 
 
-class Entry(Enum):
-    """What the ledger says to a new query."""
+class Novelty(Enum):
+    """How a new query relates to those of the index."""
 
     NEW = "new"
     REPEATED = "repeated"
-    """It says what another one says already: no loss to leave it out."""
+    """Another query has the same words and the same goal: it can be left out without loss."""
     AMBIGUOUS = "the same words ask for something else in another query"
     NOT_HELD_OUT = "training says it in the same way"
 
 
-class Ledger:
-    """The instructions of one query set; training queries must be entered before held-out ones."""
+class InstructionIndex:
+    """The instructions of one query set; add training queries before held-out ones."""
 
     def __init__(self) -> None:
         """Empty."""
@@ -27,20 +27,20 @@ class Ledger:
         self._trained_texts: set[str] = set()
         self._trained_skeletons: set[tuple[str, str]] = set()
 
-    def look_up(self, query: Query) -> Entry:
-        """Whether the query may be added; nothing is entered."""
+    def novelty_of(self, query: Query) -> Novelty:
+        """Whether the query is new; it is not added."""
         text = query.instruction.casefold()
         goal = self._goals.get((query.platform, query.start_state, text))
         if goal is not None:
-            return Entry.REPEATED if goal == query.goal_key() else Entry.AMBIGUOUS
+            return Novelty.REPEATED if goal == query.goal_key() else Novelty.AMBIGUOUS
         if query.split is not Split.TRAIN and text in self._trained_texts:
-            return Entry.REPEATED
+            return Novelty.REPEATED
         if query.split is Split.HELDOUT_PHRASINGS and (query.task, skeleton(query)) in self._trained_skeletons:
-            return Entry.NOT_HELD_OUT
-        return Entry.NEW
+            return Novelty.NOT_HELD_OUT
+        return Novelty.NEW
 
-    def enter(self, query: Query) -> None:
-        """Remember a query."""
+    def add(self, query: Query) -> None:
+        """Add a query."""
         text = query.instruction.casefold()
         self._goals[query.platform, query.start_state, text] = query.goal_key()
         if query.split is Split.TRAIN:

@@ -20,13 +20,13 @@ from trajmill.schemas.errors import BadInputError
 _SPECIAL = "()[]{}|"
 
 
-class Words(NamedTuple):
+class PlainText(NamedTuple):
     """Text that stands as it is."""
 
     text: str
 
 
-class Name(NamedTuple):
+class SlotName(NamedTuple):
     """A place for the words of a slot."""
 
     name: str
@@ -41,13 +41,13 @@ class Alternatives(NamedTuple):
 class Template(NamedTuple):
     """A parsed phrasing: its parts in order."""
 
-    parts: tuple[Words | Name | Alternatives, ...]
+    parts: tuple[PlainText | SlotName | Alternatives, ...]
 
     def names(self) -> frozenset[str]:
         """All names that stand anywhere in the template."""
         found: set[str] = set()
         for part in self.parts:
-            if isinstance(part, Name):
+            if isinstance(part, SlotName):
                 found.add(part.name)
             elif isinstance(part, Alternatives):
                 found.update(*(option.names() for option in part.options))
@@ -93,11 +93,11 @@ def _end_mark(text: str) -> str:
 _QUESTION_WORDS = frozenset({"Can", "Could", "Would", "Will", "May"})
 
 
-def _expand(part: Words | Name | Alternatives, words: Mapping[str, str], rng: Random) -> str:
+def _expand(part: PlainText | SlotName | Alternatives, words: Mapping[str, str], rng: Random) -> str:
     match part:
-        case Words(text):
+        case PlainText(text):
             return text
-        case Name(name):
+        case SlotName(name):
             return words[name]
         case Alternatives(options):
             return rng.choice(options).expand(words, rng)
@@ -118,12 +118,12 @@ class _Parser:
         return template
 
     def _sequence(self) -> Template:
-        parts: list[Words | Name | Alternatives] = []
+        parts: list[PlainText | SlotName | Alternatives] = []
         while self._at < len(self._text) and self._text[self._at] not in ")]}|":
             parts.append(self._part())
         return Template(tuple(parts))
 
-    def _part(self) -> Words | Name | Alternatives:
+    def _part(self) -> PlainText | SlotName | Alternatives:
         match self._text[self._at]:
             case "{":
                 return self._name()
@@ -134,13 +134,13 @@ class _Parser:
             case _:
                 return self._words()
 
-    def _words(self) -> Words:
+    def _words(self) -> PlainText:
         start = self._at
         while self._at < len(self._text) and self._text[self._at] not in _SPECIAL:
             self._at += 1
-        return Words(self._text[start : self._at])
+        return PlainText(self._text[start : self._at])
 
-    def _name(self) -> Name:
+    def _name(self) -> SlotName:
         start = self._at
         end = self._text.find("}", start)
         if end < 0:
@@ -149,7 +149,7 @@ class _Parser:
         if not name.isidentifier():
             raise self._error(f"'{{{name}}}' is no name", "put the name of a slot between the braces", start)
         self._at = end + 1
-        return Name(name)
+        return SlotName(name)
 
     def _options(self, closing: str) -> tuple[Template, ...]:
         start = self._at

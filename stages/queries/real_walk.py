@@ -20,7 +20,7 @@ PASSED = "passed"
 _SEED = 0
 
 
-class Checked(NamedTuple):
+class WalkedQueries(NamedTuple):
     """Queries that were walked."""
 
     queries: tuple[Query, ...]
@@ -29,7 +29,7 @@ class Checked(NamedTuple):
     """The others, with the reason."""
 
 
-class _Outcome(NamedTuple):
+class _WalkOutcome(NamedTuple):
     reason: str | None
     """Why not, None if it passed."""
     blame: FailureClass
@@ -37,7 +37,7 @@ class _Outcome(NamedTuple):
 
 async def walk_all(
     factory: EnvironmentFactory, queries: Sequence[Query], stage: str, origin: Origin, instances: int = 1
-) -> Checked:
+) -> WalkedQueries:
     """Walk queries in a few environments, each of which is replaced where it fails.
 
     Args:
@@ -47,13 +47,13 @@ async def walk_all(
         origin: common columns of the failures.
         instances: environments at once.
     """
-    outcomes: dict[str, _Outcome] = {}
+    outcomes: dict[str, _WalkOutcome] = {}
     waiting = iter(queries)
     async with asyncio.TaskGroup() as group:
         for _ in range(min(instances, len(queries))):
             group.create_task(_work_off(factory, waiting, outcomes))
     told = [(query, outcomes[query.query_id]) for query in queries]
-    return Checked(
+    return WalkedQueries(
         tuple(query.model_copy(update={"validation": PASSED}) for query, outcome in told if outcome.reason is None),
         tuple(_failure(query, outcome, stage, origin) for query, outcome in told if outcome.reason is not None),
     )
@@ -81,15 +81,15 @@ async def walk(environment: Environment, query: Query) -> str | None:
     return f"the reference path is not done after {query.max_steps} steps"
 
 
-async def _work_off(factory: EnvironmentFactory, waiting: Iterator[Query], outcomes: dict[str, _Outcome]) -> None:
+async def _work_off(factory: EnvironmentFactory, waiting: Iterator[Query], outcomes: dict[str, _WalkOutcome]) -> None:
     environment: Environment | None = None
     try:
         for query in waiting:
             try:
                 environment = environment or await factory()
-                outcomes[query.query_id] = _Outcome(await walk(environment, query), FailureClass.TASK)
+                outcomes[query.query_id] = _WalkOutcome(await walk(environment, query), FailureClass.TASK)
             except EnvironmentFailure as error:
-                outcomes[query.query_id] = _Outcome(str(error), error.failure_class)
+                outcomes[query.query_id] = _WalkOutcome(str(error), error.failure_class)
                 broken, environment = environment, None
                 await _close(broken)
     finally:
@@ -103,7 +103,7 @@ async def _close(environment: Environment | None) -> None:
             await environment.close()
 
 
-def _failure(query: Query, outcome: _Outcome, stage: str, origin: Origin) -> Failure:
+def _failure(query: Query, outcome: _WalkOutcome, stage: str, origin: Origin) -> Failure:
     return Failure(
         stage=stage,
         input_id=query.query_id,

@@ -13,7 +13,7 @@ from trajmill.schemas.tables.query import PathStep, Platform, Query, Slot, Sourc
 from trajmill.stages.queries.atomic.base import AtomicTask, Objects, Operation, packaged_objects
 from trajmill.stages.queries.atomic.operations import all_operations
 from trajmill.stages.queries.difficulty import difficulty, step_limit
-from trajmill.stages.queries.novelty import Entry, Ledger
+from trajmill.stages.queries.novelty import InstructionIndex, Novelty
 from trajmill.stages.queries.packaged_phrasings import Phrasings, packaged_phrasings
 from trajmill.stages.queries.phrasing_template import parse_template, tidy
 
@@ -48,7 +48,7 @@ def atomic_queries(
         origin: common columns of the rows.
     """
     objects, phrasings = packaged_objects(), packaged_phrasings("trajmill.stages.queries.atomic")
-    ledger = Ledger()
+    index = InstructionIndex()
     goals: set[str] = set()
     made: list[Query] = []
     for split, wanted in (
@@ -63,9 +63,9 @@ def atomic_queries(
             for query in _candidates(operation, objects, phrasings, split, wanted, rng, origin):
                 (app,) = query.apps
                 usable = app in apps and (app in heldout_apps) == (split is Split.HELDOUT_APPS)
-                new = query.goal_key() not in goals and ledger.look_up(query) is Entry.NEW
+                new = query.goal_key() not in goals and index.novelty_of(query) is Novelty.NEW
                 if found < wanted and usable and new:
-                    ledger.enter(query)
+                    index.add(query)
                     goals.add(query.goal_key())
                     made.append(query)
                     found += 1

@@ -16,7 +16,7 @@ from trajmill.stages.environments.simulated.world import TaskGraph
 from trajmill.stages.queries.graph.sampling import TaskSample
 
 
-class Candidate(NamedTuple):
+class DraftCandidate(NamedTuple):
     """What a query may be made of."""
 
     task: TaskGraph
@@ -28,7 +28,7 @@ class Candidate(NamedTuple):
     """How often the same goal was drafted before."""
 
 
-class Drafted(NamedTuple):
+class DraftResult(NamedTuple):
     """What came of a candidate."""
 
     task: TaskGraph
@@ -38,13 +38,15 @@ class Drafted(NamedTuple):
     """Why the writer made no query, where its stand-in did."""
 
 
-class DraftLine:
+class DraftQueue:
     """The candidates of one task for one split, in order, the next of them being drafted already."""
 
-    def __init__(self, candidates: Iterator[Candidate], draft: Callable[[Candidate], Awaitable[Drafted]]) -> None:
+    def __init__(
+        self, candidates: Iterator[DraftCandidate], draft: Callable[[DraftCandidate], Awaitable[DraftResult]]
+    ) -> None:
         """Nothing is drafted before it is asked for."""
         self._candidates, self._draft = candidates, draft
-        self._ahead: deque[asyncio.Future[Drafted]] = deque()
+        self._ahead: deque[asyncio.Future[DraftResult]] = deque()
 
     def reach(self, count: int) -> None:
         """Have the next `count` candidates, as far as there are any, in the making."""
@@ -54,7 +56,7 @@ class DraftLine:
                 return
             self._ahead.append(asyncio.ensure_future(self._draft(candidate)))
 
-    async def take(self) -> Drafted | None:
+    async def take(self) -> DraftResult | None:
         """The next draft, None after the last; an error other than a `StageError` is raised here."""
         self.reach(1)
         return await self._ahead.popleft() if self._ahead else None
@@ -67,7 +69,7 @@ class DraftLine:
         self._ahead.clear()
 
 
-def start_ahead(lines: Sequence[DraftLine], count: int) -> None:
+def start_ahead(lines: Sequence[DraftQueue], count: int) -> None:
     """Start the `count` drafts that will be taken next from these lines, if each of them becomes a query."""
     for number in range(count):
         lines[number % len(lines)].reach(number // len(lines) + 1)

@@ -16,11 +16,11 @@ from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.query import Query, Split
 from trajmill.stages.environments.simulated.world import TaskGraph, World
 from trajmill.stages.queries.graph.base import DraftRefused, QueryValidator, QueryWriter
-from trajmill.stages.queries.graph.draft_queue import Candidate, Drafted, DraftLine, start_ahead
+from trajmill.stages.queries.graph.draft_queue import DraftCandidate, DraftQueue, DraftResult, start_ahead
 from trajmill.stages.queries.graph.drafting import draft
 from trajmill.stages.queries.graph.sampling import TaskSample
 from trajmill.stages.queries.graph.splits import HELDOUT_GOALS, divide_tasks, draw_goals, share_goals
-from trajmill.stages.queries.novelty import Entry, Ledger
+from trajmill.stages.queries.novelty import InstructionIndex, Novelty
 
 STAGE = "generate"
 PASSED = "passed"
@@ -119,7 +119,7 @@ class _Generation:
     ) -> None:
         self._seed, self._origin, self._writer, self._validator = seed, origin, writer, validator
         self._in_flight, self._stand_in = in_flight, stand_in
-        self._ledger = Ledger()
+        self._index = InstructionIndex()
         self.queries: list[Query] = []
         self.failures: list[Failure] = []
 
@@ -142,7 +142,7 @@ class _Generation:
 
     async def fill(self, split: Split, wanted: int, shares: Sequence[_Goals]) -> None:
         """Add `wanted` queries to a split, from its tasks in turn until they have no more."""
-        lines = [DraftLine(_candidates(goals, split), self._draft) for goals in shares if goals.samples]
+        lines = [DraftQueue(_candidates(goals, split), self._draft) for goals in shares if goals.samples]
         # Where there are fewer queries than tasks, chance decides which tasks have one.
         Random(self._derive(split, "order")).shuffle(lines)
         try:
@@ -154,10 +154,10 @@ class _Generation:
             text = f"only {found} of {wanted} queries: the apps have no more goals for this split"
             self._fail(split.value, text)
 
-    async def _in_turn(self, lines: deque[DraftLine], wanted: int) -> int:
+    async def _in_turn(self, lines: deque[DraftQueue], wanted: int) -> int:
         """Take one query of each line after the other, until all are exhausted; returns how many were taken."""
         found = 0
-        failed_in_a_row: Counter[DraftLine] = Counter()
+        failed_in_a_row: Counter[DraftQueue] = Counter()
         while lines and found < wanted:
             line = lines[0]
             start_ahead(lines, min(self._in_flight, wanted - found))
@@ -181,24 +181,24 @@ class _Generation:
             self._fail(task.name, str(error), error.failure_class)
             return ()
 
-    async def _draft(self, candidate: Candidate) -> Drafted:
+    async def _draft(self, candidate: DraftCandidate) -> DraftResult:
         try:
-            return Drafted(candidate.task, await self._written(candidate, self._writer))
+            return DraftResult(candidate.task, await self._written(candidate, self._writer))
         except StageError as error:
             if self._stand_in is None:
-                return Drafted(candidate.task, error)
+                return DraftResult(candidate.task, error)
             refused = error
         try:
-            return Drafted(candidate.task, await self._written(candidate, self._stand_in), refused)
+            return DraftResult(candidate.task, await self._written(candidate, self._stand_in), refused)
         except StageError as error:
-            return Drafted(candidate.task, error, refused)
+            return DraftResult(candidate.task, error, refused)
 
-    async def _written(self, candidate: Candidate, writer: QueryWriter) -> Query:
+    async def _written(self, candidate: DraftCandidate, writer: QueryWriter) -> Query:
         task, sample, split, heldout, turn = candidate
         seed = self._derive(task.name, split, sample.key, turn)
         return await draft(task, sample, split, heldout, writer, self._origin, seed)
 
-    def _admit(self, drafted: Drafted) -> bool:
+    def _admit(self, drafted: DraftResult) -> bool:
         """Take a draft as a query; False for one that says nothing new, or fails."""
         task, query, refused = drafted
         for error in (refused, query):
@@ -207,14 +207,14 @@ class _Generation:
                 self._fail(task.name, str(error), error.failure_class, attempts)
         if isinstance(query, StageError):
             return False
-        entry = self._ledger.look_up(query)
-        if entry is Entry.REPEATED:
+        novelty = self._index.novelty_of(query)
+        if novelty is Novelty.REPEATED:
             return False
-        reason = entry.value if entry is not Entry.NEW else self._validator.walk(query)
+        reason = novelty.value if novelty is not Novelty.NEW else self._validator.walk(query)
         if reason is not None:
             self._fail(query.query_id, f"{task.name}: {reason}: {query.instruction}")
             return False
-        self._ledger.enter(query)
+        self._index.add(query)
         self.queries.append(query.model_copy(update={"validation": PASSED}))
         return True
 
@@ -236,9 +236,9 @@ class _Generation:
         )
 
 
-def _candidates(goals: _Goals, split: Split) -> Iterator[Candidate]:
+def _candidates(goals: _Goals, split: Split) -> Iterator[DraftCandidate]:
     """What may become a query of a split: each goal once before any of them again."""
     for turn in range(REPHRASINGS if split in REPHRASED else 1):
         for number, sample in enumerate(goals.samples):
             heldout = split is Split.HELDOUT_PHRASINGS or (split is Split.HELDOUT_APPS and (turn + number) % 2 == 1)
-            yield Candidate(goals.task, sample, split, heldout, turn)
+            yield DraftCandidate(goals.task, sample, split, heldout, turn)

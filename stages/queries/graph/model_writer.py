@@ -28,7 +28,7 @@ from trajmill.stages.queries.graph.base import Brief, DraftRefused
 from trajmill.stages.queries.graph.grammar import operations
 from trajmill.stages.queries.graph.slot_check import (
     LONGEST_RAW,
-    Checked,
+    InstructionCheck,
     check_instruction,
     vocabulary_of,
     without_quotes,
@@ -70,7 +70,7 @@ class _Draft(NamedTuple):
     """A draft that was let through."""
 
     text: str
-    checked: Checked
+    checked: InstructionCheck
 
 
 def writer_prompts(
@@ -134,7 +134,7 @@ class ModelWriter:
         phrasing = f"{brief.task.name}/{mark}-{manner.version}"
         return Written(raw.text, refined.text, phrasing, refined.checked.said)
 
-    async def _drafted(self, request: ChatRequest, subject: str, check: Callable[[str], Checked]) -> _Draft:
+    async def _drafted(self, request: ChatRequest, subject: str, check: Callable[[str], InstructionCheck]) -> _Draft:
         attempt, text, problems = request, "", ""
         for number in range(1, TRIES + 1):
             text = one_line((await ask(self.model, attempt, Instruction)).instruction)
@@ -169,11 +169,11 @@ def _seed(seed: int, number: int) -> int:
     return int(content_id("draft", seed, number), 16) % 2**31
 
 
-def _in_manner(text: str, checked: Checked, heldout: bool) -> Checked:
+def _in_manner(text: str, checked: InstructionCheck, heldout: bool) -> InstructionCheck:
     if ("?" in without_quotes(text)) is heldout:
         return checked
     problem = "it must be a question that ends with a question mark" if heldout else "it must not be a question"
-    return Checked(checked.said, (*checked.problems, problem))
+    return InstructionCheck(checked.said, (*checked.problems, problem))
 
 
 def _platform_text(platform: Platform) -> str:

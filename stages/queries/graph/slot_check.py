@@ -55,7 +55,7 @@ class Span(NamedTuple):
         return any(span.start < self.end and self.start < span.end for span in spans)
 
 
-class Checked(NamedTuple):
+class InstructionCheck(NamedTuple):
     """What an instruction says, and what is wrong with it."""
 
     said: Mapping[str, str]
@@ -86,7 +86,7 @@ def vocabulary_of(metadata: PathMetadata) -> tuple[str, ...]:
 
 def check_instruction(
     text: str, slots: Sequence[KnownSlot], vocabulary: Sequence[str], longest: int = LONGEST_INSTRUCTION
-) -> Checked:
+) -> InstructionCheck:
     """Compare an instruction with what it is to ask for.
 
     Args:
@@ -96,9 +96,9 @@ def check_instruction(
         longest: characters that it may have.
     """
     if not text.strip():
-        return Checked({}, ("it is empty",))
+        return InstructionCheck({}, ("it is empty",))
     if len(text) > longest:
-        return Checked({}, (f"it has {len(text)} characters; at most {longest} are allowed",))
+        return InstructionCheck({}, (f"it has {len(text)} characters; at most {longest} are allowed",))
     told = _told(text, slots, vocabulary)
     said = {name: text[span.start : span.end] for name, span in told.slots.items()}
     problems = [
@@ -108,7 +108,7 @@ def check_instruction(
         *_invented(text, told, vocabulary),
         *_misquoted(text, slots, told),
     ]
-    return Checked(said, tuple(dict.fromkeys(problems)))
+    return InstructionCheck(said, tuple(dict.fromkeys(problems)))
 
 
 def without_quotes(text: str) -> str:

@@ -1,4 +1,4 @@
-"""What is walked, how far, and what a walk brings back."""
+"""Records of a walk: the program, the bounds, the result."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trajmill.schemas.tables.query import PathStep, Platform
 STAGE = "pathways"
 
 
-class Program(Record):
+class PathwayProgram(Record):
     """A program to walk, as one entry of a programs file says it."""
 
     name: str
@@ -32,8 +32,8 @@ class Program(Record):
     selection: str = ""
     """What they select, in words, e.g. `all of the text`."""
     presses_commands: bool = False
-    """Whether to press, as well, entries and buttons that do not promise a dialog by an ellipsis. What they change is
-    undone by a reset, so this is for programs that are reset in no time."""
+    """Whether to press, as well, entries and buttons that do not promise a dialog by an ellipsis. A reset
+    undoes their changes, so this suits programs that reset quickly."""
 
 
 class WalkBounds(Record):
@@ -55,15 +55,15 @@ class WalkBounds(Record):
 
 
 class WalkTally(NamedTuple):
-    """What a walk took."""
+    """What a walk used."""
 
     steps: int
     resets: int
     seconds: float
 
 
-class Walked(NamedTuple):
-    """What a walk brings back."""
+class WalkResult(NamedTuple):
+    """The result of one walk."""
 
     pathways: tuple[Pathway, ...]
     """In the order in which they were found."""

@@ -1,4 +1,4 @@
-"""The whole of it for one program: walk, classify, write, walk the queries."""
+"""All steps for pathways of programs: walk, classify, write queries, validate the queries."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.pathway import Pathway
 from trajmill.schemas.tables.query import Query
 from trajmill.stages.environments.base import EnvironmentFactory
-from trajmill.stages.queries.pathways.base import STAGE, Program, WalkBounds, WalkTally
+from trajmill.stages.queries.pathways.base import STAGE, PathwayProgram, WalkBounds, WalkTally
 from trajmill.stages.queries.pathways.deny_list import packaged_deny_list
 from trajmill.stages.queries.pathways.queries import PathwaySettings, pathway_queries
 from trajmill.stages.queries.pathways.search import deep_search
@@ -20,8 +20,8 @@ from trajmill.stages.queries.pathways.wording import PathwayGrammar
 from trajmill.stages.queries.real_walk import walk_all
 
 
-class Collected(NamedTuple):
-    """Everything that the walks over some programs have given."""
+class CollectedPathways(NamedTuple):
+    """The result of the walks over some programs."""
 
     pathways: tuple[Pathway, ...]
     queries: tuple[Query, ...]
@@ -35,11 +35,11 @@ class Collected(NamedTuple):
 
 async def collect_pathways(
     factory: EnvironmentFactory,
-    programs: Sequence[Program],
+    programs: Sequence[PathwayProgram],
     bounds: WalkBounds,
     origin: Origin,
     second_opinion: SecondOpinion | None = None,
-) -> Collected:
+) -> CollectedPathways:
     """Walk programs one after the other, and classify what needs a selection.
 
     Args:
@@ -63,18 +63,18 @@ async def collect_pathways(
         pathways += told.pathways
         screens |= walked.screens
         tallies[program.name] = walked.tally
-    return Collected(tuple(pathways), (), tuple(failures), screens, tallies)
+    return CollectedPathways(tuple(pathways), (), tuple(failures), screens, tallies)
 
 
 async def make_queries(
     factory: EnvironmentFactory,
-    collected: Collected,
-    programs: Sequence[Program],
+    collected: CollectedPathways,
+    programs: Sequence[PathwayProgram],
     settings: PathwaySettings,
     seed: int,
     origin: Origin,
     instances: int = 1,
-) -> Collected:
+) -> CollectedPathways:
     """Add the queries of what was collected; each has been walked in the environment, and meets its goal.
 
     Args:
@@ -86,8 +86,8 @@ async def make_queries(
         origin: common columns of the rows.
         instances: environments to walk the queries in at once.
     """
-    denied = packaged_deny_list()
-    made = await pathway_queries(collected.pathways, programs, settings, denied, PathwayGrammar(), seed, origin)
+    deny_list = packaged_deny_list()
+    made = await pathway_queries(collected.pathways, programs, settings, deny_list, PathwayGrammar(), seed, origin)
     checked = await walk_all(factory, made.queries, STAGE, origin, instances)
     failures = (*collected.failures, *made.failures, *checked.failures)
     return collected._replace(queries=checked.queries, failures=failures)

@@ -1,4 +1,4 @@
-"""What a walk never touches."""
+"""Words on elements that a walk never presses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _FILE = "denied_words.txt"
 
 
 class DenyList(NamedTuple):
-    """Words of which none may stand on what is pressed."""
+    """An element with one of these words is never pressed."""
 
     pattern: re.Pattern[str]
 

@@ -1,4 +1,4 @@
-"""Elements by what they are, not by where they are; states of a program by what can be pressed in them."""
+"""Identifies elements by role and text, and states of a program by the elements that can be pressed."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ from trajmill.stages.agents.element_walk import targets
 _OPENS_DIALOG = ("...", "…")
 
 
-class Key(NamedTuple):
+class ElementKey(NamedTuple):
     """What identifies an element in a state of a program."""
 
     role: str
     text: str
     target: str
-    """As in `PathwayStep.target`; it tells apart what has the same name in two menus."""
+    """As in `PathwayStep.target`; it distinguishes equal names in two menus."""
 
 
-class Look(NamedTuple):
-    """A state of a program, taken apart."""
+class ProgramState(NamedTuple):
+    """A state of a program, read from its accessibility tree."""
 
     observation: Observation
     title: str
     """Of the window or page in front."""
-    elements: dict[Key, UIElement]
-    state: str
-    """The tree's hash: of the title and what can be pressed, with what is disabled or checked, and the tab in front;
-    places, values, focus and highlighting play no part, so that a state is known again when one comes back to it."""
+    elements: dict[ElementKey, UIElement]
+    state_id: str
+    """Hash of the title and of the elements that can be pressed, with their disabled, checked and in-front states.
+    Positions, values, focus and highlighting are left out, so that a state is recognised when the walk returns."""
 
     @property
     def alive(self) -> bool:
-        """Whether there is anything to read or press: a program that has ended leaves nothing."""
+        """Whether an element has text: a program that has ended shows none."""
         return any(key.text for key in self.elements)
 
 
-def look_at(observation: Observation) -> Look:
-    """Take an observation apart; one without a tree has no elements."""
-    found = {Key(e.role, e.text, target): e for target, e in targets(observation.elements or ()).items()}
+def program_state(observation: Observation) -> ProgramState:
+    """Read the state from an observation; one without a tree has no elements."""
+    found = {ElementKey(e.role, e.text, target): e for target, e in targets(observation.elements or ()).items()}
     elements = {key: element for key, element in found.items() if "title" not in element.states}
     title = next((element.text for element in observation.elements or () if "title" in element.states), "")
     pressable = [
@@ -47,7 +47,7 @@ def look_at(observation: Observation) -> Look:
         for key, element in elements.items()
         if element.clickable or "disabled" in element.states
     ]
-    return Look(observation, title, elements, content_id("state", title, sorted(pressable)))
+    return ProgramState(observation, title, elements, content_id("state", title, sorted(pressable)))
 
 
 def _in_front(element: UIElement) -> bool:

@@ -1,4 +1,4 @@
-"""Brings a program back to a place that was seen before: by pathway memory, Escape and replay."""
+"""Brings a program back to a state that was seen before: by remembered states, Escape and replay."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from trajmill.schemas.tables.query import PathStep, Query
 from trajmill.stages.agents.element_walk import WalkPosition, next_move
 from trajmill.stages.environments.base import Environment, EnvironmentFactory
 from trajmill.stages.queries.pathways.base import WalkBounds, WalkTally
-from trajmill.stages.queries.pathways.elements import Look, look_at
+from trajmill.stages.queries.pathways.elements import ProgramState, program_state
 
 T = TypeVar("T")
 _ESCAPE = PressKeys(keys=("escape",))
 _SECONDS_TO_CLOSE = 20.0
-_PATIENCE_SECONDS = 0.3
-"""What a menu may take to show after the press that opens it, in one wait; waited for twice."""
+_WAIT_SECONDS = 0.3
+"""One wait for a menu to show after the press that opens it."""
 _WAITS = 2
-_MOST_LOOKS = 40
+_MOST_READINGS = 40
 
 
 class OutOfBounds(Exception):
@@ -32,11 +32,11 @@ class OutOfBounds(Exception):
 
 
 class Lost(EnvironmentFailure):
-    """What should be pressed is not there any more."""
+    """The element to press is not on the screen."""
 
 
 class ProgramEnded(EnvironmentFailure):
-    """The program has ended or is out of sight; its environment is well."""
+    """The program has ended or is not in front; its environment works."""
 
 
 class Navigator:
@@ -45,7 +45,7 @@ class Navigator:
     def __init__(
         self, factory: EnvironmentFactory, query: Query, opening: Sequence[PathStep], bounds: WalkBounds
     ) -> None:
-        """Start nothing yet.
+        """Start nothing before the first reset.
 
         Args:
             factory: makes the environments.
@@ -55,7 +55,7 @@ class Navigator:
         """
         self._factory, self._query, self._opening, self._bounds = factory, query, tuple(opening), bounds
         self._environment: Environment | None = None
-        self._look: Look | None = None
+        self._state: ProgramState | None = None
         self._memory: dict[tuple[str, ...], str] = {}
         """By the targets that were pressed since the start, the state they led to."""
         self._steps = self._resets = 0
@@ -71,11 +71,11 @@ class Navigator:
         """Kind of environment; empty before the first reset."""
         return self._environment.name if self._environment is not None else ""
 
-    async def go_to(self, way: Sequence[PathwayStep]) -> Look:
-        """Stand at the end of a way that was gone before, or whose steps are known to exist.
+    async def go_to(self, way: Sequence[PathwayStep]) -> ProgramState:
+        """Go to the end of a way whose steps are known.
 
-        Escape is pressed as long as that leads somewhere else and no state on the way is reached; else the program is
-        reset and the way is replayed.
+        Presses Escape until a state on the way is reached; if Escape changes nothing, resets the program and replays
+        the way.
 
         Raises:
             Lost: an element of the way is not there, even after a reset.
@@ -88,55 +88,55 @@ class Navigator:
                 with suppress(Lost):
                     return await self._press_on(way, reached)
                 break
-            if self._look is None or not await self._escaped():
+            if self._state is None or not await self._escaped():
                 break
         await self.reset()
         return await self._press_on(way, 0)
 
-    async def press(self, way: Sequence[PathwayStep]) -> Look:
-        """Press the last element of a way, from where the others have led; as `go_to`.
+    async def press(self, way: Sequence[PathwayStep]) -> ProgramState:
+        """Press the last element of a way, from the end of the others; raises as `go_to`.
 
-        What opened something before is given the time to do so again.
+        Waits longer for an element that opened something before.
         """
         targets = tuple(step.target for step in way)
         place = await self._find(targets[-1])
-        before = self._now().state
-        look = await self._do(Click(x=place[0], y=place[1]))
+        before = self._current().state_id
+        state = await self._do(Click(x=place[0], y=place[1]))
         for _ in range(_WAITS):
-            if look.state != before or targets not in self._memory:
+            if state.state_id != before or targets not in self._memory:
                 break
-            look = await self._do(Wait(seconds=_PATIENCE_SECONDS))
-        if look.state != before:
-            self._memory[targets] = look.state
-        return look
+            state = await self._do(Wait(seconds=_WAIT_SECONDS))
+        if state.state_id != before:
+            self._memory[targets] = state.state_id
+        return state
 
-    async def wait(self, way: Sequence[PathwayStep]) -> Look:
-        """Look once more, a moment later, at what the press of a way's last element has led to."""
-        look = await self._do(Wait(seconds=_PATIENCE_SECONDS))
-        self._memory[tuple(step.target for step in way)] = look.state
-        return look
+    async def wait(self, way: Sequence[PathwayStep]) -> ProgramState:
+        """Read the state again a moment after the last press of a way."""
+        state = await self._do(Wait(seconds=_WAIT_SECONDS))
+        self._memory[tuple(step.target for step in way)] = state.state_id
+        return state
 
-    async def reset(self) -> Look:
-        """The program as it starts, brought to where the walk begins."""
+    async def reset(self) -> ProgramState:
+        """Reset the program and bring it to where the walk begins."""
         if time.monotonic() - self._started > self._bounds.seconds:
             raise OutOfBounds
         if self._environment is None:
             self._environment = await self._bounded(self._factory(), self._bounds.seconds_per_reset)
         self._resets += 1
-        self._see(await self._bounded(self._environment.reset(self._query, 0), self._bounds.seconds_per_reset))
-        if not self._now().alive:
+        self._read(await self._bounded(self._environment.reset(self._query, 0), self._bounds.seconds_per_reset))
+        if not self._current().alive:
             await self._until_shown()
         await self._open()
-        self._memory[()] = self._now().state
-        return self._now()
+        self._memory[()] = self._current().state_id
+        return self._current()
 
     def forget(self) -> None:
-        """Go nowhere from here: the next way begins with a reset."""
-        self._look = None
+        """Forget the current state: the next way begins with a reset."""
+        self._state = None
 
     async def give_up(self) -> None:
-        """Let go of the environment; the next reset takes a fresh one."""
-        environment, self._environment, self._look = self._environment, None, None
+        """Close the environment; the next reset opens a new one."""
+        environment, self._environment, self._state = self._environment, None, None
         if environment is not None:
             # One that is broken may also break, or hang, while it is closed.
             with suppress(EnvironmentFailure, TimeoutError):
@@ -144,20 +144,20 @@ class Navigator:
                     await environment.close()
 
     async def _until_shown(self) -> None:
-        """A large program may show its window some time before it tells what is in it, and that bit by bit."""
+        """Wait until the tree is complete: a large program fills it some time after its window shows."""
         last = ""
-        for _ in range(_MOST_LOOKS):
-            if self._now().alive and self._now().state == last:
+        for _ in range(_MOST_READINGS):
+            if self._current().alive and self._current().state_id == last:
                 return
-            last = self._now().state
-            await self._do(Wait(seconds=_PATIENCE_SECONDS))
-        raise EnvironmentFailure(f"the program shows nothing after {_MOST_LOOKS} looks", FailureClass.SETUP)
+            last = self._current().state_id
+            await self._do(Wait(seconds=_WAIT_SECONDS))
+        raise EnvironmentFailure(f"the program shows nothing after {_MOST_READINGS} looks", FailureClass.SETUP)
 
     async def _open(self) -> None:
         path = (*self._opening, PathStep(page="", operation="finish", target=""))
         position = WalkPosition()
         while True:
-            action, position = next_move(path, self._now().observation, position)
+            action, position = next_move(path, self._current().observation, position)
             if isinstance(action, Terminate):
                 break
             await self._do(action)
@@ -167,48 +167,50 @@ class Navigator:
             raise EnvironmentFailure(message, FailureClass.SETUP)
 
     def _reached(self, way: Sequence[PathwayStep]) -> int | None:
-        """How many steps of a way lead to where one is, None if it is not on the way."""
-        if self._look is None:
+        """How many steps of a way lead to the current state, None if it is not on the way."""
+        if self._state is None:
             return None
         targets = [step.target for step in way]
-        ends = (end for end in range(len(way), -1, -1) if self._memory.get(tuple(targets[:end])) == self._now().state)
+        ends = (
+            end for end in range(len(way), -1, -1) if self._memory.get(tuple(targets[:end])) == self._current().state_id
+        )
         return next(ends, None)
 
     async def _escaped(self) -> bool:
-        before = self._now().state
-        return (await self._do(_ESCAPE)).state != before
+        before = self._current().state_id
+        return (await self._do(_ESCAPE)).state_id != before
 
-    async def _press_on(self, way: Sequence[PathwayStep], gone: int) -> Look:
+    async def _press_on(self, way: Sequence[PathwayStep], gone: int) -> ProgramState:
         for end in range(gone + 1, len(way) + 1):
             await self.press(way[:end])
-        return self._now()
+        return self._current()
 
     async def _find(self, target: str) -> tuple[int, int]:
         """The middle of an element, which may take a moment to show."""
         for wait in range(_WAITS + 1):
-            element = next((e for key, e in self._now().elements.items() if key.target == target), None)
+            element = next((e for key, e in self._current().elements.items() if key.target == target), None)
             if element is not None and element.clickable:
                 return element.bounds.center
             if wait < _WAITS:
-                await self._do(Wait(seconds=_PATIENCE_SECONDS))
+                await self._do(Wait(seconds=_WAIT_SECONDS))
         raise Lost(f"{target} is not there, or cannot be pressed")
 
-    async def _do(self, action: Action) -> Look:
+    async def _do(self, action: Action) -> ProgramState:
         used = self.tally
         if used.steps >= self._bounds.steps or used.seconds > self._bounds.seconds:
             raise OutOfBounds
         if self._environment is None:
             raise Lost("the program has ended")
         self._steps += 1
-        self._see(await self._bounded(self._environment.step(action), self._bounds.seconds_per_step))
-        return self._now()
+        self._read(await self._bounded(self._environment.step(action), self._bounds.seconds_per_step))
+        return self._current()
 
-    def _see(self, observation: Observation) -> None:
-        self._look = look_at(observation)
+    def _read(self, observation: Observation) -> None:
+        self._state = program_state(observation)
 
-    def _now(self) -> Look:
-        assert self._look is not None, "there was no reset"
-        return self._look
+    def _current(self) -> ProgramState:
+        assert self._state is not None, "there was no reset"
+        return self._state
 
     async def _bounded(self, work: Awaitable[T], seconds: float) -> T:
         try:

@@ -12,11 +12,11 @@ from pydantic import ValidationError
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.record import Record
 from trajmill.schemas.tables.query import Platform
-from trajmill.stages.queries.pathways.base import Program
+from trajmill.stages.queries.pathways.base import PathwayProgram
 
 
 class _Entry(Record):
-    """A program as a file says it: as `Program`, with the start state not yet as text."""
+    """A program as a file says it: as `PathwayProgram`, with the start state not yet as text."""
 
     name: str
     title: str
@@ -33,7 +33,7 @@ def packaged_programs() -> Path:
     return Path(__file__).with_name("programs.yaml")
 
 
-def read_programs(file: Path, names: tuple[str, ...] = ()) -> tuple[Program, ...]:
+def read_programs(file: Path, names: tuple[str, ...] = ()) -> tuple[PathwayProgram, ...]:
     """The programs of a file, or those of the names given.
 
     Raises:
@@ -54,7 +54,7 @@ def read_programs(file: Path, names: tuple[str, ...] = ()) -> tuple[Program, ...
     return tuple(known[name] for name in names) if names else programs
 
 
-def _program(said: Any) -> Program:
+def _program(said: Any) -> PathwayProgram:
     entry = _Entry.model_validate(said)
     start_state = json.dumps(entry.start_state, sort_keys=True)
-    return Program.model_validate(entry.model_dump() | {"start_state": start_state})
+    return PathwayProgram.model_validate(entry.model_dump() | {"start_state": start_state})

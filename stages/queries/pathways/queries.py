@@ -1,4 +1,4 @@
-"""Queries from pathways (`source = pathway`): what a pathway leads to is asked for, and looked for on the screen."""
+"""Queries from pathways (`source = pathway`): they ask for the end of a pathway; the goal check reads the screen."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from trajmill.schemas.tables.query import PathStep, Query, Slot, Source, Split
 from trajmill.stages.environments.screen_goal import KEY
 from trajmill.stages.queries.base import Written
 from trajmill.stages.queries.difficulty import difficulty, step_limit
-from trajmill.stages.queries.novelty import Entry, Ledger
-from trajmill.stages.queries.pathways.base import STAGE, Program
+from trajmill.stages.queries.novelty import InstructionIndex, Novelty
+from trajmill.stages.queries.pathways.base import STAGE, PathwayProgram
 from trajmill.stages.queries.pathways.deny_list import DenyList
 from trajmill.stages.queries.pathways.wording import PathwayBrief, PathwayWriter
 from trajmill.stages.queries.split_leaks import leaks_in_queries
 
 _FEWEST_STEPS = 15
-"""Real programs may make an agent wait."""
+"""An agent may have to wait for a real program."""
 _LONGEST_NAME = 40
 _FIRST = (EndKind.DIALOG, EndKind.TAB, EndKind.PAGE, EndKind.MENU, EndKind.MENU_ITEM)
 _SMALLEST_SHARED = 4
@@ -45,8 +45,8 @@ class PathwaySettings(Record):
     """Programs that training never sees."""
 
 
-class Made(NamedTuple):
-    """Queries that are still to be walked."""
+class PathwayQueries(NamedTuple):
+    """Queries made from pathways, not yet validated by a walk."""
 
     queries: tuple[Query, ...]
     """Training queries first."""
@@ -55,23 +55,23 @@ class Made(NamedTuple):
 
 async def pathway_queries(
     pathways: Sequence[Pathway],
-    programs: Sequence[Program],
+    programs: Sequence[PathwayProgram],
     settings: PathwaySettings,
-    denied: DenyList,
+    deny_list: DenyList,
     writer: PathwayWriter,
     seed: int,
     origin: Origin,
-) -> Made:
+) -> PathwayQueries:
     """One query for each end that pathways lead to, by the shortest of its pathways.
 
-    Left out are ends that cannot be reached in the start state, whose names are no words, or which the deny list
-    names: nobody shall be led to them. What held-out queries share with training is a failure instead of a query.
+    Leaves out ends that cannot be reached from the start state, whose names are no words, or that the deny list
+    names. A held-out query that shares something with training becomes a failure.
 
     Args:
         pathways: of any of the programs.
         programs: that they were found in.
         settings: how many, and what is held out.
-        denied: what never to press.
+        deny_list: what never to press.
         writer: of the instructions.
         seed: decides between phrasings.
         origin: common columns of the rows.
@@ -79,8 +79,8 @@ async def pathway_queries(
     by_name = {program.name: program for program in programs}
     failures: list[Failure] = []
     queries: list[Query] = []
-    ledger = Ledger()
-    shared = _share_out([each for each in pathways if _is_askable(each, denied)], settings)
+    index = InstructionIndex()
+    shared = _share_out([each for each in pathways if _is_askable(each, deny_list)], settings)
     for split in Split:
         for pathway in shared[split]:
             program = by_name[pathway.program]
@@ -90,25 +90,25 @@ async def pathway_queries(
             except ModelFailure as error:
                 failures.append(_failure(pathway.pathway_id, str(error), error.failure_class, origin, writer.version))
                 continue
-            entry = ledger.look_up(query)
-            if entry is Entry.NEW:
-                ledger.enter(query)
+            novelty = index.novelty_of(query)
+            if novelty is Novelty.NEW:
+                index.add(query)
                 queries.append(query)
-            elif entry is not Entry.REPEATED:
-                message = f"{query.task}: {entry.value}: {query.instruction}"
+            elif novelty is not Novelty.REPEATED:
+                message = f"{query.task}: {novelty.value}: {query.instruction}"
                 failures.append(_failure(query.query_id, message, FailureClass.TASK, origin, writer.version))
     leaks = {leak.heldout: leak.detail for leak in leaks_in_queries(queries, settings.heldout_programs)}
     failures += [_failure(leaked, why, FailureClass.TASK, origin, writer.version) for leaked, why in leaks.items()]
-    return Made(tuple(query for query in queries if query.query_id not in leaks), tuple(failures))
+    return PathwayQueries(tuple(query for query in queries if query.query_id not in leaks), tuple(failures))
 
 
-def _is_askable(pathway: Pathway, denied: DenyList) -> bool:
+def _is_askable(pathway: Pathway, deny_list: DenyList) -> bool:
     names = [step.name for step in pathway.steps]
     sayable = all(any(map(str.isalpha, name)) and len(name) <= _LONGEST_NAME and "/" not in name for name in names)
     reachable = pathway.enabled or pathway.needs_selection is True
-    # An entry at the top level is to be seen from the start.
+    # An entry at the top level can be seen from the start.
     nested = pathway.end_kind is not EndKind.MENU_ITEM or len(names) > 1
-    return sayable and reachable and nested and not any(map(denied.denies, names))
+    return sayable and reachable and nested and not any(map(deny_list.denies, names))
 
 
 def _share_out(pathways: Sequence[Pathway], settings: PathwaySettings) -> dict[Split, list[Pathway]]:
@@ -180,7 +180,7 @@ def _query(brief: PathwayBrief, written: Written, split: Split, made_by: str, or
 def _path(brief: PathwayBrief) -> tuple[PathStep, ...]:
     program, pathway = brief.program, brief.pathway
     opening = (*program.opening, *(program.selecting if pathway.needs_selection else ()))
-    # An entry of a menu is to be shown, not chosen.
+    # The query asks to show an entry of a menu, not to choose it.
     pressed = pathway.steps[:-1] if pathway.end_kind is EndKind.MENU_ITEM else pathway.steps
     places = ["start", *(step.name for step in pressed)]
     pages = [f"{program.name}.{'/'.join(places[: end + 1])}" for end in range(len(places))]

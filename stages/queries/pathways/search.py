@@ -11,11 +11,11 @@ from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.pathway import Pathway, PathwayStep
 from trajmill.stages.environments.base import EnvironmentFactory
-from trajmill.stages.queries.pathways.base import STAGE, Program, WalkBounds, Walked
+from trajmill.stages.queries.pathways.base import STAGE, PathwayProgram, WalkBounds, WalkResult
 from trajmill.stages.queries.pathways.deny_list import DenyList
-from trajmill.stages.queries.pathways.elements import Key, Look, plain_name, promises_dialog
+from trajmill.stages.queries.pathways.elements import ElementKey, ProgramState, plain_name, promises_dialog
 from trajmill.stages.queries.pathways.navigator import Lost, Navigator, OutOfBounds, ProgramEnded
-from trajmill.stages.queries.pathways.press_result import Outcome, entry, outcome
+from trajmill.stages.queries.pathways.press_result import PressResult, menu_entry, press_result
 from trajmill.stages.queries.pathways.start_query import start_query
 
 _OPENS_ALWAYS = frozenset({"menu", "tab"})
@@ -30,31 +30,31 @@ class _Node(NamedTuple):
     """A state of the program, and the way to it."""
 
     way: tuple[PathwayStep, ...]
-    look: Look
-    known: frozenset[Key]
-    """Elements of the states before it, which are tried there."""
+    state: ProgramState
+    known: frozenset[ElementKey]
+    """Elements of earlier states; they are pressed there."""
     before: frozenset[str]
-    """The states before it."""
+    """Ids of the states on the way."""
 
 
 async def deep_search(
-    factory: EnvironmentFactory, program: Program, bounds: WalkBounds, denied: DenyList, origin: Origin
-) -> Walked:
-    """Press everything that opens something, remember the ways, and come back by Escape or by reset and replay.
+    factory: EnvironmentFactory, program: PathwayProgram, bounds: WalkBounds, deny_list: DenyList, origin: Origin
+) -> WalkResult:
+    """Find the pathways of a program: press what opens something, then go back by Escape or by reset and replay.
 
     Menus and tabs are pressed, and what promises a dialog by an ellipsis; other entries and buttons
-    only where the program says so (`Program.presses_commands`). What the deny list names is recorded where it is an
-    entry of a menu, and never pressed. A program that ends or hangs on the way is reset, and the branch is a failure
-    with its reason. No exception leaves the walk: one that cannot even begin is a failure too.
+    only where the program says so (`PathwayProgram.presses_commands`). An entry of a menu that
+    the deny list names is recorded and never pressed. A program that ends or hangs on the way is reset, and the branch
+    is a failure with its reason. No exception leaves the walk: a walk that cannot begin is a failure too.
 
     Args:
         factory: makes the environments; it is left open.
         program: where to begin.
         bounds: how far to go.
-        denied: what never to press.
+        deny_list: what never to press.
         origin: common columns of the rows.
     """
-    walk = _Walk(factory, program, bounds, denied, origin)
+    walk = _Walk(factory, program, bounds, deny_list, origin)
     try:
         await walk.run()
     except OutOfBounds:
@@ -63,16 +63,21 @@ async def deep_search(
         walk.fail(f"the walk ended early: {error}", error.failure_class)
     finally:
         await walk.navigator.give_up()
-    return Walked(tuple(walk.found.values()), tuple(walk.failures), walk.screens, walk.navigator.tally)
+    return WalkResult(tuple(walk.found.values()), tuple(walk.failures), walk.screens, walk.navigator.tally)
 
 
 class _Walk:
-    """One program being walked."""
+    """The walk through one program."""
 
     def __init__(
-        self, factory: EnvironmentFactory, program: Program, bounds: WalkBounds, denied: DenyList, origin: Origin
+        self,
+        factory: EnvironmentFactory,
+        program: PathwayProgram,
+        bounds: WalkBounds,
+        deny_list: DenyList,
+        origin: Origin,
     ) -> None:
-        self._program, self._bounds, self._denied, self._origin = program, bounds, denied, origin
+        self._program, self._bounds, self._deny_list, self._origin = program, bounds, deny_list, origin
         query = start_query(program, origin)
         self.navigator = Navigator(factory, query, program.opening, bounds)
         self.found: dict[str, Pathway] = {}
@@ -84,10 +89,10 @@ class _Walk:
 
     async def run(self) -> None:
         """Walk from the start."""
-        look = await self.navigator.reset()
-        self._app = look.observation.app
-        self._visited.add(look.state)
-        await self._expand(_Node((), look, frozenset(), frozenset()))
+        state = await self.navigator.reset()
+        self._app = state.observation.app
+        self._visited.add(state.state_id)
+        await self._expand(_Node((), state, frozenset(), frozenset()))
         if not self.found and not self.failures:
             self.fail("its tree shows nothing that opens a menu, a dialog or a tab", FailureClass.ENVIRONMENT)
 
@@ -105,63 +110,63 @@ class _Walk:
         )
 
     async def _expand(self, node: _Node) -> None:
-        """Try everything that a state has and those before it had not."""
-        new = {key: element for key, element in node.look.elements.items() if key not in node.known and key.text}
+        """Press everything that is new in a state."""
+        new = {key: element for key, element in node.state.elements.items() if key not in node.known and key.text}
         for key, element in new.items():
             if key.role in _ENTRIES and node.way:
-                self._record((*node.way, self._step(key, node.look)), entry(key), element, pressed=False)
+                self._record((*node.way, self._step(key, node.state)), menu_entry(key), element, pressed=False)
         if len(node.way) >= self._bounds.depth:
             return
         for key in self._to_press(new):
             opened = await self._tried(node, key)
-            if opened is not None and opened.look.state not in self._visited:
-                self._visited.add(opened.look.state)
+            if opened is not None and opened.state.state_id not in self._visited:
+                self._visited.add(opened.state.state_id)
                 await self._expand(opened)
 
-    def _to_press(self, new: dict[Key, UIElement]) -> Sequence[Key]:
-        return list(_pressable(new, self._program.presses_commands, self._denied))[: self._bounds.breadth]
+    def _to_press(self, new: dict[ElementKey, UIElement]) -> Sequence[ElementKey]:
+        return list(_pressable(new, self._program.presses_commands, self._deny_list))[: self._bounds.breadth]
 
-    async def _tried(self, node: _Node, key: Key) -> _Node | None:
-        """Press one element of a state; the state that it opens, None where one cannot go on."""
+    async def _tried(self, node: _Node, key: ElementKey) -> _Node | None:
+        """Press one element of a state; returns the state that it opens, None if the walk cannot go on from there."""
         try:
             before = await self._back_at(node, key)
             way = (*node.way, self._step(key, before))
             after = await self.navigator.press(way)
-            opened = outcome(key, before, after)
+            opened = press_result(key, before, after)
             for _ in range(_WAITS_FOR_DIALOG):
                 if opened is not None or not promises_dialog(key.text):
                     break
                 after = await self.navigator.wait(way)
-                opened = outcome(key, before, after)
+                opened = press_result(key, before, after)
             self._require_program(after)
         except EnvironmentFailure as error:
             await self._survive(node, key, error)
             return None
-        states = node.before | {node.look.state}
-        if opened is None or after.state in states:
+        states = node.before | {node.state.state_id}
+        if opened is None or after.state_id in states:
             self._note_pressed(way)
             return None
         self._record(way, opened, before.elements[key], pressed=True)
-        return _Node(way, after, node.known | frozenset(node.look.elements), states)
+        return _Node(way, after, node.known | frozenset(node.state.elements), states)
 
-    async def _back_at(self, node: _Node, key: Key) -> Look:
+    async def _back_at(self, node: _Node, key: ElementKey) -> ProgramState:
         """Stand where an element was seen; from a reset where it is not there, since what is there is another place."""
-        look = await self.navigator.go_to(node.way)
-        if key not in look.elements:
+        state = await self.navigator.go_to(node.way)
+        if key not in state.elements:
             self.navigator.forget()
-            look = await self.navigator.go_to(node.way)
-        if key not in look.elements:
+            state = await self.navigator.go_to(node.way)
+        if key not in state.elements:
             raise Lost(f"{key.target} is not there again")
-        return look
+        return state
 
-    def _require_program(self, look: Look) -> None:
-        if not look.alive:
+    def _require_program(self, state: ProgramState) -> None:
+        if not state.alive:
             raise ProgramEnded("the program has ended, or shows nothing")
-        if self._app and not look.observation.app:
+        if self._app and not state.observation.app:
             raise ProgramEnded("the program is no longer in front")
 
-    async def _survive(self, node: _Node, key: Key, error: EnvironmentFailure) -> None:
-        """Note a branch that broke, and go on from a reset, in a fresh environment where the old one is to blame."""
+    async def _survive(self, node: _Node, key: ElementKey, error: EnvironmentFailure) -> None:
+        """Record a branch that failed and prepare a reset, in a new environment if the old one failed."""
         place = " > ".join([*(step.name for step in node.way), key.text])
         self.fail(f"{place}: {error}", error.failure_class)
         if isinstance(error, Lost):
@@ -175,12 +180,12 @@ class _Walk:
             raise EnvironmentFailure(f"more than {self._bounds.failures} branches broke", error.failure_class)
 
     def _note_pressed(self, way: tuple[PathwayStep, ...]) -> None:
-        """An entry that was pressed and opened nothing: a command, or a switch."""
+        """Note that an entry was pressed and opened nothing: it is a command or a switch."""
         known = self.found.get(self._id(way))
         if known is not None:
             self.found[known.pathway_id] = known.model_copy(update={"pressed": True})
 
-    def _record(self, way: tuple[PathwayStep, ...], end: Outcome, element: UIElement, pressed: bool) -> None:
+    def _record(self, way: tuple[PathwayStep, ...], end: PressResult, element: UIElement, pressed: bool) -> None:
         pathway_id = self._id(way)
         known = self.found.get(pathway_id)
         if known is not None and not pressed:
@@ -203,19 +208,19 @@ class _Walk:
             **self._origin.common(made_by=MADE_BY),
         )
 
-    def _step(self, key: Key, look: Look) -> PathwayStep:
-        screen_id = look.observation.screen.screen_id
-        self.screens[screen_id] = look.observation
-        bounds = look.elements[key].bounds
+    def _step(self, key: ElementKey, state: ProgramState) -> PathwayStep:
+        screen_id = state.observation.screen.screen_id
+        self.screens[screen_id] = state.observation
+        bounds = state.elements[key].bounds
         return PathwayStep(role=key.role, name=key.text, target=key.target, bounds=bounds, screen_id=screen_id)
 
     def _id(self, way: tuple[PathwayStep, ...]) -> str:
         return Pathway.make_id(self._program.name, self._program.start_state, tuple(step.target for step in way))
 
 
-def _pressable(new: dict[Key, UIElement], commands: bool, denied: DenyList) -> Iterator[Key]:
+def _pressable(new: dict[ElementKey, UIElement], commands: bool, deny_list: DenyList) -> Iterator[ElementKey]:
     for key, element in new.items():
         opens = key.role in _OPENS_ALWAYS or (key.role in _COMMANDS and (commands or promises_dialog(key.text)))
         in_front = key.role == "tab" and "selected" in element.states
-        if opens and element.clickable and not in_front and not denied.denies(key.text):
+        if opens and element.clickable and not in_front and not deny_list.denies(key.text):
             yield key

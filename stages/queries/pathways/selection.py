@@ -1,4 +1,4 @@
-"""Which pathways need an object selected first: by trying both ways, or by asking a model (paper 6.2, computers)."""
+"""Which pathways need a selected object: found by trying both ways, or by asking a model (paper 6.2, computers)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trajmill.stages.environments.base import EnvironmentFactory
 from trajmill.stages.models.base import ChatMessage, ChatModel, ChatRequest
 from trajmill.stages.models.prompts import Prompt, own_or_packaged
 from trajmill.stages.models.structured import ask
-from trajmill.stages.queries.pathways.base import STAGE, Program, WalkBounds
+from trajmill.stages.queries.pathways.base import STAGE, PathwayProgram, WalkBounds
 from trajmill.stages.queries.pathways.navigator import Navigator, OutOfBounds
 from trajmill.stages.queries.pathways.start_query import start_query
 
@@ -25,15 +25,15 @@ _FIELDS = frozenset({"program", "way", "kind"})
 _MAX_TOKENS = 300
 
 
-class Classified(NamedTuple):
-    """Pathways of which it is known, as far as somebody has looked, whether they need a selection."""
+class ClassifiedPathways(NamedTuple):
+    """Pathways with the answer, where it was found, whether they need a selection."""
 
     pathways: tuple[Pathway, ...]
     failures: tuple[Failure, ...]
 
 
 class SecondOpinion(NamedTuple):
-    """Who is asked where the tree has not shown that a selection is needed."""
+    """The model that is asked about pathways for which the tree shows no need of a selection."""
 
     model: ChatModel
     prompt: Prompt
@@ -52,9 +52,13 @@ class SelectionAnswer(Record):
 
 
 async def needs_by_tree(
-    factory: EnvironmentFactory, program: Program, pathways: Sequence[Pathway], bounds: WalkBounds, origin: Origin
-) -> Classified:
-    """Look at the ends that were disabled once more, with something selected: those that are enabled now need it.
+    factory: EnvironmentFactory,
+    program: PathwayProgram,
+    pathways: Sequence[Pathway],
+    bounds: WalkBounds,
+    origin: Origin,
+) -> ClassifiedPathways:
+    """Find which pathways need a selection: go to their disabled ends again, with something selected.
 
     What could be pressed without a selection does not need one, as far as a tree can tell. What is disabled both ways
     lacks something else.
@@ -67,7 +71,7 @@ async def needs_by_tree(
         origin: common columns of the failures.
     """
     if not program.selecting:
-        return Classified(tuple(pathways), ())
+        return ClassifiedPathways(tuple(pathways), ())
     opening = (*program.opening, *program.selecting)
     navigator = Navigator(factory, start_query(program, origin), opening, bounds)
     disabled = [each for each in pathways if not each.enabled]
@@ -77,12 +81,12 @@ async def needs_by_tree(
     try:
         for way, ends in _by_parent(disabled).items():
             try:
-                look = await navigator.go_to(way)
+                state = await navigator.go_to(way)
             except EnvironmentFailure as error:
                 failures.append(_failure(ends[0], str(error), error.failure_class, origin, TREE))
                 await navigator.give_up()
                 continue
-            usable = {key.target for key, element in look.elements.items() if element.clickable}
+            usable = {key.target for key, element in state.elements.items() if element.clickable}
             looked |= {each.pathway_id for each in ends}
             enabled |= {each.pathway_id for each in ends if each.steps[-1].target in usable}
     except OutOfBounds:
@@ -96,7 +100,7 @@ async def needs_by_tree(
         else each
         for each in pathways
     ]
-    return Classified(tuple(told), tuple(failures))
+    return ClassifiedPathways(tuple(told), tuple(failures))
 
 
 def selection_prompt(own: Path | None = None) -> Prompt:
@@ -109,8 +113,8 @@ def selection_prompt(own: Path | None = None) -> Prompt:
 
 
 async def needs_by_model(
-    opinion: SecondOpinion, program: Program, pathways: Sequence[Pathway], origin: Origin
-) -> Classified:
+    opinion: SecondOpinion, program: PathwayProgram, pathways: Sequence[Pathway], origin: Origin
+) -> ClassifiedPathways:
     """A second opinion on what the tree has not shown to need a selection.
 
     What a tree has shown (disabled without, enabled with) stands. A pathway of which the model gives no answer stays
@@ -136,7 +140,7 @@ async def needs_by_model(
             continue
         update = {"needs_selection": answer.needs_selection, "selection_by": opinion.version}
         told.append(pathway.model_copy(update=update))
-    return Classified(tuple(told), tuple(failures))
+    return ClassifiedPathways(tuple(told), tuple(failures))
 
 
 def _by_parent(pathways: Sequence[Pathway]) -> dict[tuple[PathwayStep, ...], list[Pathway]]:
@@ -150,7 +154,7 @@ def _by_parent(pathways: Sequence[Pathway]) -> dict[tuple[PathwayStep, ...], lis
     return grouped
 
 
-def _request(prompt: Prompt, program: Program, pathway: Pathway) -> ChatRequest:
+def _request(prompt: Prompt, program: PathwayProgram, pathway: Pathway) -> ChatRequest:
     way = untrusted(" > ".join(step.name for step in pathway.steps))
     system, user = prompt.fill(program=program.title, way=way, kind=pathway.end_kind.replace("_", " "))
     seed = int(content_id("selection", pathway.pathway_id), 16) % 2**31

@@ -1,14 +1,14 @@
-"""The start of a walk as a query: what a reset needs to be told."""
+"""The query that starts a walk: it tells a reset the program and its start state."""
 
 from __future__ import annotations
 
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Query, Source, Split
-from trajmill.stages.queries.pathways.base import Program
+from trajmill.stages.queries.pathways.base import PathwayProgram
 
 
-def start_query(program: Program, origin: Origin) -> Query:
-    """A query that asks for nothing: it brings a program into its start state, and has no goal."""
+def start_query(program: PathwayProgram, origin: Origin) -> Query:
+    """A query without instruction and goal; a reset for it brings the program into its start state."""
     return Query(
         query_id=Query.make_id(program.platform, program.name, (), program.start_state, ""),
         platform=program.platform,

@@ -1,4 +1,4 @@
-"""Words for queries from pathways: one template by what the pathway leads to, one clause where it needs a selection."""
+"""Writes queries for pathways: a template by the kind of end, a clause if the pathway needs a selection."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 from trajmill.schemas.tables.pathway import EndKind, Pathway
 from trajmill.stages.queries.base import Written
 from trajmill.stages.queries.packaged_phrasings import packaged_phrasings
-from trajmill.stages.queries.pathways.base import Program
+from trajmill.stages.queries.pathways.base import PathwayProgram
 from trajmill.stages.queries.pathways.elements import plain_name
 from trajmill.stages.queries.phrasing_template import parse_template, tidy
 
@@ -19,7 +19,7 @@ class PathwayBrief(NamedTuple):
     """What one query is to be written from."""
 
     pathway: Pathway
-    program: Program
+    program: PathwayProgram
     heldout: bool
     """Whether it must be phrased as training never sees it."""
     seed: int

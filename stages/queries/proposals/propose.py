@@ -1,7 +1,7 @@
 """New tasks proposed by a model: a curriculum from human tasks (CODA 3.4), or from a start screenshot (paper 6.2).
 
-A proposal has no annotated path and no programmatic check: only critics judge attempts at it. What is refused, for it
-repeats a task, is too long or is no task at all, becomes a failure with its reason.
+A proposal has no annotated path and no programmatic check: only critics judge attempts at it. A
+proposal that repeats a task, is too long or is no task becomes a failure with its reason.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from trajmill.stages.queries.difficulty import STEP_CAP
 from trajmill.stages.queries.phrasing_template import one_line
 from trajmill.stages.queries.proposals.proposer import BATCH, ProposedTask, TaskProposer
 from trajmill.stages.queries.proposals.similarity import KnownTasks
-from trajmill.stages.queries.proposals.starting_points import Ground
+from trajmill.stages.queries.proposals.starting_points import StartingPoint
 
 STAGE = "propose"
 """Name of the stage as it stands on failures."""
@@ -30,7 +30,7 @@ MAX_STEPS = (15, 25, STEP_CAP)
 LONGEST_TASK = 400
 """Characters."""
 SPARE_REQUESTS = 2
-"""Requests beyond those that a ground's share needs: what is refused is asked for again."""
+"""Additional requests for a starting point, to replace refused tasks."""
 _FEWEST_WORDS = 2
 _MOST_SHOWN = 200
 _EXCUSE = re.compile(
@@ -44,13 +44,13 @@ class Proposed(NamedTuple):
     """New tasks, and what was refused on the way."""
 
     queries: tuple[Query, ...]
-    """Of split `train`, ground by ground; without path, slots and goal check."""
+    """Of split `train`, in the order of the starting points; without path, slots and goal check."""
     failures: tuple[Failure, ...]
 
 
 async def propose_tasks(
     proposer: TaskProposer,
-    grounds: Sequence[Ground],
+    starts: Sequence[StartingPoint],
     existing: Sequence[Query],
     wanted: int,
     seed: int,
@@ -58,51 +58,49 @@ async def propose_tasks(
     heldout_apps: Collection[str] = (),
     at_once: int = 1,
 ) -> Proposed:
-    """Have `wanted` new tasks proposed, as evenly over the grounds as they divide.
+    """Have `wanted` new tasks proposed, spread evenly over the starting points.
 
     A task that says what an existing one, an example or a new one says, in the same or nearly the same words, is
     refused. Held-out queries count among the existing ones, but are never shown to the model.
 
     Args:
         proposer: the model and its prompts.
-        grounds: where the tasks are to be done.
+        starts: where the tasks are to be done.
         existing: all queries of the run, of every split.
-        wanted: tasks over all grounds.
+        wanted: tasks over all starting points.
         seed: decides what is proposed.
         origin: common columns of the rows.
-        heldout_apps: apps that training never sees; a ground that needs one is refused.
-        at_once: grounds that are asked about at the same time; decides nothing but the time.
+        heldout_apps: apps that training never sees; a starting point that needs one is refused.
+        at_once: starting points that are asked about at the same time; it changes only the duration.
     """
     free = asyncio.Semaphore(at_once)
 
-    async def propose(number: int, ground: Ground) -> Proposed:
-        share = wanted // len(grounds) + (number < wanted % len(grounds))
+    async def propose(number: int, start: StartingPoint) -> Proposed:
+        share = wanted // len(starts) + (number < wanted % len(starts))
         async with free:
-            return await _Proposing(proposer, ground, existing, origin).run(share, seed, heldout_apps)
+            return await _Proposing(proposer, start, existing, origin).run(share, seed, heldout_apps)
 
-    made = await asyncio.gather(*(propose(number, ground) for number, ground in enumerate(grounds)))
-    return _without_repetitions(made, proposer, grounds, origin)
+    made = await asyncio.gather(*(propose(number, start) for number, start in enumerate(starts)))
+    return _without_repetitions(made, proposer, starts, origin)
 
 
 class _Proposing:
-    """The tasks of one ground in the making."""
+    """Collects the tasks of one starting point."""
 
-    def __init__(self, proposer: TaskProposer, ground: Ground, existing: Sequence[Query], origin: Origin) -> None:
-        self._proposer, self._ground, self._origin = proposer, ground, origin
-        self._known = KnownTasks([*(query.instruction for query in existing), *ground.examples])
+    def __init__(self, proposer: TaskProposer, start: StartingPoint, existing: Sequence[Query], origin: Origin) -> None:
+        self._proposer, self._start, self._origin = proposer, start, origin
+        self._known = KnownTasks([*(query.instruction for query in existing), *start.examples])
         self._shown = [
-            query.instruction for query in existing if query.split is Split.TRAIN and query.apps == ground.apps
+            query.instruction for query in existing if query.split is Split.TRAIN and query.apps == start.apps
         ]
         self._queries: list[Query] = []
         self._failures: list[Failure] = []
 
     async def run(self, wanted: int, seed: int, heldout_apps: Collection[str]) -> Proposed:
         """Ask until there are `wanted` tasks, or as often as is allowed."""
-        heldout = sorted(set(self._ground.apps) & set(heldout_apps))
+        heldout = sorted(set(self._start.apps) & set(heldout_apps))
         if heldout:
-            self._fail(
-                self._ground.id, f"training must not see the app {heldout[0]}: it is held out", FailureClass.TASK
-            )
+            self._fail(self._start.id, f"training must not see the app {heldout[0]}: it is held out", FailureClass.TASK)
             return self._made()
         for number in range(-(-wanted // BATCH) + SPARE_REQUESTS):
             if len(self._queries) >= wanted:
@@ -111,16 +109,16 @@ class _Proposing:
                 return self._made()
         if len(self._queries) < wanted:
             text = f"only {len(self._queries)} of {wanted} tasks: the others were refused"
-            self._fail(self._ground.id, text, FailureClass.TASK)
+            self._fail(self._start.id, text, FailureClass.TASK)
         return self._made()
 
     async def _ask(self, count: int, seed: int) -> bool:
         """Ask once; False if the model gave no answer."""
         shown = [*self._shown, *(query.instruction for query in self._queries)]
         try:
-            tasks = await self._proposer.propose(self._ground, shown, count, seed)
+            tasks = await self._proposer.propose(self._start, shown, count, seed)
         except StageError as error:
-            self._fail(self._ground.id, str(error), error.failure_class)
+            self._fail(self._start.id, str(error), error.failure_class)
             return False
         for task in tasks:
             if count == 0:
@@ -133,12 +131,12 @@ class _Proposing:
         reason = _no_task(task.instruction, text) or self._repetition(text)
         if reason:
             self._fail(
-                content_id("proposal", self._ground.id, text), f"{reason}: {text[:_MOST_SHOWN]}", FailureClass.TASK
+                content_id("proposal", self._start.id, text), f"{reason}: {text[:_MOST_SHOWN]}", FailureClass.TASK
             )
             return False
         self._known.add(text)
-        version = self._proposer.version(self._ground)
-        self._queries.append(query_on(self._ground, text, task.difficulty, version, self._origin))
+        version = self._proposer.version(self._start)
+        self._queries.append(proposed_query(self._start, text, task.difficulty, version, self._origin))
         return True
 
     def _repetition(self, text: str) -> str:
@@ -152,25 +150,25 @@ class _Proposing:
         return Proposed(tuple(self._queries), tuple(self._failures))
 
     def _fail(self, input_id: str, message: str, failure_class: FailureClass) -> None:
-        version = self._proposer.version(self._ground)
+        version = self._proposer.version(self._start)
         self._failures.append(
-            _failure(input_id, f"{self._ground.source}: {message}", failure_class, version, self._origin)
+            _failure(input_id, f"{self._start.source}: {message}", failure_class, version, self._origin)
         )
 
 
 def _without_repetitions(
-    made: Sequence[Proposed], proposer: TaskProposer, grounds: Sequence[Ground], origin: Origin
+    made: Sequence[Proposed], proposer: TaskProposer, starts: Sequence[StartingPoint], origin: Origin
 ) -> Proposed:
-    """The tasks of all grounds; one that another ground has in the same words on the same platform is refused."""
+    """The tasks of all starting points; refuses a task that another one has in the same words on the same platform."""
     queries: dict[tuple[str, str], Query] = {}
     failures: list[Failure] = []
-    for each, ground in zip(made, grounds, strict=True):
+    for each, start in zip(made, starts, strict=True):
         failures += each.failures
         for query in each.queries:
             key = (query.platform, query.instruction.casefold())
             if key in queries:
-                text = f"{ground.source}: the same words as on another ground: {query.instruction[:_MOST_SHOWN]}"
-                failures.append(_failure(query.query_id, text, FailureClass.TASK, proposer.version(ground), origin))
+                text = f"{start.source}: the same words as on another starting point: {query.instruction[:_MOST_SHOWN]}"
+                failures.append(_failure(query.query_id, text, FailureClass.TASK, proposer.version(start), origin))
             else:
                 queries[key] = query
     return Proposed(tuple(queries.values()), tuple(failures))
@@ -188,23 +186,23 @@ def _no_task(proposed: str, text: str) -> str:
     return f'"{placeholder[0]}" is a placeholder' if placeholder else ""
 
 
-def query_on(ground: Ground, text: str, difficulty: int, version: str, origin: Origin) -> Query:
-    """A training query that begins as the ground does.
+def proposed_query(start: StartingPoint, text: str, difficulty: int, version: str, origin: Origin) -> Query:
+    """A training query for a proposed task.
 
     Args:
-        ground: where it is to be done.
+        start: where the task begins.
         text: its instruction.
         difficulty: 1 to 3.
         version: what made it.
         origin: common columns.
     """
     # A name of its own: without slots, the task is what tells its goal from others.
-    task = f"{ground.source}.{content_id(ground.platform, ground.apps, ground.start_state, text.casefold())[:12]}"
+    task = f"{start.source}.{content_id(start.platform, start.apps, start.start_state, text.casefold())[:12]}"
     return Query(
-        query_id=Query.make_id(ground.platform, task, (), ground.start_state, text),
-        platform=ground.platform,
-        apps=ground.apps,
-        source=ground.source,
+        query_id=Query.make_id(start.platform, task, (), start.start_state, text),
+        platform=start.platform,
+        apps=start.apps,
+        source=start.source,
         task=task,
         raw_instruction=text,
         instruction=text,
@@ -213,7 +211,7 @@ def query_on(ground: Ground, text: str, difficulty: int, version: str, origin: O
         page_descriptions=(),
         slots=(),
         path=(),
-        start_state=ground.start_state,
+        start_state=start.start_state,
         goal="{}",
         difficulty=difficulty,
         max_steps=MAX_STEPS[difficulty - 1],

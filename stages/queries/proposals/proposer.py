@@ -14,7 +14,7 @@ from trajmill.stages.critics.model.action_words import untrusted
 from trajmill.stages.models.base import ChatMessage, ChatModel, ChatRequest, MessagePart
 from trajmill.stages.models.prompts import FilledPrompt, Prompt, own_or_packaged
 from trajmill.stages.models.structured import ask
-from trajmill.stages.queries.proposals.starting_points import Ground, Practice
+from trajmill.stages.queries.proposals.starting_points import StartingPoint, TaskSuccess
 
 ROLE = "writer"
 RELIABLE = 0.7
@@ -47,7 +47,7 @@ class ProposalAnswer(Record):
 
 
 class ProposalPrompts(NamedTuple):
-    """The prompts of both kinds of ground."""
+    """The prompts for both kinds of starting points."""
 
     curriculum: Prompt
     screen: Prompt
@@ -67,20 +67,22 @@ def proposal_prompts(curriculum: Path | None = None, screen: Path | None = None)
 
 @dataclass(frozen=True, slots=True)
 class TaskProposer:
-    """A model that proposes tasks; for grounds with a screen it must be one that sees."""
+    """A model that proposes tasks; for a starting point with a screen it must read images."""
 
     model: ChatModel
     prompts: ProposalPrompts = field(default_factory=proposal_prompts)
 
-    def version(self, ground: Ground) -> str:
-        """Stands on every task that it proposes for a ground: prompt and model."""
-        return f"{self._prompt(ground).version}@{self.model.version}"
+    def version(self, start: StartingPoint) -> str:
+        """Stands on every task that it proposes for a starting point: prompt and model."""
+        return f"{self._prompt(start).version}@{self.model.version}"
 
-    async def propose(self, ground: Ground, known: Sequence[str], count: int, seed: int) -> tuple[ProposedTask, ...]:
+    async def propose(
+        self, start: StartingPoint, known: Sequence[str], count: int, seed: int
+    ) -> tuple[ProposedTask, ...]:
         """About `count` tasks, as the model wrote them: nothing is checked yet.
 
         Args:
-            ground: where they are to be done.
+            start: where the tasks begin.
             known: instructions that exist already, none of them held out: they are shown to the model.
             count: how many to ask for.
             seed: another one gives other tasks.
@@ -89,36 +91,36 @@ class TaskProposer:
             ModelFailure: no valid answer.
         """
         fields = {
-            "apps": ", ".join(ground.apps) or "(the whole device)",
-            "platform": ground.platform.value,
-            "examples": _listed(ground.examples),
+            "apps": ", ".join(start.apps) or "(the whole device)",
+            "platform": start.platform.value,
+            "examples": _listed(start.examples),
             "known": _listed(known),
             "count": str(count),
         }
-        if ground.screen is None:
-            fields |= _progress(ground.practised)
-        filled = self._prompt(ground).fill(**fields)
-        return (await ask(self.model, _request(filled, ground, seed), ProposalAnswer)).tasks
+        if start.screen is None:
+            fields |= _progress(start.successes)
+        filled = self._prompt(start).fill(**fields)
+        return (await ask(self.model, _request(filled, start, seed), ProposalAnswer)).tasks
 
-    def _prompt(self, ground: Ground) -> Prompt:
-        return self.prompts.curriculum if ground.screen is None else self.prompts.screen
+    def _prompt(self, start: StartingPoint) -> Prompt:
+        return self.prompts.curriculum if start.screen is None else self.prompts.screen
 
 
-def _request(filled: FilledPrompt, ground: Ground, seed: int) -> ChatRequest:
+def _request(filled: FilledPrompt, start: StartingPoint, seed: int) -> ChatRequest:
     shown: tuple[MessagePart, ...] = (filled.user,)
-    if ground.screen is not None:
-        shown = (filled.user, "\nThe screen:\n", ground.screen)
+    if start.screen is not None:
+        shown = (filled.user, "\nThe screen:\n", start.screen)
     messages = (ChatMessage("system", (filled.system,)), ChatMessage("user", shown))
-    seed = int(content_id("propose", ground.id, seed), 16) % 2**31
+    seed = int(content_id("propose", start.id, seed), 16) % 2**31
     return ChatRequest(ROLE, messages, TEMPERATURE, seed, _MAX_TOKENS)
 
 
-def _progress(practised: Sequence[Practice]) -> dict[str, str]:
-    reliable = [practice for practice in practised if practice.success >= RELIABLE]
-    failing = [practice for practice in practised if practice.success < FAILING]
-    sometimes = [practice for practice in practised if FAILING <= practice.success < RELIABLE]
+def _progress(successes: Sequence[TaskSuccess]) -> dict[str, str]:
+    reliable = [task for task in successes if task.success >= RELIABLE]
+    failing = [task for task in successes if task.success < FAILING]
+    sometimes = [task for task in successes if FAILING <= task.success < RELIABLE]
     named = {"reliable": reliable, "sometimes": sometimes, "failing": failing}
-    return {name: _listed([practice.instruction for practice in found]) for name, found in named.items()}
+    return {name: _listed([task.instruction for task in found]) for name, found in named.items()}
 
 
 def _listed(instructions: Sequence[str]) -> str:

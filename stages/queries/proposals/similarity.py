@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-TOO_LIKE = 0.8
+TOO_SIMILAR = 0.8
 """Share of the words of two tasks that both have, from which one is a repetition of the other."""
 
 _WORD = re.compile(r"\w+(?:[:.,'’-]\w+)*")
 
 
-class Likeness(NamedTuple):
+class SimilarTask(NamedTuple):
     """A task that says the same."""
 
     text: str
@@ -37,14 +37,14 @@ class KnownTasks:
             self._by_words[words] = instruction
             self._sets.append((frozenset(words), instruction))
 
-    def find(self, instruction: str) -> Likeness | None:
+    def find(self, instruction: str) -> SimilarTask | None:
         """The task with the same words, else the one most like it of those that are too like, else None."""
         words = _words(instruction)
         if words in self._by_words:
-            return Likeness(self._by_words[words], True)
+            return SimilarTask(self._by_words[words], True)
         mine = frozenset(words)
         share, text = max(((_shared(mine, other), text) for other, text in self._sets), default=(0.0, ""))
-        return Likeness(text, False) if share >= TOO_LIKE else None
+        return SimilarTask(text, False) if share >= TOO_SIMILAR else None
 
 
 def _words(text: str) -> tuple[str, ...]:
@@ -54,6 +54,6 @@ def _words(text: str) -> tuple[str, ...]:
 def _shared(mine: frozenset[str], other: frozenset[str]) -> float:
     # A cheap bound first: most pairs differ in length alone.
     small, large = sorted((len(mine), len(other)))
-    if large == 0 or small < TOO_LIKE * large:
+    if large == 0 or small < TOO_SIMILAR * large:
         return 0.0
     return len(mine & other) / len(mine | other)

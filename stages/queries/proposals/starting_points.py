@@ -1,4 +1,4 @@
-"""Where new tasks are proposed: a piece of software in a start state, with what is known of the tasks in it."""
+"""Where new tasks are proposed: apps in a start state, with the tasks that are known for them."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ PROPOSED = frozenset({Source.CURRICULUM, Source.SCREENSHOT})
 """Sources of the queries that a model proposed: no programmatic check says whether one was done."""
 
 
-class Practice(NamedTuple):
-    """How the agent does so far at one task."""
+class TaskSuccess(NamedTuple):
+    """The success of the agent so far at one task."""
 
     instruction: str
     platform: Platform
@@ -26,8 +26,8 @@ class Practice(NamedTuple):
     """Share of the judged attempts that were correct, 0 to 1."""
 
 
-class Ground(NamedTuple):
-    """One piece of software in one start state, for which tasks are proposed."""
+class StartingPoint(NamedTuple):
+    """Apps in one start state, for which tasks are proposed."""
 
     platform: Platform
     apps: tuple[str, ...]
@@ -36,7 +36,7 @@ class Ground(NamedTuple):
     """JSON that the environment's reset understands; `{}` for its default state."""
     examples: tuple[str, ...] = ()
     """Instructions that people wrote for it."""
-    practised: tuple[Practice, ...] = ()
+    successes: tuple[TaskSuccess, ...] = ()
     screen: Observation | ScreenHandle | None = None
     """The screen that it starts with, to propose from; None for a curriculum."""
 
@@ -52,26 +52,28 @@ class Ground(NamedTuple):
         return content_id("ground", self.platform, self.apps, self.start_state, screen.screen_id if screen else "")
 
 
-def curriculum_grounds(tasks: Iterable[HumanTask], practised: Iterable[Practice] = ()) -> tuple[Ground, ...]:
-    """One ground for the tasks of each set of apps and start state, in order of their first task (CODA 3.4).
+def curriculum_starting_points(
+    tasks: Iterable[HumanTask], successes: Iterable[TaskSuccess] = ()
+) -> tuple[StartingPoint, ...]:
+    """One starting point for the tasks of each set of apps and start state, in order of their first task (CODA 3.4).
 
     Args:
         tasks: what people wrote.
-        practised: how the agent does so far; what belongs to other apps is left out.
+        successes: the success so far; that of other apps is left out.
     """
     examples: dict[tuple[Platform, tuple[str, ...], str], list[str]] = defaultdict(list)
     for task in tasks:
         examples[task.platform, task.apps, json.dumps(task.start_state, sort_keys=True)].append(task.instruction)
-    by_apps: dict[tuple[Platform, tuple[str, ...]], list[Practice]] = defaultdict(list)
-    for practice in practised:
-        by_apps[practice.platform, practice.apps].append(practice)
+    by_apps: dict[tuple[Platform, tuple[str, ...]], list[TaskSuccess]] = defaultdict(list)
+    for task_successes in successes:
+        by_apps[task_successes.platform, task_successes.apps].append(task_successes)
     return tuple(
-        Ground(platform, apps, start_state, tuple(written), tuple(by_apps[platform, apps]))
+        StartingPoint(platform, apps, start_state, tuple(written), tuple(by_apps[platform, apps]))
         for (platform, apps, start_state), written in examples.items()
     )
 
 
-def in_turn(grounds: Sequence[Ground], wanted: int, round_number: int) -> Sequence[Ground]:
-    """The grounds that are to have a task in a round, at most as many as tasks: over the rounds all have their turn."""
-    first = (round_number - 1) * wanted % len(grounds) if grounds else 0
-    return [*grounds[first:], *grounds[:first]][:wanted]
+def in_turn(starts: Sequence[StartingPoint], wanted: int, round_number: int) -> Sequence[StartingPoint]:
+    """The starting points that get a task in a round, at most `wanted`; over the rounds each has its turn."""
+    first = (round_number - 1) * wanted % len(starts) if starts else 0
+    return [*starts[first:], *starts[:first]][:wanted]

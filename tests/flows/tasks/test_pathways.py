@@ -24,7 +24,7 @@ from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.pathway import Pathway
 from trajmill.schemas.tables.query import Source, Split
 from trajmill.stages.environments.browser.spec import BrowserSpec
-from trajmill.stages.queries.pathways.base import Program
+from trajmill.stages.queries.pathways.base import PathwayProgram
 from trajmill.warehouse.layout import create_warehouse, open_warehouse
 from trajmill.warehouse.read import read_rows, read_table
 
@@ -76,7 +76,7 @@ def test_programs_are_walked_once_and_shown(
     walked: list[str] = []
     work = WalkPrograms.__call__
 
-    def noted(job: WalkPrograms, shard: str, program: Program) -> WrittenFiles:
+    def noted(job: WalkPrograms, shard: str, program: PathwayProgram) -> WrittenFiles:
         walked.append(program.name)
         return work(job, shard, program)
 

@@ -22,7 +22,7 @@ from trajmill.flows.stage import report_of
 from trajmill.flows.stage_table import STAGES, stages_of
 from trajmill.flows.tasks.judge import JUDGE
 from trajmill.flows.tasks.measure import measured_queries
-from trajmill.flows.tasks.propose import PROPOSE, asks_for_tasks, practice
+from trajmill.flows.tasks.propose import PROPOSE, asks_for_tasks, task_successes
 from trajmill.flows.tasks.rollout import training_queries
 from trajmill.schemas.errors import BadInputError, FailureClass, TrajmillError
 from trajmill.schemas.tables.failure import Failure
@@ -154,8 +154,8 @@ def test_a_round_learns_on_what_is_proposed_and_the_next_one_builds_on_its_succe
 
     server.received.clear()
     second = first.in_round(2)
-    practised = practice(second)[0]
-    own = {"instruction": "Do a thing", "platform": practised.platform, "apps": practised.apps}
+    successes = task_successes(second)[0]
+    own = {"instruction": "Do a thing", "platform": successes.platform, "apps": successes.apps}
     (first.warehouse.root / "tasks.jsonl").write_text(f"{json.dumps(own)}\n{WRITTEN.splitlines()[-1]}\n")
     do(PROPOSE, second)
     assert Counter(query.round for query in proposed(second)) == {1: 4, 2: 5}
@@ -165,7 +165,7 @@ def test_a_round_learns_on_what_is_proposed_and_the_next_one_builds_on_its_succe
     assert lost.attempts == 3
     told = "".join(said(request.body) for request in server.received)
     progress = told.partition("Tasks that the agent does reliably")[2].partition("Other tasks")[0]
-    assert practised.instruction.partition('"')[0] in progress
+    assert successes.instruction.partition('"')[0] in progress
     assert not any(query.instruction in told for query in before.values() if query.split is not Split.TRAIN)
 
 

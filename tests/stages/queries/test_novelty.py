@@ -10,7 +10,7 @@ from trajmill.schemas.tables.query import Query, Split
 from trajmill.stages.environments.simulated.world import TaskGraph
 from trajmill.stages.queries.graph.drafting import draft
 from trajmill.stages.queries.graph.grammar import GrammarWriter
-from trajmill.stages.queries.novelty import Entry, Ledger
+from trajmill.stages.queries.novelty import InstructionIndex, Novelty
 
 
 @pytest.fixture
@@ -19,10 +19,10 @@ def train(order: TaskGraph, origin: Origin) -> Query:
 
 
 @pytest.fixture
-def ledger(train: Query) -> Ledger:
-    ledger = Ledger()
-    ledger.enter(train)
-    return ledger
+def index(train: Query) -> InstructionIndex:
+    index = InstructionIndex()
+    index.add(train)
+    return index
 
 
 def _other_dish(query: Query, dish: str) -> Query:
@@ -33,26 +33,26 @@ def _other_dish(query: Query, dish: str) -> Query:
     )
 
 
-def test_something_new_is_new(ledger: Ledger, train: Query) -> None:
-    assert ledger.look_up(_other_dish(train, "Diavola")) is Entry.NEW
+def test_something_new_is_new(index: InstructionIndex, train: Query) -> None:
+    assert index.novelty_of(_other_dish(train, "Diavola")) is Novelty.NEW
 
 
-def test_the_same_goal_in_the_same_words_is_a_repetition(ledger: Ledger, train: Query) -> None:
-    assert ledger.look_up(train) is Entry.REPEATED
+def test_the_same_goal_in_the_same_words_is_a_repetition(index: InstructionIndex, train: Query) -> None:
+    assert index.novelty_of(train) is Novelty.REPEATED
 
 
-def test_the_same_words_for_another_goal_are_ambiguous(ledger: Ledger, train: Query) -> None:
+def test_the_same_words_for_another_goal_are_ambiguous(index: InstructionIndex, train: Query) -> None:
     other = _other_dish(train, "Diavola").model_copy(update={"instruction": train.instruction})
-    assert ledger.look_up(other) is Entry.AMBIGUOUS
+    assert index.novelty_of(other) is Novelty.AMBIGUOUS
 
 
-def test_trained_words_are_not_held_out_for_another_start_state(ledger: Ledger, train: Query) -> None:
+def test_trained_words_are_not_held_out_for_another_start_state(index: InstructionIndex, train: Query) -> None:
     carried = train.model_copy(update={"start_state": '{"setup": {}}', "split": Split.HELDOUT_SLOTS})
-    assert ledger.look_up(carried) is Entry.REPEATED
-    assert ledger.look_up(carried.model_copy(update={"split": Split.TRAIN})) is Entry.NEW
+    assert index.novelty_of(carried) is Novelty.REPEATED
+    assert index.novelty_of(carried.model_copy(update={"split": Split.TRAIN})) is Novelty.NEW
 
 
-def test_a_trained_sentence_is_no_heldout_phrasing(ledger: Ledger, train: Query) -> None:
+def test_a_trained_sentence_is_no_heldout_phrasing(index: InstructionIndex, train: Query) -> None:
     other = _other_dish(train, "Diavola").model_copy(update={"split": Split.HELDOUT_PHRASINGS})
-    assert ledger.look_up(other) is Entry.NOT_HELD_OUT
-    assert ledger.look_up(other.model_copy(update={"split": Split.HELDOUT_SLOTS})) is Entry.NEW
+    assert index.novelty_of(other) is Novelty.NOT_HELD_OUT
+    assert index.novelty_of(other.model_copy(update={"split": Split.HELDOUT_SLOTS})) is Novelty.NEW

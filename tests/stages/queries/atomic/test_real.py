@@ -13,7 +13,7 @@ from trajmill.stages.environments.desktop.queries import packaged_tasks
 from trajmill.stages.queries.atomic.base import AtomicApp
 from trajmill.stages.queries.atomic.operations import all_operations
 from trajmill.stages.queries.atomic.queries import AtomicCounts, atomic_queries
-from trajmill.stages.queries.real_walk import Checked, walk_all
+from trajmill.stages.queries.real_walk import WalkedQueries, walk_all
 
 
 @pytest.mark.desktop
@@ -22,7 +22,7 @@ def test_every_operation_is_done_on_real_objects(origin: Origin) -> None:
     queries = atomic_queries(counts, get_args(AtomicApp), (), 2, origin)
     assert len(queries) == len(all_operations())
 
-    async def run() -> Checked:
+    async def run() -> WalkedQueries:
         factory = LocalDesktops(packaged_tasks())
         try:
             return await walk_all(factory, queries, "atomic", origin, 2)

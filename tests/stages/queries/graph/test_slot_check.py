@@ -15,13 +15,13 @@ from trajmill.stages.queries.graph.sampling import TaskSample, paths, sample
 from trajmill.stages.queries.graph.slot_check import (
     LONGEST_INSTRUCTION,
     LONGEST_RAW,
-    Checked,
+    InstructionCheck,
     check_instruction,
     vocabulary_of,
 )
 
 
-def _checked(task: TaskGraph, drawn: TaskSample, text: str, longest: int = LONGEST_INSTRUCTION) -> Checked:
+def _checked(task: TaskGraph, drawn: TaskSample, text: str, longest: int = LONGEST_INSTRUCTION) -> InstructionCheck:
     return check_instruction(text, known_slots(task, drawn.asked), vocabulary_of(described(task, drawn)), longest)
 
 

@@ -20,7 +20,7 @@ from trajmill.stages.queries.graph.model_writer import ModelWriter
 from trajmill.stages.queries.graph.validation import SimulatedValidator
 from trajmill.stages.queries.proposals.propose import Proposed, propose_tasks
 from trajmill.stages.queries.proposals.proposer import TaskProposer
-from trajmill.stages.queries.proposals.starting_points import Ground
+from trajmill.stages.queries.proposals.starting_points import StartingPoint
 
 SETTINGS = GenerationSettings(train=24, heldout_slots=4, heldout_phrasings=4)
 ENDING = (Fault.HANG, Fault.SLOW)
@@ -91,8 +91,8 @@ def test_proposals_from_a_broken_server_are_failures(origin: Origin, fault: Faul
     async def run(server: FaultServer) -> Proposed:
         model = client(server, 1)
         try:
-            ground = Ground(Platform.PHONE, ("bites",), examples=("Order me a pizza",))
-            return await propose_tasks(TaskProposer(model), [ground], (), 3, 0, origin)
+            start = StartingPoint(Platform.PHONE, ("bites",), examples=("Order me a pizza",))
+            return await propose_tasks(TaskProposer(model), [start], (), 3, 0, origin)
         finally:
             await model.close()
 

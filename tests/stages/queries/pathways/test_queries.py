@@ -17,10 +17,10 @@ from trajmill.stages.agents.reference import ReferenceAgent
 from trajmill.stages.environments.simulated.environment import SimulatedFactory
 from trajmill.stages.environments.simulated.spec import FaultRates
 from trajmill.stages.environments.simulated.world import World
-from trajmill.stages.queries.pathways.base import Program, WalkBounds
-from trajmill.stages.queries.pathways.collect import Collected, collect_pathways, make_queries
+from trajmill.stages.queries.pathways.base import PathwayProgram, WalkBounds
+from trajmill.stages.queries.pathways.collect import CollectedPathways, collect_pathways, make_queries
 from trajmill.stages.queries.pathways.deny_list import packaged_deny_list
-from trajmill.stages.queries.pathways.queries import Made, PathwaySettings, pathway_queries
+from trajmill.stages.queries.pathways.queries import PathwayQueries, PathwaySettings, pathway_queries
 from trajmill.stages.queries.pathways.wording import PathwayGrammar
 from trajmill.stages.queries.real_walk import walk_all
 from trajmill.stages.queries.split_leaks import leaks_in_queries
@@ -37,11 +37,11 @@ def toy_origin() -> Origin:
 
 
 @pytest.fixture(scope="module")
-def toy(toy_origin: Origin) -> Collected:
+def toy(toy_origin: Origin) -> CollectedPathways:
     return asyncio.run(collect_pathways(ToyFactory(), [PROGRAM], BOUNDS, toy_origin))
 
 
-def made_of(toy: Collected, origin: Origin, settings: PathwaySettings = HALF) -> Made:
+def made_of(toy: CollectedPathways, origin: Origin, settings: PathwaySettings = HALF) -> PathwayQueries:
     denied, writer = packaged_deny_list(), PathwayGrammar()
     return asyncio.run(pathway_queries(toy.pathways, [PROGRAM], settings, denied, writer, 3, origin))
 
@@ -50,11 +50,11 @@ def ends(queries: Sequence[Query]) -> set[str]:
     return {query.slots[0].value for query in queries}
 
 
-def pathway(toy: Collected, *names: str) -> Pathway:
+def pathway(toy: CollectedPathways, *names: str) -> Pathway:
     return next(each for each in toy.pathways if tuple(step.name for step in each.steps) == names)
 
 
-def test_every_query_is_walked_and_meets_its_goal(toy: Collected, toy_origin: Origin) -> None:
+def test_every_query_is_walked_and_meets_its_goal(toy: CollectedPathways, toy_origin: Origin) -> None:
     collected = asyncio.run(make_queries(ToyFactory(), toy, [PROGRAM], HALF, 3, toy_origin, instances=2))
     assert {query.validation for query in collected.queries} == {"passed"}
     assert {"Open", "Sizes", "Convert", "To Red", "Copy"} <= ends(collected.queries)
@@ -62,11 +62,11 @@ def test_every_query_is_walked_and_meets_its_goal(toy: Collected, toy_origin: Or
     assert len(collected.failures) == len(toy.failures)
 
 
-def test_what_is_denied_or_cannot_be_reached_is_not_asked_for(toy: Collected, toy_origin: Origin) -> None:
+def test_what_is_denied_or_cannot_be_reached_is_not_asked_for(toy: CollectedPathways, toy_origin: Origin) -> None:
     assert {"Quit", "Print", "Paste"}.isdisjoint(ends(made_of(toy, toy_origin).queries))
 
 
-def test_splits_share_neither_goals_nor_words(toy: Collected, toy_origin: Origin) -> None:
+def test_splits_share_neither_goals_nor_words(toy: CollectedPathways, toy_origin: Origin) -> None:
     queries = made_of(toy, toy_origin).queries
     assert {query.split for query in queries} == {Split.TRAIN, Split.HELDOUT_SLOTS, Split.HELDOUT_PHRASINGS}
     assert leaks_in_queries(queries, ()) == ()
@@ -74,17 +74,17 @@ def test_splits_share_neither_goals_nor_words(toy: Collected, toy_origin: Origin
     assert marked == [query.split is Split.HELDOUT_PHRASINGS for query in queries]
 
 
-def test_a_held_out_program_is_not_trained_on(toy: Collected, toy_origin: Origin) -> None:
+def test_a_held_out_program_is_not_trained_on(toy: CollectedPathways, toy_origin: Origin) -> None:
     settings = PathwaySettings(heldout_programs=("toy",))
     assert {query.split for query in made_of(toy, toy_origin, settings).queries} == {Split.HELDOUT_APPS}
 
 
-def test_dialogs_and_tabs_come_before_entries_where_queries_are_few(toy: Collected, toy_origin: Origin) -> None:
+def test_dialogs_and_tabs_come_before_entries_where_queries_are_few(toy: CollectedPathways, toy_origin: Origin) -> None:
     queries = made_of(toy, toy_origin, PathwaySettings(most=2)).queries
     assert {query.task.partition(".")[2] for query in queries} == {EndKind.DIALOG, EndKind.TAB}
 
 
-def test_a_selection_that_is_needed_is_asked_for_and_made(toy: Collected, toy_origin: Origin) -> None:
+def test_a_selection_that_is_needed_is_asked_for_and_made(toy: CollectedPathways, toy_origin: Origin) -> None:
     (query,) = [each for each in made_of(toy, toy_origin).queries if each.slots[0].value == "To Red"]
     assert PROGRAM.selection in query.instruction
     assert query.path[0] == PROGRAM.selecting[0]
@@ -93,7 +93,9 @@ def test_a_selection_that_is_needed_is_asked_for_and_made(toy: Collected, toy_or
     assert "does not meet the goal check" in failure.message
 
 
-def test_a_path_that_is_lost_and_a_goal_that_is_met_at_once_are_refused(toy: Collected, toy_origin: Origin) -> None:
+def test_a_path_that_is_lost_and_a_goal_that_is_met_at_once_are_refused(
+    toy: CollectedPathways, toy_origin: Origin
+) -> None:
     query = next(each for each in made_of(toy, toy_origin).queries if each.slots[0].value == "Open")
     nowhere = PathStep(page="toy.start", operation="tap", target="toy/menu:Nothing")
     lost = query.model_copy(update={"query_id": "lost", "path": (nowhere,), "max_steps": 40})
@@ -107,7 +109,7 @@ def test_pathways_of_the_simulated_desktop_become_queries_that_the_reference_age
     world: World, origin: Origin
 ) -> None:
     steps = [PathStep(page="files.start", operation="double_tap", target="launcher/files")]
-    program = Program(
+    program = PathwayProgram(
         name="files",
         title="the file manager",
         platform=Platform.DESKTOP,

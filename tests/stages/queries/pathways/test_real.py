@@ -13,8 +13,8 @@ from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.pathway import EndKind, Pathway
 from trajmill.schemas.tables.query import Platform
 from trajmill.stages.environments.base import EnvironmentFactory
-from trajmill.stages.queries.pathways.base import Program, WalkBounds
-from trajmill.stages.queries.pathways.collect import Collected, collect_pathways, make_queries
+from trajmill.stages.queries.pathways.base import PathwayProgram, WalkBounds
+from trajmill.stages.queries.pathways.collect import CollectedPathways, collect_pathways, make_queries
 from trajmill.stages.queries.pathways.programs import packaged_programs, read_programs
 from trajmill.stages.queries.pathways.queries import PathwaySettings
 
@@ -22,9 +22,9 @@ BOUNDS = WalkBounds(depth=3, seconds=240)
 
 
 def collect(
-    factory: EnvironmentFactory, program: Program, origin: Origin, bounds: WalkBounds, queries: int
-) -> Collected:
-    async def run() -> Collected:
+    factory: EnvironmentFactory, program: PathwayProgram, origin: Origin, bounds: WalkBounds, queries: int
+) -> CollectedPathways:
+    async def run() -> CollectedPathways:
         try:
             collected = await collect_pathways(factory, [program], bounds, origin)
             return await make_queries(factory, collected, [program], PathwaySettings(most=queries), 1, origin)
@@ -34,7 +34,7 @@ def collect(
     return asyncio.run(run())
 
 
-def by_names(collected: Collected) -> dict[str, Pathway]:
+def by_names(collected: CollectedPathways) -> dict[str, Pathway]:
     return {" > ".join(step.name for step in pathway.steps): pathway for pathway in collected.pathways}
 
 
@@ -44,7 +44,7 @@ def test_menus_tabs_and_pages_of_a_web_page_are_walked_and_asked_for(origin: Ori
 
     asked: list[str] = []
     with serving(asked) as url:
-        program = Program(
+        program = PathwayProgram(
             name="office",
             title="the office",
             platform=Platform.WEB,
@@ -122,8 +122,10 @@ def test_menus_and_dialogs_of_a_real_office_are_walked(origin: Origin, name: str
     assert own in {element.text for element in start.elements or () if element.role == "menu"}
 
 
-def collect_only(factory: EnvironmentFactory, program: Program, origin: Origin, bounds: WalkBounds) -> Collected:
-    async def run() -> Collected:
+def collect_only(
+    factory: EnvironmentFactory, program: PathwayProgram, origin: Origin, bounds: WalkBounds
+) -> CollectedPathways:
+    async def run() -> CollectedPathways:
         try:
             return await collect_pathways(factory, [program], bounds, origin)
         finally:

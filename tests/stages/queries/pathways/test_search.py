@@ -11,14 +11,14 @@ from trajmill.schemas.errors import FailureClass
 from trajmill.schemas.geometry import Box
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.pathway import EndKind, Pathway
-from trajmill.stages.queries.pathways.base import WalkBounds, Walked
+from trajmill.stages.queries.pathways.base import WalkBounds, WalkResult
 from trajmill.stages.queries.pathways.deny_list import deny_list, packaged_deny_list
 from trajmill.stages.queries.pathways.search import deep_search
 
 BOUNDS = WalkBounds(seconds=20, seconds_per_step=0.2)
 
 
-def walk(origin: Origin, bounds: WalkBounds = BOUNDS, factory: ToyFactory | None = None) -> Walked:
+def walk(origin: Origin, bounds: WalkBounds = BOUNDS, factory: ToyFactory | None = None) -> WalkResult:
     return asyncio.run(deep_search(factory or ToyFactory(), PROGRAM, bounds, packaged_deny_list(), origin))
 
 

@@ -20,12 +20,12 @@ from trajmill.stages.queries.graph.grammar import GrammarWriter
 from trajmill.stages.queries.proposals.human_tasks import HumanTask
 from trajmill.stages.queries.proposals.propose import LONGEST_TASK, Proposed, propose_tasks
 from trajmill.stages.queries.proposals.proposer import BATCH, TaskProposer
-from trajmill.stages.queries.proposals.starting_points import Ground, Practice, curriculum_grounds
+from trajmill.stages.queries.proposals.starting_points import StartingPoint, TaskSuccess, curriculum_starting_points
 from trajmill.stages.queries.split_leaks import leaks_in_queries
 
 Answer = str | Completion | ModelFailure
-BITES = Ground(Platform.PHONE, ("bites",), examples=("Order me a pizza.",))
-CLOCK = Ground(Platform.PHONE, ("clock",), examples=("Set an alarm for 7:30.",))
+BITES = StartingPoint(Platform.PHONE, ("bites",), examples=("Order me a pizza.",))
+CLOCK = StartingPoint(Platform.PHONE, ("clock",), examples=("Set an alarm for 7:30.",))
 
 
 def tasks(*instructions: str, difficulty: int = 2) -> str:
@@ -39,13 +39,13 @@ def words(request: ChatRequest) -> str:
 def propose(
     answer: Callable[[ChatRequest], Answer],
     origin: Origin,
-    grounds: Sequence[Ground] = (BITES,),
+    starts: Sequence[StartingPoint] = (BITES,),
     existing: Sequence[Query] = (),
     wanted: int = 3,
     **options: object,
 ) -> tuple[Proposed, ScriptedModel]:
     model = ScriptedModel(answer)
-    making = propose_tasks(TaskProposer(model), grounds, existing, wanted, 0, origin, **options)  # type: ignore[arg-type]
+    making = propose_tasks(TaskProposer(model), starts, existing, wanted, 0, origin, **options)  # type: ignore[arg-type]
     return asyncio.run(making), model
 
 
@@ -111,8 +111,8 @@ def test_the_curriculum_shows_what_people_wrote_and_how_the_agent_does(origin: O
         HumanTask(instruction='Book a table "now"', platform=Platform.PHONE, apps=("bites",)),
         HumanTask(instruction="Order again", platform=Platform.PHONE, apps=("bites",), start_state={"a": 1}),
     ]
-    practised = [
-        Practice(text, Platform.PHONE, (app,), success)
+    successes = [
+        TaskSuccess(text, Platform.PHONE, (app,), success)
         for text, app, success in (
             ("easy one", "bites", 0.9),
             ("half one", "bites", 0.5),
@@ -120,14 +120,14 @@ def test_the_curriculum_shows_what_people_wrote_and_how_the_agent_does(origin: O
             ("another app", "clock", 1.0),
         )
     ]
-    grounds = curriculum_grounds(written, practised)
-    assert [(ground.apps, len(ground.examples), ground.start_state) for ground in grounds] == [
+    starts = curriculum_starting_points(written, successes)
+    assert [(start.apps, len(start.examples), start.start_state) for start in starts] == [
         (("bites",), 2, "{}"),
         (("clock",), 1, "{}"),
         (("bites",), 1, '{"a": 1}'),
     ]
     heldout = known.model_copy(update={"split": Split.HELDOUT_SLOTS, "instruction": "Something held out"})
-    _, model = propose(numbered, origin, grounds[:1], [known, heldout], wanted=2)
+    _, model = propose(numbered, origin, starts[:1], [known, heldout], wanted=2)
     told = words(model.asked[0])
     sections = told.partition("Software: bites, on a phone")[2]
     for heading, listed in (
@@ -145,8 +145,8 @@ def test_the_curriculum_shows_what_people_wrote_and_how_the_agent_does(origin: O
 def test_a_screen_is_shown_and_its_tasks_are_marked(world: World, origin: Origin, known: Query) -> None:
     environment = SimulatedEnvironment(world, Platform.PHONE)
     screen = asyncio.run(environment.reset(known, 0))
-    ground = Ground(Platform.PHONE, (), screen=screen)
-    made, model = propose(lambda request: tasks("Open the app Notes"), origin, [ground], wanted=1)
+    start = StartingPoint(Platform.PHONE, (), screen=screen)
+    made, model = propose(lambda request: tasks("Open the app Notes"), origin, [start], wanted=1)
     assert [part for part in model.asked[0].messages[1].parts if isinstance(part, Observation)] == [screen]
     (query,) = made.queries
     assert (query.source, query.made_by) == (Source.SCREENSHOT, "writer_screen-1@scripted-1")
@@ -223,7 +223,7 @@ def test_the_same_task_on_two_grounds_is_taken_once(origin: Origin) -> None:
     other = BITES._replace(start_state='{"a": 1}')
     made, _ = propose(lambda request: tasks("Order a soup and a salad"), origin, [BITES, other], wanted=2)
     assert len(made.queries) == 1
-    assert "the same words as on another ground" in made.failures[0].message
+    assert "the same words as on another starting point" in made.failures[0].message
 
 
 def test_a_heldout_app_gets_no_tasks(origin: Origin) -> None:

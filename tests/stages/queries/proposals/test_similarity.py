@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from trajmill.stages.queries.proposals.similarity import KnownTasks, Likeness
+from trajmill.stages.queries.proposals.similarity import KnownTasks, SimilarTask
 
 ALARM = "Set an alarm for 7:30 on weekdays."
 
@@ -10,20 +10,20 @@ ALARM = "Set an alarm for 7:30 on weekdays."
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ("set an alarm, for 7:30 on  weekdays", Likeness(ALARM, True)),
-        ("Please set an alarm for 7:30 on weekdays.", Likeness(ALARM, False)),
+        ("set an alarm, for 7:30 on  weekdays", SimilarTask(ALARM, True)),
+        ("Please set an alarm for 7:30 on weekdays.", SimilarTask(ALARM, False)),
         ("Set an alarm for 6:15 on weekdays.", None),
         ("Delete the alarm at 7:30.", None),
         ("", None),
     ],
 )
-def test_same_and_nearly_same_words(text: str, found: Likeness | None) -> None:
+def test_same_and_nearly_same_words(text: str, found: SimilarTask | None) -> None:
     assert KnownTasks(["Open the clock.", ALARM]).find(text) == found
 
 
 def test_the_task_most_alike_is_named() -> None:
     known = KnownTasks(["a b c d e f g h i j", "a b c d e f g h i x"])
-    assert known.find("a b c d e f g h i x y") == Likeness("a b c d e f g h i x", False)
+    assert known.find("a b c d e f g h i x y") == SimilarTask("a b c d e f g h i x", False)
 
 
 def test_what_is_added_is_known() -> None:
@@ -31,4 +31,4 @@ def test_what_is_added_is_known() -> None:
     assert known.find("Open the clock.") is None
     known.add("Open the clock.")
     known.add("open the clock")
-    assert known.find("OPEN THE CLOCK!") == Likeness("Open the clock.", True)
+    assert known.find("OPEN THE CLOCK!") == SimilarTask("Open the clock.", True)
