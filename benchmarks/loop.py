@@ -111,8 +111,8 @@ def run_one(variant: Variant, seed: int, root: Path, updates: int) -> Result:
     from trajmill.flows.context import RoundContext
     from trajmill.flows.policy import BASELINE, PROMOTE
     from trajmill.flows.round import do_stage, summary_of
+    from trajmill.flows.round_stages import STAGES
     from trajmill.flows.stage import finished
-    from trajmill.flows.stage_table import STAGES
     from trajmill.warehouse.layout import create_warehouse
 
     _draw_nothing()

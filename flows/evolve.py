@@ -18,7 +18,7 @@ from trajmill.flows.report.page import write_report
 from trajmill.flows.round import round_flow
 from trajmill.flows.serving.models_ready import models_ready
 from trajmill.flows.stage import report_of
-from trajmill.flows.tasks.export import release_name
+from trajmill.flows.tasks.release import release_name
 from trajmill.schemas.tables.round_summary import RoundSummary
 from trajmill.warehouse.atomic import disk_full_as_error
 from trajmill.warehouse.layout import Warehouse, create_warehouse

@@ -17,14 +17,13 @@ from trajmill.flows.configuration.config import Config
 from trajmill.flows.context import RoundContext
 from trajmill.flows.interrupt import asked_to_stop
 from trajmill.flows.landed_event import announce_landed
-from trajmill.flows.policy import BASELINE, PROMOTE
+from trajmill.flows.policy import PROMOTE
 from trajmill.flows.progress import progress
 from trajmill.flows.report.round_table import round_markdown, round_table
+from trajmill.flows.round_stages import COMMANDS, RoundStage, asks_models, needed_before, stages_of
 from trajmill.flows.serving.models_ready import models_ready
 from trajmill.flows.stage import StageReport, report_of
-from trajmill.flows.stage_table import NEEDED, STAGES, Stage, stages_of
-from trajmill.flows.tasks.generate import GENERATE
-from trajmill.flows.tasks.judge import JUDGE, REJUDGE
+from trajmill.flows.tasks.judge import JUDGE, JUDGE_GUIDED
 from trajmill.pipelines.reading.history import read_history
 from trajmill.pipelines.rollout import attempt_counter
 from trajmill.schemas.errors import BadInputError, TrajmillError
@@ -35,8 +34,6 @@ from trajmill.warehouse.read import read_rows
 from trajmill.warehouse.views import refresh_views
 
 _LOOK_EVERY_SECONDS = 0.5
-_ASKING_MODELS = frozenset({"generate", "rollout", "judge", "guide", "evaluate"})
-"""Commands whose stages ask the models of roles."""
 
 
 def _worth_retrying(task_: Task[..., Any], run: TaskRun, state: State[Any]) -> bool:
@@ -51,7 +48,7 @@ def _worth_retrying(task_: Task[..., Any], run: TaskRun, state: State[Any]) -> b
     retry_condition_fn=_worth_retrying,
     cache_policy=NO_CACHE,
 )
-def stage_task(stage: Stage, context: RoundContext) -> StageReport:
+def stage_task(stage: RoundStage, context: RoundContext) -> StageReport:
     """Do one stage, or find that it is done."""
     return do_stage(stage, context)
 
@@ -61,7 +58,7 @@ def round_flow(context: RoundContext) -> RoundSummary:
     """All stages of one round; returns its figures."""
     for stage in stages_of(context.config):
         stage_task(stage, context)
-        if stage.name in (JUDGE, REJUDGE):
+        if stage.name in (JUDGE, JUDGE_GUIDED):
             announce_landed(context.warehouse.root, accepted(context), context.config.serve.retrain_after_accepted)
     refresh_views(context.warehouse)
     summary = summary_of(context)
@@ -72,12 +69,12 @@ def round_flow(context: RoundContext) -> RoundSummary:
     return summary
 
 
-def do_stage(stage: Stage, context: RoundContext) -> StageReport:
+def do_stage(stage: RoundStage, context: RoundContext) -> StageReport:
     """Do one stage, watched; a stage that is done is only looked up."""
-    done = report_of(_home(stage, context), stage.name)
+    done = report_of(stage.at_home(context), stage.name)
     if done is not None:
         return done
-    with watched(_home(stage, context), stage.name):
+    with watched(stage.at_home(context), stage.name):
         return stage.work(context)
 
 
@@ -88,17 +85,17 @@ def run_stage(name: str, config: Config) -> StageReport:
         BadInputError: no such command, or a stage that it needs is not finished.
         RunInUseError: another process is at work on the run.
     """
-    if name not in NEEDED:
-        raise BadInputError(f"there is no stage {name!r}; the stages are {', '.join(NEEDED)}")
+    if name not in COMMANDS:
+        raise BadInputError(f"there is no stage {name!r}; there are {', '.join(COMMANDS)}")
     warehouse = create_warehouse(config.run.root)
-    models = models_ready(config, warehouse.run(config.run_id)) if name in _ASKING_MODELS else nullcontext()
+    models = models_ready(config, warehouse.run(config.run_id)) if asks_models(name) else nullcontext()
     with sole_worker(warehouse, config.run_id), models:
         return _run_command(name, current_round(config))
 
 
 def _run_command(name: str, context: RoundContext) -> StageReport:
-    for needed in (stage for stage in STAGES if stage.name in NEEDED[name]):
-        if report_of(_home(needed, context), needed.name) is None:
+    for needed in needed_before(name):
+        if report_of(needed.at_home(context), needed.name) is None:
             raise BadInputError(
                 f"round {context.round} of run {context.run_id}: stage {needed.name!r} is not finished; "
                 f"run `trajmill {needed.command}` first"
@@ -132,11 +129,6 @@ def accepted(context: RoundContext) -> int:
     """Trajectories of the round that were judged correct; all rounds before it have been trained on."""
     history = read_history(context.warehouse, context.run_id, [context.round])
     return sum(attempt.correct for attempt in history.attempts)
-
-
-def _home(stage: Stage, context: RoundContext) -> RoundContext:
-    """The round in which a stage stands: queries are generated once, the untrained policy is measured before all."""
-    return context.in_round({GENERATE: 1, BASELINE: 0}.get(stage.name, context.round))
 
 
 @contextmanager

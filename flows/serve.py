@@ -19,7 +19,7 @@ from trajmill.warehouse.layout import create_warehouse
 from trajmill.warehouse.lock import RunInUseError
 from trajmill.warehouse.read import read_rows
 
-TRAINING_STAGES = ("derive", "export", "train", "evaluate")
+TRAINING_STAGES = ("derive", "release", "train", "evaluate")
 
 
 @flow(name="nightly")

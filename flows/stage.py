@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
 from trajmill.flows.context import RoundContext
 from trajmill.schemas.errors import TrajmillError
 from trajmill.schemas.tables.round_summary import StageCount
@@ -41,7 +44,7 @@ Work = Callable[[StageRun], StageOutcome]
 """Does the stage; gets where it stands."""
 
 
-def once(context: RoundContext, stage: str, work: Work) -> StageReport:
+def run_once(context: RoundContext, stage: str, work: Work) -> StageReport:
     """Do a stage, commit its rows and mark it done; or return what was marked before."""
     at = context.at(stage)
     folder = at.staging(context.warehouse)
@@ -66,8 +69,16 @@ def _do(context: RoundContext, at: StageRun, work: Work) -> dict[str, Any]:
         "rows_out": outcome.rows_out,
         "seconds": end - start,
         "commit_seconds": end - commit_start,
+        "cost": _cost(context, outcome.files.get("model_calls", ())),
         "result": dict(outcome.result),
     }
+
+
+def _cost(context: RoundContext, model_calls: Sequence[DataFile]) -> float:
+    """What the model calls of a stage cost."""
+    folder = context.warehouse.table("model_calls")
+    prices = (pq.read_table(folder / file.path, columns=["price"]).column(0) for file in model_calls if file.rows)
+    return float(sum(pc.sum(column).as_py() or 0.0 for column in prices))
 
 
 def report_of(context: RoundContext, stage: str) -> StageReport | None:
@@ -92,7 +103,6 @@ def finished(context: RoundContext, stage: str) -> StageReport:
 
 
 def _report(stage: str, marked: Mapping[str, Any]) -> StageReport:
-    count = StageCount(
-        stage=stage, rows_in=marked["rows_in"], rows_out=marked["rows_out"], seconds=marked["seconds"], cost=0.0
-    )
+    counts = {name: marked[name] for name in ("rows_in", "rows_out", "seconds", "cost")}
+    count = StageCount(stage=stage, **counts)
     return StageReport(count, marked["result"])

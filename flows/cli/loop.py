@@ -101,7 +101,7 @@ STAGE_COMMANDS = (
     StageCommand("rollout", "Attempt training queries with the policy in force."),
     StageCommand("guide", "Write guidance for queries that failed, attempt them again, and judge that."),
     StageCommand("derive", "Derive training examples and RL rows from the judged trajectories."),
-    StageCommand("export", "Write the release: Parquet files for the trainers, card and manifest."),
+    StageCommand("release", "Write the release: Parquet files for the trainers, card and manifest."),
     StageCommand("train", "Train the policy on the release."),
     StageCommand("evaluate", "Measure the new policy on held-out queries, and promote it or not."),
 )

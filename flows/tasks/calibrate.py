@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from trajmill.flows.context import RoundContext
 from trajmill.flows.progress import progress
-from trajmill.flows.stage import StageOutcome, StageReport, finished, once
+from trajmill.flows.stage import StageOutcome, StageReport, finished, run_once
 from trajmill.flows.tasks.judge import collected
 from trajmill.pipelines.reading.episodes import read_episodes
 from trajmill.pipelines.reading.verdicts import read_verdicts
 from trajmill.schemas.tables.calibration import Calibration
 from trajmill.schemas.tables.round_summary import JudgeQuality
 from trajmill.schemas.tables.trajectory import Purpose
-from trajmill.stages.critics.calibration.agreement import agreement, calibrate
+from trajmill.schemas.tables.verdict import Channel
+from trajmill.stages.critics.calibration.agreement import calibrate
+from trajmill.stages.critics.calibration.precision import Precision, precise_enough
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.read import read_rows
 from trajmill.warehouse.screens import WarehouseScreens
@@ -34,7 +36,7 @@ def calibrate_judge(context: RoundContext) -> StageReport:
             len(trajectories), sum(episode.judgement is not None for episode in episodes), result=result
         )
 
-    return once(context, CALIBRATE, work)
+    return run_once(context, CALIBRATE, work)
 
 
 def judge_quality(context: RoundContext) -> tuple[JudgeQuality, ...]:
@@ -43,24 +45,34 @@ def judge_quality(context: RoundContext) -> tuple[JudgeQuality, ...]:
     return tuple(JudgeQuality.model_validate(level) for level in found)
 
 
-def precise_enough(context: RoundContext) -> bool:
-    """Whether the judge's precision may still be at its floor: the upper end of its interval is not below it.
+def judge_precision(context: RoundContext) -> Precision:
+    """How the precision of the round's judge compares with its floor.
 
-    A round without programmatic rewards asks the newest calibration of the same judge version; without that either,
-    nothing is known against the judge, and whoever watches is told so.
+    A round without programmatic rewards asks the newest calibration of the same judge version. Where that is missing
+    too, the precision is unknown, and whoever watches is told so.
     """
     floor = context.config.judge.precision_floor
-    for level in judge_quality(context):
-        if level.level == _DECISION and _counted(level):
-            return agreement(level).precision.interval.high >= floor
-    known = _calibrated_before(context)
-    if known:
-        return min(row.precision_high for row in known) >= floor
-    progress().show(
-        f"round {context.round}: nothing is known of the judge's precision: there are no programmatic rewards, and no "
-        "calibration of this version of it; `trajmill calibrate --labels FOLDER` measures it"
+    measured = precise_enough((each for each in judge_quality(context) if each.level == _DECISION), floor)
+    if measured is not Precision.UNKNOWN:
+        return measured
+    calibrated = precise_enough(map(_counts, _calibrated_before(context)), floor)
+    if calibrated is Precision.UNKNOWN:
+        progress().show(f"round {context.round}: {_why_unknown(context)}")
+    return calibrated
+
+
+def _why_unknown(context: RoundContext) -> str:
+    if Channel.PROGRAMMATIC in context.config.judge.channels:
+        return "the judge asks the programmatic check, so that its precision cannot be measured by that check"
+    return (
+        "nothing is known of the judge's precision: there are no programmatic rewards of what it called correct, and "
+        "no calibration of this version of it; `trajmill calibrate --labels FOLDER` measures it"
     )
-    return True
+
+
+def _counts(calibrated: Calibration) -> JudgeQuality:
+    names = ("true_positive", "false_positive", "true_negative", "false_negative")
+    return JudgeQuality(level=_DECISION, **calibrated.model_dump(include=set(names)))
 
 
 def _newest_consensus(warehouse: Warehouse, made_by: str, rule: str) -> Calibration | None:
@@ -71,10 +83,6 @@ def _newest_consensus(warehouse: Warehouse, made_by: str, rule: str) -> Calibrat
         if row.channel is None and row.made_by == made_by and row.rule == rule
     ]
     return max(found, key=lambda row: row.number, default=None)
-
-
-def _counted(level: JudgeQuality) -> int:
-    return level.true_positive + level.false_positive + level.true_negative + level.false_negative
 
 
 def _calibrated_before(context: RoundContext) -> list[Calibration]:

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 
 from trajmill.flows.configuration.model_specs import policy_frame
 from trajmill.flows.context import RoundContext
-from trajmill.flows.stage import StageOutcome, StageReport, finished, once
+from trajmill.flows.stage import StageOutcome, StageReport, finished, run_once
 from trajmill.flows.tasks.judge import collected
 from trajmill.flows.tasks.unjudged import taken_up
 from trajmill.pipelines.derive import DeriveExamples, DeriveRLSteps
@@ -53,7 +53,7 @@ def derive(context: RoundContext) -> StageReport:
         dropped = {NOT_ACCEPTED: len(trajectories) - len(chosen), **made.dropped}
         return StageOutcome(len(trajectories), len(chosen), made.files, {"dropped": dropped})
 
-    return once(context, DERIVE, work)
+    return run_once(context, DERIVE, work)
 
 
 def derive_rl(context: RoundContext) -> StageReport:
@@ -74,7 +74,7 @@ def derive_rl(context: RoundContext) -> StageReport:
         rows_out = len(_trajectories_in(context, made.files.get("rl_steps", [])))
         return StageOutcome(len(trajectories), rows_out, made.files, {"dropped": dict(made.dropped)})
 
-    return once(context, DERIVE_RL, work)
+    return run_once(context, DERIVE_RL, work)
 
 
 def left_out(context: RoundContext) -> dict[str, int]:

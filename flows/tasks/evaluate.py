@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from trajmill.flows.context import RoundContext
 from trajmill.flows.policy import BASELINE, is_served, policy_of
-from trajmill.flows.stage import StageOutcome, StageReport, finished, once
+from trajmill.flows.stage import StageOutcome, StageReport, finished, run_once
+from trajmill.flows.tasks.generate import GENERATE
 from trajmill.flows.tasks.measure import measure
 from trajmill.flows.tasks.train import TRAIN
 from trajmill.schemas.tables.policy_version import PolicyVersion, SplitSuccess
@@ -16,9 +17,10 @@ from trajmill.warehouse.shards import write_tables
 EVALUATE = "evaluate"
 
 
-def baseline(context: RoundContext, version: str) -> StageReport:
+def baseline(context: RoundContext) -> StageReport:
     """Measure the policy that the run starts with, as round 0."""
     start = context.in_round(0)
+    version = str(finished(context.in_round(1), GENERATE).result["first_policy"])
     how = "served" if is_served(context) else "untrained"
 
     def work(at: StageRun) -> StageOutcome:
@@ -38,7 +40,7 @@ def baseline(context: RoundContext, version: str) -> StageReport:
         result = {"policy": version, "updates": 0, "success": [split.model_dump() for split in measured.success]}
         return replace(measured.outcome, files=files, result=result)
 
-    return once(start, BASELINE, work)
+    return run_once(start, BASELINE, work)
 
 
 def evaluate(context: RoundContext) -> StageReport:
@@ -52,7 +54,7 @@ def evaluate(context: RoundContext) -> StageReport:
         measured = measure(context, at, policy, untrained=False)
         return replace(measured.outcome, result={"success": [split.model_dump() for split in measured.success]})
 
-    return once(context, EVALUATE, work)
+    return run_once(context, EVALUATE, work)
 
 
 def splits_of(report: StageReport) -> tuple[SplitSuccess, ...]:

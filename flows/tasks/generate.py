@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from trajmill.flows.context import RoundContext
 from trajmill.flows.policy import is_served
-from trajmill.flows.stage import StageOutcome, StageReport, once
+from trajmill.flows.stage import StageOutcome, StageReport, run_once
 from trajmill.flows.tasks.query_sources import new_queries
 from trajmill.schemas.errors import TrajmillError
 from trajmill.schemas.record import Row
@@ -36,7 +36,7 @@ def generate(context: RoundContext) -> StageReport:
         made_of = len(made.queries) + len(made.failures)
         return StageOutcome(made_of, len(made.queries), files, {"first_policy": _first_policy(first, at)})
 
-    return once(first, GENERATE, work)
+    return run_once(first, GENERATE, work)
 
 
 def _first(failures: Sequence[Failure]) -> str:

@@ -8,7 +8,7 @@ from trajmill.flows.configuration.model_specs import models_of
 from trajmill.flows.configuration.prompts import prompts_of
 from trajmill.flows.context import RoundContext
 from trajmill.flows.policy import acting, policy_before
-from trajmill.flows.stage import StageOutcome, StageReport, finished, once
+from trajmill.flows.stage import StageOutcome, StageReport, finished, run_once
 from trajmill.flows.tasks.rollout import attempt_all, training_queries, unguided_episodes
 from trajmill.pipelines.agents import ActingAgent
 from trajmill.pipelines.fan_out import fan_out, split_evenly
@@ -32,9 +32,9 @@ def reference(context: RoundContext) -> StageReport:
     """Walk the annotated paths of hard queries that have neither a success nor a walk yet."""
 
     def work(at: StageRun) -> StageOutcome:
-        needs = _needs(context)
+        hard = _hard_queries(context)
         walked = _walked(context, range(context.round))
-        owed = [query for query in needs.queries if query.query_id not in needs.own_success and query.path]
+        owed = [query for query in hard.queries if query.query_id not in hard.own_success and query.path]
         attempts = plan_once(
             [query for query in owed if query.query_id not in walked],
             Purpose.REFERENCE,
@@ -43,19 +43,18 @@ def reference(context: RoundContext) -> StageReport:
         )
         return attempt_all(context, at, attempts, ActingAgent(ReferenceSpec()))
 
-    return once(context, REFERENCE, work)
+    return run_once(context, REFERENCE, work)
 
 
 def guide(context: RoundContext) -> StageReport:
     """Write hints for hard queries, from a success where there is one, else from the reference walk."""
 
     def work(at: StageRun) -> StageOutcome:
-        needs = _needs(context)
+        hard = _hard_queries(context)
         walked = _walked(context, context.rounds_so_far)
         told = {row.source_trajectory for row in _guidance(context, range(context.round))}
         sources = {
-            query.query_id: needs.own_success.get(query.query_id) or walked.get(query.query_id)
-            for query in needs.queries
+            query.query_id: hard.own_success.get(query.query_id) or walked.get(query.query_id) for query in hard.queries
         }
         new = sorted(source for source in sources.values() if source and source not in told)
         job = WriteGuidance(
@@ -71,7 +70,7 @@ def guide(context: RoundContext) -> StageReport:
         chosen = {query_id: source for query_id, source in sources.items() if source}
         return StageOutcome(len(new), made.rows("guidance"), made.files, {"sources": chosen})
 
-    return once(context, GUIDE, work)
+    return run_once(context, GUIDE, work)
 
 
 def guide_spec(context: RoundContext) -> GuideSpec:
@@ -100,7 +99,7 @@ def rollout_guided(context: RoundContext) -> StageReport:
         )
         return attempt_all(context, at, attempts, agent)
 
-    return once(context, GUIDED, work)
+    return run_once(context, GUIDED, work)
 
 
 def reference_paths_used(context: RoundContext) -> int:
@@ -108,7 +107,7 @@ def reference_paths_used(context: RoundContext) -> int:
     return len({row.query_id for row in _guidance(context, context.rounds_so_far) if row.source == REFERENCE_PATH})
 
 
-def _needs(context: RoundContext) -> HardQueries:
+def _hard_queries(context: RoundContext) -> HardQueries:
     settings = context.config.guidance
     if not settings.enabled:
         return HardQueries((), {})

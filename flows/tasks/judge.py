@@ -6,7 +6,7 @@ from math import ceil
 
 from trajmill.flows.configuration.judges import own_judge
 from trajmill.flows.context import RoundContext
-from trajmill.flows.stage import StageOutcome, StageReport, once
+from trajmill.flows.stage import StageOutcome, StageReport, run_once
 from trajmill.flows.tasks.unjudged import taken_up
 from trajmill.pipelines.critics import JudgeSpec
 from trajmill.pipelines.fan_out import fan_out, split_evenly
@@ -16,7 +16,7 @@ from trajmill.warehouse.layout import StageRun
 from trajmill.warehouse.read import read_table
 
 JUDGE = "judge"
-REJUDGE = "judge_guided"
+JUDGE_GUIDED = "judge_guided"
 _MOST_IN_SHARD = 1000
 """Trajectories: a shard's rows are held until it is written, and a killed stage goes on after its last whole shard."""
 
@@ -28,7 +28,7 @@ def judge(context: RoundContext) -> StageReport:
 
 def judge_guided(context: RoundContext) -> StageReport:
     """Judge the guided attempts."""
-    return _judge(context, REJUDGE, Purpose.GUIDED)
+    return _judge(context, JUDGE_GUIDED, Purpose.GUIDED)
 
 
 def collected(context: RoundContext, purpose: Purpose) -> list[str]:
@@ -66,4 +66,4 @@ def _judge(context: RoundContext, stage: str, purpose: Purpose) -> StageReport:
         made = fan_out(context.warehouse, at, split_evenly(trajectories, workers), job, context.beam)
         return StageOutcome(len(trajectories), made.rows("judgements"), made.files)
 
-    return once(context, stage, work)
+    return run_once(context, stage, work)

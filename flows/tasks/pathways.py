@@ -8,7 +8,7 @@ from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.model_specs import model_of
 from trajmill.flows.configuration.prompts import prompts_of
 from trajmill.flows.context import RoundContext
-from trajmill.flows.stage import StageOutcome, StageReport, once
+from trajmill.flows.stage import StageOutcome, StageReport, run_once
 from trajmill.pipelines.generate import NewQueries
 from trajmill.pipelines.pathways import WalkPrograms, queries_from_pathways, walk_programs
 from trajmill.schemas.errors import BadInputError, TrajmillError
@@ -65,7 +65,7 @@ def pathways(context: RoundContext) -> StageReport:
             raise TrajmillError(f"no pathway was found: {' '.join(next(iter(made.dropped)).split())}")
         return StageOutcome(found + sum(made.dropped.values()), found, made.files)
 
-    return once(context, PATHWAYS, work)
+    return run_once(context, PATHWAYS, work)
 
 
 def queries_by_pathways(context: RoundContext) -> NewQueries:
@@ -93,4 +93,4 @@ def pathway_queries(context: RoundContext) -> StageReport:
         files = write_tables(context.warehouse, at, {"queries": made.queries, "failures": made.failures})
         return StageOutcome(len(made.queries) + len(made.failures), len(made.queries), files)
 
-    return once(context, PATHWAY_QUERIES, work)
+    return run_once(context, PATHWAY_QUERIES, work)

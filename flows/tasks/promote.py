@@ -3,59 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from trajmill.flows.context import RoundContext
 from trajmill.flows.policy import BASELINE, PROMOTE, policy_before
-from trajmill.flows.stage import StageOutcome, StageReport, finished, once, report_of
-from trajmill.flows.tasks.calibrate import CALIBRATE, judge_quality
-from trajmill.flows.tasks.derive import DERIVE, DERIVE_RL
+from trajmill.flows.stage import StageOutcome, StageReport, finished, report_of, run_once
+from trajmill.flows.tasks.calibrate import judge_quality
 from trajmill.flows.tasks.evaluate import EVALUATE, splits_of
-from trajmill.flows.tasks.export import EXPORT
-from trajmill.flows.tasks.generate import GENERATE
-from trajmill.flows.tasks.guide import GUIDE, GUIDED, REFERENCE, reference_paths_used
-from trajmill.flows.tasks.judge import JUDGE, REJUDGE
-from trajmill.flows.tasks.propose import PROPOSE
-from trajmill.flows.tasks.rollout import ROLLOUT
+from trajmill.flows.tasks.guide import reference_paths_used
+from trajmill.flows.tasks.release import RELEASE
 from trajmill.flows.tasks.train import TRAIN
 from trajmill.schemas.record import Row
 from trajmill.schemas.tables.policy_version import PolicyVersion, SplitSuccess
-from trajmill.schemas.tables.query import Split
 from trajmill.schemas.tables.round_summary import RoundSummary, StageCount
+from trajmill.stages.training.promotion import Promotion, compare
 from trajmill.warehouse.layout import StageRun
 from trajmill.warehouse.shards import write_tables
 
-STAGES = (
-    GENERATE,
-    PROPOSE,
-    ROLLOUT,
-    JUDGE,
-    REFERENCE,
-    GUIDE,
-    GUIDED,
-    REJUDGE,
-    CALIBRATE,
-    DERIVE,
-    DERIVE_RL,
-    EXPORT,
-    TRAIN,
-    EVALUATE,
-)
-"""The stages of a round, in their order, without the last one."""
 
+def promote(context: RoundContext, stages: Sequence[str]) -> StageReport:
+    """Promote the new policy if its success on held-out queries is not below the old one's by more than the tolerance.
 
-_DECIDING = (Split.HELDOUT_SLOTS, Split.HELDOUT_PHRASINGS)
-
-
-class PromotionDecision(NamedTuple):
-    """Whether a policy is promoted, and why."""
-
-    promoted: bool
-    reason: str
-
-
-def promote(context: RoundContext) -> StageReport:
-    """Promote by rule: success on held-out queries is not below the old policy's by more than the tolerance."""
+    Args:
+        context: the round.
+        stages: names of all stages of a round, in their order; those that were done in it stand in its figures.
+    """
 
     def work(at: StageRun) -> StageOutcome:
         before = policy_before(context).version
@@ -63,22 +34,22 @@ def promote(context: RoundContext) -> StageReport:
         trained = finished(context, TRAIN).result
         new = splits_of(finished(context, EVALUATE))
         if trained["trained"]:
-            decision = compare(old, new, context.config.evaluate.tolerance)
+            promotion = compare(old, new, context.config.evaluate.tolerance)
         else:
-            decision = PromotionDecision(False, str(trained["reason"]))
-        after = trained["version"] if decision.promoted else before
-        kept = new if decision.promoted else old
+            promotion = Promotion(False, str(trained["reason"]))
+        after = trained["version"] if promotion.promoted else before
+        kept = new if promotion.promoted else old
         updates = _updates_before(context) + trained.get("updates", 0)
         summary = RoundSummary(
             policy_before=before,
             policy_after=after,
-            stages=_counts(context),
+            stages=_counts(context, stages),
             success_before=old,
             success_after=kept,
             judge=judge_quality(context),
             trained=trained["trained"],
             reference_paths_used=reference_paths_used(context),
-            release=finished(context, EXPORT).result["release"],
+            release=finished(context, RELEASE).result["release"],
             **context.origin.common(made_by=PROMOTE),
         )
         rows: dict[str, Sequence[Row]] = {"rounds": [summary]}
@@ -90,40 +61,21 @@ def promote(context: RoundContext) -> StageReport:
                 recipe=context.config.train.model_dump_json(),
                 updates=updates,
                 success=new,
-                promoted=decision.promoted,
-                reason=decision.reason,
+                promoted=promotion.promoted,
+                reason=promotion.reason,
                 **context.origin.common(made_by=PROMOTE),
             )
             rows["models"] = [version]
         result = {
             "policy": after,
-            "promoted": decision.promoted,
-            "reason": decision.reason,
-            "updates": updates if decision.promoted else _updates_before(context),
+            "promoted": promotion.promoted,
+            "reason": promotion.reason,
+            "updates": updates if promotion.promoted else _updates_before(context),
             "success": [split.model_dump() for split in kept],
         }
-        return StageOutcome(1, int(decision.promoted), write_tables(context.warehouse, at, rows), result)
+        return StageOutcome(1, int(promotion.promoted), write_tables(context.warehouse, at, rows), result)
 
-    return once(context, PROMOTE, work)
-
-
-def compare(old: tuple[SplitSuccess, ...], new: tuple[SplitSuccess, ...], tolerance: float) -> PromotionDecision:
-    """Hold the success of two policies on new slot combinations and new phrasings together against each other.
-
-    Held-out apps are measured and reported, but do not decide: no policy is promoted for being lucky in apps it has
-    never seen, or refused for being unlucky.
-    """
-    before, after = _heldout_rate(old), _heldout_rate(new)
-    promoted = after >= before - tolerance
-    return PromotionDecision(
-        promoted, f"held-out success {after:.1%} {'replaces' if promoted else 'does not replace'} {before:.1%}"
-    )
-
-
-def _heldout_rate(success: tuple[SplitSuccess, ...]) -> float:
-    held_out = [split for split in success if split.split in _DECIDING]
-    queries = sum(split.queries for split in held_out)
-    return sum(split.successes for split in held_out) / queries if queries else 0.0
+    return run_once(context, PROMOTE, work)
 
 
 def _before(context: RoundContext) -> StageReport:
@@ -139,6 +91,6 @@ def _updates_before(context: RoundContext) -> int:
     return int(_before(context).result["updates"])
 
 
-def _counts(context: RoundContext) -> tuple[StageCount, ...]:
-    reports = [report_of(context, stage) for stage in STAGES]
+def _counts(context: RoundContext, stages: Sequence[str]) -> tuple[StageCount, ...]:
+    reports = [report_of(context, stage) for stage in stages]
     return tuple(report.count for report in reports if report is not None)

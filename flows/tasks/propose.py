@@ -6,7 +6,7 @@ from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.model_specs import model_of
 from trajmill.flows.configuration.prompts import prompts_of
 from trajmill.flows.context import RoundContext
-from trajmill.flows.stage import StageOutcome, StageReport, once
+from trajmill.flows.stage import StageOutcome, StageReport, run_once
 from trajmill.pipelines.propose import ProposalCounts, ProposeTasks, propose_new_tasks
 from trajmill.pipelines.reading.history import read_history
 from trajmill.schemas.errors import BadInputError
@@ -50,7 +50,7 @@ def propose(context: RoundContext) -> StageReport:
         made = propose_new_tasks(job, _starting_points(context), context.beam)
         return StageOutcome(sum(job.wanted), made.rows("queries"), made.files)
 
-    return once(context, PROPOSE, work)
+    return run_once(context, PROPOSE, work)
 
 
 def _starting_points(context: RoundContext) -> tuple[StartingPoint, ...]:

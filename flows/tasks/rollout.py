@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from trajmill.flows.context import RoundContext
 from trajmill.flows.policy import acting, policy_before
-from trajmill.flows.stage import StageOutcome, StageReport, once
+from trajmill.flows.stage import StageOutcome, StageReport, run_once
 from trajmill.pipelines.agents import ActingAgent
 from trajmill.pipelines.reading.history import read_history
 from trajmill.pipelines.rollout import RunAttempts, run_in_shards
@@ -38,7 +38,7 @@ def rollout(context: RoundContext) -> StageReport:
         agent = acting(context, policy, context.config.rollout.temperature, untrained=context.round == 1)
         return attempt_all(context, at, attempts, agent)
 
-    return once(context, ROLLOUT, work)
+    return run_once(context, ROLLOUT, work)
 
 
 def training_queries(context: RoundContext) -> list[Query]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from trajmill.flows.context import RoundContext
 from trajmill.flows.policy import policy_of
-from trajmill.flows.stage import StageOutcome, StageReport, finished, once
+from trajmill.flows.stage import StageOutcome, StageReport, finished, run_once
 from trajmill.flows.tasks.generate import GENERATE
 from trajmill.flows.tasks.rollout import attempt_all
 from trajmill.pipelines.agents import ActingAgent
@@ -36,7 +36,7 @@ def walk_queries(context: RoundContext, queries: int, source: Source | None = No
         attempts = plan_once(chosen, Purpose.REFERENCE, context.config.run.seed, context.round)
         return attempt_all(context, at, attempts, _walker(context, chosen))
 
-    return once(context, WALK, work)
+    return run_once(context, WALK, work)
 
 
 def _walker(context: RoundContext, queries: list[Query]) -> ActingAgent:

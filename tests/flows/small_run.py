@@ -15,7 +15,7 @@ from trajmill.flows.configuration.config import (
 )
 from trajmill.flows.context import RoundContext
 from trajmill.flows.round import do_stage
-from trajmill.flows.stage_table import STAGES
+from trajmill.flows.round_stages import STAGES
 from trajmill.stages.training.embedded.spec import EmbeddedSftSpec
 from trajmill.warehouse.layout import create_warehouse
 

@@ -25,7 +25,7 @@ from trajmill.warehouse.layout import StageRun, Warehouse
 RUN = "run-a"
 HOSTILE = 'Order <script>alert("pizza")</script> & two [bold]drinks[/bold]'
 STEPS = 5
-STAGES = ("generate", "rollout", "judge", "guide", "rollout_guided", "derive", "export", "train", "evaluate")
+STAGES = ("generate", "rollout", "judge", "guide", "rollout_guided", "derive", "release", "train", "evaluate")
 
 
 def write_run(warehouse: Warehouse, rounds: int = 2) -> None:

@@ -13,13 +13,12 @@ from datasets import load_dataset
 from tests.flows.small_run import small_config
 from trajmill.flows.context import RoundContext
 from trajmill.flows.round import do_stage, run_stage
-from trajmill.flows.stage_table import STAGES
-from trajmill.flows.tasks.export import EXPORT, export, release_name
-from trajmill.flows.tasks.promote import compare
+from trajmill.flows.round_stages import STAGES
+from trajmill.flows.tasks.release import RELEASE, release, release_name
 from trajmill.pipelines.derive import DeriveExamples
 from trajmill.pipelines.reading.episodes import guidance_texts
 from trajmill.schemas.errors import BadInputError, TrajmillError
-from trajmill.schemas.tables.policy_version import PolicyVersion, SplitSuccess
+from trajmill.schemas.tables.policy_version import PolicyVersion
 from trajmill.schemas.tables.query import Query, Split
 from trajmill.schemas.tables.round_summary import RoundSummary
 from trajmill.schemas.tables.trajectory import Purpose, Trajectory
@@ -89,10 +88,10 @@ def test_replies_that_quote_their_hints_are_neither_learned_nor_released(
     told = dict.fromkeys(guidance_texts(small_run, context.run_id), "1. never said\n<tool_call>")
 
     monkeypatch.setattr("trajmill.pipelines.release.guidance_texts", lambda *_: told)
-    shutil.rmtree(context.at(EXPORT).staging(context.warehouse))
+    shutil.rmtree(context.at(RELEASE).staging(context.warehouse))
     shutil.rmtree(context.warehouse.release(release_name(context)))
     with pytest.raises(TrajmillError, match=r"it quotes the guidance .*; nothing was released"):
-        export(context)
+        release(context)
 
     monkeypatch.setattr("trajmill.pipelines.reading.episodes.guidance_texts", lambda *_: told)
     job = DeriveExamples(context.warehouse, context.at("again"), context.origin, (context.round,), True, True)
@@ -159,14 +158,3 @@ def test_a_stage_whose_input_is_missing_names_the_command_to_run_first(small_run
         run_stage("judge", small_config(small_run.root))
     with pytest.raises(BadInputError, match="there is no stage 'jugde'"):
         run_stage("jugde", small_config(small_run.root))
-
-
-@pytest.mark.parametrize(("successes", "promoted"), [(50, True), (49, True), (40, False)])
-def test_a_policy_is_promoted_unless_it_is_worse_by_more_than_the_tolerance(successes: int, promoted: bool) -> None:
-    old = (SplitSuccess(split=Split.HELDOUT_SLOTS, queries=100, successes=50),)
-    new = (
-        SplitSuccess(split=Split.HELDOUT_SLOTS, queries=100, successes=successes),
-        SplitSuccess(split=Split.TRAIN, queries=100, successes=100),
-        SplitSuccess(split=Split.HELDOUT_APPS, queries=100, successes=100),
-    )
-    assert compare(old, new, tolerance=0.02).promoted is promoted

@@ -16,9 +16,9 @@ from trajmill.flows.context import RoundContext
 from trajmill.flows.landed_event import accepted_since_training
 from trajmill.flows.policy import PROMOTE
 from trajmill.flows.round import current_round, do_stage, run_stage
+from trajmill.flows.round_stages import STAGES
 from trajmill.flows.serve import retrain
 from trajmill.flows.stage import report_of
-from trajmill.flows.stage_table import STAGES
 from trajmill.flows.tasks.judge import JUDGE
 from trajmill.flows.tasks.train import TRAIN
 from trajmill.schemas.tables.policy_version import PolicyVersion

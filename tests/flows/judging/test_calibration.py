@@ -21,10 +21,10 @@ from trajmill.flows.context import RoundContext
 from trajmill.flows.judging.calibrate import Calibrated, calibrate
 from trajmill.flows.progress import Unwatched, watched_by
 from trajmill.flows.round import do_stage
-from trajmill.flows.stage import StageOutcome, StageReport, once
-from trajmill.flows.stage_table import STAGES
-from trajmill.flows.tasks.calibrate import CALIBRATE, precise_enough
-from trajmill.flows.tasks.judge import REJUDGE
+from trajmill.flows.round_stages import STAGES
+from trajmill.flows.stage import StageOutcome, StageReport, run_once
+from trajmill.flows.tasks.calibrate import CALIBRATE, judge_precision
+from trajmill.flows.tasks.judge import JUDGE_GUIDED
 from trajmill.flows.view.calibration_table import calibration_table
 from trajmill.schemas.errors import TrajmillError
 from trajmill.schemas.tables.calibration import Calibration, Ingredient
@@ -32,6 +32,7 @@ from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.trajectory import Purpose, Trajectory
 from trajmill.schemas.tables.verdict import Judgement
+from trajmill.stages.critics.calibration.precision import Precision
 from trajmill.warehouse.layout import create_warehouse, open_warehouse
 from trajmill.warehouse.read import read_rows
 from trajmill.warehouse.sql import run_sql
@@ -46,7 +47,7 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> Path:
     context = RoundContext(tiny_config(root), create_warehouse(root), 1)
     for stage in STAGES:
         do_stage(stage, context)
-        if stage.name == REJUDGE:
+        if stage.name == JUDGE_GUIDED:
             break
     return root
 
@@ -226,12 +227,12 @@ def unrewarded_round(root: Path, floor: float) -> RoundContext:
     def nothing_measured(at: Any) -> StageOutcome:
         return StageOutcome(1, 1, result={"judge": []})
 
-    report: StageReport = once(context, CALIBRATE, nothing_measured)
+    report: StageReport = run_once(context, CALIBRATE, nothing_measured)
     assert report.result == {"judge": []}
     return context
 
 
-def calibration(number: int, high: float, **changes: object) -> Calibration:
+def calibration(number: int, correct: int, **changes: object) -> Calibration:
     values: dict[str, Any] = dict.fromkeys(Calibration.model_fields, 0) | {
         "number": number,
         "judge": "big",
@@ -242,7 +243,8 @@ def calibration(number: int, high: float, **changes: object) -> Calibration:
         "resolution": None,
         "models": "",
         "rule": "consensus(text,multimodal)",
-        "precision_high": high,
+        "true_positive": correct,
+        "false_positive": 100 - correct,
         **at_origin(stage_run(number=0)),
         "made_by": "judge-v1",
         "schema_version": 1,
@@ -251,31 +253,43 @@ def calibration(number: int, high: float, **changes: object) -> Calibration:
 
 
 @pytest.mark.parametrize(
-    ("rows", "trains"),
+    ("rows", "expected"),
     [
-        ([calibration(1, 0.7)], False),
-        ([calibration(1, 0.7), calibration(2, 0.9)], True),
-        ([calibration(2, 0.7), calibration(1, 0.9)], False),
-        ([calibration(1, 0.9), calibration(2, 0.1, made_by="judge-v2")], True),
-        ([calibration(1, 0.9), calibration(2, 0.1, ingredient=Ingredient.CHANNEL, channel="text")], True),
+        ([calibration(1, 70)], Precision.TOO_LOW),
+        ([calibration(1, 70), calibration(2, 90)], Precision.ENOUGH),
+        ([calibration(2, 70), calibration(1, 90)], Precision.TOO_LOW),
+        ([calibration(1, 90), calibration(2, 10, made_by="judge-v2")], Precision.ENOUGH),
+        ([calibration(1, 90), calibration(2, 10, ingredient=Ingredient.CHANNEL, channel="text")], Precision.ENOUGH),
     ],
 )
 def test_a_round_without_rewards_asks_the_newest_calibration_of_its_judge(
-    tmp_path: Path, rows: list[Calibration], trains: bool
+    tmp_path: Path, rows: list[Calibration], expected: Precision
 ) -> None:
     context = unrewarded_round(tmp_path, floor=0.8)
     commit_rows(context.warehouse, stage_run("calibration", 0), *rows)
     heard = Heard()
     with watched_by(heard):
-        assert precise_enough(context) is trains
+        assert judge_precision(context) is expected
     assert heard.lines == []
 
 
-def test_a_round_without_rewards_or_calibration_trains_and_says_that_nothing_is_known(tmp_path: Path) -> None:
+def test_a_judge_that_is_the_programmatic_check_has_no_precision_to_report(tmp_path: Path) -> None:
     context = unrewarded_round(tmp_path, floor=0.8)
-    commit_rows(context.warehouse, stage_run("calibration", 0), calibration(1, 0.1, rule="consensus(text)"))
+    judge = JudgeSection(precision_floor=0.8, channels=("programmatic",))
+    programmatic = RoundContext(
+        context.config.model_copy(update={"judge": judge}), context.warehouse, 1, run_id=context.run_id
+    )
     heard = Heard()
     with watched_by(heard):
-        assert precise_enough(context)
+        assert judge_precision(programmatic) is Precision.UNKNOWN
+    assert "its precision cannot be measured by that check" in heard.lines[0]
+
+
+def test_a_round_without_rewards_or_calibration_says_that_nothing_is_known(tmp_path: Path) -> None:
+    context = unrewarded_round(tmp_path, floor=0.8)
+    commit_rows(context.warehouse, stage_run("calibration", 0), calibration(1, 10, rule="consensus(text)"))
+    heard = Heard()
+    with watched_by(heard):
+        assert judge_precision(context) is Precision.UNKNOWN
     (line,) = heard.lines
     assert "nothing is known of the judge's precision" in line and "trajmill calibrate" in line

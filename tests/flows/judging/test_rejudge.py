@@ -19,7 +19,7 @@ from trajmill.flows.judging.judge_stored import JudgedAgain
 from trajmill.flows.judging.rejudge import rejudge
 from trajmill.flows.landed_event import accepted_since_training
 from trajmill.flows.round import do_stage
-from trajmill.flows.stage_table import STAGES
+from trajmill.flows.round_stages import STAGES
 from trajmill.flows.tasks.derive import DERIVE_RL
 from trajmill.flows.view.show import find_trajectory
 from trajmill.pipelines.reading.history import read_history

@@ -13,7 +13,7 @@ from trajmill.flows.configuration.config import Config, JudgeSection
 from trajmill.flows.configuration.models import CriticRoles, ModelsSection
 from trajmill.flows.context import RoundContext
 from trajmill.flows.round import do_stage
-from trajmill.flows.stage_table import STAGES
+from trajmill.flows.round_stages import STAGES
 from trajmill.flows.tasks.judge import JUDGE
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.model_call import ModelCall

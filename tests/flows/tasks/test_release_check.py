@@ -13,7 +13,7 @@ import pytest
 from tests.flows.small_run import small_config
 from tests.warehouse.samples import commit_rows, judgement, stage_run
 from trajmill.flows.context import RoundContext
-from trajmill.flows.tasks.export import EXPORT, export, release_name
+from trajmill.flows.tasks.release import RELEASE, release, release_name
 from trajmill.schemas.errors import TrajmillError
 from trajmill.stages.export.base import BulkScreenReader, ExportedFile
 from trajmill.stages.export.write import SFT_FILE, export_release
@@ -42,23 +42,23 @@ def test_what_is_not_sound_is_not_released(
 ) -> None:
     shutil.copytree(small_run.root, tmp_path / "copy")
     context = RoundContext(small_config(tmp_path / "copy"), open_warehouse(tmp_path / "copy"), 2)
-    shutil.rmtree(context.at(EXPORT).staging(context.warehouse))
+    shutil.rmtree(context.at(RELEASE).staging(context.warehouse))
     shutil.rmtree(context.warehouse.release(release_name(context)))
 
     with monkeypatch.context() as spoiling:
         spoiling.setattr("trajmill.pipelines.release.export_release", export_spoiled)
         with pytest.raises(TrajmillError, match=r"\A[^\n]+ it is of split heldout_apps; nothing was released\Z"):
-            export(context)
+            release(context)
     assert release_name(context) not in release_names(context.warehouse)
 
-    export(context)
+    release(context)
     found, wanted = (verify_release(at, release_name(context)).files for at in (context.warehouse, small_run))
     assert [file for file in found if file.path != "README.md"] == [file for file in wanted if file.path != "README.md"]
 
-    shutil.rmtree(context.at(EXPORT).staging(context.warehouse))
+    shutil.rmtree(context.at(RELEASE).staging(context.warehouse))
     at = stage_run("judge", 1, "another-run")
     commit_rows(context.warehouse, at, judgement("a", at, correct=True))
-    export(context)
+    release(context)
     assert verify_release(context.warehouse, release_name(context)).files == found, "sealed, then killed before the end"
     card = (context.warehouse.release(release_name(context)) / "README.md").read_text(encoding="utf-8")
     assert "| trajectory_not_accepted | " in card and "| harmful | " in card

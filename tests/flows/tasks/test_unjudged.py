@@ -12,9 +12,9 @@ from tests.flows.small_run import small_config
 from tests.warehouse.samples import at_origin, commit_rows, judgement, stage_run, trajectory
 from trajmill.flows.context import RoundContext
 from trajmill.flows.round import do_stage
-from trajmill.flows.stage_table import STAGES
+from trajmill.flows.round_stages import STAGES
 from trajmill.flows.tasks.derive import DERIVE
-from trajmill.flows.tasks.judge import JUDGE, REJUDGE
+from trajmill.flows.tasks.judge import JUDGE, JUDGE_GUIDED
 from trajmill.flows.tasks.unjudged import TRIED_AT_MOST, Unjudged, taken_up
 from trajmill.schemas.errors import FailureClass, JudgeFailure, TrajmillError
 from trajmill.schemas.tables.example import Example
@@ -129,7 +129,7 @@ def test_an_outage_in_one_round_is_made_good_in_the_next(warehouse: Warehouse, m
     assert {row.round for row in judged if row.trajectory_id in lost} == {2}
     assert lost <= {row.trajectory_id for row in judged}
     assert set(outage.asked.values()) == {1}, "what was judged before the kill is not judged again"
-    counts = [do_stage(stage, second).count for stage in STAGES if stage.name in (JUDGE, REJUDGE)]
+    counts = [do_stage(stage, second).count for stage in STAGES if stage.name in (JUDGE, JUDGE_GUIDED)]
     assert sum(count.rows_out for count in counts) == sum(row.round == 2 for row in judged)
     assert sum(count.rows_in for count in counts) >= len(lost)
 

@@ -6,17 +6,17 @@ from datetime import UTC, datetime
 
 from trajmill.flows.context import RoundContext
 from trajmill.flows.policy import policy_before
-from trajmill.flows.stage import StageOutcome, StageReport, once
+from trajmill.flows.stage import StageOutcome, StageReport, run_once
 from trajmill.flows.tasks.derive import left_out
 from trajmill.flows.tasks.judge import judge_spec
 from trajmill.pipelines.reading.history import read_history
 from trajmill.pipelines.release import ReleaseRequest, make_release
 from trajmill.warehouse.layout import StageRun
 
-EXPORT = "export"
+RELEASE = "release"
 
 
-def export(context: RoundContext) -> StageReport:
+def release(context: RoundContext) -> StageReport:
     """Make the round's release."""
 
     def work(at: StageRun) -> StageOutcome:
@@ -41,7 +41,7 @@ def export(context: RoundContext) -> StageReport:
             result={"release": request.name, "examples": released.examples, "rl_steps": released.rl_steps},
         )
 
-    return once(context, EXPORT, work)
+    return run_once(context, RELEASE, work)
 
 
 def release_name(context: RoundContext) -> str:

@@ -1,0 +1,86 @@
+"""The stages of a round: one row for each, in their order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from trajmill.flows.configuration.config import Config
+from trajmill.flows.context import RoundContext
+from trajmill.flows.policy import BASELINE, PROMOTE
+from trajmill.flows.stage import StageReport
+from trajmill.flows.tasks.calibrate import CALIBRATE, calibrate_judge
+from trajmill.flows.tasks.derive import DERIVE, DERIVE_RL, derive, derive_rl
+from trajmill.flows.tasks.evaluate import EVALUATE, baseline, evaluate
+from trajmill.flows.tasks.generate import GENERATE, generate
+from trajmill.flows.tasks.guide import GUIDE, GUIDED, REFERENCE, guide, reference, rollout_guided
+from trajmill.flows.tasks.judge import JUDGE, JUDGE_GUIDED, judge, judge_guided
+from trajmill.flows.tasks.promote import promote
+from trajmill.flows.tasks.propose import PROPOSE, asks_for_tasks, propose
+from trajmill.flows.tasks.release import RELEASE, release
+from trajmill.flows.tasks.rollout import ROLLOUT, rollout
+from trajmill.flows.tasks.train import TRAIN, train
+
+
+class RoundStage(NamedTuple):
+    """One stage of a round."""
+
+    name: str
+    command: str
+    """The command that runs it, alone or with its neighbours."""
+    needs: tuple[str, ...]
+    """The stages that must be finished before it."""
+    work: Callable[[RoundContext], StageReport]
+    asks_models: bool = False
+    """Whether it asks models of `[models]`, so that their servers must be there."""
+    stands_in: int | None = None
+    """The round that its rows stand in, None for the round that runs it; such a stage is done once for all rounds."""
+    is_wanted: Callable[[Config], bool] = lambda config: True
+    """Whether a configuration asks for it."""
+
+    def at_home(self, context: RoundContext) -> RoundContext:
+        """The round in which it stands."""
+        return context if self.stands_in is None else context.in_round(self.stands_in)
+
+
+def _promote(context: RoundContext) -> StageReport:
+    return promote(context, [stage.name for stage in STAGES])
+
+
+STAGES = (
+    RoundStage(GENERATE, "generate", (), generate, asks_models=True, stands_in=1),
+    RoundStage(BASELINE, "generate", (GENERATE,), baseline, asks_models=True, stands_in=0),
+    RoundStage(PROPOSE, "rollout", (GENERATE, BASELINE), propose, asks_models=True, is_wanted=asks_for_tasks),
+    RoundStage(ROLLOUT, "rollout", (GENERATE, BASELINE), rollout, asks_models=True),
+    RoundStage(JUDGE, "judge", (ROLLOUT,), judge, asks_models=True),
+    RoundStage(REFERENCE, "guide", (JUDGE,), reference),
+    RoundStage(GUIDE, "guide", (REFERENCE,), guide, asks_models=True),
+    RoundStage(GUIDED, "guide", (GUIDE,), rollout_guided, asks_models=True),
+    RoundStage(JUDGE_GUIDED, "guide", (GUIDED,), judge_guided, asks_models=True),
+    RoundStage(CALIBRATE, "derive", (JUDGE,), calibrate_judge),
+    RoundStage(DERIVE, "derive", (JUDGE,), derive),
+    RoundStage(DERIVE_RL, "derive", (JUDGE,), derive_rl),
+    RoundStage(RELEASE, "release", (DERIVE, DERIVE_RL), release),
+    RoundStage(TRAIN, "train", (RELEASE,), train),
+    RoundStage(EVALUATE, "evaluate", (TRAIN,), evaluate, asks_models=True),
+    RoundStage(PROMOTE, "evaluate", (EVALUATE,), _promote),
+)
+"""In their order."""
+
+COMMANDS = tuple(dict.fromkeys(stage.command for stage in STAGES))
+
+
+def stages_of(config: Config) -> tuple[RoundStage, ...]:
+    """The stages that a configuration asks for."""
+    return tuple(stage for stage in STAGES if stage.is_wanted(config))
+
+
+def needed_before(command: str) -> tuple[RoundStage, ...]:
+    """The stages of other commands that must be finished before a command, in their order."""
+    needed = {name for stage in STAGES if stage.command == command for name in stage.needs}
+    return tuple(stage for stage in STAGES if stage.name in needed and stage.command != command)
+
+
+def asks_models(command: str) -> bool:
+    """Whether a stage of a command asks models."""
+    return any(stage.asks_models for stage in STAGES if stage.command == command)

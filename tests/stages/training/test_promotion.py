@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import pytest
+
+from trajmill.schemas.tables.policy_version import SplitSuccess
+from trajmill.schemas.tables.query import Split
+from trajmill.stages.critics.calibration.precision import Precision
+from trajmill.stages.training.promotion import compare, reason_not_to_train
+
+
+@pytest.mark.parametrize(("successes", "promoted"), [(50, True), (49, True), (40, False)])
+def test_a_policy_is_promoted_unless_it_is_worse_by_more_than_the_tolerance(successes: int, promoted: bool) -> None:
+    old = (SplitSuccess(split=Split.HELDOUT_SLOTS, queries=100, successes=50),)
+    new = (
+        SplitSuccess(split=Split.HELDOUT_SLOTS, queries=100, successes=successes),
+        SplitSuccess(split=Split.TRAIN, queries=100, successes=100),
+        SplitSuccess(split=Split.HELDOUT_APPS, queries=100, successes=100),
+    )
+    assert compare(old, new, tolerance=0.02).promoted is promoted
+
+
+def test_a_round_trains_unless_something_speaks_against_it() -> None:
+    assert reason_not_to_train(1, Precision.ENOUGH, served=None, waits_for_last_round=False) == ""
+    assert reason_not_to_train(1, Precision.UNKNOWN, served=None, waits_for_last_round=False) == ""
+
+
+@pytest.mark.parametrize(
+    ("examples", "precision", "served", "waits", "reason"),
+    [
+        (0, Precision.ENOUGH, None, False, "no trajectory was accepted"),
+        (1, Precision.TOO_LOW, None, False, "the judge's precision is under its floor"),
+        (1, Precision.ENOUGH, "owl", False, "owl is served, and trained by its own trainer: the release is for it"),
+        (1, Precision.ENOUGH, None, True, "a frozen explorer is trained once, at the end"),
+    ],
+)
+def test_the_reason_not_to_train_is_named(
+    examples: int, precision: Precision, served: str | None, waits: bool, reason: str
+) -> None:
+    assert reason_not_to_train(examples, precision, served, waits) == reason
