@@ -20,6 +20,12 @@ from trajmill.schemas.actions import (
     Swipe,
     TypeText,
 )
+from trajmill.stages.environments.desktop.input_limits import (
+    MOST_CLICKS,
+    bounded_press_seconds,
+    bounded_wheel_clicks,
+    swipe_wheel_clicks,
+)
 from trajmill.stages.environments.desktop.keys import find_keys
 
 # The machine always runs this program, which reads the calls to make from its last argument. pyautogui can type only
@@ -41,9 +47,6 @@ for name, arguments in json.loads(base64.b64decode(sys.argv[1])):
     else:
         getattr(pyautogui, name)(*arguments)
 """
-_PIXELS_PER_WHEEL_CLICK = 60
-_MOST_CLICKS, _MOST_WHEEL_CLICKS = 3, 50
-_LONGEST_PRESS_SECONDS = 5.0
 _DRAG_SECONDS = 0.3
 
 Call = tuple[str, tuple[Any, ...]]
@@ -61,9 +64,9 @@ def as_command(action: Action) -> list[str] | None:
 def _calls(action: Action) -> Sequence[Call]:
     match action:
         case Click(x=x, y=y, button=button, count=count):
-            return [("click", (x, y, min(count, _MOST_CLICKS), 0.05, button))]
+            return [("click", (x, y, min(count, MOST_CLICKS), 0.05, button))]
         case LongPress(x=x, y=y, seconds=seconds):
-            return [("moveTo", (x, y)), ("hold", (min(max(seconds, 0.0), _LONGEST_PRESS_SECONDS),))]
+            return [("moveTo", (x, y)), ("hold", (bounded_press_seconds(seconds),))]
         case MoveMouse(x=x, y=y):
             return [("moveTo", (x, y))]
         case Drag(x=x, y=y, x2=x2, y2=y2):
@@ -71,7 +74,7 @@ def _calls(action: Action) -> Sequence[Call]:
         case DragTo(x=x, y=y):
             return [("dragTo", (x, y, _DRAG_SECONDS))]
         case Swipe(x=x, y=y, y2=y2):
-            return [("moveTo", (x, y)), ("scroll", (round((y2 - y) / _PIXELS_PER_WHEEL_CLICK),))]
+            return [("moveTo", (x, y)), ("scroll", (swipe_wheel_clicks(y, y2),))]
         case Scroll(x=x, y=y, clicks=clicks):
             return _wheel("scroll", x, y, clicks)
         case HorizontalScroll(x=x, y=y, clicks=clicks):
@@ -88,5 +91,5 @@ def _calls(action: Action) -> Sequence[Call]:
 
 
 def _wheel(name: str, x: int | None, y: int | None, clicks: int) -> Sequence[Call]:
-    turn: Call = (name, (max(-_MOST_WHEEL_CLICKS, min(clicks, _MOST_WHEEL_CLICKS)),))
+    turn: Call = (name, (bounded_wheel_clicks(clicks),))
     return [turn] if x is None or y is None else [("moveTo", (x, y)), turn]

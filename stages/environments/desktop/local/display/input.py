@@ -22,14 +22,17 @@ from trajmill.schemas.actions import (
     Swipe,
     TypeText,
 )
+from trajmill.stages.environments.desktop.input_limits import (
+    MOST_CLICKS,
+    bounded_press_seconds,
+    bounded_wheel_clicks,
+    swipe_wheel_clicks,
+)
 from trajmill.stages.environments.desktop.keys import find_keys
 from trajmill.stages.environments.desktop.local.display.keyboard import Keyboard
 
 _BUTTONS = {"left": 1, "middle": 2, "right": 3}
 _WHEEL_UP, _WHEEL_DOWN, _WHEEL_LEFT, _WHEEL_RIGHT = 4, 5, 6, 7
-_MOST_CLICKS, _MOST_WHEEL_CLICKS = 3, 50
-_PIXELS_PER_WHEEL_CLICK = 60
-_LONGEST_PRESS_SECONDS = 5.0
 _DRAG_STEPS = 8
 _DRAG_STEP_SECONDS = 0.01  # toolkits start a drag only after the pointer has moved
 
@@ -58,11 +61,11 @@ class DisplayInput:
         match action:
             case Click(x=x, y=y, button=button, count=count):
                 self._move(x, y)
-                for _ in range(min(count, _MOST_CLICKS)):
+                for _ in range(min(count, MOST_CLICKS)):
                     self._click(_BUTTONS[button])
             case LongPress(x=x, y=y, seconds=seconds):
                 self._move(x, y)
-                self._click(_BUTTONS["left"], hold=min(max(seconds, 0.0), _LONGEST_PRESS_SECONDS))
+                self._click(_BUTTONS["left"], hold=bounded_press_seconds(seconds))
             case MoveMouse(x=x, y=y):
                 self._move(x, y)
             case Drag(x=x, y=y, x2=x2, y2=y2):
@@ -72,7 +75,7 @@ class DisplayInput:
                 self._drag(pointer.root_x, pointer.root_y, x, y)
             case Swipe(x=x, y=y, y2=y2):
                 self._move(x, y)
-                self._turn_wheel(round((y2 - y) / _PIXELS_PER_WHEEL_CLICK), _WHEEL_UP, _WHEEL_DOWN)
+                self._turn_wheel(swipe_wheel_clicks(y, y2), _WHEEL_UP, _WHEEL_DOWN)
             case Scroll(x=x, y=y, clicks=clicks):
                 if x is not None and y is not None:
                     self._move(x, y)
@@ -114,5 +117,5 @@ class DisplayInput:
         xtest.fake_input(self._display, X.ButtonRelease, _BUTTONS["left"])
 
     def _turn_wheel(self, clicks: int, forwards: int, backwards: int) -> None:
-        for _ in range(min(abs(clicks), _MOST_WHEEL_CLICKS)):
+        for _ in range(abs(bounded_wheel_clicks(clicks))):
             self._click(forwards if clicks > 0 else backwards)
