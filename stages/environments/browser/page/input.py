@@ -89,11 +89,9 @@ def playwright_calls(action: Action, scale: int = 1) -> list[PlaywrightCall]:
             wheel = _mouse("wheel", (x - x2) / scale, (y - y2) / scale)
             return [_mouse("move", x / scale, y / scale), wheel]
         case Scroll(x=x, y=y, clicks=clicks):
-            wheel = _mouse("wheel", 0, -clicks * _WHEEL_PIXELS)
-            return [wheel] if x is None or y is None else [_mouse("move", x / scale, y / scale), wheel]
+            return [*_move(x, y, scale), _mouse("wheel", 0, -clicks * _WHEEL_PIXELS)]
         case HorizontalScroll(x=x, y=y, clicks=clicks):
-            wheel = _mouse("wheel", clicks * _WHEEL_PIXELS, 0)
-            return [wheel] if x is None or y is None else [_mouse("move", x / scale, y / scale), wheel]
+            return [*_move(x, y, scale), _mouse("wheel", clicks * _WHEEL_PIXELS, 0)]
         case TypeText(text=text, clear=clear, enter=enter):
             cleared = [_press("Control+a"), _press("Delete")] if clear else []
             typed = PlaywrightCall("keyboard", "type", (text,))
@@ -109,6 +107,11 @@ def playwright_calls(action: Action, scale: int = 1) -> list[PlaywrightCall]:
             return [PlaywrightCall("page", "wait_for_timeout", (_milliseconds(seconds),))]
         case _:
             return []
+
+
+def _move(x: int | None, y: int | None, scale: int) -> list[PlaywrightCall]:
+    """The move to a position; none without a position, where the mouse stays."""
+    return [] if x is None or y is None else [_mouse("move", x / scale, y / scale)]
 
 
 def _mouse(method: str, *position: float, **options: Any) -> PlaywrightCall:
