@@ -35,6 +35,7 @@ from trajmill.schemas.tables.registry import arrow_schema
 from trajmill.schemas.tables.screen import IMAGE
 from trajmill.stages.curate.training_set import training_set
 from trajmill.stages.export.check import check_release
+from trajmill.stages.export.kinds import exporter_specs
 from trajmill.stages.export.write import export_release
 
 _SIZE = Size(720, 1280)
@@ -114,10 +115,12 @@ def measure(folder: Path, rows: int, screens: int, image_bytes: int) -> list[Tim
     timings = [_timed("plain pyarrow loop", rows, lambda: _plain(examples, reader, folder / "plain.parquet"))]
     timings.append(_timed("curate", rows, lambda: _no_file(training_set(examples, {}, per_query=rows))))
     release = folder / "release"
+    exporters = [spec.open() for spec in exporter_specs(("trl", "verl"))]
+    tables = {"examples": examples.to_batches(), "rl_steps": none.to_batches()}
+    timings.append(_timed("export", rows, lambda: _size(export_release(release, exporters, tables, reader))))
     timings.append(
-        _timed("export", rows, lambda: _size(export_release(release, examples.to_batches(), none.to_batches(), reader)))
+        _timed("check (no image opened)", rows, lambda: _no_file(check_release(release, exporters, {}, 10**9)))
     )
-    timings.append(_timed("check (no image opened)", rows, lambda: _no_file(check_release(release, {}, 10**9))))
     return timings
 
 

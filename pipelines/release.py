@@ -15,9 +15,11 @@ from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Query
 from trajmill.stages.curate.leakage import TrainingText, example_texts, leaks_in_texts, rl_step_texts
 from trajmill.stages.curate.training_set import TrainingSet, training_set
-from trajmill.stages.export.base import ExportedFile
+from trajmill.stages.export.base import ExportedFile, Exporter
 from trajmill.stages.export.card import CardContents, DroppedRows, dataset_card
 from trajmill.stages.export.check import check_release
+from trajmill.stages.export.spec import ExporterSpec
+from trajmill.stages.export.verl.exporter import RL_FILE
 from trajmill.stages.export.write import export_release
 from trajmill.stages.queries.split_leaks import leaks_in_queries
 from trajmill.warehouse.delta_log import table_versions
@@ -42,6 +44,7 @@ class ReleaseRequest(NamedTuple):
     averages: Mapping[str, float] | None
     """Success averages for loss weights; None leaves all weights equal."""
     keep_per_query: int
+    formats: tuple[ExporterSpec, ...]
     previous: str | None
     created_at: str
     heldout_apps: Collection[str]
@@ -72,14 +75,16 @@ def make_release(warehouse: Warehouse, request: ReleaseRequest, queries: Sequenc
     texts = chain(example_texts(curated.examples.to_batches()), rl_step_texts(rl_steps.to_batches()))
     _refuse_leaks(queries, texts, request.heldout_apps)
     folder = warehouse.release(request.name)
-    files = export_release(
-        folder,
-        curated.examples.to_batches(),
-        read_batches(warehouse, "rl_steps", rounds=[origin.round], run_id=origin.run_id),
-        WarehouseScreens(warehouse),
+    exporters = [spec.open() for spec in request.formats]
+    tables = {
+        "examples": curated.examples.to_batches(),
+        "rl_steps": read_batches(warehouse, "rl_steps", rounds=[origin.round], run_id=origin.run_id),
+    }
+    files = export_release(folder, exporters, tables, WarehouseScreens(warehouse))
+    _refuse_problems(folder, exporters, _guidance(warehouse, origin))
+    (folder / "README.md").write_text(
+        dataset_card(_card_contents(request, curated, versions), exporters, files), encoding="utf-8"
     )
-    _refuse_problems(folder, _guidance(warehouse, origin))
-    (folder / "README.md").write_text(dataset_card(_facts(request, curated, versions), files), encoding="utf-8")
     write_release(
         warehouse,
         request.name,
@@ -90,7 +95,7 @@ def make_release(warehouse: Warehouse, request: ReleaseRequest, queries: Sequenc
         created_at=request.created_at,
         previous=request.previous,
     )
-    return Released(offered.num_rows, curated.examples.num_rows, _rows_of(files, "verl/rl.parquet"))
+    return Released(offered.num_rows, curated.examples.num_rows, _rows_of(files, RL_FILE))
 
 
 def _versions(warehouse: Warehouse, name: str) -> Mapping[str, int]:
@@ -108,9 +113,9 @@ def _refuse_leaks(queries: Sequence[Query], texts: Iterable[TrainingText], heldo
         )
 
 
-def _refuse_problems(folder: Path, guidance: Mapping[str, str]) -> None:
+def _refuse_problems(folder: Path, exporters: Sequence[Exporter], guidance: Mapping[str, str]) -> None:
     """Read a sample of what was written again, so that a release of 15,000 rows takes a quarter of a second."""
-    problems = check_release(folder, guidance, _IMAGES_EVERY, _GROUPS_EVERY).problems
+    problems = check_release(folder, exporters, guidance, _IMAGES_EVERY, _GROUPS_EVERY).problems
     if problems:
         first = problems[0]
         raise TrajmillError(
@@ -134,7 +139,7 @@ def _guidance(warehouse: Warehouse, origin: Origin) -> Mapping[str, str]:
     return {trajectory_id: texts[guidance_id] for trajectory_id, guidance_id in pairs}
 
 
-def _facts(request: ReleaseRequest, curated: TrainingSet, versions: Mapping[str, int]) -> CardContents:
+def _card_contents(request: ReleaseRequest, curated: TrainingSet, versions: Mapping[str, int]) -> CardContents:
     examples = curated.examples
     return CardContents(
         name=request.name,
@@ -156,4 +161,4 @@ def _facts(request: ReleaseRequest, curated: TrainingSet, versions: Mapping[str,
 
 
 def _rows_of(files: Sequence[ExportedFile], path: str) -> int:
-    return next(file.rows for file in files if file.path == path)
+    return next((file.rows for file in files if file.path == path), 0)

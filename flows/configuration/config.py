@@ -172,6 +172,13 @@ class GuidanceSection(Spec):
     """Largest share of a round's episodes that may be guided."""
 
 
+class ReleaseSection(Spec):
+    """What a release is made of."""
+
+    formats: tuple[str, ...] = ("trl", "verl")
+    """Formats that its rows are written in; `screens.parquet` is always there."""
+
+
 class EvaluateSection(Spec):
     """How an old and a new policy are compared."""
 
@@ -214,6 +221,7 @@ class Config(Spec):
     guidance: GuidanceSection = GuidanceSection()
     agent: Annotated[AgentSpec, by_kind(AGENTS, "end_to_end")] = EndToEndSpec()
     train: Annotated[RecipeSpec, by_kind(RECIPES, "embedded-sft")] = EmbeddedSftSpec()
+    release: ReleaseSection = ReleaseSection()
     evaluate: EvaluateSection = EvaluateSection()
     models: ModelsSection = ModelsSection()
     prompts: PromptsSection = PromptsSection()

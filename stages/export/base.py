@@ -1,12 +1,13 @@
-"""What all exporters share: the batch size, the record of a written file, and batches cut to row groups."""
+"""The protocol of an exporter, the record of a written file, and batches cut to row groups."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 
+from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import ScreenReader
 
 BATCH_ROWS = 64
@@ -36,6 +37,68 @@ class BulkScreenReader(ScreenReader, Protocol):
 
     def images(self, screen_ids: Iterable[str]) -> Mapping[str, bytes]:
         """The encoded images by id. Raises KeyError for an unknown id."""
+        ...
+
+
+class Exporter(Protocol):
+    """Writes the rows of one table in one format, and says what is wrong with a row that was read again."""
+
+    @property
+    def name(self) -> str:
+        """What the file is called when a data set is loaded by name: sft, rl."""
+        ...
+
+    @property
+    def file(self) -> str:
+        """Path of its file within the release."""
+        ...
+
+    @property
+    def table(self) -> str:
+        """The table whose rows it takes: examples, rl_steps."""
+        ...
+
+    @property
+    def row_id(self) -> str:
+        """The column that identifies a row."""
+        ...
+
+    @property
+    def row_is(self) -> str:
+        """What one row is, for the dataset card."""
+        ...
+
+    @property
+    def advice(self) -> str:
+        """What a trainer must know who reads the file, for the dataset card."""
+        ...
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Columns of the file."""
+        ...
+
+    def batches(self, rows: Iterable[pa.RecordBatch], screens: ImageReader) -> Iterator[pa.RecordBatch]:
+        """The rows of the file in batches of one row group.
+
+        Args:
+            rows: in the schema of its table.
+            screens: where the images are.
+
+        Raises:
+            BadInputError: a row has another number of placeholders than of screens.
+            KeyError: a screen is not stored.
+        """
+        ...
+
+    def problems(self, row: Mapping[str, Any], sizes: Mapping[str, Size], guidance: str) -> Iterator[str]:
+        """What is wrong with a row of the file, apart from its images.
+
+        Args:
+            row: as it was read again.
+            sizes: of the stored screens, by id.
+            guidance: the hints that were given to the row's trajectory, none of whose lines may stand in it.
+        """
         ...
 
 

@@ -8,11 +8,8 @@ from typing import NamedTuple
 import pyarrow as pa
 import yaml
 
-from trajmill.stages.export.base import ExportedFile
-from trajmill.stages.export.screens import SCREENS_SCHEMA
-from trajmill.stages.export.trl.rows import SFT_SCHEMA
-from trajmill.stages.export.verl.rows import RL_SCHEMA
-from trajmill.stages.export.write import RL_FILE, SCREENS_FILE, SFT_FILE
+from trajmill.stages.export.base import ExportedFile, Exporter
+from trajmill.stages.export.screens import SCREENS_FILE, SCREENS_SCHEMA
 
 
 class DroppedRows(NamedTuple):
@@ -52,10 +49,8 @@ class _Config(NamedTuple):
     what: str
 
 
-_CONFIGS = (
-    _Config("sft", SFT_FILE, SFT_SCHEMA, "one step of a trajectory that was judged correct, as prompt and completion"),
-    _Config("rl", RL_FILE, RL_SCHEMA, "one step of one attempt, with the advantage of its trajectory"),
-    _Config("screens", SCREENS_FILE, SCREENS_SCHEMA, "the accessibility tree of one distinct screen, without pixels"),
+_SCREENS = _Config(
+    "screens", SCREENS_FILE, SCREENS_SCHEMA, "the accessibility tree of one distinct screen, without pixels"
 )
 
 _HOW_MADE = """\
@@ -69,16 +64,14 @@ Images are the stored screenshots, byte for byte. `rl` holds all attempts of the
 trajectory's reward (accuracy plus format) normalised by its running mean and deviation, `step_weight` one over the
 trajectory's length, `replayed` marks remembered successes."""
 
-_TRAPS = """\
-`sft` is in TRL's conversational prompt-completion format for vision (`max_length=None`); `rl` is in verl's, whose
-prompts are strings with `<image>`. The two placeholder dialects do not mix. verl drops prompts longer than
-`data.max_prompt_length`: raise it above the default."""
+_PLACEHOLDERS = "The placeholder dialects of the files do not mix."
 
 
-def dataset_card(contents: CardContents, files: Iterable[ExportedFile]) -> str:
+def dataset_card(contents: CardContents, exporters: Sequence[Exporter], files: Iterable[ExportedFile]) -> str:
     """The text of README.md; the front matter names one configuration per file that has rows."""
     written = {file.path: file for file in files}
-    configs = [config for config in _CONFIGS if config.file in written and written[config.file].rows]
+    known = [_Config(each.name, each.file, each.schema, each.row_is) for each in exporters]
+    configs = [config for config in (*known, _SCREENS) if config.file in written and written[config.file].rows]
     sections = [
         _front_matter(contents, configs, written),
         f"# {_cell(contents.name)}\n\nTrajectories of a GUI agent, produced and judged by trajmill in round "
@@ -90,7 +83,7 @@ def dataset_card(contents: CardContents, files: Iterable[ExportedFile]) -> str:
         "## What was left out\n\n" + _table(("reason", "rows"), contents.dropped),
         "## Lineage\n\n" + _table(("what", "version"), _lineage(contents)),
         "## Columns\n\n" + "\n\n".join(_columns(config) for config in configs),
-        "## For trainers\n\n" + _TRAPS,
+        "## For trainers\n\n" + "\n".join([*(each.advice for each in exporters), _PLACEHOLDERS]),
     ]
     return "\n\n".join(sections) + "\n"
 
@@ -105,7 +98,7 @@ def _front_matter(contents: CardContents, configs: Sequence[_Config], written: M
         "size_categories": [_size_category(max((written[config.file].rows for config in configs), default=0))],
         "configs": [
             {"config_name": config.name, "data_files": [{"split": "train", "path": config.file}]}
-            | ({"default": True} if config.name == "sft" else {})
+            | ({"default": True} if config is configs[0] else {})
             for config in configs
         ],
     }

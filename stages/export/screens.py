@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +13,9 @@ from trajmill.schemas.observation import ScreenReader, UIElement
 from trajmill.schemas.tables.screen import ELEMENT
 from trajmill.stages.export.columns.features import with_features
 from trajmill.stages.export.columns.lists import list_array
+
+SCREENS_FILE: Final = "screens.parquet"
+"""Path of the file within a release."""
 
 SCREENS_SCHEMA = with_features(
     pa.schema(

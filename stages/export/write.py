@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryFile
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from trajmill.stages.export.base import BulkScreenReader, ExportedFile
-from trajmill.stages.export.screens import SCREENS_SCHEMA, screen_batches
+from trajmill.stages.export.base import BulkScreenReader, ExportedFile, Exporter
+from trajmill.stages.export.screens import SCREENS_FILE, SCREENS_SCHEMA, screen_batches
 from trajmill.stages.export.spool import ImageSpool
-from trajmill.stages.export.trl.rows import SFT_SCHEMA, sft_batches
-from trajmill.stages.export.verl.rows import RL_SCHEMA, rl_batches
-
-SFT_FILE = "trl/sft.parquet"
-RL_FILE = "verl/rl.parquet"
-SCREENS_FILE = "screens.parquet"
 
 _IMAGE_BYTES = "images.list.element.bytes"
 _DICTIONARY_BYTES = 64 << 20
@@ -26,19 +20,20 @@ _DICTIONARY_BYTES = 64 << 20
 
 def export_release(
     directory: Path,
-    examples: Iterable[pa.RecordBatch],
-    rl_steps: Iterable[pa.RecordBatch],
+    exporters: Sequence[Exporter],
+    tables: Mapping[str, Iterable[pa.RecordBatch]],
     screens: BulkScreenReader,
 ) -> list[ExportedFile]:
-    """Write `trl/sft.parquet`, `verl/rl.parquet` and `screens.parquet`; the same input gives the same bytes.
+    """Write the file of each exporter, and `screens.parquet`; the same input gives the same bytes.
 
     Memory hardly grows with the rows: some thousands of them without pixels, a row group with pixels, and the ids of
     the distinct screens. Their images pass through a temporary file in the same folder, which is gone afterwards.
 
     Args:
         directory: the release's folder; made if it is missing, files of the same names are replaced.
-        examples: curated rows in the schema of table `examples` (a table's `to_batches()`).
-        rl_steps: rows in the schema of table `rl_steps`.
+        exporters: the formats to write.
+        tables: the rows of each table that an exporter takes, in the schema of the table (its `to_batches()`); where
+            several take one, they must give the rows each time that they are iterated over.
         screens: all screens that the rows show.
 
     Raises:
@@ -47,12 +42,12 @@ def export_release(
         OSError: the disk is full, or the folder cannot be written.
     """
     directory.mkdir(parents=True, exist_ok=True)
+    files = []
     with TemporaryFile(dir=directory) as file:
         spool = ImageSpool(file, screens)
-        sft = sft_batches(spool.ahead_of(examples), spool)
-        files = [write_parquet(directory, SFT_FILE, SFT_SCHEMA, sft)]
-        rl = rl_batches(spool.ahead_of(rl_steps), spool)
-        files.append(write_parquet(directory, RL_FILE, RL_SCHEMA, rl))
+        for exporter in exporters:
+            rows = exporter.batches(spool.ahead_of(tables[exporter.table]), spool)
+            files.append(write_parquet(directory, exporter.file, exporter.schema, rows))
         trees = screen_batches(spool.screen_ids(), screens)
         files.append(write_parquet(directory, SCREENS_FILE, SCREENS_SCHEMA, trees))
     return files

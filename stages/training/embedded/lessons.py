@@ -19,14 +19,16 @@ from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import UIElement
 from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER
+from trajmill.stages.export.screens import SCREENS_FILE
+from trajmill.stages.export.trl.exporter import SFT_FILE
+from trajmill.stages.export.verl.exporter import RL_FILE
 from trajmill.stages.models.embedded.network.batch import bags, collate
 from trajmill.stages.models.embedded.reading.candidates import CandidateAction
 from trajmill.stages.models.embedded.reading.situation import InputReader, Situation, nothing
 from trajmill.stages.training.embedded.lesson_batch import Lessons
 
-_SCREENS = "screens.parquet"
-_SFT, _SFT_COLUMNS = "trl/sft.parquet", ["prompt", "completion", "screen_ids", "loss_weight"]
-_RL, _RL_COLUMNS = "verl/rl.parquet", ["prompt", "response", "screen_ids", "advantage", "step_weight"]
+_SFT_COLUMNS = ["prompt", "completion", "screen_ids", "loss_weight"]
+_RL_COLUMNS = ["prompt", "response", "screen_ids", "advantage", "step_weight"]
 
 
 class Turn(NamedTuple):
@@ -52,7 +54,7 @@ def sft_lessons(release: Path) -> Lessons:
     Raises:
         BadInputError: a file of the release is missing or is none of ours.
     """
-    rows = _read(release / _SFT, _SFT_COLUMNS).to_pylist()
+    rows = _read(release / SFT_FILE, _SFT_COLUMNS).to_pylist()
     turns = [_turn(row, _text(row["completion"][-1]["content"]), row["loss_weight"]) for row in rows]
     return lessons(turns, _screens(release))
 
@@ -63,7 +65,7 @@ def rl_lessons(release: Path) -> Lessons:
     Raises:
         BadInputError: a file of the release is missing or is none of ours.
     """
-    rows = _read(release / _RL, _RL_COLUMNS).to_pylist()
+    rows = _read(release / RL_FILE, _RL_COLUMNS).to_pylist()
     turns = [_turn(row, row["response"], row["advantage"] * row["step_weight"]) for row in rows]
     return lessons(turns, _screens(release))
 
@@ -135,7 +137,7 @@ def _text(content: str | list[dict[str, str]]) -> str:
 
 
 def _screens(release: Path) -> dict[str, SeenScreen]:
-    rows = _read(release / _SCREENS, ["screen_id", "width", "height", "elements"]).to_pylist()
+    rows = _read(release / SCREENS_FILE, ["screen_id", "width", "height", "elements"]).to_pylist()
     return {
         row["screen_id"]: SeenScreen(
             Size(row["width"], row["height"]), tuple(_element(element) for element in row["elements"])

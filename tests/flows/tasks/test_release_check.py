@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,19 +15,20 @@ from tests.warehouse.samples import commit_rows, judgement, stage_run
 from trajmill.flows.context import RoundContext
 from trajmill.flows.tasks.release import RELEASE, release, release_name
 from trajmill.schemas.errors import TrajmillError
-from trajmill.stages.export.base import BulkScreenReader, ExportedFile
-from trajmill.stages.export.write import SFT_FILE, export_release
+from trajmill.stages.export.base import BulkScreenReader, ExportedFile, Exporter
+from trajmill.stages.export.trl.exporter import SFT_FILE
+from trajmill.stages.export.write import export_release
 from trajmill.warehouse.layout import Warehouse, open_warehouse
 from trajmill.warehouse.releases import release_names, verify_release
 
 
 def export_spoiled(
     directory: Path,
-    examples: Iterable[pa.RecordBatch],
-    rl_steps: Iterable[pa.RecordBatch],
+    exporters: Sequence[Exporter],
+    tables: Mapping[str, Iterable[pa.RecordBatch]],
     screens: BulkScreenReader,
 ) -> list[ExportedFile]:
-    files = export_release(directory, examples, rl_steps, screens)
+    files = export_release(directory, exporters, tables, screens)
     table = pq.read_table(directory / SFT_FILE)
     wrong = pa.array(["heldout_apps"] * table.num_rows, table.schema.field("split").type)
     pq.write_table(

@@ -6,6 +6,7 @@ import io
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 
 import pyarrow as pa
 from PIL import Image
@@ -18,6 +19,18 @@ from trajmill.schemas.tables.query import Platform
 from trajmill.schemas.tables.registry import rows_to_arrow
 from trajmill.stages.derive.end_to_end import end_to_end_examples
 from trajmill.stages.derive.rl_steps import rl_steps
+from trajmill.stages.export.base import BulkScreenReader, ExportedFile
+from trajmill.stages.export.kinds import exporter_specs
+from trajmill.stages.export.write import export_release
+
+EXPORTERS = [spec.open() for spec in exporter_specs(("trl", "verl"))]
+
+
+def write_release(
+    folder: Path, examples: Iterable[pa.RecordBatch], rl_steps: Iterable[pa.RecordBatch], screens: BulkScreenReader
+) -> list[ExportedFile]:
+    """A release in the formats of the default configuration."""
+    return export_release(folder, EXPORTERS, {"examples": examples, "rl_steps": rl_steps}, screens)
 
 
 @dataclass

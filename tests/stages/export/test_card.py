@@ -5,10 +5,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.stages.export.stored import StoredScreens, examples, rl_rows
+from tests.stages.export.stored import EXPORTERS, StoredScreens, examples, rl_rows, write_release
 from trajmill.stages.export.base import ExportedFile
 from trajmill.stages.export.card import CardContents, DroppedRows, dataset_card
-from trajmill.stages.export.write import export_release
 
 CONTENTS = CardContents(
     name="round-003",
@@ -27,7 +26,7 @@ CONTENTS = CardContents(
 
 def test_the_card_states_files_lineage_and_what_was_left_out() -> None:
     files = [ExportedFile("trl/sft.parquet", 6000, "0" * 64, 123), ExportedFile("verl/rl.parquet", 0, "0" * 64, 9)]
-    card = dataset_card(CONTENTS, files)
+    card = dataset_card(CONTENTS, EXPORTERS, files)
     front = yaml.safe_load(card.split("---\n")[1])
     assert front["license"] == "apache-2.0"
     assert front["size_categories"] == ["1K<n<10K"]
@@ -40,7 +39,7 @@ def test_the_card_states_files_lineage_and_what_was_left_out() -> None:
 
 def test_odd_names_break_neither_the_front_matter_nor_a_table() -> None:
     odd = CONTENTS._replace(name="a: [b]\n---\nlicense: mit", judge="x | y\n| z |")
-    card = dataset_card(odd, [ExportedFile("trl/sft.parquet", 1, "0" * 64, 1)])
+    card = dataset_card(odd, EXPORTERS, [ExportedFile("trl/sft.parquet", 1, "0" * 64, 1)])
     front = yaml.safe_load(card.split("\n---\n", 1)[0])
     assert front["license"] == "apache-2.0"
     assert "| judge | x \\| y \\| z \\| |" in card
@@ -51,8 +50,8 @@ def test_the_folder_loads_by_the_configurations_of_its_card(tmp_path: Path, monk
     from datasets import load_dataset
 
     folder = tmp_path / "release"
-    files = export_release(folder, examples([3]).to_batches(), rl_rows().to_batches(), StoredScreens())
-    (folder / "README.md").write_text(dataset_card(CONTENTS, files))
+    files = write_release(folder, examples([3]).to_batches(), rl_rows().to_batches(), StoredScreens())
+    (folder / "README.md").write_text(dataset_card(CONTENTS, EXPORTERS, files))
     (folder / "manifest.json").write_text("{}")
     for name, rows in (("sft", 5), ("rl", 5), ("screens", 5)):
         data = load_dataset(str(folder), name, split="train", cache_dir=str(tmp_path / "cache"))

@@ -7,15 +7,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.stages.export.stored import StoredScreens, examples, png, rl_rows
+from tests.stages.export.stored import EXPORTERS, StoredScreens, examples, png, rl_rows, write_release
 from trajmill.schemas.record import content_id
 from trajmill.stages.export.check import check_release
-from trajmill.stages.export.write import RL_FILE, SFT_FILE, export_release
+from trajmill.stages.export.trl.exporter import SFT_FILE
+from trajmill.stages.export.verl.exporter import RL_FILE
 
 
 @pytest.fixture
 def release(tmp_path: Path) -> Path:
-    export_release(tmp_path, examples([3, 2]).to_batches(), rl_rows().to_batches(), StoredScreens())
+    write_release(tmp_path, examples([3, 2]).to_batches(), rl_rows().to_batches(), StoredScreens())
     return tmp_path
 
 
@@ -27,9 +28,9 @@ def spoil(path: Path, row: int, **values: Any) -> None:
 
 
 def test_what_was_exported_is_sound(release: Path) -> None:
-    checked = check_release(release, {content_id("test", "t0"): "1. Tap Large first"})
-    assert checked == (7, 5, 5, ())
-    assert check_release(release, {}, images_every=2).images == 2
+    checked = check_release(release, EXPORTERS, {content_id("test", "t0"): "1. Tap Large first"})
+    assert checked == ({SFT_FILE: 7, RL_FILE: 5}, 5, ())
+    assert check_release(release, EXPORTERS, {}, images_every=2).images == 2
 
 
 @pytest.mark.parametrize(
@@ -55,7 +56,7 @@ def test_what_was_exported_is_sound(release: Path) -> None:
 )
 def test_a_spoilt_sft_row_is_found(release: Path, values: dict[str, Any], what: str) -> None:
     spoil(release / SFT_FILE, 0, **values)
-    problems = check_release(release, {}).problems
+    problems = check_release(release, EXPORTERS, {}).problems
     assert any(what in problem.what for problem in problems)
     assert {problem.row_id for problem in problems} == {pq.read_table(release / SFT_FILE)["example_id"][0].as_py()}
 
@@ -70,14 +71,14 @@ def test_a_spoilt_sft_row_is_found(release: Path, values: dict[str, Any], what: 
 )
 def test_a_spoilt_rl_row_is_found(release: Path, values: dict[str, Any], what: str) -> None:
     spoil(release / RL_FILE, 0, **values)
-    (problem,) = check_release(release, {}).problems
+    (problem,) = check_release(release, EXPORTERS, {}).problems
     assert what in problem.what and problem.file == RL_FILE
 
 
 @pytest.mark.parametrize("hint", ["progress: 1 steps", "Thought 1"])
 def test_guidance_that_was_left_in_a_prompt_or_a_reply_is_found(release: Path, hint: str) -> None:
     given = {content_id("test", name): f"0. No such words\n {hint} " for name in ("t0", "s")}
-    problems = check_release(release, given).problems
+    problems = check_release(release, EXPORTERS, given).problems
     assert {problem.what for problem in problems} == {"it quotes the guidance that the agent was given"}
     assert sorted(problem.file for problem in problems) == [SFT_FILE, RL_FILE]
 
@@ -86,6 +87,6 @@ def test_a_sample_of_the_row_groups_can_be_checked(release: Path) -> None:
     path = release / SFT_FILE
     spoil(path, 5, split="heldout_slots")
     pq.write_table(pq.read_table(path), path, row_group_size=1)
-    assert len(check_release(release, {}).problems) == 1
-    sampled = check_release(release, {}, groups_every=3)
-    assert sampled.sft_rows == 3 and sampled.problems == ()
+    assert len(check_release(release, EXPORTERS, {}).problems) == 1
+    sampled = check_release(release, EXPORTERS, {}, groups_every=3)
+    assert sampled.rows[SFT_FILE] == 3 and sampled.problems == ()

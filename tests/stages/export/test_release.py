@@ -10,22 +10,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.stages.export.stored import StoredScreens, examples, png, rl_rows
+from tests.stages.export.stored import StoredScreens, examples, png, rl_rows, write_release
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.observation import UIElement
 from trajmill.schemas.tables.screen import ELEMENT
 from trajmill.stages.export.base import BATCH_ROWS, row_groups
 from trajmill.stages.export.columns.features import with_features
-from trajmill.stages.export.screens import SCREENS_SCHEMA, screen_batches
+from trajmill.stages.export.screens import SCREENS_FILE, SCREENS_SCHEMA, screen_batches
 from trajmill.stages.export.spool import ImageSpool
-from trajmill.stages.export.trl.rows import SFT_SCHEMA, sft_batches
-from trajmill.stages.export.verl.rows import RL_SCHEMA
-from trajmill.stages.export.write import RL_FILE, SCREENS_FILE, SFT_FILE, export_release
+from trajmill.stages.export.trl.exporter import SFT_FILE, SFT_SCHEMA, TrlExporter
+from trajmill.stages.export.verl.exporter import RL_FILE, RL_SCHEMA
 
 
 @pytest.fixture
 def release(tmp_path: Path) -> Path:
-    export_release(tmp_path, examples([3, 2]).to_batches(), rl_rows().to_batches(), StoredScreens())
+    write_release(tmp_path, examples([3, 2]).to_batches(), rl_rows().to_batches(), StoredScreens())
     return tmp_path
 
 
@@ -86,8 +85,8 @@ def test_an_unknown_column_type_is_refused() -> None:
 
 def test_the_same_rows_give_the_same_bytes_however_they_come(tmp_path: Path) -> None:
     rows, groups = examples([70, 5, 30]), rl_rows()
-    files = export_release(tmp_path / "a", rows.to_batches(), groups.to_batches(), StoredScreens())
-    again = export_release(tmp_path / "b", rows.to_batches(max_chunksize=7), groups.to_batches(), StoredScreens())
+    files = write_release(tmp_path / "a", rows.to_batches(), groups.to_batches(), StoredScreens())
+    again = write_release(tmp_path / "b", rows.to_batches(max_chunksize=7), groups.to_batches(), StoredScreens())
     assert files == again
     for file in files:
         data = (tmp_path / "a" / file.path).read_bytes()
@@ -96,7 +95,7 @@ def test_the_same_rows_give_the_same_bytes_however_they_come(tmp_path: Path) -> 
 
 
 def test_row_groups_are_small_and_full(tmp_path: Path) -> None:
-    export_release(tmp_path, examples([150]).to_batches(max_chunksize=50), [], StoredScreens())
+    write_release(tmp_path, examples([150]).to_batches(max_chunksize=50), [], StoredScreens())
     metadata = pq.ParquetFile(tmp_path / SFT_FILE).metadata
     sizes = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
     assert sizes == [BATCH_ROWS, BATCH_ROWS, 152 - 2 * BATCH_ROWS]
@@ -123,7 +122,7 @@ def test_export_is_a_stream(tmp_path: Path) -> None:
             taken += 1
             yield batch
 
-    next(sft_batches(batches(), StoredScreens()))
+    next(TrlExporter().batches(batches(), StoredScreens()))
     assert taken == 1
 
 
@@ -131,8 +130,8 @@ def test_an_image_is_taken_from_the_store_once_and_stored_once_per_row_group(tmp
     table = examples([2])
     many = pa.concat_tables([table] * 16).combine_chunks()
     screens = StoredScreens()
-    one = export_release(tmp_path / "one", table.to_batches(), [], StoredScreens())[0]
-    file = export_release(tmp_path / "many", many.to_batches(), rl_rows().to_batches(), screens)[0]
+    one = write_release(tmp_path / "one", table.to_batches(), [], StoredScreens())[0]
+    file = write_release(tmp_path / "many", many.to_batches(), rl_rows().to_batches(), screens)[0]
     assert file.rows == 64 and set(screens.reads.values()) == {1}
     assert file.bytes < one.bytes + 4 * len(png("s0"))
     assert sorted(p.name for p in (tmp_path / "many").iterdir()) == ["screens.parquet", "trl", "verl"]
@@ -171,7 +170,7 @@ def test_a_row_whose_placeholders_do_not_match_is_refused_by_name(tmp_path: Path
     rows[1]["screens"] = ["s1", "s2"]
     bad = pa.Table.from_pylist(rows, table.schema)
     with pytest.raises(BadInputError, match=f"{rows[1]['example_id']}: 2 screens"):
-        export_release(tmp_path, bad.to_batches(), [], StoredScreens())
+        write_release(tmp_path, bad.to_batches(), [], StoredScreens())
     assert not (tmp_path / SFT_FILE).exists()
 
 
@@ -181,7 +180,7 @@ def test_a_missing_screen_leaves_the_old_file_alone(release: Path) -> None:
     rows = table.to_pylist()
     rows[2]["screens"] = ["missing"]
     with pytest.raises(KeyError):
-        export_release(release, pa.Table.from_pylist(rows, table.schema).to_batches(), [], StoredScreens())
+        write_release(release, pa.Table.from_pylist(rows, table.schema).to_batches(), [], StoredScreens())
     assert (release / SFT_FILE).read_bytes() == before
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from tests.stages.derive.samples import COMMON, ORIGIN
+from tests.stages.export.stored import EXPORTERS, write_release
 from trajmill.schemas.dialects.user_text import compose
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.geometry import Size
@@ -21,7 +22,7 @@ from trajmill.stages.environments.simulated.environment import SimulatedEnvironm
 from trajmill.stages.environments.simulated.spec import FaultRates
 from trajmill.stages.environments.simulated.world import load_world
 from trajmill.stages.export.check import check_release
-from trajmill.stages.export.write import export_release
+from trajmill.stages.export.trl.exporter import SFT_FILE
 from trajmill.stages.queries.graph.generate import GenerationSettings, generate_queries
 from trajmill.stages.queries.graph.grammar import GrammarWriter
 from trajmill.stages.queries.graph.validation import SimulatedValidator
@@ -84,6 +85,6 @@ def test_walks_on_both_platforms_become_a_sound_release(tmp_path: Path) -> None:
     assert [derived.dropped for derived in made] == [()] * len(episodes)
     rows = rows_to_arrow("examples", [example for derived in made for example in derived.examples])
     assert rows.num_rows == sum(len(episode.steps) for episode in episodes)
-    export_release(tmp_path, rows.to_batches(), [], screens)
-    checked = check_release(tmp_path, {}, images_every=5)
-    assert checked.sft_rows == rows.num_rows and checked.images > 0 and checked.problems == ()
+    write_release(tmp_path, rows.to_batches(), [], screens)
+    checked = check_release(tmp_path, EXPORTERS, {}, images_every=5)
+    assert checked.rows[SFT_FILE] == rows.num_rows and checked.images > 0 and checked.problems == ()

@@ -6,17 +6,26 @@ stored responses (paper 3.1.2) reads `response`, `advantage` and `step_weight` t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from trajmill.schemas.geometry import Size
+from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER
 from trajmill.schemas.tables.query import Split
 from trajmill.stages.export.base import ImageReader, row_groups
 from trajmill.stages.export.columns.features import with_features
 from trajmill.stages.export.columns.images import IMAGES, image_lists
-from trajmill.stages.export.trl.rows import check_placeholders
+from trajmill.stages.export.columns.placeholders import check_placeholders
+from trajmill.stages.guidance.strip import quotes_guidance
+
+RL_FILE: Final = "verl/rl.parquet"
+"""Path of the file within a release."""
 
 DATA_SOURCE = "trajmill/end_to_end"
 ABILITY = "gui"
@@ -73,21 +82,48 @@ RL_SCHEMA = with_features(
 )
 
 
-def rl_batches(rl_steps: Iterable[pa.RecordBatch], screens: ImageReader) -> Iterator[pa.RecordBatch]:
-    """Rows of `verl/rl.parquet`, one per step instance, in order, in batches of one row group.
+@dataclass(frozen=True)
+class VerlExporter:
+    """Writes `verl/rl.parquet`, one row per step instance; its rows are all from queries of split `train`."""
 
-    Args:
-        rl_steps: in the schema of table `rl_steps`, all from queries of split `train`.
-        screens: where the images are.
+    name: str = "rl"
+    file: str = RL_FILE
+    table: str = "rl_steps"
+    row_id: str = "rl_step_id"
+    row_is: str = "one step of one attempt, with the advantage of its trajectory"
+    advice: str = (
+        "`rl` is in verl's format, whose prompts are strings with `<image>`. verl drops prompts longer than "
+        "`data.max_prompt_length`: raise it above the default."
+    )
 
-    Raises:
-        BadInputError: a row has another number of placeholders than of screens.
-        KeyError: a screen is not stored.
-    """
-    start = 0
-    for batch in row_groups(rl_steps):
-        yield _rl_batch(batch, screens, start)
-        start += batch.num_rows
+    @property
+    def schema(self) -> pa.Schema:
+        """Columns of the file."""
+        return RL_SCHEMA
+
+    def batches(self, rows: Iterable[pa.RecordBatch], screens: ImageReader) -> Iterator[pa.RecordBatch]:
+        """One row per step instance, in order, in batches of one row group.
+
+        Raises:
+            BadInputError: a row has another number of placeholders than of screens.
+            KeyError: a screen is not stored.
+        """
+        start = 0
+        for batch in row_groups(rows):
+            yield _rl_batch(batch, screens, start)
+            start += batch.num_rows
+
+    def problems(self, row: Mapping[str, Any], sizes: Mapping[str, Size], guidance: str) -> Iterator[str]:
+        """What is wrong with a row of the file, apart from its images."""
+        text = "".join(message["content"] for message in row["prompt"])
+        if text.count(IMAGE_PLACEHOLDER) != len(row["images"]):
+            yield "the placeholders do not match the images"
+        if row["extra_info"]["split"] != Split.TRAIN:
+            yield f"it is of split {row['extra_info']['split']}"
+        if quotes_guidance(f"{text}\n{row['response']}", guidance):
+            yield "it quotes the guidance that the agent was given"
+        if not math.isfinite(row["advantage"]) or not 0 < row["step_weight"] <= 1:
+            yield f"advantage {row['advantage']}, step weight {row['step_weight']}"
 
 
 def _rl_batch(batch: pa.RecordBatch, screens: ImageReader, start: int) -> pa.RecordBatch:

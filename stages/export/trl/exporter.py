@@ -1,0 +1,132 @@
+"""Supervised rows for TRL: prompt and completion as content blocks, images as bytes, our lineage beside them.
+
+TRL reads `prompt`, `completion` and `images`; all images belong to the prompt. The other columns are ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+
+from trajmill.schemas.actions import Action, action_from_json
+from trajmill.schemas.coordinates import native_frame
+from trajmill.schemas.dialects.base import Dialect, Reply
+from trajmill.schemas.dialects.gui_owl_v3 import GuiOwlDesktop, GuiOwlMobile
+from trajmill.schemas.geometry import Size
+from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER
+from trajmill.schemas.tables.query import Split
+from trajmill.stages.export.base import ImageReader, row_groups
+from trajmill.stages.export.columns.blocks import BLOCK, content_blocks
+from trajmill.stages.export.columns.features import with_features
+from trajmill.stages.export.columns.images import IMAGES, image_lists
+from trajmill.stages.export.columns.lists import cut_last, list_array, list_lengths
+from trajmill.stages.export.columns.placeholders import check_placeholders
+from trajmill.stages.guidance.strip import quotes_guidance
+
+_MESSAGE = pa.struct([("role", pa.string()), ("content", pa.list_(BLOCK))])
+
+SFT_FILE: Final = "trl/sft.parquet"
+"""Path of the file within a release."""
+
+LINEAGE = (
+    "example_id",
+    "kind",
+    "action",
+    "coordinate_space",
+    "loss_weight",
+    "query_id",
+    "trajectory_id",
+    "step_index",
+    "split",
+)
+"""Columns of table `examples` that go into the file as they are."""
+
+SFT_SCHEMA = with_features(
+    pa.schema(
+        [
+            ("prompt", pa.list_(_MESSAGE)),
+            ("completion", pa.list_(_MESSAGE)),
+            ("images", IMAGES),
+            ("screen_ids", pa.list_(pa.string())),
+            ("example_id", pa.string()),
+            ("kind", pa.string()),
+            ("action", pa.string()),
+            ("coordinate_space", pa.string()),
+            ("loss_weight", pa.float64()),
+            ("query_id", pa.string()),
+            ("trajectory_id", pa.string()),
+            ("step_index", pa.int32()),
+            ("split", pa.string()),
+        ]
+    )
+)
+
+
+@dataclass(frozen=True)
+class TrlExporter:
+    """Writes `trl/sft.parquet`, one row per example."""
+
+    name: str = "sft"
+    file: str = SFT_FILE
+    table: str = "examples"
+    row_id: str = "example_id"
+    row_is: str = "one step of a trajectory that was judged correct, as prompt and completion"
+    advice: str = "`sft` is in TRL's conversational prompt-completion format for vision (`max_length=None`)."
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Columns of the file."""
+        return SFT_SCHEMA
+
+    def batches(self, rows: Iterable[pa.RecordBatch], screens: ImageReader) -> Iterator[pa.RecordBatch]:
+        """One row per example, in order, in batches of one row group.
+
+        Raises:
+            BadInputError: an example has another number of placeholders than of screens.
+            KeyError: a screen is not stored.
+        """
+        for batch in row_groups(rows):
+            yield _sft_batch(batch, screens)
+
+    def problems(self, row: Mapping[str, Any], sizes: Mapping[str, Size], guidance: str) -> Iterator[str]:
+        """What is wrong with a row of the file, apart from its images."""
+        prompt = [block for message in row["prompt"] for block in message["content"]]
+        said = "".join(block["text"] for message in row["completion"] for block in message["content"])
+        if sum(block["type"] == "image" for block in prompt) != len(row["images"]):
+            yield "the placeholders do not match the images"
+        if IMAGE_PLACEHOLDER in said or any(IMAGE_PLACEHOLDER in block["text"] for block in prompt):
+            yield f"{IMAGE_PLACEHOLDER} is left in a text"
+        if row["split"] != Split.TRAIN:
+            yield f"it is of split {row['split']}"
+        told = "".join(block["text"] for block in prompt)
+        if quotes_guidance(f"{told}\n{said}", guidance):
+            yield "it quotes the guidance that the agent was given"
+        size = sizes.get(row["screen_ids"][-1]) if row["screen_ids"] else None
+        if row["action"] is not None and (size is None or not _says(said, action_from_json(row["action"]), size)):
+            yield "the completion does not say the stored action"
+
+
+def _sft_batch(batch: pa.RecordBatch, screens: ImageReader) -> pa.RecordBatch:
+    messages, screen_ids = batch.column("messages"), batch.column("screens")
+    check_placeholders(messages, screen_ids, batch.column("example_id"))
+    parts = cut_last(_in_blocks(messages))
+    columns = [parts.head, parts.last, image_lists(screen_ids, screens), screen_ids]
+    return pa.record_batch([*columns, *(batch.column(name) for name in LINEAGE)], schema=SFT_SCHEMA)
+
+
+def _in_blocks(messages: pa.ListArray) -> pa.ListArray:
+    said = messages.flatten()
+    blocks = pa.StructArray.from_arrays(
+        [said.field("role"), content_blocks(said.field("content"))], fields=list(_MESSAGE)
+    )
+    return list_array(list_lengths(messages), blocks)
+
+
+def _says(text: str, action: Action, size: Size) -> bool:
+    frame = native_frame(size)
+    dialects: tuple[Dialect, ...] = (GuiOwlMobile(), GuiOwlDesktop())
+    replies = (dialect.parse(text, frame) for dialect in dialects)
+    return any(isinstance(reply, Reply) and reply.action == action for reply in replies)
