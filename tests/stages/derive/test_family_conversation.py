@@ -1,0 +1,128 @@
+"""A release's rows of a served family are what its agent was sent and wrote."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pytest
+
+from tests.stages.derive.samples import DONE, PHONE, TAP, episode, query, size_of, step
+from tests.stages.models.toy import ToyPhone
+from trajmill.schemas.actions import Action, Click, Swipe, TypeText, action_to_json
+from trajmill.schemas.coordinates import CoordinateFrame
+from trajmill.schemas.dialects.base import NotExpressible, Reply
+from trajmill.schemas.dialects.families import FAMILIES, Family
+from trajmill.schemas.episode import Episode
+from trajmill.schemas.geometry import Size
+from trajmill.schemas.observation import Observation
+from trajmill.schemas.tables.query import Platform
+from trajmill.stages.agents.base import Decision, EpisodeView
+from trajmill.stages.agents.end_to_end import EndToEndAgent
+from trajmill.stages.derive.family_conversation import family_conversation
+from trajmill.stages.models.base import ChatMessage, ChatRequest, Completion
+
+ACTIONS: tuple[Action, ...] = (
+    Click(x=36, y=128),
+    Swipe(x=360, y=960, x2=360, y2=320),
+    TypeText(text="Pad Thai"),
+    Click(x=360, y=640),
+    Click(x=180, y=320),
+    Click(x=540, y=960),
+    DONE,
+)
+families = pytest.mark.parametrize("family", FAMILIES.values(), ids=list(FAMILIES))
+
+
+@dataclass
+class Served:
+    """A model that gives its replies in turn and remembers what it was asked."""
+
+    family: Family
+    replies: Iterator[str]
+    version: str = "served-1"
+    asked: list[ChatRequest] = field(default_factory=list)
+
+    def frame(self, screen: Size) -> CoordinateFrame:
+        return self.family.frame(screen)
+
+    async def close(self) -> None:
+        pass
+
+    async def complete(self, request: ChatRequest) -> Completion:
+        self.asked.append(request)
+        return Completion(next(self.replies), 1, 1, "stop")
+
+
+def played(family: Family) -> tuple[Episode, list[ChatRequest]]:
+    """An episode that a model of the family acted in, its third reply no action, and the requests that it got."""
+    frame, dialect = family.frame(PHONE), family.dialect(Platform.PHONE)
+    replies = [dialect.render(Reply("I see.", a, f"Do {n}."), frame) for n, a in enumerate(ACTIONS)]
+    replies[2] = "I do not know."
+    model = Served(family, iter(replies))
+    agent = EndToEndAgent(model, Platform.PHONE, family=family)
+    seen: list[Observation] = []
+    decisions: list[Decision] = []
+    for _ in replies:
+        now = ToyPhone(0).look()
+        view = EpisodeView("Order q", None, now, tuple(decisions), 7, tuple(seen))
+        decisions.append(asyncio.run(agent.act(view)))
+        seen.append(now)
+    steps = [
+        step(index, made.action).model_copy(
+            update={
+                "screen_before": seen[index].screen.screen_id,
+                "thought": made.thought,
+                "action": None if made.action is None else action_to_json(made.action),
+                "conclusion": made.conclusion,
+                "raw_response": made.raw_response,
+                "prompt": made.prompt,
+            }
+        )
+        for index, made in enumerate(decisions)
+    ]
+    return episode(steps, asked=query()), model.asked
+
+
+def as_sent(message: ChatMessage) -> tuple[str, str]:
+    return message.role, "".join(part if isinstance(part, str) else "<image>" for part in message.parts)
+
+
+@families
+def test_the_rows_of_a_served_family_are_what_its_agent_was_sent_and_wrote(family: Family) -> None:
+    acted, asked = played(family)
+    for at, request in enumerate(asked):
+        made = family_conversation(family, acted, at, lambda _: PHONE)
+        *prompt, reply = made.messages
+        assert [(m.role, m.content) for m in prompt] == [as_sent(message) for message in request.messages]
+        assert reply.content == acted.steps[at].raw_response
+        assert len(made.screens) == sum(m.content.count("<image>") for m in prompt) == min(at, family.past_screens) + 1
+        assert made.screens[-1] == acted.steps[at].screen_before
+
+
+@families
+def test_the_steps_of_another_family_are_written_in_the_familys_space(family: Family) -> None:
+    actions: tuple[Action, ...] = (TAP, Click(x=719, y=1279), DONE)
+    other = episode([step(index, action) for index, action in enumerate(actions)])
+    dialect = family.dialect(Platform.PHONE)
+    for at, action in enumerate(actions):
+        made = family_conversation(family, other, at, size_of)
+        read = dialect.parse(made.messages[-1].content, family.frame(PHONE))
+        assert isinstance(read, Reply)
+        for got, wanted in zip(_place(read.action), _place(action), strict=True):
+            assert abs(got - wanted) <= 1
+
+
+def _place(action: Action) -> tuple[int, int]:
+    return (action.x, action.y) if isinstance(action, Click) else (0, 0)
+
+
+def test_an_action_without_words_in_the_family_is_refused() -> None:
+    twice = step(0, TAP).model_copy(update={"action": action_to_json(Click(x=1, y=2, count=2))})
+    doubled = episode([twice, step(1, DONE)])
+    for at in (0, 1):
+        with pytest.raises(NotExpressible, match="mobile_use cannot say"):
+            family_conversation(FAMILIES["gui-owl-1.5"], doubled, at, size_of)
+    told = family_conversation(FAMILIES["qwen3-vl"], doubled, 1, size_of)
+    assert "Step 1: Did 0" in told.messages[1].content, "a step that is told alone need not be written"
