@@ -15,8 +15,9 @@ from benchmarks.judge_populations import MISTAKES, ORIGIN, Population, Seen, exp
 from benchmarks.policy_queries import benchmark_queries
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.tables.round_summary import JudgeQuality
+from trajmill.stages.critics.annotated.judge import annotated_judge
 from trajmill.stages.critics.calibration.agreement import Rate, agreement, calibrate
-from trajmill.stages.critics.judge import annotated_judge, judge_episodes
+from trajmill.stages.critics.judge import judge_episodes
 from trajmill.stages.critics.trees.replay import SeenScreens, replay
 from trajmill.stages.environments.simulated.spec import FaultRates
 from trajmill.stages.environments.simulated.world import World, load_world

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 from typing import NamedTuple
@@ -24,12 +24,12 @@ from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.pixel_budget import QWEN2_5_VL
 from trajmill.schemas.tables.query import Platform
 from trajmill.schemas.tables.verdict import Channel
-from trajmill.stages.critics.base import StepResult, TrajectoryCritic, Vote
+from trajmill.stages.critics.base import Ask, StepResult, TrajectoryCritic, Vote
 from trajmill.stages.critics.calibration.agreement import agreement, calibrate
-from trajmill.stages.critics.cascade import ChannelPlan
-from trajmill.stages.critics.consensus import Ask, Judge
+from trajmill.stages.critics.consensus import Judge
 from trajmill.stages.critics.judge import judge_episodes
-from trajmill.stages.critics.voting import Pass
+from trajmill.stages.critics.rule import ChannelRule, PassRule, resolution_of
+from trajmill.stages.critics.voting import ChannelCritics
 from trajmill.stages.environments.simulated.world import load_world
 
 SCREENS = {Platform.PHONE: Size(720, 1280), Platform.DESKTOP: Size(1280, 720)}
@@ -101,20 +101,21 @@ class Plan:
 
     def judge(self, ask: Ask, bill: Bill) -> Judge:
         """The judge of this plan that writes to a bill."""
-        text = self._pass(TEXT, Channel.TEXT, 1.0, bill)
-        low = self._pass(LOW, Channel.MULTIMODAL, 0.5, bill)
-        full = self._pass(FULL, Channel.MULTIMODAL, 1.0, bill)
-        multimodal = (low, full) if self.cascade else (full,)
-        return Judge(SilentStepCritic(), (ChannelPlan((text,)), ChannelPlan(multimodal)), ask)
+        text = self._channel(Channel.TEXT, {1.0: TEXT}, bill)
+        scales = {0.5: LOW, 1.0: FULL} if self.cascade else {1.0: FULL}
+        return Judge(SilentStepCritic(), (text, self._channel(Channel.MULTIMODAL, scales, bill)), ask)
 
-    def _pass(self, rates: Rates, channel: Channel, scale: float, bill: Bill) -> Pass:
+    def _channel(self, channel: Channel, scales: Mapping[float, Rates], bill: Bill) -> ChannelCritics:
+        critics = tuple(self._critics(rates, channel, scale, bill) for scale, rates in scales.items())
+        passes = (PassRule(self.votes, self.quorum, resolution_of(scale), 1 + self.ensemble) for scale in scales)
+        return ChannelCritics(ChannelRule(channel, tuple(passes)), critics)
+
+    def _critics(self, rates: Rates, channel: Channel, scale: float, bill: Bill) -> tuple[TrajectoryCritic, ...]:
         models = [rates, OTHER] if self.ensemble else [rates]
-        resolution = "full" if scale == 1.0 else f"{scale:g}"
-        critics = [
-            PaidCritic(one.critic(channel, resolution, f"model-{number}"), bill, scale)
+        return tuple(
+            PaidCritic(one.critic(channel, resolution_of(scale), f"model-{number}"), bill, scale)
             for number, one in enumerate(models)
-        ]
-        return Pass(tuple(critics), self.votes, self.quorum, resolution=resolution)
+        )
 
 
 PLANS = (

@@ -19,12 +19,11 @@ from typing import Any, NamedTuple
 from benchmarks.judge_populations import ORIGIN, Seen, walk
 from benchmarks.policy_queries import benchmark_queries
 from tests.stages.models.fault_server import running_server
-from trajmill.pipelines.critics import CriticModels, JudgeSpec
 from trajmill.pipelines.models import Endpoint
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.tables.model_call import ModelCall
-from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.critics.judge import judge_episodes
+from trajmill.stages.critics.spec import CriticModels, JudgeSpec
 from trajmill.stages.environments.simulated.spec import FaultRates
 from trajmill.stages.environments.simulated.world import load_world
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
@@ -54,13 +53,13 @@ def answer(body: dict[str, Any]) -> str:
     return json.dumps({name: answers[name] for name in fields})
 
 
-def judge(spec: JudgeSpec, episodes: Sequence[Episode], screens: Seen, concurrency: int) -> Pass:
+def judge(spec: JudgeSpec, critics: CriticModels, episodes: Sequence[Episode], screens: Seen) -> Pass:
     """Judge all episodes."""
     calls: list[ModelCall] = []
 
     async def run() -> list[bool]:
-        async with spec.open(ORIGIN, calls.append) as made:
-            judged = await judge_episodes(episodes, made, screens, ORIGIN, concurrency)
+        async with spec.open(critics, ORIGIN, calls.append) as made:
+            judged = await judge_episodes(episodes, made, screens, ORIGIN, spec.concurrency)
         assert not judged.failures, judged.failures[0].message
         return [episode.judgement.correct for episode in judged.episodes if episode.judgement is not None]
 
@@ -84,10 +83,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, running_server(seconds=arguments.latency, writes=answer) as server:
         served = OpenAiSpec(urls=(server.url,), model="tiny", family="qwen2.5-vl", max_in_flight=arguments.concurrency)
         model = Endpoint(served, Path(folder) / "cache")
-        spec = JudgeSpec((Channel.TEXT, Channel.MULTIMODAL), votes=2, models=CriticModels(model, (model,), (model,)))
-        cold = judge(spec, episodes, screens, arguments.concurrency)
+        spec, critics = JudgeSpec(votes=2, concurrency=arguments.concurrency), CriticModels(model, (model,), (model,))
+        cold = judge(spec, critics, episodes, screens)
         asked = len(server.received)
-        warm = judge(spec, episodes, screens, arguments.concurrency)
+        warm = judge(spec, critics, episodes, screens)
         assert len(server.received) == asked and warm.correct == cold.correct
     print("            seconds  verdicts/s    calls/s   from cache")
     for name, one in (("cold", cold), ("warm", warm)):

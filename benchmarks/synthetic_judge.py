@@ -13,7 +13,7 @@ from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.query import Query
 from trajmill.schemas.tables.verdict import Channel, StepLabel
-from trajmill.stages.critics.base import StepResult, Vote
+from trajmill.stages.critics.base import StepResult, Vote, vote_of
 from trajmill.stages.critics.calibration.noisy import NoisyChannel
 from trajmill.stages.environments.simulated.spec import FaultRates
 from trajmill.stages.environments.simulated.world import World
@@ -50,7 +50,7 @@ class TruthCritic:
         """
         if episode.trajectory.reward is None:
             raise JudgeFailure(f"{episode.trajectory.trajectory_id}: the environment has no programmatic check")
-        return Vote(episode.trajectory.reward >= PASSED, "the environment's own check", (), None)
+        return vote_of(self, episode.trajectory.reward >= PASSED, "the environment's own check")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from trajmill.pipelines.critics import JudgeSpec
 from trajmill.pipelines.fan_out import WrittenFiles
 from trajmill.pipelines.reading.episodes import read_episodes
 from trajmill.schemas.episode import Episode
@@ -16,6 +15,7 @@ from trajmill.schemas.record import Origin, Row
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.stages.critics.judge import Judged, judge_episodes
+from trajmill.stages.critics.spec import CriticModels, JudgeSpec
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.screens import WarehouseScreens
 from trajmill.warehouse.shards import write_tables
@@ -56,12 +56,11 @@ class JudgeTrajectories:
     at: StageRun
     origin: Origin
     judge: JudgeSpec
+    critics: CriticModels
     rounds: tuple[int, ...]
     """The rounds that the trajectories are of."""
     tried: Mapping[str, int]
     """By trajectory, how often it could not be judged; none for those judged for the first time."""
-    concurrency: int
-    """Trajectories under judgement at once."""
     other: OtherJudge | None = None
     """The other judge that judges; None for the run's own judge."""
 
@@ -94,9 +93,9 @@ class JudgeTrajectories:
             by_tries[self.tried.get(episode.trajectory.trajectory_id, 0)].append(episode)
         for tried, alike in by_tries.items():
             # Another seed: else the request cache would answer with what was no answer before.
-            spec = replace(self.judge, seed=self.judge.seed + tried * _SEED_STRIDE)
-            async with spec.open(self.origin, sink) as judge:
-                made = await judge_episodes(alike, judge, screens, self.origin, self.concurrency)
+            critics = replace(self.critics, seed=self.critics.seed + tried * _SEED_STRIDE)
+            async with self.judge.open(critics, self.origin, sink) as judge:
+                made = await judge_episodes(alike, judge, screens, self.origin, self.judge.concurrency)
             judged.episodes.extend(made.episodes)
             judged.failures.extend(made.failures)
         return judged

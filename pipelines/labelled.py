@@ -8,17 +8,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from trajmill.pipelines.critics import JudgeSpec
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import FailureClass
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.model_call import ModelCall
-from trajmill.stages.critics.calibration.ingredients import Ballot, LabelledVotes, Spent
+from trajmill.stages.critics.base import vote_in
+from trajmill.stages.critics.calibration.ingredients import CallCost, LabelledVotes
 from trajmill.stages.critics.calibration.labelled.annotations import Label
 from trajmill.stages.critics.calibration.labelled.screens import FolderScreens, UnreadableError
 from trajmill.stages.critics.calibration.labelled.trajectories import LabelledEpisode, find_trajectory, read_trajectory
 from trajmill.stages.critics.judge import judge_each
+from trajmill.stages.critics.spec import CriticModels, JudgeSpec
 
 READER = "labelled-set-1"
 
@@ -44,19 +45,19 @@ class LabelledVerdicts:
 
 
 def judge_labelled(
-    folder: Path, labels: Sequence[Label], spec: JudgeSpec, origin: Origin, stage: str, concurrency: int
+    folder: Path, labels: Sequence[Label], spec: JudgeSpec, critics: CriticModels, origin: Origin, stage: str
 ) -> LabelledVerdicts:
-    """Judge the labelled trajectories that are there, `concurrency` at a time; files are read as they are needed.
+    """Judge the labelled trajectories that are there, `spec.concurrency` at a time; files are read as they are needed.
 
     Args:
         folder: the set, see `trajmill.stages.critics.calibration.labelled.trajectories`.
         labels: its labels.
         spec: the judge.
+        critics: the models that it asks.
         origin: the common columns of failures and model calls.
         stage: what failures stand under.
-        concurrency: trajectories under judgement at once.
     """
-    return asyncio.run(_Judging(folder, origin, stage).run(labels, spec, concurrency))
+    return asyncio.run(_Judging(folder, origin, stage).run(labels, spec, critics))
 
 
 class _Judging:
@@ -68,7 +69,7 @@ class _Judging:
         self._under_way: dict[str, LabelledEpisode] = {}
         self._made = LabelledVerdicts()
 
-    async def run(self, labels: Sequence[Label], spec: JudgeSpec, concurrency: int) -> LabelledVerdicts:
+    async def run(self, labels: Sequence[Label], spec: JudgeSpec, critics: CriticModels) -> LabelledVerdicts:
         """Judge all there is."""
         calls: dict[str | None, list[ModelCall]] = defaultdict(list)
 
@@ -76,9 +77,9 @@ class _Judging:
             self._made.calls.append(call)
             calls[call.trajectory_id].append(call)
 
-        async with spec.open(self._origin, account) as judge:
+        async with spec.open(critics, self._origin, account) as judge:
             episodes = (each.episode for each in self._read(labels))
-            async for one in judge_each(episodes, judge, self._screens, self._origin, concurrency):
+            async for one in judge_each(episodes, judge, self._screens, self._origin, spec.concurrency):
                 name = one.episode.trajectory.trajectory_id
                 known = self._under_way.pop(name)
                 self._screens.drop(known.screens)
@@ -89,11 +90,10 @@ class _Judging:
                     self._judged(known.label, one.episode, spent)
         return self._made
 
-    def _judged(self, label: Label, episode: Episode, spent: Sequence[Spent]) -> None:
-        votes = episode.trajectory_verdicts
+    def _judged(self, label: Label, episode: Episode, spent: Sequence[CallCost]) -> None:
         assert label.passed is not None and episode.judgement is not None
-        ballots = [Ballot(vote.channel, vote.vote, vote.correct, vote.made_by) for vote in votes]
-        self._made.evidence.append(LabelledVotes(label.passed, ballots, spent))
+        votes = [vote_in(verdict) for verdict in episode.trajectory_verdicts]
+        self._made.evidence.append(LabelledVotes(label.passed, votes, spent))
         self._made.versions.add(episode.judgement.made_by)
 
     def _read(self, labels: Sequence[Label]) -> Iterator[LabelledEpisode]:
@@ -129,9 +129,9 @@ class _Judging:
         )
 
 
-def _spent_on(call: ModelCall) -> Spent:
+def _spent_on(call: ModelCall) -> CallCost:
     """What a call took."""
-    return Spent(
+    return CallCost(
         call.role,
         call.payload_hash,
         call.draw,

@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, ValidationInfo, field_validator
-from pydantic_core import PydanticCustomError
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
 from trajmill.flows.configuration.atomic import AtomicSection
 from trajmill.flows.configuration.by_kind import by_kind
@@ -21,6 +20,7 @@ from trajmill.schemas.record import content_id
 from trajmill.schemas.spec import OPERATIONAL, Fraction, Spec
 from trajmill.stages.agents.kinds import AGENTS
 from trajmill.stages.agents.spec import AgentSpec, EndToEndSpec
+from trajmill.stages.critics.spec import JudgeSpec
 from trajmill.stages.environments.kinds import ENVIRONMENTS
 from trajmill.stages.environments.simulated.spec import SimulatedSpec
 from trajmill.stages.environments.spec import EnvironmentSpec
@@ -34,7 +34,6 @@ Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=40)]
 OWN_JUDGE = "judge"
 """What the judge of the run itself is called beside those of `[judges.NAME]`."""
 
-Scale = Annotated[float, Field(gt=0.0, le=1.0)]
 Cron = Annotated[str, Field(pattern=r"^\S+( +\S+){4}$")]
 
 
@@ -96,50 +95,7 @@ class RolloutSection(Spec):
     """Worker processes."""
 
 
-class VotingSection(Spec):
-    """Who votes on a trajectory, and how the votes are combined."""
-
-    channels: Annotated[tuple[Literal["text", "multimodal", "programmatic"], ...], Field(min_length=1)] = (
-        "text",
-        "multimodal",
-    )
-    """Channels that must all say Correct, in the order of asking; `programmatic` is the environment's own check."""
-    votes: PositiveInt = 1
-    """Votes of a channel at each resolution, drawn at temperature 1 if there are several; the models of an ensemble
-    take turns, and each votes at least once."""
-    quorum: NonNegativeInt = 0
-    """Votes at each resolution that must say Correct; 0: all of them."""
-    tries: PositiveInt = 2
-    """How often a vote is asked for before it counts as missing; it never counts as yes or no."""
-    resolutions: Annotated[tuple[Scale, ...], Field(min_length=1)] = (1.0,)
-    """Shares of their sides at which a multimodal model sees the screenshots, e.g. `[0.5, 1.0]`: only what it calls
-    correct at the first is looked at again at the next."""
-    ask: Literal["needed", "channels", "all"] = "channels"
-    """`needed`: no vote more than decides; `channels`: every channel, so that each is calibrated, but no vote more than
-    decides the channel; `all`: every vote at every resolution, for calibration. The decision is the same."""
-    concurrency: Annotated[PositiveInt, OPERATIONAL] = 64
-    """Trajectories that one worker has under judgement at once."""
-    false_positive: Fraction = 0.0
-    """Calibration studies: share of wrong trajectories that each channel calls correct."""
-    false_negative: Fraction = 0.0
-    """Calibration studies: share of correct trajectories that each channel calls wrong."""
-
-    @field_validator("quorum")
-    @classmethod
-    def _reachable(cls, quorum: int, info: ValidationInfo) -> int:
-        if quorum > info.data.get("votes", quorum):
-            raise PydanticCustomError("quorum", "should be at most the number of votes")
-        return quorum
-
-    @field_validator("resolutions")
-    @classmethod
-    def _rising(cls, resolutions: tuple[float, ...]) -> tuple[float, ...]:
-        if list(resolutions) != sorted(set(resolutions)):
-            raise PydanticCustomError("resolutions", "should rise, cheapest first")
-        return resolutions
-
-
-class JudgeSection(VotingSection):
+class JudgeSection(JudgeSpec):
     """How trajectories and steps are judged."""
 
     precision_floor: Fraction = 0.8
@@ -150,7 +106,7 @@ class JudgeSection(VotingSection):
     """Whether only trajectories judged correct become training data."""
 
 
-class OtherJudgeSection(VotingSection):
+class OtherJudgeSection(JudgeSpec):
     """Another judge, for `trajmill judge --again` and `trajmill calibrate`; it decides no rows of the run."""
 
     step: str = ""

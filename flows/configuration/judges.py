@@ -6,38 +6,43 @@ import difflib
 import json
 from dataclasses import dataclass, replace
 
-from trajmill.flows.configuration.config import OWN_JUDGE, Config, VotingSection
+from trajmill.flows.configuration.config import OWN_JUDGE, Config
 from trajmill.flows.configuration.model_specs import models_of
 from trajmill.flows.configuration.models import CriticRoles
 from trajmill.flows.configuration.prompts import prompts_of
-from trajmill.pipelines.critics import CriticModels, JudgeSpec
 from trajmill.pipelines.judge import OtherJudge
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.record import content_id
-from trajmill.schemas.tables.verdict import Channel
-from trajmill.stages.critics.consensus import Ask
+from trajmill.stages.critics.base import Ask
+from trajmill.stages.critics.rule import Rule
+from trajmill.stages.critics.spec import CriticModels, JudgeSpec
 
 
 @dataclass(frozen=True)
 class NamedJudge:
-    """A judge, ready to be built."""
+    """A judge with the models that it asks, ready to be opened."""
 
     name: str
     spec: JudgeSpec
+    critics: CriticModels
     endpoints: tuple[str, ...]
     """Names of the endpoints that it asks, embedded ones included."""
-    concurrency: int
     settings: str
     """JSON of all that decides its verdicts."""
 
     @property
+    def rule(self) -> Rule:
+        """How its votes are combined."""
+        return self.spec.rule(self.critics)
+
+    @property
     def other(self) -> OtherJudge:
-        """What its verdicts are told by where it judges anew; another way of asking is another judge."""
+        """What stands on its verdicts where it judges anew. A judge that asks for fewer votes is another judge."""
         return OtherJudge(self.name, content_id("judge", self.name, self.spec.ask, json.loads(self.settings)))
 
     def asking_for_all(self) -> NamedJudge:
         """The same judge, asking for every vote of every pass, so that each ingredient can be calibrated."""
-        return replace(self, spec=replace(self.spec, ask=Ask.ALL))
+        return replace(self, spec=self.spec.model_copy(update={"ask": Ask.ALL}))
 
 
 def own_judge(config: Config) -> NamedJudge:
@@ -72,35 +77,24 @@ def _instead(config: Config, name: str) -> str:
     return f"there are {', '.join(known)} (the run's own)" if config.judges else f'only "{OWN_JUDGE}", the run\'s own'
 
 
-def _judge(config: Config, name: str, section: VotingSection, roles: CriticRoles) -> NamedJudge:
-    models = CriticModels(
+def _judge(config: Config, name: str, spec: JudgeSpec, roles: CriticRoles) -> NamedJudge:
+    critics = CriticModels(
         step=next(iter(models_of(config, [roles.step])), None),
         text=models_of(config, roles.text),
         multimodal=models_of(config, roles.multimodal),
         describer=next(iter(models_of(config, [config.models.describer])), None),
-    )
-    spec = JudgeSpec(
-        channels=tuple(Channel(channel) for channel in section.channels),
-        false_positive=section.false_positive,
-        false_negative=section.false_negative,
-        seed=config.run.seed,
-        votes=section.votes,
-        quorum=section.quorum,
-        tries=section.tries,
-        resolutions=section.resolutions,
-        ask=Ask(section.ask),
-        models=models,
         prompts=prompts_of(config).critics,
+        seed=config.run.seed,
     )
-    return NamedJudge(name, spec, _asked(config, roles), section.concurrency, _settings(config, section, roles))
+    return NamedJudge(name, spec, critics, _asked(config, roles), _settings(config, spec, roles))
 
 
-def _settings(config: Config, section: VotingSection, roles: CriticRoles) -> str:
+def _settings(config: Config, spec: JudgeSpec, roles: CriticRoles) -> str:
     """How a model is reached, how many are asked at once and what the votes are used for decide no verdict."""
     used = {name: config.endpoints[name] for name in _asked(config, roles) if name in config.endpoints}
-    voting = section.identity()
+    voting = spec.identity()
     decisive = {
-        "voting": {name: voting[name] for name in set(VotingSection.model_fields) & set(voting) - {"ask"}},
+        "voting": {name: voting[name] for name in set(JudgeSpec.model_fields) & set(voting) - {"ask"}},
         "roles": roles.identity(),
         "describer": config.models.describer,
         "prompts": [prompt.version for prompt in prompts_of(config).critics],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from trajmill.flows.configuration.config import Config
-from trajmill.pipelines.critics import CriticPrompts, critic_prompts
+from trajmill.stages.critics.model.critic_prompts import CriticPrompts, critic_prompts
 from trajmill.stages.guidance.model_guide import GuidePrompts, guide_prompts
 from trajmill.stages.models.prompts import Prompt
 from trajmill.stages.queries.graph.model_writer import WriterPrompts, writer_prompts

@@ -16,7 +16,7 @@ from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.record import Row
 from trajmill.schemas.tables.calibration import Calibration
 from trajmill.stages.critics.calibration.agreement import agreement
-from trajmill.stages.critics.calibration.ingredients import Tally, tally
+from trajmill.stages.critics.calibration.ingredients import IngredientTally, tally
 from trajmill.warehouse.commit import commit_stage
 from trajmill.warehouse.layout import StageRun, create_warehouse
 from trajmill.warehouse.lock import sole_worker
@@ -71,9 +71,7 @@ def _calibrate(context: RoundContext, judge: NamedJudge, labels: Path | None) ->
         raise TrajmillError(f"{none}; {evaluated.unjudged_because}")
     number = 1 + max((row.number for row in read_rows(context.warehouse, Calibration)), default=0)
     name = None if labels is None else labels.resolve().name
-    rows = tuple(
-        _row(context, judge, evaluated, each, number, name) for each in tally(judge.spec.rule, evaluated.evidence)
-    )
+    rows = tuple(_row(context, judge, evaluated, each, number, name) for each in tally(judge.rule, evaluated.evidence))
     _commit(context, number, {**evaluated.others, "calibrations": rows})
     return Calibrated(judge.name, name, rows, evaluated)
 
@@ -84,21 +82,26 @@ def _commit(context: RoundContext, number: int, rows: Mapping[str, Sequence[Row]
 
 
 def _row(
-    context: RoundContext, judge: NamedJudge, evaluated: Evaluated, tally_: Tally, number: int, labels: str | None
+    context: RoundContext,
+    judge: NamedJudge,
+    evaluated: Evaluated,
+    tally_: IngredientTally,
+    number: int,
+    labels: str | None,
 ) -> Calibration:
     counts = tally_.quality
-    found, part, n = agreement(counts), tally_.part, tally_.trajectories
+    found, ingredient, n = agreement(counts), tally_.ingredient, tally_.trajectories
     return Calibration(
         number=number,
         judge=judge.name,
         judge_id=judge.other.judge_id,
         labels=labels,
-        ingredient=part.ingredient,
-        channel=part.channel,
-        resolution=part.resolution,
+        ingredient=ingredient.kind,
+        channel=ingredient.channel,
+        resolution=ingredient.resolution,
         models="+".join(tally_.models),
-        rule=str(judge.spec.rule),
-        votes=part.votes,
+        rule=str(judge.rule),
+        votes=ingredient.votes,
         trajectories=evaluated.trajectories,
         unjudged=evaluated.unjudged,
         undecided=tally_.undecided,

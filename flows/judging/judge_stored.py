@@ -121,9 +121,9 @@ class _Batches:
             at,
             context.origin,
             judge.spec,
+            judge.critics,
             rounds=(context.round,),
             tried=batch,
-            concurrency=judge.concurrency,
             other=judge.other,
         )
         shards = split_evenly(list(batch), max(context.config.rollout.workers, ceil(len(batch) / _MOST_IN_SHARD)))

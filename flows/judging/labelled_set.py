@@ -25,7 +25,7 @@ def judge_labelled_set(context: RoundContext, judge: NamedJudge, folder: Path) -
     """
     labels = read_labels(folder)
     stage = f"{STAGE}:{judge.name}"
-    made = judge_labelled(folder, labels, judge.spec, context.origin, stage, judge.concurrency)
+    made = judge_labelled(folder, labels, judge.spec, judge.critics, context.origin, stage)
     here = len(labels) - made.absent - made.unsure
     if not here:
         raise BadInputError(

@@ -13,8 +13,9 @@ from trajmill.pipelines.reading.verdicts import read_verdicts
 from trajmill.schemas.record import Row
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.schemas.tables.verdict import Channel
+from trajmill.stages.critics.base import Vote
 from trajmill.stages.critics.calibration.agreement import PASSED
-from trajmill.stages.critics.calibration.ingredients import Ballot, LabelledVotes, Spent
+from trajmill.stages.critics.calibration.ingredients import CallCost, LabelledVotes
 from trajmill.warehouse.read import read_table
 
 _PURPOSES = (Purpose.TRAIN, Purpose.GUIDED, Purpose.EVALUATE)
@@ -97,18 +98,18 @@ class _Votes:
 
     def evidence(self, stored: Sequence[Stored], rewards: Mapping[str, bool]) -> Iterator[LabelledVotes]:
         """The evidence of the trajectories that were judged."""
-        ballots: dict[str, list[Ballot]] = defaultdict(list)
-        for row in self._rows("trajectory_verdicts", ["channel", "vote", "correct"]):
-            vote = Ballot(Channel(row["channel"]), row["vote"], row["correct"], row["made_by"])
-            ballots[row["trajectory_id"]].append(vote)
-        calls: dict[str, list[Spent]] = defaultdict(list)
+        votes: dict[str, list[Vote]] = defaultdict(list)
+        for row in self._rows("trajectory_verdicts", ["channel", "resolution", "vote", "correct"]):
+            vote = Vote(Channel(row["channel"]), row["resolution"], row["made_by"], row["correct"], number=row["vote"])
+            votes[row["trajectory_id"]].append(vote)
+        calls: dict[str, list[CallCost]] = defaultdict(list)
         for row in self._rows("model_calls", [*_CALL_COLUMNS, "input_tokens", "output_tokens"]):
             tokens = row["input_tokens"] + row["output_tokens"]
-            calls[row["trajectory_id"]].append(Spent(**{name: row[name] for name in _CALL_COLUMNS}, tokens=tokens))
+            calls[row["trajectory_id"]].append(CallCost(**{name: row[name] for name in _CALL_COLUMNS}, tokens=tokens))
         for one in stored:
             name = one.trajectory_id
             if name in self.versions:
-                yield LabelledVotes(rewards[name], ballots[name], calls[name])
+                yield LabelledVotes(rewards[name], votes[name], calls[name])
 
     def _rows(self, table: str, columns: Sequence[str]) -> list[dict[str, Any]]:
         found = read_verdicts(

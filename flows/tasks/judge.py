@@ -8,7 +8,6 @@ from trajmill.flows.configuration.judges import own_judge
 from trajmill.flows.context import RoundContext
 from trajmill.flows.stage import StageOutcome, StageReport, run_once
 from trajmill.flows.tasks.unjudged import taken_up
-from trajmill.pipelines.critics import JudgeSpec
 from trajmill.pipelines.fan_out import fan_out, split_evenly
 from trajmill.pipelines.judge import JudgeTrajectories
 from trajmill.schemas.tables.trajectory import Purpose
@@ -44,13 +43,9 @@ def collected(context: RoundContext, purpose: Purpose) -> list[str]:
     return sorted(trajectory_id for trajectory_id, found in pairs if found == purpose)
 
 
-def judge_spec(context: RoundContext) -> JudgeSpec:
-    """The judge that the configuration asks for."""
-    return own_judge(context.config).spec
-
-
 def _judge(context: RoundContext, stage: str, purpose: Purpose) -> StageReport:
     def work(at: StageRun) -> StageOutcome:
+        own = own_judge(context.config)
         again = taken_up(context, purpose)
         trajectories = [one.trajectory_id for one in again] + collected(context, purpose)
         workers = max(context.config.rollout.workers, ceil(len(trajectories) / _MOST_IN_SHARD))
@@ -58,10 +53,10 @@ def _judge(context: RoundContext, stage: str, purpose: Purpose) -> StageReport:
             context.warehouse,
             at,
             context.origin,
-            judge_spec(context),
+            own.spec,
+            own.critics,
             rounds=tuple(sorted({context.round, *(one.round for one in again)})),
             tried={one.trajectory_id: one.tried for one in again},
-            concurrency=context.config.judge.concurrency,
         )
         made = fan_out(context.warehouse, at, split_evenly(trajectories, workers), job, context.beam)
         return StageOutcome(len(trajectories), made.rows("judgements"), made.files)

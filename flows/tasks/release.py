@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from trajmill.flows.configuration.judges import own_judge
 from trajmill.flows.context import RoundContext
 from trajmill.flows.policy import policy_before
 from trajmill.flows.stage import StageOutcome, StageReport, run_once
 from trajmill.flows.tasks.derive import left_out
-from trajmill.flows.tasks.judge import judge_spec
 from trajmill.pipelines.reading.history import read_history
 from trajmill.pipelines.release import ReleaseRequest, make_release
 from trajmill.stages.export.kinds import exporter_specs
@@ -27,7 +27,7 @@ def release(context: RoundContext) -> StageReport:
             name=release_name(context),
             origin=context.origin,
             policy=policy_before(context).version,
-            judge=str(judge_spec(context).rule),
+            judge=str(own_judge(context.config).rule),
             averages=averages,
             keep_per_query=context.config.train.keep_per_query,
             formats=exporter_specs(context.config.release.formats),

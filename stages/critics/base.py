@@ -4,14 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import NamedTuple, Protocol
 
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.observation import ScreenReader
-from trajmill.schemas.tables.verdict import Channel, StepLabel
+from trajmill.schemas.tables.verdict import Channel, StepLabel, TrajectoryVerdict
 
 SUMMARY_WORDS = 30
 """Longest summary of a step, in words."""
+
+
+class Ask(StrEnum):
+    """How much is asked for; the decision is the same."""
+
+    NEEDED = "needed"
+    """Nothing more once the decision stands: a channel that says Incorrect makes the later ones superfluous."""
+    CHANNELS = "channels"
+    """Every channel, so that each can be calibrated; within one, nothing more once its opinion stands."""
+    ALL = "all"
+    """Every vote of every pass, so that each ingredient can be calibrated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +38,19 @@ class StepResult:
 
 
 class Vote(NamedTuple):
-    """What one channel says of one trajectory: CODA's three signals (its 3.4) and the reason."""
+    """One critic's Correct or Incorrect on one trajectory, with CODA's two other signals (its 3.4) and the reason."""
 
+    channel: Channel
+    resolution: str
+    """As on `TrajectoryCritic`."""
+    made_by: str
+    """Version of the critic."""
     correct: bool
-    reason: str
-    redundant_steps: tuple[int, ...]
-    first_error_step: int | None
+    reason: str = ""
+    redundant_steps: tuple[int, ...] = ()
+    first_error_step: int | None = None
+    number: int = 0
+    """Its place among the votes of its channel, which whoever collects them gives it."""
 
 
 class StepCritic(Protocol):
@@ -84,6 +103,31 @@ class TrajectoryCritic(Protocol):
             ModelFailure: the model behind it did not answer; neither is this a verdict.
         """
         ...
+
+
+def vote_of(
+    critic: TrajectoryCritic,
+    correct: bool,
+    reason: str,
+    redundant_steps: tuple[int, ...] = (),
+    first_error_step: int | None = None,
+) -> Vote:
+    """The vote of a critic."""
+    return Vote(critic.channel, critic.resolution, critic.version, correct, reason, redundant_steps, first_error_step)
+
+
+def vote_in(verdict: TrajectoryVerdict) -> Vote:
+    """The vote that a stored verdict is of."""
+    return Vote(
+        verdict.channel,
+        verdict.resolution,
+        verdict.made_by,
+        verdict.correct,
+        verdict.reason,
+        verdict.redundant_steps,
+        verdict.first_error_step,
+        verdict.vote,
+    )
 
 
 def at_most_words(text: str, words: int = SUMMARY_WORDS) -> str:

@@ -14,11 +14,7 @@ from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.verdict import StepVerdict
-from trajmill.stages.critics.annotated.step_critic import AnnotatedStepCritic
-from trajmill.stages.critics.annotated.text_channel import AnnotatedTextChannel
-from trajmill.stages.critics.annotated.tree_channel import AnnotatedTreeChannel
 from trajmill.stages.critics.base import StepResult
-from trajmill.stages.critics.cascade import one_vote
 from trajmill.stages.critics.consensus import Judge, decide
 from trajmill.stages.critics.trees.replay import seen
 
@@ -48,11 +44,6 @@ class Judged:
     """All episodes, in order: with their verdicts, or as they came where they could not, or were not to, be judged."""
     failures: list[Failure]
     """One for each episode on which a critic gave no usable answer."""
-
-
-def annotated_judge() -> Judge:
-    """The embedded judge: two channels that read trees; needs no model."""
-    return Judge(AnnotatedStepCritic(), (one_vote(AnnotatedTextChannel()), one_vote(AnnotatedTreeChannel())))
 
 
 async def judge_episodes(

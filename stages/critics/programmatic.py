@@ -8,7 +8,7 @@ from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import JudgeFailure
 from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.tables.verdict import Channel
-from trajmill.stages.critics.base import StepResult, Vote
+from trajmill.stages.critics.base import StepResult, Vote, vote_of
 
 PASSED = 1.0
 """Reward of a task that is done."""
@@ -30,5 +30,4 @@ class ProgrammaticChannel:
         reward = episode.trajectory.reward
         if reward is None:
             raise JudgeFailure(f"{episode.trajectory.trajectory_id}: the environment has no programmatic check")
-        correct = reward >= PASSED
-        return Vote(correct, f"the environment's check gave {reward:g}", (), None)
+        return vote_of(self, reward >= PASSED, f"the environment's check gave {reward:g}")

@@ -120,6 +120,11 @@ def read_rule(text: str) -> Rule:
     return Rule(tuple(_channel_rule(part) for part in found["channels"].split(",")))
 
 
+def resolution_of(scale: float) -> str:
+    """What screenshots at a share of their sides are called: `full`, or the share, e.g. `0.5`."""
+    return FULL if scale == 1.0 else f"{scale:g}"
+
+
 def all_of(outcomes: Iterable[bool | None]) -> bool | None:
     """False if one is False, else True if all are True, else open."""
     found = list(outcomes)

@@ -1,7 +1,8 @@
-"""One pass of a channel: k votes with a quorum, cast by one model or by several in turn (CODA 4.2).
+"""The votes of a channel: k votes with a quorum in each resolution pass, by one model or several in turn (CODA 4.2).
 
 A vote that fails is neither yes nor no: it is asked again under another number, within bounds, and then counts as
-missing. A pass that missing votes could still turn stays open.
+missing. A pass that missing votes could still turn stays open. Passes are held one after the other, cheapest first, and
+only what one lets through goes to the next.
 """
 
 from __future__ import annotations
@@ -15,15 +16,15 @@ from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import JudgeFailure, ModelFailure
 from trajmill.schemas.observation import ScreenReader
 from trajmill.stages.critics.base import StepResult, TrajectoryCritic, Vote
-from trajmill.stages.critics.rule import FULL, PassRule
+from trajmill.stages.critics.rule import ChannelRule, PassRule, all_of
 
 T = TypeVar("T")
 
-Missing = JudgeFailure | ModelFailure
+VoteFailure = JudgeFailure | ModelFailure
 """Why a vote is missing."""
 
 
-class Case(NamedTuple):
+class VotingCase(NamedTuple):
     """What is voted on."""
 
     episode: Episode
@@ -33,67 +34,52 @@ class Case(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Pass:
-    """Who votes, how often, and how many votes must say Correct."""
+class ChannelCritics:
+    """The critics of one channel, and how their votes are combined."""
 
-    critics: tuple[TrajectoryCritic, ...]
-    """They take turns: vote i is cast by critic i modulo their number, also where it has to be asked again."""
-    votes: int = 1
-    quorum: int = 1
+    rule: ChannelRule
+    critics: tuple[tuple[TrajectoryCritic, ...], ...]
+    """Those of each pass. They take turns: vote i is cast by critic i modulo their number, asked again too."""
     tries: int = 1
     """Calls for one vote, at most."""
-    resolution: str = FULL
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.quorum <= self.votes or not 1 <= len(self.critics) <= self.votes or self.tries < 1:
-            raise ValueError(f"{self.votes} votes by {len(self.critics)} critics, quorum {self.quorum}: no such pass")
 
     @property
-    def rule(self) -> PassRule:
-        """How its votes are combined."""
-        return PassRule(self.votes, self.quorum, self.resolution, len(self.critics))
+    def version(self) -> str:
+        """The versions of its critics, each named once."""
+        return "+".join(dict.fromkeys(critic.version for critics in self.critics for critic in critics))
 
 
-class CastVote(NamedTuple):
-    """A valid vote."""
-
-    number: int
-    """Its place in the pass."""
-    critic: TrajectoryCritic
-    vote: Vote
-
-
-class PassResult(NamedTuple):
-    """What came of a pass."""
+class VotingResult(NamedTuple):
+    """What came of asking a channel, or one pass of it."""
 
     outcome: bool | None
     """None if votes are missing that could turn it."""
-    cast: tuple[CastVote, ...]
-    """The valid votes, in the order of their numbers."""
-    missing: Missing | None
+    votes: tuple[Vote, ...]
+    """The valid ones, in the order of their numbers."""
+    missing: VoteFailure | None
     """Why the last of the missing votes is missing; None if none is."""
 
 
-async def hold(case: Case, voters: Pass, ask_all: bool) -> PassResult:
-    """Let a pass vote on a trajectory.
+def single_vote(critic: TrajectoryCritic) -> ChannelCritics:
+    """A channel whose critic is asked once."""
+    return ChannelCritics(ChannelRule(critic.channel), ((critic,),))
 
-    No vote is asked for once the outcome is decided, unless `ask_all`. Votes that are needed whatever they say are
-    asked for at the same time, so that the wait is that of a few calls and nothing is asked in vain.
+
+async def ask_channel(case: VotingCase, channel: ChannelCritics, ask_all: bool) -> VotingResult:
+    """Ask the passes of a channel in their order.
+
+    A pass that says Incorrect ends it, unless `ask_all`; one that is left open does not, since a later one may decide.
     """
-    rule = voters.rule
-    cast: list[CastVote] = []
-    missing: Missing | None = None
-    asked = yes = no = 0
-    while asked < rule.votes and (ask_all or rule.outcome(yes, no) is None):
-        wave = rule.votes if ask_all else min(rule.needed(yes, no), rule.votes - asked)
-        for answer in await _together(case, voters, range(asked, asked + wave)):
-            if isinstance(answer, CastVote):
-                cast.append(answer)
-                yes, no = yes + answer.vote.correct, no + (not answer.vote.correct)
-            else:
-                missing = answer
-        asked += wave
-    return PassResult(rule.outcome(yes, no), tuple(cast), missing)
+    results: list[VotingResult] = []
+    votes: list[Vote] = []
+    for rule, first, critics in zip(channel.rule.passes, channel.rule.first_votes, channel.critics, strict=True):
+        result = await _Pass(case, rule, critics, channel.tries).hold(ask_all)
+        results.append(result)
+        votes += (vote._replace(number=first + vote.number) for vote in result.votes)
+        if result.outcome is False and not ask_all:
+            break
+    missing = next((result.missing for result in reversed(results) if result.missing is not None), None)
+    return VotingResult(all_of(result.outcome for result in results), tuple(votes), missing)
 
 
 async def side_by_side(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
@@ -106,19 +92,47 @@ async def side_by_side(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     return [task.result() for task in tasks]
 
 
-async def _together(case: Case, voters: Pass, numbers: range) -> Sequence[CastVote | Missing]:
-    if len(numbers) == 1:
-        return [await _ask(case, voters, numbers[0])]
-    return await side_by_side(_ask(case, voters, number) for number in numbers)
+class _Pass(NamedTuple):
+    """One resolution pass."""
 
+    case: VotingCase
+    rule: PassRule
+    critics: tuple[TrajectoryCritic, ...]
+    tries: int
 
-async def _ask(case: Case, voters: Pass, number: int) -> CastVote | Missing:
-    critic = voters.critics[number % len(voters.critics)]
-    for tried in range(voters.tries):
-        try:
-            vote = await critic.judge(case.episode, case.screens, case.steps, number + tried * voters.votes)
-        except (JudgeFailure, ModelFailure) as error:
-            failure = error
-        else:
-            return CastVote(number, critic, vote)
-    return failure
+    async def hold(self, ask_all: bool) -> VotingResult:
+        """Ask for votes until the outcome is decided, or for all of them.
+
+        Votes that are needed whatever they say are asked for at the same time, so that the wait is that of a few calls
+        and nothing is asked in vain.
+        """
+        rule = self.rule
+        votes: list[Vote] = []
+        missing: VoteFailure | None = None
+        asked = yes = no = 0
+        while asked < rule.votes and (ask_all or rule.outcome(yes, no) is None):
+            wave = rule.votes if ask_all else min(rule.needed(yes, no), rule.votes - asked)
+            for answer in await self._ask_together(range(asked, asked + wave)):
+                if isinstance(answer, Vote):
+                    votes.append(answer)
+                    yes, no = yes + answer.correct, no + (not answer.correct)
+                else:
+                    missing = answer
+            asked += wave
+        return VotingResult(rule.outcome(yes, no), tuple(votes), missing)
+
+    async def _ask_together(self, numbers: range) -> Sequence[Vote | VoteFailure]:
+        if len(numbers) == 1:
+            return [await self._ask(numbers[0])]
+        return await side_by_side(self._ask(number) for number in numbers)
+
+    async def _ask(self, number: int) -> Vote | VoteFailure:
+        critic = self.critics[number % len(self.critics)]
+        for tried in range(self.tries):
+            try:
+                vote = await critic.judge(*self.case, number + tried * self.rule.votes)
+            except (JudgeFailure, ModelFailure) as error:
+                failure = error
+            else:
+                return vote._replace(number=number)
+        return failure

@@ -20,7 +20,7 @@ from trajmill.schemas.record import Record
 from trajmill.schemas.tables.step import Step
 from trajmill.stages.critics.model.action_words import action_in_words, quotable, untrusted
 from trajmill.stages.critics.model.pictures import marked_picture, picture
-from trajmill.stages.critics.model.request import GREEDY, Sampling, question, stored_evidence, version_of
+from trajmill.stages.critics.model.request import GREEDY, Sampling, critic_request, stored_evidence, version_of
 from trajmill.stages.critics.trees.replay import SeenStep
 from trajmill.stages.guidance.base import StepDescription, StepOutcome
 from trajmill.stages.models.base import ChatModel, ChatRequest, MessagePart
@@ -120,7 +120,7 @@ class ModelDescriber:
             "The screen after the action:",
             picture(step.outcome.after.screen_id, screens),
         )
-        return question("describer", filled, parts, self.sampling, episode.trajectory.trajectory_id, step.index)
+        return critic_request("describer", filled, parts, self.sampling, episode.trajectory.trajectory_id, step.index)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ class ModelGuidanceWriter:
         """
         outcomes = "\n".join(f"{number}. {quotable(step.outcome)}" for number, step in enumerate(steps, start=1))
         filled = self.prompt.fill(instruction=untrusted(episode.query.instruction), outcomes=outcomes)
-        request = question("writer", filled, (), self.sampling, episode.trajectory.trajectory_id)
+        request = critic_request("writer", filled, (), self.sampling, episode.trajectory.trajectory_id)
         answer = await ask(self.model, request, StepsAnswer)
         lines = [line for step in answer.steps if (line := _bounded(_OWN_NUMBER.sub("", step.strip()), LONGEST_LINE))]
         return "\n".join(f"{number}. {line}" for number, line in enumerate(lines, start=1))

@@ -1,4 +1,4 @@
-"""What a report in words tells: read line by line, never looking at a screen."""
+"""Reads a report in words line by line, without looking at a screen."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LIST_CHANGED = "the list has changed"
 _CONTROLS = ("radio", "switch", "checkbox", "stepper button", "text field", "search field", "menu")
 
 
-class Change(NamedTuple):
+class ToldChange(NamedTuple):
     """The first old and the last new value of one control."""
 
     kind: str
@@ -39,7 +39,7 @@ class Change(NamedTuple):
         return same_value(self.new, slot.value)
 
 
-class Event(NamedTuple):
+class CaptionEvent(NamedTuple):
     """What one line tells, as far as it may send something off."""
 
     page: str
@@ -67,14 +67,14 @@ class CaptionReader:
     visited: set[str] = field(default_factory=set)
     forms: set[str] = field(default_factory=set)
     """Pages whose caption says that they are forms."""
-    changed: dict[tuple[str, str], Change] = field(default_factory=dict)
+    changed: dict[tuple[str, str], ToldChange] = field(default_factory=dict)
     """By page and name of the control."""
     tapped: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
     """By page: role and words of what was tapped and is no control, oldest first."""
     shown: list[tuple[str, str]] = field(default_factory=list)
     """Page and text of the values that came up."""
 
-    def read(self, line: str) -> Event:
+    def read(self, line: str) -> CaptionEvent:
         """Take note of a line."""
         tapped = _TAPPED.match(line)
         role, label = (tapped[1], _plain(tapped[2])) if tapped else ("", "")
@@ -83,14 +83,14 @@ class CaptionReader:
         for kind, name, new, old in _CHANGE.findall(line):
             place = (self.page, _plain(name))
             first = self.changed[place].old if place in self.changed else _plain(old)
-            self.changed[place] = Change(kind, first, _plain(new))
+            self.changed[place] = ToldChange(kind, first, _plain(new))
         texts = [_plain(text) for text in _SHOWS.findall(line)]
         gone = len(_HAS_NO_LONGER.findall(line))
         opened = _PAGE.search(line)
         page, title = (_plain(opened[2]), _plain(opened[1])) if opened else ("", "")
         onwards = tapped is not None and label not in WAYS_BACK
         works = onwards and not opened and role not in _CONTROLS and bool(texts or _LIST_CHANGED in line)
-        event = Event(self.page, label, role, page, title, onwards, works, 0 < gone == len(texts))
+        event = CaptionEvent(self.page, label, role, page, title, onwards, works, 0 < gone == len(texts))
         self._turn_to(page, line)
         self.shown += [(self.page, text) for text in texts]
         return event

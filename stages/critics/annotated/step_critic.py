@@ -6,6 +6,7 @@ asked, sent something off that was not ready, left the path, or was no action at
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from trajmill.schemas.episode import Episode
@@ -14,7 +15,9 @@ from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.critics.annotated.episode_state import EpisodeState
 from trajmill.stages.critics.annotated.slots import holds, same_value, slots_on, wanted
 from trajmill.stages.critics.annotated.task import (
-    Part,
+    AnnotatedTask,
+    TaskPart,
+    annotated_task,
     app_of,
     asked_in_words,
     commits,
@@ -26,7 +29,7 @@ from trajmill.stages.critics.annotated.task import (
 from trajmill.stages.critics.annotated.tree_channel import find_problems
 from trajmill.stages.critics.annotated.wording import shared_stems
 from trajmill.stages.critics.base import StepResult, at_most_words
-from trajmill.stages.critics.trees.replay import SeenStep, TaskView, replay, task_view
+from trajmill.stages.critics.trees.replay import SeenStep, replay
 from trajmill.stages.critics.trees.screen_state import Control
 from trajmill.stages.critics.trees.transition import ControlChange
 
@@ -47,8 +50,10 @@ class AnnotatedStepCritic:
         steps = replay(episode, screens)
         if not steps:
             return []
-        watch = _Watch(task_view(episode.query), steps[0])
-        return [watch.judge(step) for step in steps]
+        if not is_annotated(episode.query):
+            return _without_annotations(steps)
+        judge = _StepJudge(annotated_task(episode.query), steps[0])
+        return [judge.judge(step) for step in steps]
 
 
 class _Opinion(NamedTuple):
@@ -56,10 +61,10 @@ class _Opinion(NamedTuple):
     why: str
 
 
-class _Watch:
+class _StepJudge:
     """Follows one episode and judges each step by what came before it."""
 
-    def __init__(self, task: TaskView, first: SeenStep) -> None:
+    def __init__(self, task: AnnotatedTask, first: SeenStep) -> None:
         self._task = task
         self._parts = parts_of(task)
         self._state = EpisodeState()
@@ -68,23 +73,10 @@ class _Watch:
         self._sent: set[str] = set()
 
     def judge(self, step: SeenStep) -> StepResult:
-        opinion = self._opinion(step) if is_annotated(self._task) else self._unannotated(step)
+        opinion = self._opinion(step)
         self._state.observe(step)
         self._past.append(step)
-        return StepResult(step.index, f"{step.caption} {opinion.why}", at_most_words(step.caption), opinion.label)
-
-    def _unannotated(self, step: SeenStep) -> _Opinion:
-        """Without pages and constraints nobody knows what was asked; only what surely does not help is told."""
-        if step.action.parsed is None:
-            return _Opinion(HARMFUL, "The reply was no action.")
-        if step.action.kind == "terminate" and not step.action.ends:
-            return _Opinion(HARMFUL, "It gave up.")
-        screen = step.outcome.before.screen_id
-        if step.outcome.same and any(
-            p.action == step.action and p.outcome.before.screen_id == screen for p in self._past
-        ):
-            return _Opinion(NEUTRAL, "It did the same thing again, without effect.")
-        return _Opinion(GOOD, "Nothing speaks against it.")
+        return _result(step, opinion)
 
     def _opinion(self, step: SeenStep) -> _Opinion:
         if step.action.parsed is None:
@@ -174,7 +166,7 @@ class _Watch:
             return self._going_back(after, before)
         return self._picking(step)
 
-    def _sending(self, part: Part) -> _Opinion:
+    def _sending(self, part: TaskPart) -> _Opinion:
         assert part.receipt is not None
         if part.receipt in self._sent:
             return _Opinion(HARMFUL, "It did the same thing a second time.")
@@ -233,7 +225,7 @@ class _Watch:
             return _Opinion(GOOD, "It made ready to type.")
         return _Opinion(NEUTRAL, "It only looked.")
 
-    def _asked(self, page: str, control: Control, part: Part) -> bool:
+    def _asked(self, page: str, control: Control, part: TaskPart) -> bool:
         slot = wanted(control, slots_on(page, self._task.slots))
         return holds(control, slot) if slot is not None else asked_in_words(control, page, self._task, part)
 
@@ -244,9 +236,29 @@ class _Watch:
             return _Opinion(GOOD, "It opened a menu with what was asked for.")
         return _Opinion(NEUTRAL, "It opened a menu.")
 
-    def _open(self, part: Part) -> list[str]:
+    def _open(self, part: TaskPart) -> list[str]:
         """Names of the constraints of a part of which nothing, or the contrary, has been seen."""
         return [slot.name for slot in part.slots if self._state.evidence(slot, self._task.slots) is False]
+
+
+def _result(step: SeenStep, opinion: _Opinion) -> StepResult:
+    return StepResult(step.index, f"{step.caption} {opinion.why}", at_most_words(step.caption), opinion.label)
+
+
+def _without_annotations(steps: Sequence[SeenStep]) -> list[StepResult]:
+    """Without annotations nobody knows what was asked; only what surely does not help is told."""
+    return [_result(step, _surely(step, steps[:at])) for at, step in enumerate(steps)]
+
+
+def _surely(step: SeenStep, past: Sequence[SeenStep]) -> _Opinion:
+    if step.action.parsed is None:
+        return _Opinion(HARMFUL, "The reply was no action.")
+    if step.action.kind == "terminate" and not step.action.ends:
+        return _Opinion(HARMFUL, "It gave up.")
+    screen = step.outcome.before.screen_id
+    if step.outcome.same and any(p.action == step.action and p.outcome.before.screen_id == screen for p in past):
+        return _Opinion(NEUTRAL, "It did the same thing again, without effect.")
+    return _Opinion(GOOD, "Nothing speaks against it.")
 
 
 def _towards(change: ControlChange, asked: str) -> _Opinion:

@@ -1,4 +1,4 @@
-"""What a task demands, page by page: in which part of it a constraint is set, and where its receipt is."""
+"""What the annotations say of a task: its pages, the constraints on each page, and the page that confirms it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from trajmill.schemas.errors import JudgeFailure
-from trajmill.schemas.tables.query import Query, Slot
+from trajmill.schemas.tables.query import Query, Slot, Source
 from trajmill.stages.critics.annotated.wording import (
     description_says_done,
     is_said,
@@ -15,11 +15,21 @@ from trajmill.stages.critics.annotated.wording import (
     shared_stems,
     title_says_done,
 )
-from trajmill.stages.critics.trees.replay import INTERRUPTIONS, SeenStep, TaskView, task_view
+from trajmill.stages.critics.trees.replay import INTERRUPTIONS, SeenStep
 from trajmill.stages.critics.trees.screen_state import OFF, ON, WAYS_BACK, Control
 
 
-class Part(NamedTuple):
+class AnnotatedTask(NamedTuple):
+    """All that a critic may know of a query: never its reference path, start state or goal check."""
+
+    instruction: str
+    slots: tuple[Slot, ...]
+    pages: tuple[str, ...]
+    """The pages to pass, as `app.screen`."""
+    page_descriptions: tuple[str, ...]
+
+
+class TaskPart(NamedTuple):
     """The pages of a task that belong to one app, one after the other."""
 
     app: str
@@ -32,29 +42,32 @@ class Part(NamedTuple):
     anything nor has constraints."""
 
 
-def parts_of(task: TaskView) -> tuple[Part, ...]:
-    """The parts of a task in order; an errand has one per app."""
-    groups = [tuple(pages) for _, pages in groupby(task.pages, key=app_of)]
-    return tuple(_part(pages, task, last=number == len(groups) - 1) for number, pages in enumerate(groups))
+def is_annotated(query: Query) -> bool:
+    """Whether a query was sampled from a navigation graph, whose pages are annotated and stand in its screens' trees.
+
+    A query about anything else may name pages too, such as the windows of a program. Nothing is known of those.
+    """
+    pages = zip(query.pages, query.page_descriptions, strict=True)
+    return query.source is Source.DAG and bool(query.pages) and all("." in page and told for page, told in pages)
 
 
-def is_annotated(task: TaskView) -> bool:
-    """Whether it is known which pages a task passes and what is to be chosen there, and not only what it says."""
-    return bool(task.slots) or any("." in page for page in task.pages)
-
-
-def judged_task(query: Query) -> TaskView:
-    """What a trajectory critic without a model may know of a query.
+def annotated_task(query: Query) -> AnnotatedTask:
+    """What a critic without a model may know of a query.
 
     Raises:
-        JudgeFailure: only the words of the task are known, which takes a model to judge by.
+        JudgeFailure: the query has no annotations that the critic knows, so that it takes a model to judge it.
     """
-    task = task_view(query)
-    if not is_annotated(task):
+    if not is_annotated(query):
         raise JudgeFailure(
-            f"{query.task}: neither pages nor constraints are known; judge it by a model or its own check"
+            f"{query.task}: its pages are not those of an annotated app; judge it by a model or by its own check"
         )
-    return task
+    return AnnotatedTask(query.instruction, query.slots, query.pages, query.page_descriptions)
+
+
+def parts_of(task: AnnotatedTask) -> tuple[TaskPart, ...]:
+    """The parts of a task in order; a task over several apps has one for each."""
+    groups = [tuple(pages) for _, pages in groupby(task.pages, key=app_of)]
+    return tuple(_part(pages, task, last=number == len(groups) - 1) for number, pages in enumerate(groups))
 
 
 def app_of(page: str) -> str:
@@ -62,7 +75,7 @@ def app_of(page: str) -> str:
     return page.partition(".")[0]
 
 
-def pages_from(slot: Slot, task: TaskView) -> tuple[str, ...]:
+def pages_from(slot: Slot, task: AnnotatedTask) -> tuple[str, ...]:
     """The pages of the slot's app on which its value may be confirmed: from its own on, all if the path has another."""
     own = tuple(page for page in task.pages if app_of(page) == app_of(slot.page))
     return own[own.index(slot.page) :] if slot.page in own else own
@@ -74,7 +87,7 @@ def commits(step: SeenStep, receipt: str | None) -> bool:
     return receipt is not None and _goes_on(step) and after == receipt != before
 
 
-def does_something_else(step: SeenStep, task: TaskView) -> bool:
+def does_something_else(step: SeenStep, task: AnnotatedTask) -> bool:
     """Whether a press outside the pages of the task shows that something has been done.
 
     Either a page comes up whose title says so, or what the page shows or lists has changed on the spot.
@@ -105,12 +118,12 @@ def works_on_the_spot(step: SeenStep) -> bool:
     )
 
 
-def is_about(label: str, task: TaskView) -> bool:
+def is_about(label: str, task: AnnotatedTask) -> bool:
     """Whether the instruction speaks of something that a label names."""
     return bool(shared_stems(label, task.instruction))
 
 
-def asked_in_words(control: Control, page: str, task: TaskView, part: Part) -> bool:
+def asked_in_words(control: Control, page: str, task: AnnotatedTask, part: TaskPart) -> bool:
     """Whether the instruction asks, without a constraint of its own, for a control to stand as it does.
 
     On the page that the task leaves open a shared word is enough, elsewhere all words of the control's name must be
@@ -133,12 +146,12 @@ def _goes_on(step: SeenStep) -> bool:
     )
 
 
-def _part(pages: tuple[str, ...], task: TaskView, last: bool) -> Part:
+def _part(pages: tuple[str, ...], task: AnnotatedTask, last: bool) -> TaskPart:
     slots = tuple(slot for slot in task.slots if app_of(slot.page) == app_of(pages[0]))
     bare = not any(slot.page == pages[-1] for slot in slots)
     descriptions = dict(zip(task.pages, task.page_descriptions, strict=True))
     confirms = bare and len(pages) > 1 and description_says_done(descriptions[pages[-1]])
-    return Part(
+    return TaskPart(
         app=app_of(pages[0]),
         pages=pages,
         slots=slots,

@@ -15,13 +15,14 @@ from typing import NamedTuple
 from trajmill.schemas.tables.calibration import Ingredient
 from trajmill.schemas.tables.round_summary import JudgeQuality
 from trajmill.schemas.tables.verdict import Channel
+from trajmill.stages.critics.base import Vote
 from trajmill.stages.critics.rule import FULL, ChannelRule, PassRule, Rule, all_of
 
 _STEP_CRITIC, _DESCRIBER = "critic.step", "describer"
 _ROLES = {f"critic.{channel}": channel for channel in (Channel.TEXT, Channel.MULTIMODAL)}
 
 
-class Share(NamedTuple):
+class VoteSubset(NamedTuple):
     """Some votes of one pass, and how many of them must say Correct."""
 
     channel: Channel
@@ -30,36 +31,26 @@ class Share(NamedTuple):
     quorum: int
 
 
-class Part(NamedTuple):
+class JudgeIngredient(NamedTuple):
     """An ingredient of a certain judge."""
 
-    ingredient: Ingredient
+    kind: Ingredient
     channel: Channel | None
     resolution: str | None
-    shares: tuple[Share, ...]
+    subsets: tuple[VoteSubset, ...]
     """It says Correct if all of them do."""
 
     @property
     def votes(self) -> int:
         """Votes that it takes."""
-        return sum(len(share.numbers) for share in self.shares)
+        return sum(len(subset.numbers) for subset in self.subsets)
 
     def outcome(self, cast: dict[tuple[Channel, int], bool]) -> bool | None:
         """What it says, given the valid votes by channel and number; None where missing ones could turn it."""
-        return all_of(_outcome(share, cast) for share in self.shares)
+        return all_of(_outcome(subset, cast) for subset in self.subsets)
 
 
-class Ballot(NamedTuple):
-    """A valid vote, of what a `trajectory_verdicts` row says."""
-
-    channel: Channel
-    vote: int
-    """Its number within the channel."""
-    correct: bool
-    made_by: str
-
-
-class Spent(NamedTuple):
+class CallCost(NamedTuple):
     """A call to a model, of what a `model_calls` row says."""
 
     role: str
@@ -77,16 +68,17 @@ class LabelledVotes(NamedTuple):
 
     passed: bool
     """Its label."""
-    ballots: Sequence[Ballot]
-    calls: Sequence[Spent]
+    votes: Sequence[Vote]
+    """The valid ones."""
+    calls: Sequence[CallCost]
     """All that judging it took."""
 
 
 @dataclass
-class Tally:
+class IngredientTally:
     """Counts of one ingredient over the evidence so far."""
 
-    part: Part
+    ingredient: JudgeIngredient
     pairs: Counter[tuple[bool, bool]] = field(default_factory=Counter)
     """By what it said and the label."""
     undecided: int = 0
@@ -102,7 +94,7 @@ class Tally:
     def quality(self) -> JudgeQuality:
         """Its counts."""
         return JudgeQuality(
-            level=self.part.ingredient,
+            level=self.ingredient.kind,
             true_positive=self.pairs[True, True],
             false_positive=self.pairs[True, False],
             true_negative=self.pairs[False, False],
@@ -110,71 +102,71 @@ class Tally:
         )
 
 
-def parts_of(rule: Rule) -> tuple[Part, ...]:
+def ingredients_of(rule: Rule) -> tuple[JudgeIngredient, ...]:
     """All ingredients of a judge, channel by channel, the consensus last."""
-    parts = [part for channel in rule.channels for part in _channel_parts(channel)]
-    whole = tuple(share for channel in rule.channels for share in _shares(channel))
-    return (*parts, Part(Ingredient.CONSENSUS, None, None, whole))
+    found = [ingredient for channel in rule.channels for ingredient in _channel_ingredients(channel)]
+    whole = tuple(subset for channel in rule.channels for subset in _subsets(channel))
+    return (*found, JudgeIngredient(Ingredient.CONSENSUS, None, None, whole))
 
 
-def tally(rule: Rule, evidence: Iterable[LabelledVotes]) -> tuple[Tally, ...]:
+def tally(rule: Rule, evidence: Iterable[LabelledVotes]) -> tuple[IngredientTally, ...]:
     """Count what each ingredient of a judge said of the trajectories, and what it took to say it."""
-    tallies = tuple(Tally(part) for part in parts_of(rule))
+    tallies = tuple(IngredientTally(ingredient) for ingredient in ingredients_of(rule))
     for one in evidence:
-        cast = {(vote.channel, vote.vote): vote.correct for vote in one.ballots}
-        critics = {(vote.channel, vote.vote): vote.made_by for vote in one.ballots}
+        cast = {(vote.channel, vote.number): vote.correct for vote in one.votes}
+        critics = {(vote.channel, vote.number): vote.made_by for vote in one.votes}
         spent = _spent(rule, one.calls)
         for each in tallies:
-            _count(each, each.part.outcome(cast), one.passed)
+            _count(each, each.ingredient.outcome(cast), one.passed)
             _spend(each, spent)
-            each.models |= dict.fromkeys(critics[vote] for vote in _votes(each.part) if vote in critics)
+            each.models |= dict.fromkeys(critics[vote] for vote in _votes(each.ingredient) if vote in critics)
     return tallies
 
 
-def _channel_parts(rule: ChannelRule) -> Iterator[Part]:
-    shares = _shares(rule)
+def _channel_ingredients(rule: ChannelRule) -> Iterator[JudgeIngredient]:
+    subsets = _subsets(rule)
     for number, (one, first) in enumerate(zip(rule.passes, rule.first_votes, strict=True)):
         by_model = [_of_model(rule, one, first, model) for model in range(one.models)]
-        for share in by_model:
-            single = Share(rule.channel, share.numbers[:1], 1)
-            yield Part(Ingredient.SINGLE, rule.channel, one.resolution, (single,))
-        for share in by_model:
-            if len(share.numbers) > 1:
-                yield Part(Ingredient.VOTING, rule.channel, one.resolution, (share,))
+        for subset in by_model:
+            single = VoteSubset(rule.channel, subset.numbers[:1], 1)
+            yield JudgeIngredient(Ingredient.SINGLE, rule.channel, one.resolution, (single,))
+        for subset in by_model:
+            if len(subset.numbers) > 1:
+                yield JudgeIngredient(Ingredient.VOTING, rule.channel, one.resolution, (subset,))
         if one.models > 1:
-            yield Part(Ingredient.ENSEMBLE, rule.channel, one.resolution, (shares[number],))
+            yield JudgeIngredient(Ingredient.ENSEMBLE, rule.channel, one.resolution, (subsets[number],))
     if len(rule.passes) > 1:
         for model in range(rule.passes[0].models):
             passes = zip(rule.passes, rule.first_votes, strict=True)
             both = tuple(_of_model(rule, one, first, model) for one, first in passes)
-            yield Part(Ingredient.MULTI_RESOLUTION, rule.channel, None, both)
+            yield JudgeIngredient(Ingredient.MULTI_RESOLUTION, rule.channel, None, both)
     resolution = rule.passes[0].resolution if len(rule.passes) == 1 else None
-    yield Part(Ingredient.CHANNEL, rule.channel, resolution, shares)
+    yield JudgeIngredient(Ingredient.CHANNEL, rule.channel, resolution, subsets)
 
 
-def _shares(rule: ChannelRule) -> tuple[Share, ...]:
+def _subsets(rule: ChannelRule) -> tuple[VoteSubset, ...]:
     return tuple(
-        Share(rule.channel, tuple(range(first, first + one.votes)), one.quorum)
+        VoteSubset(rule.channel, tuple(range(first, first + one.votes)), one.quorum)
         for one, first in zip(rule.passes, rule.first_votes, strict=True)
     )
 
 
-def _of_model(rule: ChannelRule, one: PassRule, first: int, model: int) -> Share:
+def _of_model(rule: ChannelRule, one: PassRule, first: int, model: int) -> VoteSubset:
     """The votes of one model of a pass; of them as large a share must say Correct as of all."""
     numbers = tuple(range(first + model, first + one.votes, one.models))
-    return Share(rule.channel, numbers, ceil(one.quorum * len(numbers) / one.votes))
+    return VoteSubset(rule.channel, numbers, ceil(one.quorum * len(numbers) / one.votes))
 
 
-def _outcome(share: Share, cast: dict[tuple[Channel, int], bool]) -> bool | None:
-    votes = [cast.get((share.channel, number)) for number in share.numbers]
-    return PassRule(len(votes), share.quorum).outcome(votes.count(True), votes.count(False))
+def _outcome(subset: VoteSubset, cast: dict[tuple[Channel, int], bool]) -> bool | None:
+    votes = [cast.get((subset.channel, number)) for number in subset.numbers]
+    return PassRule(len(votes), subset.quorum).outcome(votes.count(True), votes.count(False))
 
 
-def _votes(part: Part) -> Iterator[tuple[Channel, int]]:
-    return ((share.channel, number) for share in part.shares for number in share.numbers)
+def _votes(ingredient: JudgeIngredient) -> Iterator[tuple[Channel, int]]:
+    return ((subset.channel, number) for subset in ingredient.subsets for number in subset.numbers)
 
 
-def _count(tally_: Tally, outcome: bool | None, passed: bool) -> None:
+def _count(tally_: IngredientTally, outcome: bool | None, passed: bool) -> None:
     tally_.trajectories += 1
     if outcome is None:
         tally_.undecided += 1
@@ -185,14 +177,14 @@ def _count(tally_: Tally, outcome: bool | None, passed: bool) -> None:
 class _Bill(NamedTuple):
     """The calls of one trajectory by what they were made for."""
 
-    steps: list[Spent]
-    captions: list[Spent]
-    votes: dict[tuple[Channel, int], list[Spent]]
+    steps: list[CallCost]
+    captions: list[CallCost]
+    votes: dict[tuple[Channel, int], list[CallCost]]
 
 
-def _spent(rule: Rule, calls: Sequence[Spent]) -> _Bill:
+def _spent(rule: Rule, calls: Sequence[CallCost]) -> _Bill:
     spent = _Bill([], [], {})
-    captions: dict[str, Spent] = {}
+    captions: dict[str, CallCost] = {}
     for call in calls:
         if call.role == _STEP_CRITIC:
             spent.steps.append(call)
@@ -215,11 +207,11 @@ def _vote_of(rule: Rule, channel: Channel, scale: float | None, draw: int) -> It
                 yield channel, first + draw % pass_rule.votes
 
 
-def _spend(tally_: Tally, spent: _Bill) -> None:
+def _spend(tally_: IngredientTally, spent: _Bill) -> None:
     calls = [*spent.steps]
-    if any(share.channel is Channel.TEXT for share in tally_.part.shares):
+    if any(subset.channel is Channel.TEXT for subset in tally_.ingredient.subsets):
         calls += spent.captions
-    calls += [call for vote in _votes(tally_.part) for call in spent.votes.get(vote, ())]
+    calls += [call for vote in _votes(tally_.ingredient) for call in spent.votes.get(vote, ())]
     tally_.calls += len(calls)
     tally_.cached += sum(call.cached for call in calls)
     tally_.tokens += sum(call.tokens for call in calls)

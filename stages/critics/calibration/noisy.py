@@ -10,7 +10,7 @@ from trajmill.schemas.episode import Episode
 from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.verdict import Channel
-from trajmill.stages.critics.base import StepResult, TrajectoryCritic, Vote
+from trajmill.stages.critics.base import StepResult, TrajectoryCritic, Vote, vote_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +49,9 @@ class NoisyChannel:
         if self._chance(episode.trajectory.trajectory_id, draw) >= (
             self.false_negative if vote.correct else self.false_positive
         ):
-            return vote
-        if vote.correct:
-            return Vote(False, "noise", vote.redundant_steps, steps[-1].index if steps else None)
-        return Vote(True, "noise", vote.redundant_steps, None)
+            return vote._replace(made_by=self.version)
+        error = steps[-1].index if vote.correct and steps else None
+        return vote_of(self, not vote.correct, "noise", vote.redundant_steps, error)
 
     def _chance(self, trajectory_id: str, draw: int) -> float:
         what = (self.seed, self.channel, self.resolution, self.inner.version, trajectory_id, draw)

@@ -15,7 +15,14 @@ from trajmill.schemas.observation import ScreenReader, UIElement
 from trajmill.stages.critics.model.action_words import quotable, untrusted
 from trajmill.stages.critics.model.answers import CaptionAnswer
 from trajmill.stages.critics.model.pictures import picture
-from trajmill.stages.critics.model.request import GREEDY, Sampling, ask_critic, critic_prompt, question, version_of
+from trajmill.stages.critics.model.request import (
+    GREEDY,
+    Sampling,
+    ask_critic,
+    critic_prompt,
+    critic_request,
+    version_of,
+)
 from trajmill.stages.critics.trees.caption import describe_element, quoted
 from trajmill.stages.critics.trees.screen_state import control_kind, read_screen
 from trajmill.stages.models.base import ChatModel
@@ -112,7 +119,7 @@ class ModelCaptioner:
             ModelFailure: the model did not answer.
         """
         shown = (picture(screen_id, screens),)
-        request = question("describer", self.prompt.fill(), shown, self.sampling, trajectory_id, step_index)
+        request = critic_request("describer", self.prompt.fill(), shown, self.sampling, trajectory_id, step_index)
         answer = await ask_critic(self.model, request, CaptionAnswer, f"{trajectory_id}: caption of {screen_id}")
         return untrusted(answer.caption, LONGEST_CAPTION)
 

@@ -32,7 +32,7 @@ class Sampling(NamedTuple):
 GREEDY: Final = Sampling()
 
 
-def question(
+def critic_request(
     role: str,
     filled: FilledPrompt,
     parts: tuple[MessagePart, ...],

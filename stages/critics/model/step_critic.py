@@ -27,7 +27,7 @@ from trajmill.stages.critics.model.request import (
     Sampling,
     ask_critic,
     critic_prompt,
-    question,
+    critic_request,
     stored_evidence,
     version_of,
 )
@@ -101,7 +101,7 @@ class ModelStepCritic:
             number=str(at + 1),
             action=action,
         )
-        return question("critic.step", filled, shown, self.sampling, trajectory_id, step.index)
+        return critic_request("critic.step", filled, shown, self.sampling, trajectory_id, step.index)
 
     def _tokens(self, part: str | ScreenHandle) -> int:
         return text_tokens(part) if isinstance(part, str) else picture_tokens(self.model, part.size, 1.0)

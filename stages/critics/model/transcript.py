@@ -14,9 +14,8 @@ from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import JudgeFailure
 from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.tables.trajectory import StopReason
-from trajmill.stages.critics.base import StepResult, Vote
+from trajmill.stages.critics.base import StepResult
 from trajmill.stages.critics.model.action_words import action_in_words, untrusted
-from trajmill.stages.critics.model.answers import TrajectoryAnswer
 from trajmill.stages.critics.model.context_fit import Kept
 from trajmill.stages.critics.model.request import stored_evidence
 from trajmill.stages.models.base import MessagePart
@@ -107,16 +106,4 @@ def say_what_is_left_out(screens: int, told: Transcript, kept: Kept) -> str:
     return (
         f"There are {screens} different screens and {steps} steps; for want of room {screens - shown} screens and "
         f"{steps - lines} steps are left out. Shown are {which}."
-    )
-
-
-def vote_of(answer: TrajectoryAnswer, episode: Episode) -> Vote:
-    """The vote that an answer stands for, with steps by their index."""
-    index = [step.index for step in episode.steps]
-    first = answer.first_error_step
-    return Vote(
-        correct=answer.correct,
-        reason=answer.reason,
-        redundant_steps=tuple(index[number - 1] for number in answer.redundant_steps),
-        first_error_step=None if first is None else index[first - 1],
     )

@@ -11,7 +11,6 @@ from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import JudgeFailure
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import ScreenReader, UIElement
-from trajmill.schemas.tables.query import Query, Slot
 from trajmill.schemas.tables.step import Step
 from trajmill.stages.critics.trees.caption import caption_screen, caption_step
 from trajmill.stages.critics.trees.element_action import ElementAction, read_element_action
@@ -23,16 +22,6 @@ V = TypeVar("V")
 
 INTERRUPTIONS = frozenset({"popup", "loading"})
 """Pages that belong to no app: a message that came up by itself, a page that has not come yet."""
-
-
-class TaskView(NamedTuple):
-    """All that a critic may know of a query: never its reference path, start state or goal check."""
-
-    instruction: str
-    slots: tuple[Slot, ...]
-    pages: tuple[str, ...]
-    """The pages to pass, as `app.screen`."""
-    page_descriptions: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +42,6 @@ class _Reading(NamedTuple):
     action: ElementAction
     outcome: Transition
     caption: str
-
-
-def task_view(query: Query) -> TaskView:
-    """What a critic may know of a query."""
-    return TaskView(query.instruction, query.slots, query.pages, query.page_descriptions)
 
 
 class SeenScreens:

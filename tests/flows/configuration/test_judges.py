@@ -8,12 +8,10 @@ import pytest
 
 from trajmill.flows.configuration.config import Config, JudgeSection
 from trajmill.flows.configuration.file import load_config
+from trajmill.flows.configuration.judges import own_judge
 from trajmill.flows.configuration.model_specs import model_of
-from trajmill.flows.context import RoundContext
-from trajmill.flows.tasks.judge import judge_spec
 from trajmill.schemas.errors import BadInputError
-from trajmill.stages.critics.consensus import Ask
-from trajmill.warehouse.layout import create_warehouse
+from trajmill.stages.critics.base import Ask
 
 THREE_SERVERS = """
 [judge]
@@ -42,18 +40,18 @@ def loaded(folder: Path, text: str) -> Config:
 
 def test_roles_votes_and_resolutions_become_a_judge(tmp_path: Path) -> None:
     config = loaded(tmp_path, THREE_SERVERS)
-    spec = judge_spec(RoundContext(config, create_warehouse(tmp_path / "warehouse"), 1))
-    assert str(spec.rule) == "consensus(text:2of3,multimodal:0.5:2of3/2models>full:2of3/2models)"
-    assert spec.ask is Ask.NEEDED and spec.tries == 2
-    assert spec.models.step == model_of(config, "judge")
-    assert spec.models.multimodal == (model_of(config, "judge"), model_of(config, "other"))
-    assert spec.models.describer is None
+    judge = own_judge(config)
+    assert str(judge.rule) == "consensus(text:2of3,multimodal:0.5:2of3/2models>full:2of3/2models)"
+    assert judge.spec.ask is Ask.NEEDED and judge.spec.tries == 2
+    assert judge.critics.step == model_of(config, "judge")
+    assert judge.critics.multimodal == (model_of(config, "judge"), model_of(config, "other"))
+    assert judge.critics.describer is None
 
 
-def test_the_default_asks_every_channel_once(tmp_path: Path) -> None:
-    spec = judge_spec(RoundContext(Config(), create_warehouse(tmp_path), 1))
-    assert str(spec.rule) == "consensus(text,multimodal)"
-    assert spec.ask is Ask.CHANNELS
+def test_the_default_asks_every_channel_once() -> None:
+    judge = own_judge(Config())
+    assert str(judge.rule) == "consensus(text,multimodal)"
+    assert judge.spec.ask is Ask.CHANNELS
 
 
 @pytest.mark.parametrize(

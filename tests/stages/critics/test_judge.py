@@ -26,17 +26,18 @@ from trajmill.schemas.observation import ScreenReader, UIElement
 from trajmill.schemas.tables.query import PathStep
 from trajmill.schemas.tables.round_summary import JudgeQuality
 from trajmill.schemas.tables.verdict import Channel
+from trajmill.stages.critics.annotated.judge import annotated_judge
 from trajmill.stages.critics.annotated.step_critic import AnnotatedStepCritic
 from trajmill.stages.critics.annotated.text_channel import AnnotatedTextChannel, report_of
 from trajmill.stages.critics.annotated.tree_channel import AnnotatedTreeChannel
-from trajmill.stages.critics.base import StepResult, TrajectoryCritic, Vote, at_most_words
+from trajmill.stages.critics.base import StepResult, TrajectoryCritic, Vote, at_most_words, vote_of
 from trajmill.stages.critics.calibration.agreement import agreement, calibrate
 from trajmill.stages.critics.calibration.noisy import NoisyChannel
-from trajmill.stages.critics.cascade import one_vote
 from trajmill.stages.critics.consensus import Judge
-from trajmill.stages.critics.judge import Judged, annotated_judge, judge_episodes
+from trajmill.stages.critics.judge import Judged, judge_episodes
 from trajmill.stages.critics.programmatic import ProgrammaticChannel
 from trajmill.stages.critics.trees.replay import SeenScreens
+from trajmill.stages.critics.voting import single_vote
 
 
 @dataclass(frozen=True)
@@ -51,11 +52,11 @@ class Says:
     async def judge(self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult], draw: int = 0) -> Vote:
         if isinstance(self.opinion, StageError):
             raise self.opinion
-        return Vote(self.opinion, "so", (), None if self.opinion else 0)
+        return vote_of(self, self.opinion, "so", (), None if self.opinion else 0)
 
 
 def run(episodes: Sequence[Episode], trees: Trees, *channels: Says) -> Judged:
-    judge = Judge(AnnotatedStepCritic(), tuple(map(one_vote, channels))) if channels else annotated_judge()
+    judge = Judge(AnnotatedStepCritic(), tuple(map(single_vote, channels))) if channels else annotated_judge()
     return asyncio.run(judge_episodes(episodes, judge, trees, ORIGIN))
 
 
@@ -158,7 +159,7 @@ def test_a_judge_that_asks_the_programmatic_check_is_not_measured_by_it(
 ) -> None:
     trees = Trees()
     critics: list[TrajectoryCritic] = [*others, ProgrammaticChannel()]
-    judge = Judge(AnnotatedStepCritic(), tuple(map(one_vote, critics)))
+    judge = Judge(AnnotatedStepCritic(), tuple(map(single_vote, critics)))
     walks = [right_walk(trees).end(reward=1.0), right_walk(trees).end(reward=0.0)]
     episodes = asyncio.run(judge_episodes(walks, judge, trees, ORIGIN)).episodes
     assert all(episode.judgement is not None for episode in episodes)

@@ -8,17 +8,17 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from tests.stages.critics.channels import HeldPass, channel_of
 from tests.stages.critics.little_app import ORIGIN, Trees, right_walk
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import FailureClass, JudgeFailure, ModelFailure, StageError
 from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.critics.annotated.step_critic import AnnotatedStepCritic
-from trajmill.stages.critics.base import StepResult, Vote
-from trajmill.stages.critics.cascade import ChannelPlan
-from trajmill.stages.critics.consensus import Ask, Judge
+from trajmill.stages.critics.base import Ask, StepResult, Vote, vote_of
+from trajmill.stages.critics.consensus import Judge
 from trajmill.stages.critics.judge import Judged, judge_each, judge_episodes
-from trajmill.stages.critics.voting import Pass
+from trajmill.stages.critics.voting import ChannelCritics
 
 YES, NO = True, False
 GARBAGE, SILENCE = JudgeFailure("garbage"), ModelFailure("no answer")
@@ -47,10 +47,14 @@ class Scripted:
         answer = self.answers[draw]
         if isinstance(answer, StageError):
             raise answer
-        return Vote(answer, "so", (draw,), None if answer else draw)
+        return vote_of(self, answer, "so", (draw,), None if answer else draw)
 
 
-def judged(ask: Ask, *plans: ChannelPlan) -> Judged:
+def said(correct: bool, redundant: tuple[int, ...], first_error: int | None) -> Vote:
+    return Vote(Channel.TEXT, "full", "opinion", correct, "", redundant, first_error)
+
+
+def judged(ask: Ask, *plans: ChannelCritics) -> Judged:
     trees = Trees()
     return asyncio.run(
         judge_episodes([right_walk(trees).end()], Judge(AnnotatedStepCritic(), plans, ask), trees, ORIGIN)
@@ -88,14 +92,14 @@ def test_it_stops_asking_once_decided_and_decides_the_same(
     answers: list[Answer], quorum: int, asked: int, expected: bool
 ) -> None:
     stops, goes_on = Scripted(answers), Scripted(answers)
-    assert outcome(judged(Ask.NEEDED, ChannelPlan((Pass((stops,), 3, quorum),)))) is expected
-    assert outcome(judged(Ask.ALL, ChannelPlan((Pass((goes_on,), 3, quorum),)))) is expected
+    assert outcome(judged(Ask.NEEDED, channel_of(HeldPass((stops,), 3, quorum)))) is expected
+    assert outcome(judged(Ask.ALL, channel_of(HeldPass((goes_on,), 3, quorum)))) is expected
     assert (stops.draws, goes_on.draws) == (list(range(asked)), [0, 1, 2])
 
 
 def test_votes_that_are_needed_anyway_are_asked_for_at_the_same_time() -> None:
     critic = Scripted([YES, NO, YES, YES, NO])
-    assert outcome(judged(Ask.NEEDED, ChannelPlan((Pass((critic,), 5, 3),)))) is True
+    assert outcome(judged(Ask.NEEDED, channel_of(HeldPass((critic,), 5, 3)))) is True
     assert critic.draws == [0, 1, 2, 3]
     assert critic.together == [1, 2, 3, 1]
 
@@ -115,7 +119,7 @@ def test_a_failed_vote_is_asked_again_and_never_counts(
     answers: list[Answer], expected: bool | FailureClass, draws: list[int]
 ) -> None:
     critic = Scripted(answers)
-    result = judged(Ask.NEEDED, ChannelPlan((Pass((critic,), 3, 2, tries=2),)))
+    result = judged(Ask.NEEDED, channel_of(HeldPass((critic,), 3, 2), tries=2))
     assert outcome(result) == expected
     assert critic.draws == draws
     if not isinstance(expected, bool):
@@ -123,10 +127,10 @@ def test_a_failed_vote_is_asked_again_and_never_counts(
 
 
 def test_a_cascade_looks_again_only_at_what_it_let_through() -> None:
-    def channel(first: bool) -> tuple[Scripted, Scripted, ChannelPlan]:
+    def channel(first: bool) -> tuple[Scripted, Scripted, ChannelCritics]:
         low = Scripted([first], Channel.MULTIMODAL, "0.5", "small")
         full = Scripted([YES, NO, YES], Channel.MULTIMODAL, "full", "big")
-        return low, full, ChannelPlan((Pass((low,), resolution="0.5"), Pass((full,), 3, 2)))
+        return low, full, channel_of(HeldPass((low,), resolution="0.5"), HeldPass((full,), 3, 2))
 
     _, full, plan = channel(YES)
     result = judged(Ask.NEEDED, plan)
@@ -149,7 +153,7 @@ def test_a_cascade_looks_again_only_at_what_it_let_through() -> None:
 
 def test_the_models_of_an_ensemble_take_turns_and_stand_by_their_votes() -> None:
     one, two = Scripted([YES] * 8, version="one"), Scripted([YES, GARBAGE, YES, YES, YES, NO], version="two")
-    result = judged(Ask.ALL, ChannelPlan((Pass((one, two), 4, 3, tries=2),)))
+    result = judged(Ask.ALL, channel_of(HeldPass((one, two), 4, 3), tries=2))
     assert outcome(result) is True
     assert votes_of(result) == [
         (0, "full", "one", YES),
@@ -165,7 +169,7 @@ def test_the_models_of_an_ensemble_take_turns_and_stand_by_their_votes() -> None
 @pytest.mark.parametrize(("ask", "asked"), [(Ask.NEEDED, False), (Ask.CHANNELS, True), (Ask.ALL, True)])
 def test_a_channel_that_says_incorrect_decides(ask: Ask, asked: bool) -> None:
     first, second = Scripted([NO]), Scripted([YES], Channel.MULTIMODAL)
-    result = judged(ask, ChannelPlan((Pass((first,)),)), ChannelPlan((Pass((second,)),)))
+    result = judged(ask, channel_of(HeldPass((first,))), channel_of(HeldPass((second,))))
     assert outcome(result) is False
     assert (second.draws == [0]) is asked
     assert len(votes_of(result)) == 1 + asked
@@ -176,7 +180,7 @@ def test_a_channel_that_says_incorrect_decides(ask: Ask, asked: bool) -> None:
 def test_a_failed_channel_leaves_the_decision_to_a_no_and_never_to_a_yes(ask: Ask, failing_first: bool) -> None:
     for answer, expected in ((NO, False), (YES, FailureClass.JUDGE)):
         failing, other = Scripted([GARBAGE]), Scripted([answer], Channel.MULTIMODAL)
-        plans = [ChannelPlan((Pass((failing,)),)), ChannelPlan((Pass((other,)),))]
+        plans = [channel_of(HeldPass((failing,))), channel_of(HeldPass((other,)))]
         result = judged(ask, *(plans if failing_first else plans[::-1]))
         assert outcome(result) == expected
         if expected is False:
@@ -196,26 +200,13 @@ def test_the_signals_of_several_votes_are_weighed() -> None:
         ) -> Vote:
             return self.votes[draw]
 
-    critic = Opinion((Vote(NO, "", (1, 4), 5), Vote(NO, "", (1,), 3), Vote(YES, "", (2,), None), Vote(NO, "", (), 0)))
-    (episode,) = judged(Ask.ALL, ChannelPlan((Pass((critic,), 4, 2),))).episodes
+    critic = Opinion((said(NO, (1, 4), 5), said(NO, (1,), 3), said(YES, (2,), None), said(NO, (), 0)))
+    (episode,) = judged(Ask.ALL, channel_of(HeldPass((critic,), 4, 2))).episodes
     assert episode.judgement is not None and not episode.judgement.correct and not episode.judgement.agreed
     assert episode.judgement.redundant_steps == (1,)
     assert episode.judgement.first_error_step == 3
-    one = judged(Ask.ALL, ChannelPlan((Pass((Opinion((Vote(YES, "", (3,), None),)),)),))).episodes[0]
+    one = judged(Ask.ALL, channel_of(HeldPass((Opinion((said(YES, (3,), None),)),)))).episodes[0]
     assert one.judgement is not None and one.judgement.redundant_steps == (3,) and one.judgement.agreed
-
-
-@pytest.mark.parametrize(
-    ("critics", "votes", "quorum", "tries"), [(1, 3, 4, 1), (1, 1, 0, 1), (2, 1, 1, 1), (1, 1, 1, 0)]
-)
-def test_a_pass_that_cannot_be_held_is_refused(critics: int, votes: int, quorum: int, tries: int) -> None:
-    with pytest.raises(ValueError):
-        Pass(tuple(Scripted([YES]) for _ in range(critics)), votes, quorum, tries)
-
-
-def test_critics_of_different_channels_are_no_channel() -> None:
-    with pytest.raises(ValueError):
-        ChannelPlan((Pass((Scripted([YES]),)), Pass((Scripted([YES], Channel.MULTIMODAL),))))
 
 
 @dataclass
@@ -236,7 +227,7 @@ class Gate:
             await self.open.wait()
         await asyncio.sleep(0)
         self.waiting -= 1
-        return Vote(episode.trajectory.seed % 3 == 0, "", (), None)
+        return vote_of(self, episode.trajectory.seed % 3 == 0, "")
 
 
 def seeded(episode: Episode, seed: int) -> Episode:
@@ -254,7 +245,7 @@ def test_many_are_under_way_at_once_in_order_and_with_few_in_memory() -> None:
             yield seeded(base, number)
 
     async def run() -> list[tuple[int, bool]]:
-        judge = Judge(AnnotatedStepCritic(), (ChannelPlan((Pass((gate,)),)),))
+        judge = Judge(AnnotatedStepCritic(), (channel_of(HeldPass((gate,))),))
         found: list[tuple[int, bool]] = []
         asyncio.get_running_loop().call_later(0.05, gate.open.set)
         async for one in judge_each(episodes(300), judge, trees, ORIGIN, concurrency):
@@ -284,7 +275,7 @@ def test_an_error_that_is_no_failure_ends_the_judging_and_leaves_nothing_running
             raise RuntimeError("a bug")
 
     async def run() -> None:
-        judge = Judge(AnnotatedStepCritic(), (ChannelPlan((Pass((Broken(),)),)), ChannelPlan((Pass((gate,)),))))
+        judge = Judge(AnnotatedStepCritic(), (channel_of(HeldPass((Broken(),))), channel_of(HeldPass((gate,)))))
         with pytest.raises(RuntimeError, match="a bug"):
             await judge_episodes([seeded(base, 0)] * 5, judge, trees, ORIGIN, concurrency=4)
         assert gate.most > 0

@@ -23,8 +23,9 @@ from trajmill.schemas.actions import SystemButton
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.observation import UIElement
 from trajmill.schemas.tables.query import Query, Slot
+from trajmill.stages.critics.annotated.judge import annotated_judge
 from trajmill.stages.critics.annotated.step_critic import AnnotatedStepCritic
-from trajmill.stages.critics.judge import annotated_judge, judge_episode, judge_episodes
+from trajmill.stages.critics.judge import judge_episode, judge_episodes
 
 ON = ("clickable", "checked")
 
@@ -210,4 +211,4 @@ def test_a_task_of_which_only_the_words_are_known() -> None:
     assert labels == ["GOOD", "NEUTRAL", "HARMFUL", "GOOD"]
     judged = asyncio.run(judge_episodes([episode], annotated_judge(), trees, ORIGIN))
     assert judged.episodes[0].judgement is None
-    assert "neither pages nor constraints" in judged.failures[0].message
+    assert "not those of an annotated app" in judged.failures[0].message

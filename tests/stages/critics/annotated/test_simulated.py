@@ -13,8 +13,9 @@ from trajmill.schemas.observation import Observation, UIElement
 from trajmill.schemas.tables.query import Query
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.agents.reference import ReferenceAgent
+from trajmill.stages.critics.annotated.judge import annotated_judge
 from trajmill.stages.critics.calibration.agreement import calibrate
-from trajmill.stages.critics.judge import annotated_judge, judge_episodes
+from trajmill.stages.critics.judge import judge_episodes
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
 from trajmill.stages.environments.simulated.world import World, load_world
 from trajmill.stages.guidance.base import REFERENCE_PATH

@@ -8,17 +8,18 @@ import pytest
 
 from trajmill.schemas.tables.calibration import Ingredient
 from trajmill.schemas.tables.verdict import Channel
-from trajmill.stages.critics.calibration.ingredients import Ballot, LabelledVotes, Spent, parts_of, tally
+from trajmill.stages.critics.base import Vote
+from trajmill.stages.critics.calibration.ingredients import CallCost, LabelledVotes, ingredients_of, tally
 from trajmill.stages.critics.rule import read_rule
 
 TWO_MODELS = read_rule("consensus(text,multimodal:0.5:4of4/2models>full:3of4/2models)")
 TEXT, MULTIMODAL = Channel.TEXT, Channel.MULTIMODAL
 
 
-def ballots(text: str, multimodal: str) -> list[Ballot]:
+def votes_of(text: str, multimodal: str) -> list[Vote]:
     """Votes from letters: y, n, or `-` for a missing one."""
     return [
-        Ballot(channel, number, letter == "y", f"p@{'ab'[number % 2]}")
+        Vote(channel, "full", f"p@{'ab'[number % 2]}", letter == "y", number=number)
         for channel, letters in ((TEXT, text), (MULTIMODAL, multimodal))
         for number, letter in enumerate(letters)
         if letter != "-"
@@ -26,7 +27,7 @@ def ballots(text: str, multimodal: str) -> list[Ballot]:
 
 
 def test_a_judge_with_two_models_and_resolutions_has_these_ingredients() -> None:
-    found = [(part.ingredient.value, part.channel, part.resolution, part.votes) for part in parts_of(TWO_MODELS)]
+    found = [(part.kind.value, part.channel, part.resolution, part.votes) for part in ingredients_of(TWO_MODELS)]
     each = [("single", 1), ("single", 1), ("voting", 2), ("voting", 2), ("ensemble", 4)]
     assert found == [
         ("single", TEXT, "full", 1),
@@ -40,10 +41,10 @@ def test_a_judge_with_two_models_and_resolutions_has_these_ingredients() -> None
 
 
 def outcomes(text: str, multimodal: str) -> dict[tuple[Ingredient, Channel | None, str | None, int], bool | None]:
-    cast = {(vote.channel, vote.vote): vote.correct for vote in ballots(text, multimodal)}
+    cast = {(vote.channel, vote.number): vote.correct for vote in votes_of(text, multimodal)}
     return {
-        (part.ingredient, part.channel, part.resolution, part.shares[0].numbers[0]): part.outcome(cast)
-        for part in parts_of(TWO_MODELS)
+        (part.kind, part.channel, part.resolution, part.subsets[0].numbers[0]): part.outcome(cast)
+        for part in ingredients_of(TWO_MODELS)
     }
 
 
@@ -70,8 +71,8 @@ def test_each_says_what_its_own_votes_say(text: str, multimodal: str, expected: 
     } == expected
 
 
-def spent(role: str, draw: int | None = None, scale: float = 1.0, payload: str = "p", cached: bool = False) -> Spent:
-    return Spent(role, payload, draw, scale, 10, 100.0, cached)
+def spent(role: str, draw: int | None = None, scale: float = 1.0, payload: str = "p", cached: bool = False) -> CallCost:
+    return CallCost(role, payload, draw, scale, 10, 100.0, cached)
 
 
 def test_a_verdict_takes_the_calls_of_its_votes_the_steps_and_each_caption_once() -> None:
@@ -86,8 +87,8 @@ def test_a_verdict_takes_the_calls_of_its_votes_the_steps_and_each_caption_once(
         spent("critic.multimodal", 4, 1.0),
     ]
     found = {
-        (each.part.ingredient, each.part.channel, each.part.resolution): each
-        for each in reversed(tally(TWO_MODELS, [LabelledVotes(True, ballots("y", "y" * 8), calls)] * 2))
+        (each.ingredient.kind, each.ingredient.channel, each.ingredient.resolution): each
+        for each in reversed(tally(TWO_MODELS, [LabelledVotes(True, votes_of("y", "y" * 8), calls)] * 2))
     }
     single = found[Ingredient.SINGLE, MULTIMODAL, "full"]
     assert (single.calls, single.tokens, single.milliseconds) == (2 * 5, 2 * 50, 2 * 500.0), "vote 0 was asked twice"
@@ -102,10 +103,10 @@ def test_a_verdict_takes_the_calls_of_its_votes_the_steps_and_each_caption_once(
 def test_agreement_is_counted_and_what_is_open_is_no_verdict() -> None:
     rule = read_rule("consensus(text:2of2)")
     cases = [(True, "yy"), (False, "yy"), (False, "yn"), (True, "n-"), (True, "y-"), (True, "-y")]
-    evidence = [LabelledVotes(passed, ballots(letters, ""), []) for passed, letters in cases]
+    evidence = [LabelledVotes(passed, votes_of(letters, ""), []) for passed, letters in cases]
     whole = tally(rule, evidence)[-1]
     quality = whole.quality
     counts = (quality.true_positive, quality.false_positive, quality.true_negative, quality.false_negative)
     assert (counts, whole.undecided, whole.trajectories) == ((1, 1, 1, 1), 2, 6)
     single = tally(rule, evidence)[0]
-    assert single.part.ingredient is Ingredient.SINGLE and single.undecided == 1
+    assert single.ingredient.kind is Ingredient.SINGLE and single.undecided == 1

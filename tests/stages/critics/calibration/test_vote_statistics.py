@@ -15,18 +15,18 @@ import pytest
 
 from benchmarks.policy_queries import benchmark_queries
 from benchmarks.synthetic_judge import PASSED, Rates, SilentStepCritic, repeated, true_outcomes
+from tests.stages.critics.channels import HeldPass, channel_of
 from tests.stages.critics.little_app import ORIGIN, Trees
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import JudgeFailure
 from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.tables.round_summary import JudgeQuality
 from trajmill.schemas.tables.verdict import Channel
-from trajmill.stages.critics.base import StepResult, TrajectoryCritic, Vote
+from trajmill.stages.critics.base import Ask, StepResult, TrajectoryCritic, Vote
 from trajmill.stages.critics.calibration.agreement import agreement, calibrate
-from trajmill.stages.critics.cascade import ChannelPlan
-from trajmill.stages.critics.consensus import Ask, Judge
+from trajmill.stages.critics.consensus import Judge
 from trajmill.stages.critics.judge import judge_episodes
-from trajmill.stages.critics.voting import Pass
+from trajmill.stages.critics.voting import ChannelCritics
 from trajmill.stages.environments.simulated.world import load_world
 from trajmill.stages.metrics.intervals import Interval, wilson
 
@@ -53,16 +53,16 @@ def trajectories() -> list[Episode]:
     return made
 
 
-def votes(rates: Rates, channel: Channel, count: int = 1, quorum: int = 1, resolution: str = "full") -> Pass:
-    return Pass((rates.critic(channel, resolution),), count, quorum, resolution=resolution)
+def votes(rates: Rates, channel: Channel, count: int = 1, quorum: int = 1, resolution: str = "full") -> HeldPass:
+    return HeldPass((rates.critic(channel, resolution),), count, quorum, resolution=resolution)
 
 
-def ensemble(*models: Rates, count: int, quorum: int) -> Pass:
+def ensemble(*models: Rates, count: int, quorum: int) -> HeldPass:
     critics = tuple(rates.critic(MULTIMODAL, version=f"model-{number}") for number, rates in enumerate(models))
-    return Pass(critics, count, quorum)
+    return HeldPass(critics, count, quorum)
 
 
-def judged(episodes: Sequence[Episode], *plans: ChannelPlan, ask: Ask = Ask.NEEDED) -> list[Episode]:
+def judged(episodes: Sequence[Episode], *plans: ChannelCritics, ask: Ask = Ask.NEEDED) -> list[Episode]:
     judge = Judge(SilentStepCritic(), plans, ask)
     result = asyncio.run(judge_episodes(episodes, judge, Trees(), ORIGIN, concurrency=64))
     assert not result.failures
@@ -109,28 +109,26 @@ def check(quality: JudgeQuality, expected: Expected) -> None:
     assert holds(right * expected.if_right / positives, tp, tp + fp)
 
 
-ONE_TEXT = ChannelPlan((votes(WEAK, TEXT),))
-ONE_VISUAL = ChannelPlan((votes(BETTER, MULTIMODAL),))
+ONE_TEXT = channel_of(votes(WEAK, TEXT))
+ONE_VISUAL = channel_of(votes(BETTER, MULTIMODAL))
 PLANS = {
     "single": ((ONE_TEXT,), of_pass([WEAK], 1, 1)),
-    "2 of 3": ((ChannelPlan((votes(WEAK, TEXT, 3, 2),)),), of_pass([WEAK], 3, 2)),
-    "4 of 4": ((ChannelPlan((votes(WEAK, TEXT, 4, 4),)),), of_pass([WEAK], 4, 4)),
-    "1 of 2": ((ChannelPlan((votes(WEAK, TEXT, 2, 1),)),), of_pass([WEAK], 2, 1)),
+    "2 of 3": ((channel_of(votes(WEAK, TEXT, 3, 2)),), of_pass([WEAK], 3, 2)),
+    "4 of 4": ((channel_of(votes(WEAK, TEXT, 4, 4)),), of_pass([WEAK], 4, 4)),
+    "1 of 2": ((channel_of(votes(WEAK, TEXT, 2, 1)),), of_pass([WEAK], 2, 1)),
     "cascade": (
-        (ChannelPlan((votes(CHEAP, MULTIMODAL, resolution="0.5"), votes(BETTER, MULTIMODAL, 3, 2))),),
+        (channel_of(votes(CHEAP, MULTIMODAL, resolution="0.5"), votes(BETTER, MULTIMODAL, 3, 2)),),
         together(of_pass([CHEAP], 1, 1), of_pass([BETTER], 3, 2)),
     ),
     "ensemble": (
-        (ChannelPlan((ensemble(WEAK, BETTER, count=4, quorum=3),)),),
+        (channel_of(ensemble(WEAK, BETTER, count=4, quorum=3)),),
         of_pass([WEAK, BETTER], 4, 3),
     ),
     "consensus": ((ONE_TEXT, ONE_VISUAL), together(of_pass([WEAK], 1, 1), of_pass([BETTER], 1, 1))),
     "everything": (
         (
-            ChannelPlan((votes(WEAK, TEXT, 3, 2),)),
-            ChannelPlan(
-                (votes(CHEAP, MULTIMODAL, resolution="0.5"), ensemble(WEAK, BETTER, count=2, quorum=2)),
-            ),
+            channel_of(votes(WEAK, TEXT, 3, 2)),
+            channel_of(votes(CHEAP, MULTIMODAL, resolution="0.5"), ensemble(WEAK, BETTER, count=2, quorum=2)),
         ),
         together(of_pass([WEAK], 3, 2), of_pass([CHEAP], 1, 1), of_pass([WEAK, BETTER], 2, 2)),
     ),
@@ -208,7 +206,7 @@ class Unreliable:
 
 def test_votes_that_fail_and_are_asked_again_change_no_rate(trajectories: list[Episode]) -> None:
     critic = Unreliable(WEAK.critic(TEXT), Rates(0.3, 0.3))
-    judge = Judge(SilentStepCritic(), (ChannelPlan((Pass((critic,), 3, 2, tries=12),)),), Ask.NEEDED)
+    judge = Judge(SilentStepCritic(), (channel_of(HeldPass((critic,), 3, 2), tries=12),), Ask.NEEDED)
     result = asyncio.run(judge_episodes(trajectories, judge, Trees(), ORIGIN, concurrency=64))
     assert not result.failures
     check(levels(result.episodes)["trajectory"], of_pass([WEAK], 3, 2))

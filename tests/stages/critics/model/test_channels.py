@@ -55,12 +55,15 @@ def judge(
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_three_signals_come_back_by_index(walk: PhoneWalk, kind: str) -> None:
     model = ScriptedModel(lambda _: answer(False, [3, 1, 3], 2, "step 2 was wrong"))
-    assert judge(walk, channel(kind, model)) == Vote(False, "step 2 was wrong", (0, 2), 1)
+    critic = channel(kind, model)
+    made = Vote(critic.channel, "full", critic.version, False, "step 2 was wrong", (0, 2), 1)
+    assert judge(walk, critic) == made
     (request,) = model.asked
     assert request.role == f"critic.{kind}" and request.step_index is None
     assert request.trajectory_id == walk.episode.trajectory.trajectory_id
     right = ScriptedModel(lambda _: answer(True))
-    assert judge(walk, channel(kind, right)) == Vote(True, "seen", (), None)
+    made = Vote(critic.channel, "full", critic.version, True, "seen", (), None)
+    assert judge(walk, channel(kind, right)) == made
 
 
 @pytest.mark.parametrize("kind", KINDS)

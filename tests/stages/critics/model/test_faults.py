@@ -19,13 +19,13 @@ from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.critics.base import StepResult, Vote
-from trajmill.stages.critics.cascade import one_vote
 from trajmill.stages.critics.consensus import Judge
 from trajmill.stages.critics.judge import Judged, judge_episodes
 from trajmill.stages.critics.model.captioner import ModelCaptioner, TreeCaptioner
 from trajmill.stages.critics.model.multimodal_channel import ModelMultimodalChannel
 from trajmill.stages.critics.model.step_critic import ModelStepCritic
 from trajmill.stages.critics.model.text_channel import ModelTextChannel
+from trajmill.stages.critics.voting import single_vote
 from trajmill.stages.models.base import ChatModel
 from trajmill.stages.models.openai_api.model import OpenAiModel
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
@@ -134,7 +134,7 @@ def test_a_fault_that_passes_leaves_no_trace_in_the_verdict(walk: PhoneWalk, fau
     with running_server([FaultReply(fault, "0")], writes=valid) as server:
         vote = ask(server, walk, _screenshots, attempts=8, seconds=0.7 if fault in SILENT else PATIENCE)
         assert len(server.received) >= 2
-    assert vote == Vote(False, "r", (), 1)
+    assert (vote.correct, vote.reason, vote.redundant_steps, vote.first_error_step) == (False, "r", (), 1)
 
 
 @pytest.mark.parametrize("critic", CRITICS)
@@ -163,7 +163,7 @@ def judged_by(server: FaultServer, walk: PhoneWalk, seconds: float = PATIENCE) -
     async def run() -> Judged:
         model = OpenAiModel(settings(server, 1, seconds))
         judge = Judge(
-            ModelStepCritic(model), (one_vote(ModelTextChannel(model)), one_vote(ModelMultimodalChannel(model)))
+            ModelStepCritic(model), (single_vote(ModelTextChannel(model)), single_vote(ModelMultimodalChannel(model)))
         )
         try:
             return await judge_episodes([walk.episode], judge, walk.screens(), ORIGIN)

@@ -14,19 +14,17 @@ import pytest
 from tests.stages.critics.little_app import ORIGIN
 from tests.stages.critics.phone import PhoneWalk, walk_phone
 from tests.stages.models.scripted import ScriptedModel
-from trajmill.pipelines.critics import CriticModels, JudgeSpec
 from trajmill.pipelines.models import Endpoint
 from trajmill.schemas.errors import FailureClass, ModelFailure
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.verdict import Channel
-from trajmill.stages.critics.consensus import Ask
+from trajmill.stages.critics.base import Ask
 from trajmill.stages.critics.judge import Judged, judge_episodes
+from trajmill.stages.critics.spec import CriticModels, JudgeSpec
 from trajmill.stages.models.base import ChatModel, ChatRequest
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
 from trajmill.stages.models.wrapped.accounting import AccountedModel
-
-BOTH = (Channel.TEXT, Channel.MULTIMODAL)
 
 
 def spec(name: str) -> Endpoint:
@@ -40,6 +38,7 @@ def name_of(endpoint: Endpoint) -> str:
 
 ONE, TWO, STEP = spec("one"), spec("two"), spec("step")
 MODELS = CriticModels(step=STEP, text=(ONE,), multimodal=(ONE, TWO))
+VOTING = JudgeSpec(votes=3, quorum=2, resolutions=(0.5, 1.0))
 
 
 @pytest.fixture(scope="module")
@@ -69,14 +68,18 @@ class Servers:
 
 
 def judged(
-    judge: JudgeSpec, walk: PhoneWalk, servers: Servers, monkeypatch: pytest.MonkeyPatch
+    judge: JudgeSpec,
+    models: CriticModels,
+    walk: PhoneWalk,
+    servers: Servers,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> tuple[Judged, list[ModelCall]]:
     monkeypatch.setattr(Endpoint, "open", lambda spec, origin, sink: servers.open(spec, origin, sink))
     calls: list[ModelCall] = []
 
     async def run() -> Judged:
-        async with judge.open(ORIGIN, calls.append) as made:
-            assert made.rule == judge.rule
+        async with judge.open(models, ORIGIN, calls.append) as made:
+            assert made.rule == judge.rule(models)
             return await judge_episodes([walk.episode], made, walk.screens(), ORIGIN)
 
     result = asyncio.run(run())
@@ -85,32 +88,30 @@ def judged(
 
 
 @pytest.mark.parametrize(
-    ("judge", "rule"),
+    ("judge", "models", "rule"),
     [
-        (JudgeSpec(BOTH), "consensus(text,multimodal)"),
-        (JudgeSpec(BOTH, votes=3, quorum=2, resolutions=(0.5, 1.0)), "consensus(text:2of3,multimodal:2of3)"),
-        (JudgeSpec(BOTH, models=MODELS), "consensus(text,multimodal:2of2/2models)"),
+        (JudgeSpec(), CriticModels(), "consensus(text,multimodal)"),
+        (VOTING, CriticModels(), "consensus(text:2of3,multimodal:2of3)"),
+        (JudgeSpec(), MODELS, "consensus(text,multimodal:2of2/2models)"),
+        (VOTING, MODELS, "consensus(text:2of3,multimodal:0.5:2of3/2models>full:2of3/2models)"),
+        (JudgeSpec(channels=(Channel.PROGRAMMATIC,)), MODELS, "consensus(programmatic)"),
         (
-            JudgeSpec(BOTH, votes=3, quorum=2, resolutions=(0.5, 1.0), models=MODELS),
-            "consensus(text:2of3,multimodal:0.5:2of3/2models>full:2of3/2models)",
-        ),
-        (JudgeSpec((Channel.PROGRAMMATIC,), models=MODELS), "consensus(programmatic)"),
-        (
-            JudgeSpec((Channel.MULTIMODAL,), resolutions=(0.5,), models=CriticModels(multimodal=(ONE,))),
+            JudgeSpec(channels=(Channel.MULTIMODAL,), resolutions=(0.5,)),
+            CriticModels(multimodal=(ONE,)),
             "consensus(multimodal:0.5)",
         ),
     ],
 )
-def test_the_rule_follows_from_the_specification(judge: JudgeSpec, rule: str) -> None:
-    assert str(judge.rule) == rule
-    assert pickle.loads(pickle.dumps(judge)) == judge
+def test_the_rule_follows_from_the_specification(judge: JudgeSpec, models: CriticModels, rule: str) -> None:
+    assert str(judge.rule(models)) == rule
+    assert pickle.loads(pickle.dumps((judge, models))) == (judge, models)
 
 
 def test_each_model_is_shown_what_its_own_context_holds(walk: PhoneWalk, monkeypatch: pytest.MonkeyPatch) -> None:
     small = Endpoint(TWO.spec.model_copy(update={"max_images": 3}))
     servers = Servers(lambda *_: True)
     models = CriticModels(text=(small,), multimodal=(ONE, small))
-    judged(JudgeSpec(BOTH, models=models, ask=Ask.ALL), walk, servers, monkeypatch)
+    judged(JudgeSpec(ask=Ask.ALL), models, walk, servers, monkeypatch)
     asked = {(model.version, request.role): request for model in servers.models for request in model.asked}
     images = {key: sum(not isinstance(p, str) for p in request.messages[1].parts) for key, request in asked.items()}
     assert images["one", "critic.multimodal"] > images["two", "critic.multimodal"] == 3
@@ -122,7 +123,7 @@ def test_each_model_is_shown_what_its_own_context_holds(walk: PhoneWalk, monkeyp
 def test_without_models_the_embedded_critics_judge_and_nothing_is_called(
     walk: PhoneWalk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    result, calls = judged(JudgeSpec(BOTH), walk, Servers(lambda *_: True), monkeypatch)
+    result, calls = judged(JudgeSpec(), CriticModels(), walk, Servers(lambda *_: True), monkeypatch)
     (episode,) = result.episodes
     assert episode.judgement is not None and episode.judgement.correct
     assert episode.judgement.made_by == "state-step-critic-1+caption-channel-1+state-channel-1"
@@ -133,8 +134,8 @@ def test_each_role_asks_its_models_and_every_call_is_accounted(
     walk: PhoneWalk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     servers = Servers(lambda *_: True)
-    spec = JudgeSpec(BOTH, seed=7, votes=2, resolutions=(0.5, 1.0), ask=Ask.ALL, models=MODELS)
-    result, calls = judged(spec, walk, servers, monkeypatch)
+    spec = JudgeSpec(votes=2, resolutions=(0.5, 1.0), ask=Ask.ALL)
+    result, calls = judged(spec, replace(MODELS, seed=7), walk, servers, monkeypatch)
     (episode,) = result.episodes
     assert episode.judgement is not None and episode.judgement.correct
     assert sorted(model.version for model in servers.models) == ["one", "step", "two"]
@@ -160,7 +161,7 @@ def test_each_role_asks_its_models_and_every_call_is_accounted(
 
 def test_a_single_vote_is_the_most_likely_answer(walk: PhoneWalk, monkeypatch: pytest.MonkeyPatch) -> None:
     servers = Servers(lambda *_: True)
-    judged(JudgeSpec(BOTH, models=CriticModels(text=(ONE,))), walk, servers, monkeypatch)
+    judged(JudgeSpec(), CriticModels(text=(ONE,)), walk, servers, monkeypatch)
     assert [(request.role, request.temperature) for request in servers.models[0].asked] == [("critic.text", 0.0)]
 
 
@@ -168,8 +169,8 @@ def test_asking_stops_where_it_is_decided(walk: PhoneWalk, monkeypatch: pytest.M
     def low_resolution_says_no(name: str, request: ChatRequest) -> bool:
         return request.image_scale == 1.0
 
-    spec = JudgeSpec(BOTH, votes=2, resolutions=(0.5, 1.0), ask=Ask.NEEDED, models=replace(MODELS, step=None))
-    result, calls = judged(spec, walk, Servers(low_resolution_says_no), monkeypatch)
+    spec = JudgeSpec(votes=2, resolutions=(0.5, 1.0), ask=Ask.NEEDED)
+    result, calls = judged(spec, replace(MODELS, step=None), walk, Servers(low_resolution_says_no), monkeypatch)
     assert result.episodes[0].judgement is not None and not result.episodes[0].judgement.correct
     assert [call.role for call in calls] == ["critic.text"] * 2 + ["critic.multimodal"]
 
@@ -178,8 +179,8 @@ def test_a_model_that_does_not_answer_is_asked_again_and_leaves_its_errors(
     walk: PhoneWalk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     down = Servers(lambda name, request: ModelFailure("gone") if name == "two" else True)
-    spec = JudgeSpec((Channel.MULTIMODAL,), tries=3, models=replace(MODELS, step=None))
-    result, calls = judged(spec, walk, down, monkeypatch)
+    spec = JudgeSpec(channels=(Channel.MULTIMODAL,), tries=3)
+    result, calls = judged(spec, replace(MODELS, step=None), walk, down, monkeypatch)
     assert result.episodes[0].judgement is None
     (failure,) = result.failures
     assert failure.failure_class is FailureClass.MODEL

@@ -1,0 +1,117 @@
+"""What the two channels on models share: the part of a trajectory that fits into one request, and the vote."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from trajmill.schemas.episode import Episode
+from trajmill.schemas.observation import ScreenReader
+from trajmill.schemas.tables.verdict import Channel
+from trajmill.stages.critics.base import StepResult, Vote, vote_of
+from trajmill.stages.critics.model.action_words import untrusted
+from trajmill.stages.critics.model.answers import TrajectoryAnswer, trajectory_answer
+from trajmill.stages.critics.model.context_fit import fit, kept, text_tokens
+from trajmill.stages.critics.model.request import GREEDY, Sampling, ask_critic, version_of
+from trajmill.stages.critics.model.transcript import Transcript, lay_out, say_what_is_left_out, transcribe
+from trajmill.stages.models.base import ChatModel, ChatRequest, MessagePart
+from trajmill.stages.models.context_budget import USUAL_BUDGET, ContextBudget
+from trajmill.stages.models.prompts import Prompt
+
+
+class ScreenPart(NamedTuple):
+    """A screen as a model is shown it."""
+
+    part: MessagePart
+    """A picture, or words."""
+    tokens: int
+    """An estimate of what it takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelChannel(ABC):
+    """Asks a model whether a trajectory did what its query asks."""
+
+    model: ChatModel
+    prompt: Prompt
+    sampling: Sampling = GREEDY
+    budget: ContextBudget = USUAL_BUDGET
+
+    channel: ClassVar[Channel]
+
+    @property
+    @abstractmethod
+    def resolution(self) -> str:
+        """`full`, or the scale of the screenshots."""
+
+    @property
+    def version(self) -> str:
+        """Prompt and model."""
+        return version_of(self.prompt, self.model)
+
+    @abstractmethod
+    async def screen_parts(
+        self, shown: Transcript, episode: Episode, screens: ScreenReader
+    ) -> Mapping[str, ScreenPart]:
+        """By id, the screens of a transcript as the model is shown them.
+
+        Raises:
+            JudgeFailure: a screen is missing, or cannot be put into words.
+            ModelFailure: a model did not answer.
+        """
+
+    @abstractmethod
+    def request(
+        self, told: Mapping[str, str], laid_out: tuple[MessagePart, ...], sampling: Sampling, subject: str, draw: int
+    ) -> ChatRequest:
+        """The request that shows the screens and steps.
+
+        Args:
+            told: the fields that every prompt has.
+            laid_out: the screens and steps, in order.
+            sampling: how the answer is drawn.
+            subject: id of the trajectory.
+            draw: seed of the vote.
+        """
+
+    async def judge(self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult], draw: int = 0) -> Vote:
+        """Vote on a finished episode; equal draws send equal requests.
+
+        Raises:
+            JudgeFailure: no usable answer, a screen is missing, or not even two screens fit.
+            ModelFailure: a model did not answer, or a stored image does not decode.
+        """
+        subject = episode.trajectory.trajectory_id
+        told = transcribe(episode, screens, steps)
+        shown = told.only(kept(len(told.screens), self.budget.screens))
+        parts = await self.screen_parts(shown, episode, screens)
+        room = self.budget.tokens - text_tokens(self.prompt.system + self.prompt.user + episode.query.instruction)
+        chosen = fit(
+            [parts[screen.screen_id].tokens for screen in shown.screens],
+            [text_tokens(line) for line in shown.steps],
+            room,
+            subject,
+        )
+        fields = {
+            "instruction": untrusted(episode.query.instruction),
+            "left_out": say_what_is_left_out(len(told.screens), shown, chosen),
+        }
+        laid_out = lay_out(shown, chosen, lambda screen_id: parts[screen_id].part)
+        sampling = self.sampling._replace(seed=self.sampling.seed + draw)
+        request = self.request(fields, laid_out, sampling, subject, draw)
+        answer = await ask_critic(self.model, request, trajectory_answer(len(episode.steps)), subject)
+        return self._vote(answer, episode)
+
+    def _vote(self, answer: TrajectoryAnswer, episode: Episode) -> Vote:
+        """The vote that an answer stands for, with steps by their index."""
+        index = [step.index for step in episode.steps]
+        first = answer.first_error_step
+        return vote_of(
+            self,
+            answer.correct,
+            answer.reason,
+            tuple(index[number - 1] for number in answer.redundant_steps),
+            None if first is None else index[first - 1],
+        )

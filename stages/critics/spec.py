@@ -1,0 +1,158 @@
+"""The description of a judge: a section of the configuration, what a worker is sent, and what opens the judge."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Protocol
+
+from pydantic import Field, NonNegativeInt, PositiveInt, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError
+
+from trajmill.schemas.record import Origin
+from trajmill.schemas.spec import OPERATIONAL, Fraction, Spec
+from trajmill.schemas.tables.model_call import ModelCall
+from trajmill.schemas.tables.verdict import Channel
+from trajmill.stages.critics.base import Ask
+from trajmill.stages.critics.rule import ChannelRule, PassRule, Rule, resolution_of
+
+if TYPE_CHECKING:
+    from trajmill.stages.critics.consensus import Judge
+    from trajmill.stages.critics.model.critic_prompts import CriticPrompts
+    from trajmill.stages.models.base import ChatModel
+    from trajmill.stages.models.context_budget import ContextBudget
+
+ImageScale = Annotated[float, Field(gt=0.0, le=1.0)]
+
+
+class CriticModel(Protocol):
+    """The description of a model that a critic asks; equal descriptions are one model."""
+
+    @property
+    def budget(self) -> ContextBudget:
+        """Most that a critic shows the model in one request."""
+        ...
+
+    def open(self, origin: Origin, sink: Callable[[ModelCall], None]) -> ChatModel:
+        """The model, with a row for each call given to `sink`.
+
+        Raises:
+            BadInputError: the model cannot be connected.
+        """
+        ...
+
+
+def _packaged_prompts() -> CriticPrompts:
+    from trajmill.stages.critics.model.critic_prompts import critic_prompts
+
+    return critic_prompts()
+
+
+@dataclass(frozen=True)
+class CriticModels:
+    """The models behind the critics' roles, and what they are asked with; without any, the annotated critics."""
+
+    step: CriticModel | None = None
+    text: tuple[CriticModel, ...] = ()
+    multimodal: tuple[CriticModel, ...] = ()
+    """Several are an ensemble."""
+    describer: CriticModel | None = None
+    """Puts screens without an accessibility tree into words for the text channel."""
+    prompts: CriticPrompts = field(default_factory=_packaged_prompts)
+    seed: int = 0
+    """Seed of sampled answers, and of errors on purpose."""
+
+    def of(self, channel: Channel) -> tuple[CriticModel, ...]:
+        """The models that vote in a channel."""
+        return {Channel.TEXT: self.text, Channel.MULTIMODAL: self.multimodal}.get(channel, ())
+
+
+class JudgeSpec(Spec):
+    """Who votes on a trajectory, and how the votes are combined."""
+
+    channels: Annotated[tuple[Channel, ...], Field(min_length=1)] = (Channel.TEXT, Channel.MULTIMODAL)
+    """Channels that must all say Correct, in the order of asking; `programmatic` is the environment's own check."""
+    votes: PositiveInt = 1
+    """Votes of a channel at each resolution, drawn at temperature 1 if there are several; the models of an ensemble
+    take turns, and each votes at least once."""
+    quorum: NonNegativeInt = 0
+    """Votes at each resolution that must say Correct; 0: all of them."""
+    tries: PositiveInt = 2
+    """How often a vote is asked for before it counts as missing; it never counts as yes or no."""
+    resolutions: Annotated[tuple[ImageScale, ...], Field(min_length=1)] = (1.0,)
+    """Shares of their sides at which a multimodal model sees the screenshots, e.g. `[0.5, 1.0]`: only what it calls
+    correct at the first is looked at again at the next."""
+    ask: Ask = Ask.CHANNELS
+    """`needed`: no vote more than decides; `channels`: every channel, so that each is calibrated, but no vote more than
+    decides the channel; `all`: every vote at every resolution, for calibration. The decision is the same."""
+    concurrency: Annotated[PositiveInt, OPERATIONAL] = 64
+    """Trajectories that one worker has under judgement at once."""
+    false_positive: Fraction = 0.0
+    """Calibration studies: share of wrong trajectories that each channel calls correct."""
+    false_negative: Fraction = 0.0
+    """Calibration studies: share of correct trajectories that each channel calls wrong."""
+
+    @field_validator("quorum")
+    @classmethod
+    def _reachable(cls, quorum: int, info: ValidationInfo) -> int:
+        if quorum > info.data.get("votes", quorum):
+            raise PydanticCustomError("quorum", "should be at most the number of votes")
+        return quorum
+
+    @field_validator("resolutions")
+    @classmethod
+    def _rising(cls, resolutions: tuple[float, ...]) -> tuple[float, ...]:
+        if list(resolutions) != sorted(set(resolutions)):
+            raise PydanticCustomError("resolutions", "should rise, cheapest first")
+        return resolutions
+
+    def rule(self, models: CriticModels) -> Rule:
+        """How the votes of such models are combined; connects to none."""
+        return Rule(tuple(self._channel_rule(channel, models) for channel in self.channels))
+
+    def scales(self, channel: Channel, models: CriticModels) -> tuple[float, ...]:
+        """At which shares of its sides a channel sees a screen, pass by pass.
+
+        Only models look at screenshots, and only in one channel.
+        """
+        return self.resolutions if channel is Channel.MULTIMODAL and models.multimodal else (1.0,)
+
+    @asynccontextmanager
+    async def open(
+        self, models: CriticModels, origin: Origin, sink: Callable[[ModelCall], None]
+    ) -> AsyncIterator[Judge]:
+        """The judge, its models connected, each model once, until the context ends.
+
+        Args:
+            models: the models that it asks.
+            origin: the common columns of the rows of model calls.
+            sink: gets a row for each call to a model.
+
+        Raises:
+            BadInputError: a model cannot be connected.
+        """
+        from trajmill.stages.critics.construction import JudgeConstruction
+
+        async with AsyncExitStack() as stack:
+            opened: list[tuple[CriticModel, ChatModel]] = []
+
+            def connect(model: CriticModel) -> ChatModel:
+                known = next((chat for other, chat in opened if other == model), None)
+                if known is not None:
+                    return known
+                chat = model.open(origin, sink)
+                stack.push_async_callback(chat.close)
+                opened.append((model, chat))
+                return chat
+
+            yield JudgeConstruction(self, models, connect).judge()
+
+    def _channel_rule(self, channel: Channel, models: CriticModels) -> ChannelRule:
+        voters = max(1, len(models.of(channel)))
+        votes = max(self.votes, voters)
+        passes = (
+            PassRule(votes, self.quorum or votes, resolution_of(scale), voters)
+            for scale in self.scales(channel, models)
+        )
+        return ChannelRule(channel, tuple(passes))
