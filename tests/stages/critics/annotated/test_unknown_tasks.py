@@ -1,0 +1,66 @@
+"""The annotated judge decides nothing on tasks whose annotations it does not know, whatever their pages are called."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.stages.critics.little_app import ORIGIN, Trees, food_query, right_walk
+from trajmill.schemas.errors import FailureClass, JudgeFailure
+from trajmill.schemas.tables.query import Platform, Query, Source, Split
+from trajmill.stages.critics.annotated.judge import annotated_judge
+from trajmill.stages.critics.annotated.task import annotated_task, is_annotated
+from trajmill.stages.critics.annotated.text_channel import AnnotatedTextChannel
+from trajmill.stages.critics.annotated.tree_channel import AnnotatedTreeChannel
+from trajmill.stages.critics.judge import judge_episodes
+from trajmill.stages.environments.imported import ImportedTask
+from trajmill.stages.queries.atomic.queries import AtomicCounts, atomic_queries
+
+
+def atomic() -> list[Query]:
+    counts = AtomicCounts(train=1, heldout_slots=0, heldout_phrasings=0)
+    found = list(atomic_queries(counts, ("libreoffice-calc", "mousepad"), (), 0, ORIGIN))
+    assert len(found) > 3 and all("." in page for query in found for page in query.pages)
+    return found
+
+
+def android() -> Query:
+    pages = ("com.android.settings.wifi", "com.android.settings.main")
+    task = ImportedTask(
+        Platform.PHONE, "turn-on-wifi", "Turn Wi-Fi on.", "{}", ("com.android.settings",), pages, "A page.", "person"
+    )
+    return task.query(Split.TRAIN, ORIGIN, "test")
+
+
+def unknown() -> list[Query]:
+    pathway = food_query(source=Source.PATHWAY)
+    nowhere = food_query(pages=(), page_descriptions=(), slots=())
+    untold = food_query(page_descriptions=("The dishes.", "", "Where to deliver.", "Confirms the order."))
+    return [*atomic(), android(), pathway, nowhere, untold]
+
+
+def test_their_trajectories_stay_unjudged_and_are_failures() -> None:
+    trees = Trees()
+    episodes = [
+        right_walk(trees).end(query, trajectory_id=f"t{number}", reward=1.0) for number, query in enumerate(unknown())
+    ]
+    judged = asyncio.run(judge_episodes(episodes, annotated_judge(), trees, ORIGIN))
+    assert [episode.judgement for episode in judged.episodes] == [None] * len(episodes)
+    assert not any(episode.trajectory_verdicts or episode.step_verdicts for episode in judged.episodes)
+    assert [failure.input_id for failure in judged.failures] == [e.trajectory.trajectory_id for e in episodes]
+    assert {failure.failure_class for failure in judged.failures} == {FailureClass.JUDGE}
+    assert all("not those of an annotated app" in failure.message for failure in judged.failures)
+
+
+@pytest.mark.parametrize("channel", [AnnotatedTextChannel(), AnnotatedTreeChannel()])
+def test_no_channel_votes_on_them(channel: AnnotatedTextChannel | AnnotatedTreeChannel) -> None:
+    trees = Trees()
+    with pytest.raises(JudgeFailure):
+        asyncio.run(channel.judge(right_walk(trees).end(android()), trees, []))
+
+
+def test_tasks_of_annotated_apps_are_known() -> None:
+    query = food_query()
+    assert is_annotated(query)
+    assert annotated_task(query).pages == query.pages
