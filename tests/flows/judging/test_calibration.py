@@ -183,7 +183,7 @@ def test_a_labelled_set_is_judged_and_its_labels_count(root: Path, tmp_path: Pat
             ["--labels", "wrong"],
             "annotations.csv:2: trajectory_success is 'maybe'; it should be Successful, Unsuccessful or Unsure\n",
         ),
-        (["--labels", "full"], "its pages are not those of an annotated app; judge it by a model or by its own check\n"),
+        (["--labels", "full"], "annotated app; judge it by a model or by its own check\n"),
         ([], "run `trajmill rollout` first, or name a labelled set with --labels\n"),
     ],
 )
