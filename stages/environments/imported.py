@@ -1,4 +1,4 @@
-"""Queries that an environment brings along: its tasks, asked for at some seeds where they have any."""
+"""Queries from the tasks that an environment brings along; a task that has seeds gives one query for each seed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MAX_STEPS = 10
 
 
 class ImportedTask(NamedTuple):
-    """What an environment says of a task."""
+    """A task as its environment describes it."""
 
     platform: Platform
     name: str

@@ -1,4 +1,4 @@
-"""Goals on what is to be seen at the end, which any environment with an accessibility tree can be checked for."""
+"""Goals on what the last screen shows; they work in any environment with an accessibility tree."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from trajmill.schemas.tables.query import Platform, Query
 from trajmill.stages.environments.base import Environment
 
 KEY = "showing"
-"""Of a goal's JSON; what stands beside it is the environment's own goal, and both must be met."""
+"""Key in a goal's JSON; the other keys are the environment's own goal, and both must be met."""
 
 
 class Showing(Record):
@@ -45,7 +45,7 @@ def is_shown(observation: Observation, wanted: Showing) -> bool:
 
 
 def checked_on_screen(environment: Environment, query: Query) -> Environment:
-    """The environment for an episode of a query: itself, or one that also looks at the screen in the end.
+    """The environment for an episode of a query: itself, or one whose score also asks for elements on the last screen.
 
     Raises:
         EnvironmentFailure: of class `task`: what the goal says of the screen cannot be read.

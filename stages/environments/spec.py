@@ -1,4 +1,4 @@
-"""What describes an environment: a section of the configuration, sent to workers, which opens the environment there.
+"""The spec of an environment: it is a table of the configuration, is sent to workers and opens the environment there.
 
 A package of its own adds a kind of environment with one such class and one entry point (see `stages/parts.py`).
 """

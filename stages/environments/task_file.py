@@ -1,4 +1,4 @@
-"""Queries from a file of the user's: one JSON object in each line."""
+"""Reads queries from a file that the user has written: one JSON object in each line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Machines that are the team's, not the run's: each is lent to one environment at a time, whichever process asks."""
+"""Leases of machines that several runs may share: one environment at a time uses a machine, in whatever process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import NamedTuple
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 
 POLL_SECONDS = 0.2
-"""Between two looks at machines that are not ready."""
+"""Time until machines that are not ready are asked again."""
 
 
 class MachineState(NamedTuple):
@@ -61,20 +61,20 @@ class Machines:
         self._turns: dict[str, int] = {}
         """How many leases there had been when a machine was leased last, by identity."""
 
-    async def lease(self, look: Callable[[], Awaitable[Mapping[str, MachineState]]]) -> MachineLease:
+    async def lease(self, states_now: Callable[[], Awaitable[Mapping[str, MachineState]]]) -> MachineLease:
         """A machine that nobody uses, the one that has rested longest: who comes back with a broken one gets another.
 
         Where all are leased here there is nothing to wait for: a pool goes on with the machines that it has.
 
         Args:
-            look: tells which machines there are, by name; asked again while waiting.
+            states_now: tells which machines there are, by name; asked again while waiting.
 
         Raises:
             EnvironmentFailure: of class `setup`: none is ready and free in time.
         """
         deadline = monotonic() + self._seconds
         while True:
-            states = await look()
+            states = await states_now()
             ready = {name: state.identity for name, state in states.items() if not state.trouble}
             for name, identity in sorted(ready.items(), key=lambda each: self._turns.get(each[1], 0)):
                 held = _hold(f"{self._kind} {identity}")

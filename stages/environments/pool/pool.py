@@ -1,4 +1,4 @@
-"""A pool of environments: leases one to each episode, recycles, replaces what failed, leaves nothing behind."""
+"""A pool of environments: leases one to each episode, replaces those that failed, and ends all their processes."""
 
 from __future__ import annotations
 

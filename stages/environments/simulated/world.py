@@ -1,4 +1,4 @@
-"""All apps and errands that a run knows: what environments run and what queries are sampled from."""
+"""All apps and errands that a run knows: environments run them, and queries are sampled from their graphs."""
 
 from __future__ import annotations
 

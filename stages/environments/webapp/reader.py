@@ -13,7 +13,7 @@ READER = files(__package__).joinpath("elements.js").read_text(encoding="utf-8")
 
 
 class Screenful(NamedTuple):
-    """What one look at the page finds."""
+    """The elements of the page at one moment."""
 
     app: str
     """Id of the app in the foreground, empty on the launcher."""

@@ -1,4 +1,4 @@
-"""What a page says it remembers, as the goal check reads it; a page is not trusted to say it in the right form."""
+"""Reads the state of the apps from a page, for the goal check; the form of what the page says is validated."""
 
 from __future__ import annotations
 

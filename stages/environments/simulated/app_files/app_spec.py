@@ -1,8 +1,8 @@
-"""What an app file says: the records that its YAML is read into (`docs/apps.md` is the guide for writers).
+"""The records that the YAML of an app file is read into (`docs/apps.md` is the guide for writers).
 
 A value that starts with `$` names a variable of the app; `{field}` inside a list's text names a field of the
 item. A variable keeps its value until an effect sets or resets it. Only `state` outlives an episode's drafts: it
-is what goals look at.
+is what goals check.
 """
 
 from __future__ import annotations
@@ -253,7 +253,7 @@ class AppSpec(Record):
     ordered: tuple[str, ...] = ()
     """The `lists` that stand in the same order on every device (hours, days, sizes); others do not."""
     state: dict[str, Scalar | tuple[Item, ...]] = {}
-    """What lasts and what goals look at; list records have a `name` when they are to be picked."""
+    """What lasts and what goals check; list records have a `name` when they are to be picked."""
     first: str
     """The screen that opens."""
     screens: dict[str, ScreenSpec]

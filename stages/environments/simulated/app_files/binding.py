@@ -1,4 +1,4 @@
-"""`$name` and `{field}` in the texts and values of an app file."""
+"""Replaces `$name` and `{field}` in the texts and values of an app file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be wrong with one app: unknown screens, widgets, names and lists."""
+"""Checks one app for unknown screens, widgets, names and lists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be wrong with a task: its navigation DAG, slots, goal and phrasings (paper 6.2, step 1)."""
+"""Checks the navigation DAG, slots, goal and phrasings of a task (paper 6.2, step 1)."""
 
 from __future__ import annotations
 

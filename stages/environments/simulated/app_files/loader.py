@@ -1,4 +1,4 @@
-"""App and errand files: YAML to `AppSpec` and `ErrandSpec`, with every mistake at its line."""
+"""Reads app and errand files into `AppSpec` and `ErrandSpec`, and reports every mistake with its line."""
 
 from __future__ import annotations
 

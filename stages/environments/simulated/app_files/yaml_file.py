@@ -1,4 +1,4 @@
-"""YAML with line numbers: every value of an app file knows where it was written."""
+"""Reads YAML and keeps the line number of every value."""
 
 from __future__ import annotations
 

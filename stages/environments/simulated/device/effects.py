@@ -1,4 +1,4 @@
-"""What effects do to the variables and lists of a running app."""
+"""Applies effects to the variables and lists of a running app."""
 
 from __future__ import annotations
 

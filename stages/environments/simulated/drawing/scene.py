@@ -1,4 +1,4 @@
-"""What is on a simulated screen, before it is drawn: drawing is a pure function of a `Scene`."""
+"""The shapes on a simulated screen before they are drawn; drawing is a pure function of a `Scene`."""
 
 from __future__ import annotations
 

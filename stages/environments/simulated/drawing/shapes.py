@@ -1,4 +1,4 @@
-"""How each kind of shape looks: flat, rounded, sized by its box, so that a font scale is only a matter of layout."""
+"""Draws each kind of shape into its box; texts scale with the box, so a font scale is only a matter of layout."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Walks an annotated path on the screens that really come: scrolls, closes what is in the way, finds back."""
+"""Walks an annotated path: scrolls to what it needs, closes pop-ups and goes back after a wrong turn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Device profiles: what differs between two phones with the same apps."""
+"""Device profiles: theme, text size and order of lists, in which devices with the same apps differ."""
 
 from __future__ import annotations
 

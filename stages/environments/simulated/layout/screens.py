@@ -1,4 +1,4 @@
-"""Where everything stands on a simulated screen: scene and accessibility tree from one list of parts."""
+"""Places everything on a simulated screen: one list of parts gives the scene and the accessibility tree."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class PageState(NamedTuple):
 
 
 class AppState(NamedTuple):
-    """All that the look of an app depends on."""
+    """All that decides what an app shows."""
 
     app: AppSpec
     profile: DeviceProfile

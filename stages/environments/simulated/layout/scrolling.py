@@ -1,4 +1,4 @@
-"""Rows one below the other in a viewport that scrolls by whole rows."""
+"""Places rows one below the other in a viewport that scrolls by whole rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Widgets to rows: what one widget shows and what pressing it means, before it has a place on the screen."""
+"""Turns widgets into rows: what a widget shows and what pressing it means, before it has a place on the screen."""
 
 from __future__ import annotations
 
