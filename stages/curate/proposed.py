@@ -1,4 +1,4 @@
-"""Keeps proposed tasks apart from what is held out: a release with a leak in it would be refused as a whole."""
+"""Refuses proposed tasks that leak what is held out: one leak would refuse a whole release."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all derivations share: which episodes may be learned from, and the record of what was left out."""
+"""Shared by all derivations: which episodes are used for training, and the record of what is left out."""
 
 from __future__ import annotations
 

@@ -17,20 +17,20 @@ REFERENCE_PATH = "reference_path"
 
 
 class StepOutcome(NamedTuple):
-    """What came of a step."""
+    """The result of a step."""
 
     text: str
     """One sentence on one line."""
     unmet: str = ""
-    """Why it was not what the agent expected of it; empty where it was, or where nothing can be said about that."""
+    """Why the result differs from what the agent expected; empty if it does not, or if this is unknown."""
 
 
 class StepDescription(NamedTuple):
-    """What one step that is kept did."""
+    """One kept step and its result."""
 
     step: SeenStep
     outcome: str
-    """What came of it, e.g. `Tapped radio "Large" in "Size": "Size" is now "Large" instead of "Medium"`."""
+    """The result, e.g. `Tapped radio "Large" in "Size": "Size" is now "Large" instead of "Medium"`."""
 
 
 class KeptSteps(NamedTuple):

@@ -1,4 +1,4 @@
-"""What came of each step, in words, from the trees before and after it (paper 6.4)."""
+"""Describes the result of each step by comparing the trees before and after it (paper 6.4)."""
 
 from __future__ import annotations
 

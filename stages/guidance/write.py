@@ -37,7 +37,7 @@ class Guide(NamedTuple):
 
 
 class _Told(NamedTuple):
-    """What a trajectory has to tell, and what was left out."""
+    """The described steps of a trajectory, and the steps that were left out."""
 
     steps: tuple[StepDescription, ...]
     dropped: tuple[DroppedStep, ...]

@@ -1,4 +1,4 @@
-"""Step 5 in real programs (paper 6.2): the reference path of a query is walked where its episodes will happen."""
+"""Step 5 in real programs (paper 6.2): walks the reference path of a query in the environment of its episodes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class WalkedQueries(NamedTuple):
     """Queries that were walked."""
 
     queries: tuple[Query, ...]
-    """Those whose path meets their goal, which an agent that does nothing does not."""
+    """Queries whose path meets the goal, and whose goal is not met before the first action."""
     failures: tuple[Failure, ...]
     """The others, with the reason."""
 

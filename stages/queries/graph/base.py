@@ -42,13 +42,13 @@ class Phrasing(NamedTuple):
 
 
 class Brief(NamedTuple):
-    """What one query is to be written from."""
+    """The input of a writer for one query."""
 
     task: TaskGraph
     """As its author annotated it; a grammar takes its templates from here."""
     sample: TaskSample
     metadata: PathMetadata
-    """What of the task and the sample is to be told."""
+    """What the instruction must say about the task and the sample."""
     heldout: bool
     """Whether it must be phrased as training never sees it."""
     seed: int

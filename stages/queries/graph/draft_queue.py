@@ -1,6 +1,6 @@
-"""Drafts made ahead of their turn, so that a writer behind a server has many requests in flight.
+"""Starts drafts ahead of their turn, so that a model server has many requests in flight.
 
-Drafts are taken in one fixed order whatever is started early: how many are in flight decides nothing but the time.
+Drafts are taken in one fixed order; the number in flight changes only the duration.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from trajmill.stages.queries.graph.sampling import TaskSample
 
 
 class DraftCandidate(NamedTuple):
-    """What a query may be made of."""
+    """A goal that may become a query."""
 
     task: TaskGraph
     sample: TaskSample
@@ -25,31 +25,31 @@ class DraftCandidate(NamedTuple):
     heldout: bool
     """Whether a held-out phrasing is asked for."""
     turn: int
-    """How often the same goal was drafted before."""
+    """Number of earlier drafts of the same goal."""
 
 
 class DraftResult(NamedTuple):
-    """What came of a candidate."""
+    """The draft of a candidate."""
 
     task: TaskGraph
     query: Query | StageError
-    """Still to be looked up and walked; or why there is none."""
+    """The query, not yet checked for repetition and not yet walked; or the error."""
     refused: StageError | None = None
-    """Why the writer made no query, where its stand-in did."""
+    """The error of the writer, if the stand-in wrote the query."""
 
 
 class DraftQueue:
-    """The candidates of one task for one split, in order, the next of them being drafted already."""
+    """Drafts the candidates of one task for one split in order, some of them ahead."""
 
     def __init__(
         self, candidates: Iterator[DraftCandidate], draft: Callable[[DraftCandidate], Awaitable[DraftResult]]
     ) -> None:
-        """Nothing is drafted before it is asked for."""
+        """Start no draft yet."""
         self._candidates, self._draft = candidates, draft
         self._ahead: deque[asyncio.Future[DraftResult]] = deque()
 
     def reach(self, count: int) -> None:
-        """Have the next `count` candidates, as far as there are any, in the making."""
+        """Start the drafts of the next `count` candidates, as far as there are any."""
         while len(self._ahead) < count:
             candidate = next(self._candidates, None)
             if candidate is None:
@@ -62,7 +62,7 @@ class DraftQueue:
         return await self._ahead.popleft() if self._ahead else None
 
     async def stop(self) -> None:
-        """Give up what is in the making."""
+        """Cancel the drafts that were started."""
         for draft in self._ahead:
             draft.cancel()
         await asyncio.gather(*self._ahead, return_exceptions=True)

@@ -29,7 +29,7 @@ REPHRASED = (Split.TRAIN, Split.HELDOUT_APPS)
 REPHRASINGS = 20
 """How many instructions are tried for one goal of such a split."""
 SPARE_GOALS = 3
-"""So many times a task's even share is drawn: there is a choice, and tasks with few goals leave theirs to others."""
+"""Goals drawn per goal needed: the surplus replaces those of tasks with few goals."""
 FAILURES_IN_A_ROW = 3
 """A task that fails so often is left out of the rest of a split."""
 
@@ -52,7 +52,7 @@ class GenerationSettings(Record):
 
 
 class Generated(NamedTuple):
-    """A query set, and what was dropped on the way."""
+    """A query set, and what was dropped."""
 
     queries: tuple[Query, ...]
     """Training queries first; within a split, task by task in turn."""
@@ -88,8 +88,8 @@ async def generate_queries(
         origin: common columns of the rows.
         writer: a grammar or a language model.
         validator: walks each query before it is taken.
-        in_flight: drafts in the making at once. A writer that waits for a server wants many; the few that are started
-            and then not needed any more are given up.
+        in_flight: drafts made at the same time. A writer that waits for a server needs many; drafts that are no
+            longer needed are cancelled.
         stand_in: writes what the writer failed to, which still is a failure with its reason; without one there is no
             such query.
 
@@ -106,7 +106,7 @@ async def generate_queries(
 
 
 class _Generation:
-    """One query set in the making."""
+    """Collects one query set."""
 
     def __init__(
         self,
@@ -199,7 +199,7 @@ class _Generation:
         return await draft(task, sample, split, heldout, writer, self._origin, seed)
 
     def _admit(self, drafted: DraftResult) -> bool:
-        """Take a draft as a query; False for one that says nothing new, or fails."""
+        """Add a draft to the query set; returns False if it repeats a query or fails."""
         task, query, refused = drafted
         for error in (refused, query):
             if isinstance(error, StageError):
@@ -237,7 +237,7 @@ class _Generation:
 
 
 def _candidates(goals: _Goals, split: Split) -> Iterator[DraftCandidate]:
-    """What may become a query of a split: each goal once before any of them again."""
+    """The candidates for a split: all goals once, then all goals again."""
     for turn in range(REPHRASINGS if split in REPHRASED else 1):
         for number, sample in enumerate(goals.samples):
             heldout = split is Split.HELDOUT_PHRASINGS or (split is Split.HELDOUT_APPS and (turn + number) % 2 == 1)

@@ -1,7 +1,7 @@
 """Whether an instruction asks for exactly what its slots say: nothing lost, invented or changed (paper 6.2).
 
-No model's opinion counts here. Every value that a slot can have is annotated, so that words are looked for, and a
-draft that fails is told why in words. The check is stricter than a reader would be: a draft that is refused without
+No model is asked. All values of a slot are annotated, so the check looks for their words and gives the reasons for a
+refusal in words. The check is stricter than a reader would be: a draft that is refused without
 need costs another try, one that is let through without right costs a query that asks for one thing and is checked for
 another.
 
@@ -65,7 +65,7 @@ class InstructionCheck(NamedTuple):
 
 
 class _Told(NamedTuple):
-    """Where a text speaks of what it may speak of."""
+    """Where a text names slots and the vocabulary of its task."""
 
     slots: Mapping[str, Span]
     """Where each slot that is asked for is said."""

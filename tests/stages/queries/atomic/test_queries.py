@@ -7,10 +7,13 @@ import subprocess
 from pathlib import Path
 from typing import get_args
 
+import pytest
+
+from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Query, Source, Split
-from trajmill.stages.environments.desktop.osworld.task import parse_evaluator, parse_task
-from trajmill.stages.environments.screen_goal import KEY
+from trajmill.stages.environments.desktop.osworld.task import DesktopTask, parse_evaluator, parse_task
+from trajmill.stages.environments.screen_goal import KEY, Showing
 from trajmill.stages.queries.atomic.base import AtomicApp
 from trajmill.stages.queries.atomic.operations import all_operations
 from trajmill.stages.queries.atomic.queries import AtomicCounts, atomic_queries
@@ -34,12 +37,29 @@ def test_every_operation_has_queries_in_every_split_and_none_leaks(origin: Origi
     assert leaks_in_queries(queries, ()) == ()
 
 
-def test_start_states_and_goals_are_what_a_desktop_understands(origin: Origin) -> None:
+def desktop_task(query: Query, start_state: str) -> DesktopTask:
+    return parse_task({"id": query.task, "instruction": "", **json.loads(start_state)}, query.task)
+
+
+def test_a_desktop_reads_every_step_of_every_start_state(origin: Origin) -> None:
     for query in made(origin):
-        parse_task({"id": query.task, "instruction": "", **json.loads(query.start_state)}, query.task)
+        steps = desktop_task(query, query.start_state).config
+        assert {step.type for step in steps} <= {"execute", "launch"} and steps[-1].type == "launch"
+        assert [step.model_dump() for step in steps] == json.loads(query.start_state)["config"]
+        with pytest.raises(BadInputError):
+            desktop_task(query, query.start_state.replace('"launch"', '"lunch"'))
+
+
+def test_every_goal_is_checked_on_the_screen_or_by_what_a_command_prints(origin: Origin) -> None:
+    for query in made(origin):
         goal = json.loads(query.goal)
-        if goal.pop(KEY, None) is None:
-            parse_evaluator(goal, query.task)
+        if KEY in goal:
+            shown = [Showing.model_validate(wanted) for wanted in goal[KEY]]
+            assert any(slot.value in wanted.text for slot in query.slots for wanted in shown)
+        else:
+            (check,) = parse_evaluator(goal, query.task).checks
+            assert check.metric == "exact_match" and check.result.type == "vm_command_line"
+            assert check.expected is not None and check.expected.rest["rules"]["expected"]
 
 
 def test_instructions_say_every_slot_and_equal_seeds_give_equal_queries(origin: Origin) -> None:
