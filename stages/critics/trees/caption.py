@@ -59,6 +59,12 @@ def describe_action(action: ElementAction) -> str:
             return f"Answered {quoted(action.words)}"
         case "wait":
             return "Waited"
+        case "interact":
+            return f"Asked the user for help: {quoted(action.words)}"
+        case "hscroll":
+            return f"Scrolled {scroll_direction(action.parsed)}"
+        case "drag_to":
+            return f"Dragged to {describe_element(action.element)}"
         case other:
             return f"Did {other}"
 

@@ -9,6 +9,8 @@ from trajmill.schemas.actions import (
     Answer,
     Click,
     Drag,
+    HorizontalScroll,
+    Interact,
     OpenApp,
     PressKeys,
     Scroll,
@@ -91,6 +93,8 @@ def scroll_direction(action: Action | None) -> str:
             return "down" if y2 < y else "up"
         case Scroll(clicks=clicks):
             return "up" if clicks > 0 else "down"
+        case HorizontalScroll(clicks=clicks):
+            return "right" if clicks > 0 else "left"
         case _:
             return ""
 
@@ -104,7 +108,7 @@ def _touched(action: Action, elements: tuple[UIElement, ...]) -> UIElement | Non
 
 def _words(action: Action) -> str:
     match action:
-        case TypeText(text=text) | Answer(text=text):
+        case TypeText(text=text) | Answer(text=text) | Interact(text=text):
             return text
         case OpenApp(app=app):
             return app
