@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from tests.stages.rollout.toy import ORIGIN, ToyAgent, ToyEnvironment, press_and_finish, toy_query
+from trajmill.pipelines.agents import ActingAgent
 from trajmill.pipelines.fan_out import BeamSettings, WrittenFiles
 from trajmill.pipelines.rollout import RunAttempts, run_in_shards
 from trajmill.schemas.actions import Action
@@ -18,7 +17,8 @@ from trajmill.schemas.observation import Observation
 from trajmill.schemas.spec import OPERATIONAL
 from trajmill.schemas.tables.query import Platform, Query
 from trajmill.schemas.tables.trajectory import Purpose
-from trajmill.stages.agents.base import AgentMaker
+from trajmill.stages.agents.base import AgentMaker, AgentModel
+from trajmill.stages.agents.spec import AgentSpec
 from trajmill.stages.environments.spec import EnvironmentSpec
 from trajmill.stages.rollout.base import Attempt, Limits
 from trajmill.warehouse.commit import commit_stage
@@ -37,19 +37,20 @@ def run_rollout(root: Path, shards: int, kill_at: int) -> None:
 
 def roll_out(root: Path, shards: int, kill_at: int = 0) -> WrittenFiles:
     """Roll out all attempts without a commit."""
-    agent: Any = PressingAgents()
     environment = CountingEnvironments(episodes=root.with_suffix(".episodes"), kill_at=kill_at)
-    work = RunAttempts(create_warehouse(root), AT, ORIGIN, environment, agent, Limits(), CONCURRENCY)
+    work = RunAttempts(
+        create_warehouse(root), AT, ORIGIN, environment, ActingAgent(PressingAgents()), Limits(), CONCURRENCY
+    )
     return run_in_shards(work, ATTEMPTS, shards, BeamSettings())
 
 
-@dataclass(frozen=True)
-class PressingAgents:
+class PressingAgents(AgentSpec):
     """Agents that press the button, then say that it is done."""
 
-    @asynccontextmanager
-    async def at_work(self) -> AsyncIterator[AgentMaker]:
-        yield lambda query: ToyAgent(press_and_finish)
+    kind: str = "pressing"
+
+    def open(self, model: AgentModel | None) -> AgentMaker:
+        return lambda query: ToyAgent(press_and_finish)
 
 
 class CountingEnvironments(EnvironmentSpec):
