@@ -65,7 +65,14 @@ def test_the_printed_configuration_reads_back_the_same(tmp_path: Path) -> None:
             "[environment]\nkind = 'browserr'\n",
             "2: environment.kind: there is no environment of kind 'browserr'; did you mean 'browser'?",
         ),
-        ("[train]\nkind = 'sftt'\n", "2: train.kind should be 'embedded-sft', not \"sftt\""),
+        (
+            "[train]\nkind = 'sftt'\n",
+            "2: train.kind: there is no training recipe of kind 'sftt'; there are embedded-sft",
+        ),
+        (
+            "[release]\nformats = ['trll']\n",
+            "2: release.formats: there is no release format of kind 'trll'; did you mean 'trl'?",
+        ),
         ("[train]\nlearning_rate = nan\n", "2: train.learning_rate should be a finite number, not NaN"),
         ("[environment]\napps = ['mine.yaml']\n", "2: environment.apps: there is no mine.yaml"),
         ("[run\n", "1: not TOML: Expected ']' at the end of a table declaration"),
