@@ -1,4 +1,4 @@
-"""How good the state critics are: precision and recall against the programmatic check, per channel and population.
+"""How good the annotated critics are: precision and recall against the programmatic check, per channel and population.
 
 `python -m benchmarks.judge` prints a table per population: right walks, walks with injected mistakes, an untrained
 explorer with and without guidance. `--errors N` prints N trajectories that were judged wrongly, with their steps.

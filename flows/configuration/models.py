@@ -12,7 +12,7 @@ from trajmill.flows.configuration.tables import KeyPath
 from trajmill.schemas.spec import Spec
 
 EMBEDDED = "embedded"
-"""The endpoint that needs no configuration: the policy network, state critics, grammar and line writers of trajmill."""
+"""The endpoint that needs no configuration: the policy network, annotated critics, grammar and writers of lines."""
 
 POLICY_ROLE: KeyPath = ("models", "policy")
 """The role that acts. Which model it is decides no run: a policy changes within one."""
