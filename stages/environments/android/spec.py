@@ -1,4 +1,4 @@
-"""The specification of Android devices as an environment."""
+"""The spec of Android devices as an environment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The specification of a browser on any web site."""
+"""The spec of a browser on any web site."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The specification of BrowserGym as an environment."""
+"""The spec of BrowserGym as an environment."""
 
 from __future__ import annotations
 

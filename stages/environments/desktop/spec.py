@@ -1,4 +1,4 @@
-"""The specification of desktops with the OSWorld server protocol."""
+"""The spec of desktops with the OSWorld server protocol."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The specification of MiniWoB++ as an environment."""
+"""The spec of MiniWoB++ as an environment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The specification of the simulated phone and desktop."""
+"""The spec of the simulated phone and desktop."""
 
 from __future__ import annotations
 
@@ -27,16 +27,28 @@ class FaultRates(Spec):
     """A step fails, and the episode with it."""
 
 
-class SimulatedSpec(EnvironmentSpec):
+class AppFilesSpec(EnvironmentSpec):
+    """An environment that runs app files."""
+
+    annotated: ClassVar[bool] = True
+
+    apps: tuple[Path, ...] = ()
+    """App files of your own (YAML, see apps.md), beside the built-in ones."""
+
+    def navigation_graph(self) -> World:
+        """The built-in apps and the user's own; loaded once in a process."""
+        from trajmill.stages.environments.simulated.world import shared_world
+
+        return shared_world(self.apps)
+
+
+class SimulatedSpec(AppFilesSpec):
     """The simulated phone and desktop, which need nothing but this package."""
 
     draws_screens: ClassVar[bool] = True
-    annotated: ClassVar[bool] = True
 
     kind: Literal["simulated"] = "simulated"
     """The simulated phone and desktop."""
-    apps: tuple[Path, ...] = ()
-    """App files of your own (YAML, see apps.md), beside the built-in ones."""
     faults: FaultRates = FaultRates()
     """How often things go wrong."""
 
@@ -45,9 +57,3 @@ class SimulatedSpec(EnvironmentSpec):
         from trajmill.stages.environments.simulated.environment import SimulatedFactory
 
         return SimulatedFactory(self.navigation_graph(), platform, self.faults)
-
-    def navigation_graph(self) -> World:
-        """The built-in apps and the user's own."""
-        from trajmill.stages.environments.simulated.world import shared_world
-
-        return shared_world(self.apps)

@@ -1,4 +1,4 @@
-"""Every kind of environment is described by one specification."""
+"""Every kind of environment is described by one spec."""
 
 from __future__ import annotations
 

@@ -17,8 +17,8 @@ from trajmill.stages.environments.simulated.layout.profile import DeviceProfile
 from trajmill.stages.environments.simulated.layout.scrolling import PlacedRows, ScrollState, place_rows
 from trajmill.stages.environments.simulated.layout.view import ScreenView, make_view
 from trajmill.stages.environments.simulated.layout.widgets import (
+    DrawnPart,
     PageContext,
-    ScreenPart,
     Target,
     WidgetRow,
     button_part,
@@ -67,7 +67,7 @@ class _PageLayout(NamedTuple):
     """A page's shapes and the parts that are in the tree."""
 
     shapes: tuple[Shape, ...]
-    parts: tuple[ScreenPart, ...]
+    parts: tuple[DrawnPart, ...]
     scroll: ScrollState
 
 
@@ -174,16 +174,16 @@ def _title_box(metrics: Metrics, after_back: bool) -> Box:
     return Box(148 if after_back else metrics.margin, window.top + 14, window.right - metrics.margin, metrics.top - 14)
 
 
-def _title(box: Box, text: str, page: str) -> ScreenPart:
+def _title(box: Box, text: str, page: str) -> DrawnPart:
     return _as_title(part("heading", "heading", box, text, f"{page}/title"))
 
 
-def _as_title(heading: ScreenPart) -> ScreenPart:
+def _as_title(heading: DrawnPart) -> DrawnPart:
     assert heading.element is not None
     return heading._replace(element=heading.element._replace(states=("title",)))
 
 
-def _bar_parts(state: AppState, metrics: Metrics, context: PageContext, screen: ScreenSpec) -> tuple[ScreenPart, ...]:
+def _bar_parts(state: AppState, metrics: Metrics, context: PageContext, screen: ScreenSpec) -> tuple[DrawnPart, ...]:
     """Title, Back, and on a desktop the window's Close, the menus and the way to the desktop."""
     box = _title_box(metrics, state.can_go_back)
     parts = [_title(box, bind_text(screen.title, context.values), context.page)]
@@ -200,7 +200,7 @@ def _bar_parts(state: AppState, metrics: Metrics, context: PageContext, screen: 
     return tuple(parts)
 
 
-def _menus(screen: ScreenSpec, opened: str, context: PageContext) -> list[ScreenPart]:
+def _menus(screen: ScreenSpec, opened: str, context: PageContext) -> list[DrawnPart]:
     metrics, parts = context.metrics, []
     left, top = metrics.window.left + 12, metrics.window.top + 47
     for menu in screen.widgets:
@@ -216,7 +216,7 @@ def _menus(screen: ScreenSpec, opened: str, context: PageContext) -> list[Screen
     return parts
 
 
-def _open_menu(screen: ScreenSpec, context: PageContext, bars: Sequence[ScreenPart]) -> tuple[ScreenPart, ...]:
+def _open_menu(screen: ScreenSpec, context: PageContext, bars: Sequence[DrawnPart]) -> tuple[DrawnPart, ...]:
     menu = next(each.target.widget for each in bars if each.target and each.shape.state == "on")
     assert isinstance(menu, Menu)
     place = next(each.shape.box for each in bars if each.shape.state == "on")
@@ -232,7 +232,7 @@ def _open_menu(screen: ScreenSpec, context: PageContext, bars: Sequence[ScreenPa
     return tuple(parts)
 
 
-def _scroll_parts(placed: PlacedRows, viewport: Box, page: str) -> tuple[ScreenPart, ...]:
+def _scroll_parts(placed: PlacedRows, viewport: Box, page: str) -> tuple[DrawnPart, ...]:
     """The scrolling region as an element, and its scroll bar as a shape; nothing when all of it fits."""
     room = viewport.bottom - viewport.top
     if placed.scroll.up is None and placed.scroll.down is None:
@@ -246,7 +246,7 @@ def _scroll_parts(placed: PlacedRows, viewport: Box, page: str) -> tuple[ScreenP
     top = viewport.top + placed.scroll.offset * room // placed.content
     low = min(viewport.bottom, top + max(24, room * room // placed.content))
     thumb = Shape("scroll_bar", Box(viewport.right + 6, top, viewport.right + 14, low))
-    return ScreenPart(Shape("", viewport), region), ScreenPart(thumb)
+    return DrawnPart(Shape("", viewport), region), DrawnPart(thumb)
 
 
 def _dialog(state: AppState, metrics: Metrics, page: PageState) -> _PageLayout:
@@ -264,7 +264,7 @@ def _dialog(state: AppState, metrics: Metrics, page: PageState) -> _PageLayout:
     left = box.left + metrics.margin
     viewport = Box(left, box.top + head, left + width, box.bottom - metrics.gap)
     placed = place_rows(rows, viewport, metrics.gap, page.offset, context.focus)
-    frame = ScreenPart(Shape("dialog", box), UIElement("dialog", bind_text(screen.title, page.values), box, (), "", ""))
+    frame = DrawnPart(Shape("dialog", box), UIElement("dialog", bind_text(screen.title, page.values), box, (), "", ""))
     title = Box(left, box.top + metrics.gap, left + width - 100, box.top + metrics.gap + metrics.heading)
     heading = _title(title, bind_text(screen.title, page.values), context.page)
     close = Box(title.right + 10, title.top, box.right - metrics.margin, title.bottom)
@@ -279,7 +279,7 @@ def _popup(popup: Popup, metrics: Metrics) -> _PageLayout:
     height = metrics.heading + metrics.text + len(popup.buttons) * (metrics.button + metrics.gap) + 4 * metrics.gap
     box = _middle(metrics, height, metrics.window.bottom)
     left, top = box.left + metrics.margin, box.top + metrics.gap
-    frame = ScreenPart(Shape("dialog", box), UIElement("dialog", popup.title, box, (), "", ""))
+    frame = DrawnPart(Shape("dialog", box), UIElement("dialog", popup.title, box, (), "", ""))
     heading = _title(Box(left, top, left + width, top + metrics.heading), popup.title, "popup")
     top += metrics.heading + metrics.gap
     text = part("text", "text", Box(left, top, left + width, top + metrics.text), popup.text, "popup/text")
@@ -293,7 +293,7 @@ def _popup(popup: Popup, metrics: Metrics) -> _PageLayout:
     return _PageLayout(_frame_first(frame, parts), tuple(parts), _NO_SCROLL)
 
 
-def _frame_first(frame: ScreenPart, parts: Sequence[ScreenPart]) -> tuple[Shape, ...]:
+def _frame_first(frame: DrawnPart, parts: Sequence[DrawnPart]) -> tuple[Shape, ...]:
     """The shapes of a dialog; the title comes first in the tree but is drawn on the dialog."""
     return frame.shape, *(each.shape for each in parts if each is not frame and each.shape.kind)
 
@@ -308,9 +308,9 @@ def _middle(metrics: Metrics, height: int, lowest: int) -> Box:
 
 
 @lru_cache(maxsize=4)
-def _keyboard(size: Size) -> tuple[ScreenPart, ...]:
+def _keyboard(size: Size) -> tuple[DrawnPart, ...]:
     board = Box(0, KEYBOARD_TOP, size.width, size.height)
-    parts = [ScreenPart(Shape("keyboard", board), UIElement("keyboard", "", board, (), "", "keyboard"))]
+    parts = [DrawnPart(Shape("keyboard", board), UIElement("keyboard", "", board, (), "", "keyboard"))]
     high, gap = 100, 10
     for number, letters in enumerate(("qwertyuiop", "asdfghjkl", "zxcvbnm")):
         wide = (size.width - 11 * gap) // 10
@@ -318,10 +318,10 @@ def _keyboard(size: Size) -> tuple[ScreenPart, ...]:
         top = board.top + gap + number * (high + gap)
         for at, letter in enumerate(letters):
             key = left + at * (wide + gap)
-            parts.append(ScreenPart(Shape("key", Box(key, top, key + wide, top + high), letter)))
+            parts.append(DrawnPart(Shape("key", Box(key, top, key + wide, top + high), letter)))
     top = board.top + gap + 3 * (high + gap)
     for left, right, words in ((10, 130, "123"), (140, 560, "space"), (570, 710, "Enter")):
-        parts.append(ScreenPart(Shape("key", Box(left, top, right, top + high), words)))
+        parts.append(DrawnPart(Shape("key", Box(left, top, right, top + high), words)))
     return tuple(parts)
 
 
@@ -331,7 +331,7 @@ def _icon_rows(apps: Sequence[AppSpec], metrics: Metrics, viewport: Box) -> list
     space = (width - metrics.columns * wide) // (metrics.columns - 1)
 
     def row(chosen: Sequence[AppSpec]) -> WidgetRow:
-        def place(left: int, top: int, bottom: int) -> tuple[ScreenPart, ...]:
+        def place(left: int, top: int, bottom: int) -> tuple[DrawnPart, ...]:
             starts = (left + column * (wide + space) for column in range(len(chosen)))
             return tuple(
                 part(

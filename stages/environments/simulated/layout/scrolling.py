@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from trajmill.schemas.geometry import Box
-from trajmill.stages.environments.simulated.layout.widgets import ScreenPart, WidgetRow
+from trajmill.stages.environments.simulated.layout.widgets import DrawnPart, WidgetRow
 
 _TURN = 0.8
-"""ScreenPart of the viewport that one scroll moves by."""
+"""DrawnPart of the viewport that one scroll moves by."""
 
 
 class ScrollState(NamedTuple):
@@ -25,7 +25,7 @@ class ScrollState(NamedTuple):
 class PlacedRows(NamedTuple):
     """The rows that a viewport shows."""
 
-    parts: tuple[ScreenPart, ...]
+    parts: tuple[DrawnPart, ...]
     scroll: ScrollState
     content: int
     """Height of all rows."""
@@ -39,7 +39,7 @@ def place_rows(rows: Sequence[WidgetRow], viewport: Box, gap: int, offset: int, 
     offset = _aligned(tops, rows, room, content, offset)
     if focus:
         offset = _revealing(tops, rows, room, offset, focus)
-    parts: list[ScreenPart] = []
+    parts: list[DrawnPart] = []
     hidden_below: int | None = None
     for top, row in zip(tops, rows, strict=True):
         if top < offset:

@@ -13,7 +13,7 @@ from trajmill.schemas.observation import Observation, ScreenHandle, UIElement
 from trajmill.stages.environments.simulated.drawing.draw import draw
 from trajmill.stages.environments.simulated.drawing.scene import Scene
 from trajmill.stages.environments.simulated.layout.scrolling import ScrollState
-from trajmill.stages.environments.simulated.layout.widgets import ScreenPart, Target
+from trajmill.stages.environments.simulated.layout.widgets import DrawnPart, Target
 
 MOST_VIEWS = 8192
 """Views kept per world and process; one takes about 10 kB."""
@@ -42,7 +42,7 @@ class ScreenView(NamedTuple):
         return None
 
 
-def make_view(scene: Scene, parts: Sequence[ScreenPart], scroll: ScrollState, app: str) -> ScreenView:
+def make_view(scene: Scene, parts: Sequence[DrawnPart], scroll: ScrollState, app: str) -> ScreenView:
     """A view of a scene whose accessible parts are `parts`, in reading order."""
     elements = tuple(part.element for part in parts if part.element)
     handle = ScreenHandle(_screen_id(scene, elements, app), scene.size, partial(draw, scene))

@@ -48,7 +48,7 @@ class Target(NamedTuple):
     """The app to open, item to pick, option to choose or step to take."""
 
 
-class ScreenPart(NamedTuple):
+class DrawnPart(NamedTuple):
     """Something drawn, with its accessibility element and what pressing it means."""
 
     shape: Shape
@@ -60,7 +60,7 @@ class WidgetRow(NamedTuple):
     """Parts side by side, made only once the row has a place."""
 
     height: int
-    place: Callable[[int, int, int], tuple[ScreenPart, ...]]
+    place: Callable[[int, int, int], tuple[DrawnPart, ...]]
     """Its parts for a left and a top edge, cut off at a bottom edge."""
     widget: str = ""
     """Id of the widget it belongs to."""
@@ -120,7 +120,7 @@ def part(
     value: str = "",
     state: str = "",
     color: str = "",
-) -> ScreenPart:
+) -> DrawnPart:
     """A part whose element says what its shape draws."""
     states: tuple[str, ...] = ()
     if state == "disabled":
@@ -130,10 +130,10 @@ def part(
     if kind in _EDITABLE:
         states = (*states, "editable", "focused") if state == "focused" else (*states, "editable")
     element = UIElement(role, text.replace("\n", " "), box, states, value, element_id)
-    return ScreenPart(Shape(kind, box, text, note, state, color), element, target)
+    return DrawnPart(Shape(kind, box, text, note, state, color), element, target)
 
 
-def button_part(button: Button, context: PageContext, box: Box) -> ScreenPart:
+def button_part(button: Button, context: PageContext, box: Box) -> DrawnPart:
     """A button, disabled while something it needs is missing."""
     kind = "button" if button.style == "plain" else f"{button.style}_button"
     enabled = all(context.values[name] not in ("", 0, False) for name in button.needs)
@@ -181,7 +181,7 @@ def _single(
 ) -> WidgetRow:
     """A row of one part whose note is its value."""
 
-    def place(left: int, top: int, bottom: int) -> tuple[ScreenPart, ...]:
+    def place(left: int, top: int, bottom: int) -> tuple[DrawnPart, ...]:
         box = Box(left, top, left + size.width, min(top + size.height, bottom))
         return (part(kind, role, box, text, element_id, target, note=value, value=value, state=state),)
 
@@ -200,7 +200,7 @@ def _text_row(widget: Text, context: PageContext) -> WidgetRow:
 def _button_row(widget: Button, context: PageContext) -> WidgetRow:
     height, width = context.metrics.button, context.metrics.button_width or context.width
 
-    def place(left: int, top: int, bottom: int) -> tuple[ScreenPart, ...]:
+    def place(left: int, top: int, bottom: int) -> tuple[DrawnPart, ...]:
         return (button_part(widget, context, Box(left, top, left + width, min(top + height, bottom))),)
 
     return WidgetRow(height, place, widget.id)
@@ -246,7 +246,7 @@ def _radio_row(widget: Choice, options: tuple[Scalar, ...], columns: int, contex
     height, gap = context.metrics.row, context.metrics.gap
     wide = (context.width - (columns - 1) * gap) // columns
 
-    def place(left: int, top: int, bottom: int) -> tuple[ScreenPart, ...]:
+    def place(left: int, top: int, bottom: int) -> tuple[DrawnPart, ...]:
         parts = []
         for column, option in enumerate(options):
             start = left + column * (wide + gap)
@@ -286,7 +286,7 @@ def _stepper_row(widget: Stepper, context: PageContext) -> WidgetRow:
     page = f"{context.page}/{widget.id}"
     inset = height // 8
 
-    def place(left: int, top: int, bottom: int) -> tuple[ScreenPart, ...]:
+    def place(left: int, top: int, bottom: int) -> tuple[DrawnPart, ...]:
         low = min(top + height, bottom)
         plus = left + context.width - side
         minus = plus - gap - side

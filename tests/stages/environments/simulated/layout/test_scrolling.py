@@ -4,12 +4,12 @@ from hypothesis import strategies as st
 from trajmill.schemas.geometry import Box
 from trajmill.stages.environments.simulated.drawing.scene import Shape
 from trajmill.stages.environments.simulated.layout.scrolling import place_rows
-from trajmill.stages.environments.simulated.layout.widgets import ScreenPart, WidgetRow
+from trajmill.stages.environments.simulated.layout.widgets import DrawnPart, WidgetRow
 
 
 def _row(number: int, height: int) -> WidgetRow:
-    def place(left: int, top: int, bottom: int) -> tuple[ScreenPart, ...]:
-        return (ScreenPart(Shape("text", Box(left, top, left + 50, min(top + height, bottom)), str(number))),)
+    def place(left: int, top: int, bottom: int) -> tuple[DrawnPart, ...]:
+        return (DrawnPart(Shape("text", Box(left, top, left + 50, min(top + height, bottom)), str(number))),)
 
     return WidgetRow(height, place, str(number))
 
