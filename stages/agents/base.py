@@ -1,4 +1,4 @@
-"""The protocol of an agent: one decision per look at the screen."""
+"""The protocol of an agent: it sees a screen and decides on one action."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class AgentCall:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What an agent decided on one look at the screen."""
+    """What an agent decided at one screen."""
 
     thought: str
     action: Action | None

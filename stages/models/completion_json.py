@@ -1,4 +1,4 @@
-"""Completions as plain JSON, for caches and recordings."""
+"""Completions as plain JSON, as the request cache keeps them."""
 
 from __future__ import annotations
 

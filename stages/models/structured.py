@@ -1,4 +1,4 @@
-"""Answers that follow a schema: asked for, found in whatever the model wrote around them, checked, asked for again.
+"""Structured answers: asks for a JSON object that follows a schema, finds it in the reply, checks it, asks again.
 
 A server with guided decoding writes nothing else; a model without it wraps its answer in code fences and remarks. Both
 end here: one JSON object that validates, or a failure. A reply with two different valid objects is no answer either: to

@@ -1,4 +1,4 @@
-"""A decision made fit to be stored and acted on: a model may say anything, and no row may break on it."""
+"""Makes a decision fit to be stored and carried out: a model may write anything, and no row may break on it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The body of an answer, which may be anything, as a `Completion`."""
+"""Reads the body of an HTTP answer, which may hold anything, as a `Completion`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can go wrong between a request and its answer, and what follows from it."""
+"""Why a request got no answer, and what the client does then."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""A request cache on disk: what was answered once is asked again by no process of the machine, and after no crash.
+"""A request cache on disk: an answered request is not sent again, not by another process and not after a crash.
 
-Only answers that asking again should give again are kept: those of every role but the acting ones, and of these when
-they decode greedily. (A sampled vote has its seed in the key, so another vote is another question; a policy that
-explores must not be handed its own past.)
+Kept are the answers of every role but the acting ones, and those of an acting role that decodes greedily. (A sampled
+vote has its seed in the key, so the next vote is another request; a policy that explores must not get its own earlier
+answers.)
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class CachedModel(WrappedModel):
     """
 
     def __init__(self, model: ChatModel, folder: Path) -> None:
-        """Stand before a model with the cache in a folder, which is made if it is not there.
+        """Use the cache in a folder, which is made if it is not there.
 
         Raises:
             BadInputError: the folder cannot hold a cache, or holds something else.
