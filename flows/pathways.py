@@ -25,7 +25,7 @@ from trajmill.warehouse.read import read_rows
 from trajmill.warehouse.views import refresh_views
 
 
-class Found(NamedTuple):
+class PathwaysReport(NamedTuple):
     """What came of walking."""
 
     table: Table
@@ -37,7 +37,7 @@ class Found(NamedTuple):
     report_path: Path
 
 
-def walk_for_pathways(config: Config, programs: tuple[str, ...]) -> Found:
+def walk_for_pathways(config: Config, programs: tuple[str, ...]) -> PathwaysReport:
     """Walk programs, by default those that the configuration names; what was walked is not walked again.
 
     Raises:
@@ -57,7 +57,7 @@ def walk_for_pathways(config: Config, programs: tuple[str, ...]) -> Found:
         refresh_views(warehouse)
         report = write_report(warehouse, trial.run_id)
     splits = Counter(query.split for query in context.queries.values())
-    return Found(
+    return PathwaysReport(
         _table(read_pathways(warehouse, trial.run_id)),
         {split: splits[split] for split in Split},
         len(read_rows(warehouse, Failure, run_id=trial.run_id)),

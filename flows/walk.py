@@ -23,7 +23,7 @@ from trajmill.warehouse.read import read_rows
 from trajmill.warehouse.views import refresh_views
 
 
-class Walked(NamedTuple):
+class WalkReport(NamedTuple):
     """What came of trying."""
 
     table: Table
@@ -31,7 +31,7 @@ class Walked(NamedTuple):
     report_path: Path
 
 
-def walk(config: Config, queries: int, source: str = "") -> Walked:
+def walk(config: Config, queries: int, source: str = "") -> WalkReport:
     """Try some queries, of one source if it is named, and write a report with pictures of what was done.
 
     Raises:
@@ -50,7 +50,7 @@ def walk(config: Config, queries: int, source: str = "") -> Walked:
             walk_queries(context, queries, Source(source) if source else None)
         refresh_views(warehouse)
         report = write_report(warehouse, trial.run_id)
-    return Walked(_table(context), report)
+    return WalkReport(_table(context), report)
 
 
 def _table(context: RoundContext) -> Table:

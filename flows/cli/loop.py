@@ -22,6 +22,7 @@ def evolve(config: ConfigFile = None) -> None:
     """Run the loop, round after round; asked again, it goes on where it stopped."""
     from rich.console import Console
 
+    from trajmill.flows.configuration.check import tasks_unknown_to_judge
     from trajmill.flows.configuration.file import load_config
     from trajmill.flows.prefect_settings import set_quiet_defaults
     from trajmill.flows.progress import ConsoleWatcher, watched_by
@@ -31,6 +32,9 @@ def evolve(config: ConfigFile = None) -> None:
     from trajmill.flows.evolve import evolve as run_rounds
 
     console = Console()
+    warning = tasks_unknown_to_judge(settings)
+    if warning is not None:
+        console.print(warning, style="yellow", soft_wrap=True, highlight=False)
     with watched_by(ConsoleWatcher(console)):
         report = run_rounds(settings)
     run = settings.run_id

@@ -99,3 +99,24 @@ def _named_by_judges(config: Config) -> Iterator[tuple[KeyPath, str]]:
         for channel in ("text", "multimodal"):
             for endpoint in getattr(judge, channel):
                 yield ("judges", name, channel), endpoint
+
+
+def tasks_unknown_to_judge(config: Config) -> str | None:
+    """That the embedded critics cannot judge the tasks of the environment, in one line; None where they can.
+
+    They know the annotations of simulated apps alone. In other worlds they judge nothing, and nothing is learned.
+    """
+    if config.environment.annotated:
+        return None
+    embedded = [
+        channel
+        for channel in config.judge.channels
+        if channel != "programmatic" and EMBEDDED in getattr(config.models.critic, channel)
+    ]
+    if not embedded:
+        return None
+    roles = " and ".join(f"models.critic.{channel}" for channel in embedded)
+    return (
+        f"the embedded critics know no task of environment {config.environment.kind!r}: trajectories stay unjudged and "
+        f'teach nothing; map {roles} to a model, or set judge.channels = ["programmatic"]'
+    )

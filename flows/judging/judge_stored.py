@@ -31,7 +31,7 @@ _BATCH = "batch.json"
 _MOST_IN_SHARD = 1000
 
 
-class JudgedAgain(NamedTuple):
+class RejudgeReport(NamedTuple):
     """What came of judging anew."""
 
     trajectories: int
@@ -44,7 +44,7 @@ class JudgedAgain(NamedTuple):
     """Those that it could not judge so far."""
 
 
-class Stored(NamedTuple):
+class StoredTrajectory(NamedTuple):
     """A finished trajectory."""
 
     round: int
@@ -53,19 +53,19 @@ class Stored(NamedTuple):
 
 def finished_trajectories(
     context: RoundContext, rounds: Collection[int] | None = None, purposes: Collection[str] | None = None
-) -> list[Stored]:
+) -> list[StoredTrajectory]:
     """Trajectories of the run that are evidence about an agent, in order; of some rounds and purposes, all if None."""
     columns = ["round", "trajectory_id", "status", "purpose"]
     rows = read_table(context.warehouse, "trajectories", columns, rounds=rounds, run_id=context.run_id)
     found = zip(*(column.to_pylist() for column in rows.columns), strict=True)
     return sorted(
-        Stored(number, trajectory_id)
+        StoredTrajectory(number, trajectory_id)
         for number, trajectory_id, status, purpose in found
         if status == "finished" and (purposes is None or purpose in purposes)
     )
 
 
-def judge_again(context: RoundContext, judge: NamedJudge, stored: Sequence[Stored]) -> JudgedAgain:
+def judge_stored(context: RoundContext, judge: NamedJudge, stored: Sequence[StoredTrajectory]) -> RejudgeReport:
     """Judge the trajectories that this judge has not judged yet; asked twice, it adds nothing."""
     before = _judged(context, judge) & {one.trajectory_id for one in stored}
     by_round: dict[int, list[str]] = defaultdict(list)
@@ -74,7 +74,7 @@ def judge_again(context: RoundContext, judge: NamedJudge, stored: Sequence[Store
     for number, trajectory_ids in sorted(by_round.items()):
         _Batches(context.in_round(number), judge).judge(trajectory_ids)
     judged = _judged(context, judge) & {one.trajectory_id for one in stored}
-    return JudgedAgain(len(stored), len(before), len(judged) - len(before), len(stored) - len(judged))
+    return RejudgeReport(len(stored), len(before), len(judged) - len(before), len(stored) - len(judged))
 
 
 class _Batches:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from trajmill.flows.configuration.config import OWN_JUDGE, Config
 from trajmill.flows.configuration.judges import judge_named
 from trajmill.flows.context import RoundContext
-from trajmill.flows.judging.judge_stored import JudgedAgain, finished_trajectories, judge_again
+from trajmill.flows.judging.judge_stored import RejudgeReport, finished_trajectories, judge_stored
 from trajmill.flows.serving.models_ready import models_ready
 from trajmill.schemas.errors import BadInputError
 from trajmill.warehouse.layout import create_warehouse
@@ -13,7 +13,7 @@ from trajmill.warehouse.lock import sole_worker
 from trajmill.warehouse.views import refresh_views
 
 
-def rejudge(config: Config, name: str | None, round_number: int | None = None) -> JudgedAgain:
+def rejudge(config: Config, name: str | None, round_number: int | None = None) -> RejudgeReport:
     """Judge all finished trajectories of the run, or of one round, anew.
 
     Args:
@@ -35,6 +35,6 @@ def rejudge(config: Config, name: str | None, round_number: int | None = None) -
             f"run {config.run_id} in {warehouse.root} has no finished trajectory{where}; run `trajmill rollout` first"
         )
     with sole_worker(warehouse, config.run_id), models_ready(config, warehouse.run(config.run_id), judge.endpoints):
-        judged = judge_again(context, judge, stored)
+        judged = judge_stored(context, judge, stored)
     refresh_views(warehouse)
     return judged

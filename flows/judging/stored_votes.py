@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from trajmill.flows.configuration.judges import NamedJudge
 from trajmill.flows.context import RoundContext
-from trajmill.flows.judging.judge_stored import JudgedAgain, Stored, finished_trajectories, judge_again
+from trajmill.flows.judging.judge_stored import RejudgeReport, StoredTrajectory, finished_trajectories, judge_stored
 from trajmill.pipelines.reading.verdicts import read_verdicts
 from trajmill.schemas.record import Row
 from trajmill.schemas.tables.trajectory import Purpose
@@ -50,7 +50,7 @@ def stored_evidence(context: RoundContext, judge: NamedJudge) -> Evaluated:
     """Let the judge judge every stored trajectory with a programmatic reward once, and return what it said."""
     rewards = rewards_of(context)
     stored = [one for one in finished_trajectories(context) if one.trajectory_id in rewards]
-    again = judge_again(context, judge, stored)
+    again = judge_stored(context, judge, stored)
     evidence: list[LabelledVotes] = []
     versions: dict[str, None] = {}
     for number in sorted({one.round for one in stored}):
@@ -61,7 +61,7 @@ def stored_evidence(context: RoundContext, judge: NamedJudge) -> Evaluated:
 
 
 def _counted(
-    context: RoundContext, again: JudgedAgain, evidence: Sequence[LabelledVotes], versions: Mapping[str, None]
+    context: RoundContext, again: RejudgeReport, evidence: Sequence[LabelledVotes], versions: Mapping[str, None]
 ) -> Evaluated:
     columns = ["status", "purpose", "reward"]
     rows = read_table(context.warehouse, "trajectories", columns, run_id=context.run_id).to_pylist()
@@ -96,7 +96,7 @@ class _Votes:
         self._context, self._judge_id, self._round = context, judge.other.judge_id, number
         self.versions: dict[str, str] = {row["trajectory_id"]: row["made_by"] for row in self._rows("judgements", [])}
 
-    def evidence(self, stored: Sequence[Stored], rewards: Mapping[str, bool]) -> Iterator[LabelledVotes]:
+    def evidence(self, stored: Sequence[StoredTrajectory], rewards: Mapping[str, bool]) -> Iterator[LabelledVotes]:
         """The evidence of the trajectories that were judged."""
         votes: dict[str, list[Vote]] = defaultdict(list)
         for row in self._rows("trajectory_verdicts", ["channel", "resolution", "vote", "correct"]):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from trajmill.flows.serving.server_requests import Answer, ask_server, served_models
+from trajmill.flows.serving.server_requests import ServerAnswer, ask_server, served_models
 from trajmill.schemas.errors import BadInputError, TrajmillError
 
 _LOAD_SECONDS = 300.0
@@ -46,7 +46,7 @@ def unload_adapter(address: str, name: str, api_key: str = "") -> None:
         TrajmillError: the server does not answer.
     """
     models = served_models(address, api_key)
-    if not isinstance(models, Answer) and name not in models:
+    if not isinstance(models, ServerAnswer) and name not in models:
         return
     answer = ask_server(f"{address}/unload_lora_adapter", {"lora_name": name}, api_key)
     if answer.status != 200:
@@ -64,7 +64,7 @@ def swap_adapter(address: str, old: str | None, new: Adapter, api_key: str = "")
         unload_adapter(address, old, api_key)
 
 
-def _refusal(address: str, what: str, answer: Answer) -> TrajmillError:
+def _refusal(address: str, what: str, answer: ServerAnswer) -> TrajmillError:
     if answer.status == 0:
         return TrajmillError(f"the model server {address} does not answer ({answer.reason})")
     if answer.status in (404, 405) and "does not exist" not in answer.text:

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from trajmill.flows.serving.server_keeper import SECONDS_TO_LEAVE
 from trajmill.flows.serving.server_log import last_words
-from trajmill.flows.serving.server_requests import Answer, ask_server, served_models
+from trajmill.flows.serving.server_requests import ServerAnswer, ask_server, served_models
 from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.stages.models.openai_api.spec import ModelServerSpec
 
@@ -109,7 +109,7 @@ def _is_there(server: ModelServer) -> bool:
             "choose another port, or end what is there"
         )
     models = served_models(server.address, server.api_key)
-    if isinstance(models, Answer):
+    if isinstance(models, ServerAnswer):
         raise BadInputError(f"{where} has a server that does not tell its models ({_told(models)})")
     if server.model not in models:
         raise BadInputError(
@@ -177,7 +177,7 @@ def _await_ready(started: _Started) -> None:
 
 def _check_model(server: ModelServer) -> None:
     models = served_models(server.address, server.api_key)
-    if isinstance(models, Answer):
+    if isinstance(models, ServerAnswer):
         raise TrajmillError(f"{_name(server)} started and does not tell its models ({_told(models)})")
     if server.model not in models:
         raise BadInputError(
@@ -218,7 +218,7 @@ def _words(started: _Started) -> str:
     return f"{last_words(started.log, started.log_start)}; all of it is in {started.log}"
 
 
-def _told(answer: Answer) -> str:
+def _told(answer: ServerAnswer) -> str:
     return f"status {answer.status}" if answer.status else answer.reason
 
 

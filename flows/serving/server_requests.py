@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 _MOST_BYTES = 1_000_000
 
 
-class Answer(NamedTuple):
+class ServerAnswer(NamedTuple):
     """What a server said."""
 
     status: int
@@ -30,7 +30,7 @@ class Answer(NamedTuple):
         return " ".join(str(error).split())[:300]
 
 
-def ask_server(url: str, body: object = None, api_key: str = "", seconds: float = 10.0) -> Answer:
+def ask_server(url: str, body: object = None, api_key: str = "", seconds: float = 10.0) -> ServerAnswer:
     """One request, never raising for what the server does: GET, or POST of a JSON `body`."""
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(url, data, {"Content-Type": "application/json"})
@@ -41,15 +41,15 @@ def ask_server(url: str, body: object = None, api_key: str = "", seconds: float 
     opener = urllib.request.build_opener(*([urllib.request.ProxyHandler({})] if is_local else []))
     try:
         with opener.open(request, timeout=seconds) as response:
-            return Answer(response.status, response.read(_MOST_BYTES).decode(errors="replace"))
+            return ServerAnswer(response.status, response.read(_MOST_BYTES).decode(errors="replace"))
     except urllib.error.HTTPError as error:
         with error:
-            return Answer(error.code, error.read(_MOST_BYTES).decode(errors="replace"))
+            return ServerAnswer(error.code, error.read(_MOST_BYTES).decode(errors="replace"))
     except (OSError, HTTPException) as error:
-        return Answer(0, str(getattr(error, "reason", error)) or type(error).__name__)
+        return ServerAnswer(0, str(getattr(error, "reason", error)) or type(error).__name__)
 
 
-def served_models(address: str, api_key: str = "") -> frozenset[str] | Answer:
+def served_models(address: str, api_key: str = "") -> frozenset[str] | ServerAnswer:
     """Names that the server at `address` (.../v1) answers to, adapters included, or its refusal."""
     answer = ask_server(f"{address}/models", api_key=api_key)
     if answer.status != 200:
@@ -57,4 +57,4 @@ def served_models(address: str, api_key: str = "") -> frozenset[str] | Answer:
     try:
         return frozenset(str(card["id"]) for card in json.loads(answer.text)["data"])
     except (ValueError, TypeError, KeyError):
-        return Answer(0, "its list of models cannot be read")
+        return ServerAnswer(0, "its list of models cannot be read")

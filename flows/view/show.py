@@ -23,7 +23,7 @@ from trajmill.warehouse.views import refresh_views
 _LABEL_STYLES = {"GOOD": "green", "NEUTRAL": "dim", "HARMFUL": "red"}
 
 
-class Vote(NamedTuple):
+class ShownVote(NamedTuple):
     """One vote of one channel."""
 
     channel: str
@@ -31,15 +31,15 @@ class Vote(NamedTuple):
     reason: str
 
 
-class Shown(NamedTuple):
+class ShownTrajectory(NamedTuple):
     """A trajectory with all that was said about it."""
 
     episode: Episode
-    votes: tuple[Vote, ...]
+    votes: tuple[ShownVote, ...]
     guidance: str | None
 
 
-def find_trajectory(warehouse: Warehouse, start: str) -> Shown:
+def find_trajectory(warehouse: Warehouse, start: str) -> ShownTrajectory:
     """The trajectory whose id starts like this.
 
     Raises:
@@ -64,10 +64,12 @@ def find_trajectory(warehouse: Warehouse, start: str) -> Shown:
             [trajectory_id],
         ).fetchone()
     (episode,) = read_episodes(warehouse, run_id, [trajectory_id], with_verdicts=True)
-    return Shown(episode, tuple(Vote(*vote) for vote in votes), None if guidance is None else guidance[0])
+    return ShownTrajectory(
+        episode, tuple(ShownVote(*vote) for vote in votes), None if guidance is None else guidance[0]
+    )
 
 
-def print_trajectory(shown: Shown, console: Console) -> None:
+def print_trajectory(shown: ShownTrajectory, console: Console) -> None:
     """Print it; what a model or a screen said is printed as text and nothing else."""
     for line in _heading(shown):
         console.print(line, soft_wrap=True)
@@ -78,7 +80,7 @@ def print_trajectory(shown: Shown, console: Console) -> None:
             console.print(line, soft_wrap=True)
 
 
-def write_images(shown: Shown, warehouse: Warehouse, folder: Path) -> tuple[Path, ...]:
+def write_images(shown: ShownTrajectory, warehouse: Warehouse, folder: Path) -> tuple[Path, ...]:
     """Write the screen before each step with its action drawn, and the last screen; returns the files.
 
     Raises:
@@ -105,7 +107,7 @@ def _not_one(start: str, found: int) -> str:
     return f'no trajectory starts with {shown!r}; `trajmill sql "SELECT trajectory_id FROM trajectories"` lists them'
 
 
-def _heading(shown: Shown) -> Iterable[Text]:
+def _heading(shown: ShownTrajectory) -> Iterable[Text]:
     episode = shown.episode
     trajectory = episode.trajectory
     yield Text(_plain(episode.query.instruction), style="bold")

@@ -15,7 +15,7 @@ from trajmill.flows.cli.app import run
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.text import config_as_toml
 from trajmill.flows.context import RoundContext
-from trajmill.flows.judging.judge_stored import JudgedAgain
+from trajmill.flows.judging.judge_stored import RejudgeReport
 from trajmill.flows.judging.rejudge import rejudge
 from trajmill.flows.landed_event import accepted_since_training
 from trajmill.flows.round import do_stage
@@ -83,7 +83,7 @@ def test_verdicts_stand_side_by_side_and_are_asked_for_once(root: Path) -> None:
         config = config_with_judges(root, server.url)
         made = rejudge(config, "big")
         sent = len(server.received)
-        assert made == JudgedAgain(len(finished(root)), before=0, judged=len(finished(root)), unjudged=0)
+        assert made == RejudgeReport(len(finished(root)), before=0, judged=len(finished(root)), unjudged=0)
         assert rejudge(config, "big") == made._replace(before=made.judged, judged=0)
         assert len(server.received) == sent > 0
     warehouse = open_warehouse(root)
@@ -147,7 +147,7 @@ def test_what_a_server_did_not_answer_is_a_failure_and_no_verdict_and_is_made_go
         failures = [row for row in read_rows(open_warehouse(root), Failure) if row.stage == "judge_again:big"]
         assert 0 < first.unjudged == len(failures) and first.judged > 0
         second = rejudge(config, "big", round_number=1)
-    assert second == JudgedAgain(first.trajectories, first.judged, first.unjudged, 0)
+    assert second == RejudgeReport(first.trajectories, first.judged, first.unjudged, 0)
 
 
 @pytest.mark.parametrize(

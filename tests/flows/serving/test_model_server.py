@@ -14,7 +14,7 @@ import pytest
 from tests.flows.serving.process_groups import is_gone, living
 from tests.flows.serving.stand_in_vllm import stand_in
 from trajmill.flows.serving.model_server import ModelServer, served
-from trajmill.flows.serving.server_requests import Answer, served_models
+from trajmill.flows.serving.server_requests import ServerAnswer, served_models
 from trajmill.schemas.errors import BadInputError, TrajmillError
 
 
@@ -139,7 +139,7 @@ def test_the_key_is_asked_for_and_stands_in_no_command_line(tmp_path: Path, port
     section = stand_in(tmp_path, port)
     with served([ModelServer("critic", "judge-7b", section, "s3cret")], tmp_path) as (running,):
         assert served_models(running.address, "s3cret") == frozenset({"judge-7b"})
-        assert isinstance(served_models(running.address), Answer)
+        assert isinstance(served_models(running.address), ServerAnswer)
         for process in living(running.process_id or 0):
             assert b"s3cret" not in Path(f"/proc/{process}/cmdline").read_bytes()
         stranger = ModelServer("critic", "judge-7b", section, "guessed")

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from trajmill.flows.serving.server_requests import Answer, ask_server, served_models
+from trajmill.flows.serving.server_requests import ServerAnswer, ask_server, served_models
 
 OK = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"
 
@@ -39,7 +39,7 @@ def test_what_runs_here_is_not_asked_through_a_proxy(monkeypatch: pytest.MonkeyP
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     monkeypatch.delenv("no_proxy", raising=False)
     with saying(OK + b"fine") as address:
-        assert ask_server(address) == Answer(200, "fine")
+        assert ask_server(address) == ServerAnswer(200, "fine")
 
 
 @pytest.mark.parametrize("answer", [b"", b"SSH-2.0-OpenSSH_9.2\r\n", b"\xff\x00"])
@@ -53,7 +53,7 @@ def test_what_does_not_speak_http_is_no_server(answer: bytes) -> None:
 )
 def test_a_list_of_models_that_is_none(body: bytes) -> None:
     with saying(OK + body) as address:
-        assert served_models(address) == Answer(0, "its list of models cannot be read")
+        assert served_models(address) == ServerAnswer(0, "its list of models cannot be read")
 
 
 @pytest.mark.parametrize(
@@ -66,4 +66,4 @@ def test_a_list_of_models_that_is_none(body: bytes) -> None:
     ],
 )
 def test_the_reason_of_a_refusal_is_one_line(text: str, reason: str) -> None:
-    assert Answer(400, text).reason == reason
+    assert ServerAnswer(400, text).reason == reason
