@@ -45,11 +45,17 @@ def calibrate(config: Config, names: Sequence[str], labels: Path | None = None) 
         labels: folder of a labelled set; None takes the programmatic rewards of the run's stored trajectories.
 
     Raises:
-        BadInputError: an unknown judge, no rewards, or labels that cannot be read.
+        BadInputError: an unknown judge, no rewards, a judge that repeats them, or labels that cannot be read.
         RunInUseError: another process is at work on the run.
         TrajmillError: a judge could judge nothing.
     """
     judges = [judge_named(config, name).asking_for_all() for name in names or (OWN_JUDGE,)]
+    repeating = [judge.name for judge in judges if judge.rule.repeats_the_check]
+    if labels is None and repeating:
+        raise BadInputError(
+            f"judge {repeating[0]} asks the programmatic check, which it cannot be measured by: "
+            "name a labelled set with --labels"
+        )
     warehouse = create_warehouse(config.run.root)
     context = RoundContext(config, warehouse, 0)
     if labels is None and not rewards_of(context):

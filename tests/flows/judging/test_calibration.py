@@ -26,12 +26,12 @@ from trajmill.flows.stage import StageOutcome, StageReport, run_once
 from trajmill.flows.tasks.calibrate import CALIBRATE, judge_precision
 from trajmill.flows.tasks.judge import JUDGE_GUIDED
 from trajmill.flows.view.calibration_table import calibration_table
-from trajmill.schemas.errors import TrajmillError
+from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.tables.calibration import Calibration, Ingredient
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.trajectory import Purpose, Trajectory
-from trajmill.schemas.tables.verdict import Judgement
+from trajmill.schemas.tables.verdict import Channel, Judgement
 from trajmill.stages.critics.calibration.precision import Precision
 from trajmill.warehouse.layout import create_warehouse, open_warehouse
 from trajmill.warehouse.read import read_rows
@@ -204,6 +204,12 @@ def test_wrong_input_is_one_line(
     assert run(["calibrate", *arguments]) == 1
     said = capsys.readouterr().err
     assert said.endswith(message) and said.count("\n") == 1
+
+
+def test_the_programmatic_check_is_not_measured_by_itself(tmp_path: Path) -> None:
+    config = tiny_config(tmp_path).model_copy(update={"judge": JudgeSection(channels=(Channel.PROGRAMMATIC,))})
+    with pytest.raises(BadInputError, match="asks the programmatic check, which it cannot be measured by"):
+        calibrate(config, [])
 
 
 class Heard(Unwatched):
