@@ -65,8 +65,8 @@ class JudgeTrajectories:
     """The other judge that judges; None for the run's own judge."""
 
     def identity(self, trajectory_ids: Sequence[str]) -> object:
-        """The trajectories and how often each was tried; the judge is the run's own, or that of the stage."""
-        return [[name, self.tried.get(name, 0)] for name in trajectory_ids]
+        """The judge, the trajectories and how often each of them could not be judged before."""
+        return [self.judge.identity(), [[name, self.tried.get(name, 0)] for name in trajectory_ids]]
 
     def __call__(self, shard: str, trajectory_ids: Sequence[str]) -> WrittenFiles:
         """Judge the trajectories and write their verdicts, judgements, model calls and failures."""
