@@ -1,0 +1,107 @@
+"""The boundaries of the house: imports go down only, packages of stages form no cycle, rooms and files stay small."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import networkx as nx
+import pytest
+
+_ROOT = Path(__file__).parents[1]
+_BELOW = {
+    "schemas": {"schemas"},
+    "warehouse": {"schemas", "warehouse"},
+    "stages": {"schemas", "stages"},
+    "pipelines": {"schemas", "warehouse", "stages", "pipelines"},
+    "flows": {"schemas", "warehouse", "stages", "pipelines", "flows"},
+}
+_NOT_FOR = {
+    "schemas": {"apache_beam", "prefect", "deltalake", "duckdb", "torch", "transformers"},
+    "warehouse": {"apache_beam", "prefect", "torch", "transformers"},
+    "stages": {"apache_beam", "prefect", "deltalake", "duckdb"},
+    "pipelines": {"prefect"},
+    "flows": set[str](),
+}
+_MOST_FILES = 16
+_MOST_LINES = 400
+
+
+class SourceFile(NamedTuple):
+    path: Path
+    floor: str
+    lines: int
+    imports: frozenset[str]
+    classes: tuple[str, ...]
+
+
+def _imports(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+
+
+@cache
+def _sources() -> tuple[SourceFile, ...]:
+    found = []
+    for floor in _BELOW:
+        for path in sorted((_ROOT / floor).rglob("*.py")):
+            text = path.read_text(encoding="utf-8")
+            tree = ast.parse(text)
+            classes = tuple(node.name for node in tree.body if isinstance(node, ast.ClassDef))
+            found.append(SourceFile(path, floor, text.count("\n"), frozenset(_imports(tree)), classes))
+    return tuple(found)
+
+
+@pytest.mark.parametrize("floor", _BELOW)
+def test_imports_go_down_only(floor: str) -> None:
+    wrong = [
+        f"{source.path.relative_to(_ROOT)} imports {name}"
+        for source in _sources()
+        if source.floor == floor
+        for name in source.imports
+        if (name.startswith("trajmill.") and name.split(".")[1] not in _BELOW[floor])
+        or name.split(".")[0] in _NOT_FOR[floor]
+        or name.split(".")[0] in _BELOW
+    ]
+    assert wrong == []
+
+
+def test_packages_of_stages_form_no_cycle() -> None:
+    packages: nx.DiGraph[str] = nx.DiGraph()
+    for source in _sources():
+        inside = source.path.relative_to(_ROOT).parts
+        if source.floor != "stages" or len(inside) < 3:
+            continue
+        for name in source.imports:
+            parts = name.split(".")
+            if parts[:2] == ["trajmill", "stages"] and len(parts) > 2 and parts[2] != inside[1]:
+                packages.add_edge(inside[1], parts[2])
+    assert list(nx.simple_cycles(packages)) == []
+
+
+def test_no_room_is_crowded() -> None:
+    files: dict[Path, int] = defaultdict(int)
+    for source in _sources():
+        files[source.path.parent] += source.path.name != "__init__.py"
+    assert {str(room.relative_to(_ROOT)): count for room, count in files.items() if count > _MOST_FILES} == {}
+
+
+def test_no_file_is_long() -> None:
+    long = {str(source.path.relative_to(_ROOT)): source.lines for source in _sources() if source.lines > _MOST_LINES}
+    assert long == {}
+
+
+def test_a_class_name_stands_for_one_thing() -> None:
+    places: dict[str, list[str]] = defaultdict(list)
+    for source in _sources():
+        for name in source.classes:
+            if not name.startswith("_"):
+                places[name].append(str(source.path.relative_to(_ROOT)))
+    assert {name: files for name, files in places.items() if len(files) > 1} == {}
