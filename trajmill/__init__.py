@@ -1,1 +1,159 @@
-"""trajmill produces trajectories of GUI agents, and makes the agent that produces them better, round after round."""
+"""trajmill produces trajectories of GUI agents, and makes the agent that produces them better, round after round.
+
+This page is the public API: what else the package holds is private, and may change with any version. The notebook in
+`docs/notebook.md` shows it at work. A name is imported when it is first used, so that `import trajmill` costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from trajmill.schemas.actions import action_from_json, action_to_json
+    from trajmill.schemas.dialects.base import ParseFailure, Reply
+    from trajmill.schemas.dialects.families import FAMILIES, Family, family_named
+    from trajmill.schemas.episode import Episode
+    from trajmill.schemas.errors import TrajmillError
+    from trajmill.schemas.geometry import Size
+    from trajmill.schemas.observation import ObservedScreens
+    from trajmill.schemas.record import Origin
+    from trajmill.schemas.spec import OPERATIONAL, Spec
+    from trajmill.schemas.tables.query import Platform, Query
+    from trajmill.schemas.tables.registry import rows_to_arrow
+    from trajmill.schemas.tables.trajectory import Purpose, Trajectory
+    from trajmill.stages.agents.base import AgentModel
+    from trajmill.stages.agents.spec import EndToEndSpec, ExplorerSpec, ReferenceSpec
+    from trajmill.stages.critics.judge import annotated_judge, judge_episode
+    from trajmill.stages.derive.end_to_end import end_to_end_examples
+    from trajmill.stages.environments.simulated.spec import SimulatedSpec
+    from trajmill.stages.environments.spec import EnvironmentSpec
+    from trajmill.stages.export.write import export_release
+    from trajmill.stages.guidance.write import write_guidance
+    from trajmill.stages.models.embedded.storage import embedded_model, load_embedded_model, untrained_network
+    from trajmill.stages.queries.graph.generate import GenerationSettings, generate_queries
+    from trajmill.stages.queries.graph.grammar import GrammarWriter
+    from trajmill.stages.queries.graph.validation import SimulatedValidator
+    from trajmill.stages.rollout.base import Attempt, Limits
+    from trajmill.stages.rollout.episode import run_episode
+    from trajmill.warehouse.layout import Warehouse, create_warehouse, open_warehouse
+    from trajmill.warehouse.read import read_batches, read_rows, read_table
+    from trajmill.warehouse.sql import run_sql
+
+_HOMES = {
+    # A warehouse, and its rows as Arrow, records or by DuckDB
+    "Warehouse": "warehouse.layout",
+    "create_warehouse": "warehouse.layout",
+    "open_warehouse": "warehouse.layout",
+    "read_table": "warehouse.read",
+    "read_batches": "warehouse.read",
+    "read_rows": "warehouse.read",
+    "run_sql": "warehouse.sql",
+    # What a model writes
+    "FAMILIES": "schemas.dialects.families",
+    "Family": "schemas.dialects.families",
+    "family_named": "schemas.dialects.families",
+    "Reply": "schemas.dialects.base",
+    "ParseFailure": "schemas.dialects.base",
+    "action_from_json": "schemas.actions",
+    "action_to_json": "schemas.actions",
+    "Size": "schemas.geometry",
+    # A world and its queries
+    "SimulatedSpec": "stages.environments.simulated.spec",
+    "EnvironmentSpec": "stages.environments.spec",
+    "Platform": "schemas.tables.query",
+    "Query": "schemas.tables.query",
+    "Origin": "schemas.record",
+    "GenerationSettings": "stages.queries.graph.generate",
+    "GrammarWriter": "stages.queries.graph.grammar",
+    "SimulatedValidator": "stages.queries.graph.validation",
+    "generate_queries": "stages.queries.graph.generate",
+    # An agent and its episode
+    "AgentModel": "stages.agents.base",
+    "EndToEndSpec": "stages.agents.spec",
+    "ExplorerSpec": "stages.agents.spec",
+    "ReferenceSpec": "stages.agents.spec",
+    "embedded_model": "stages.models.embedded.storage",
+    "load_embedded_model": "stages.models.embedded.storage",
+    "untrained_network": "stages.models.embedded.storage",
+    "Attempt": "stages.rollout.base",
+    "Limits": "stages.rollout.base",
+    "Purpose": "schemas.tables.trajectory",
+    "run_episode": "stages.rollout.episode",
+    "Episode": "schemas.episode",
+    "Trajectory": "schemas.tables.trajectory",
+    "ObservedScreens": "schemas.observation",
+    # Judging, guiding, deriving, exporting
+    "write_guidance": "stages.guidance.write",
+    "annotated_judge": "stages.critics.judge",
+    "judge_episode": "stages.critics.judge",
+    "end_to_end_examples": "stages.derive.end_to_end",
+    "rows_to_arrow": "schemas.tables.registry",
+    "export_release": "stages.export.write",
+    # Parts of your own
+    "Spec": "schemas.spec",
+    "OPERATIONAL": "schemas.spec",
+    "TrajmillError": "schemas.errors",
+}
+
+__all__ = [
+    "FAMILIES",
+    "OPERATIONAL",
+    "AgentModel",
+    "Attempt",
+    "EndToEndSpec",
+    "EnvironmentSpec",
+    "Episode",
+    "ExplorerSpec",
+    "Family",
+    "GenerationSettings",
+    "GrammarWriter",
+    "Limits",
+    "ObservedScreens",
+    "Origin",
+    "ParseFailure",
+    "Platform",
+    "Purpose",
+    "Query",
+    "ReferenceSpec",
+    "Reply",
+    "SimulatedSpec",
+    "SimulatedValidator",
+    "Size",
+    "Spec",
+    "Trajectory",
+    "TrajmillError",
+    "Warehouse",
+    "action_from_json",
+    "action_to_json",
+    "annotated_judge",
+    "create_warehouse",
+    "embedded_model",
+    "end_to_end_examples",
+    "export_release",
+    "family_named",
+    "generate_queries",
+    "judge_episode",
+    "load_embedded_model",
+    "open_warehouse",
+    "read_batches",
+    "read_rows",
+    "read_table",
+    "rows_to_arrow",
+    "run_episode",
+    "run_sql",
+    "untrained_network",
+    "write_guidance",
+]
+
+
+def __getattr__(name: str) -> object:
+    """Import a name of the public API from where it is defined."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    """The public names."""
+    return sorted(_HOMES)
