@@ -24,10 +24,13 @@ if TYPE_CHECKING:
     from trajmill.schemas.tables.trajectory import Purpose, Trajectory
     from trajmill.stages.agents.base import AgentModel
     from trajmill.stages.agents.spec import EndToEndSpec, ExplorerSpec, ReferenceSpec
-    from trajmill.stages.critics.judge import annotated_judge, judge_episode
+    from trajmill.stages.critics.annotated.judge import annotated_judge
+    from trajmill.stages.critics.judge import judge_episode
+    from trajmill.stages.critics.spec import CriticModels, JudgeSpec
     from trajmill.stages.derive.end_to_end import end_to_end_examples
     from trajmill.stages.environments.simulated.spec import SimulatedSpec
     from trajmill.stages.environments.spec import EnvironmentSpec
+    from trajmill.stages.export.kinds import exporter_specs
     from trajmill.stages.export.write import export_release
     from trajmill.stages.guidance.write import write_guidance
     from trajmill.stages.models.embedded.storage import embedded_model, load_embedded_model, untrained_network
@@ -85,10 +88,13 @@ _HOMES = {
     "ObservedScreens": "schemas.observation",
     # Judging, guiding, deriving, exporting
     "write_guidance": "stages.guidance.write",
-    "annotated_judge": "stages.critics.judge",
+    "annotated_judge": "stages.critics.annotated.judge",
     "judge_episode": "stages.critics.judge",
+    "JudgeSpec": "stages.critics.spec",
+    "CriticModels": "stages.critics.spec",
     "end_to_end_examples": "stages.derive.end_to_end",
     "rows_to_arrow": "schemas.tables.registry",
+    "exporter_specs": "stages.export.kinds",
     "export_release": "stages.export.write",
     # Parts of your own
     "Spec": "schemas.spec",
@@ -101,6 +107,7 @@ __all__ = [
     "OPERATIONAL",
     "AgentModel",
     "Attempt",
+    "CriticModels",
     "EndToEndSpec",
     "EnvironmentSpec",
     "Episode",
@@ -108,6 +115,7 @@ __all__ = [
     "Family",
     "GenerationSettings",
     "GrammarWriter",
+    "JudgeSpec",
     "Limits",
     "ObservedScreens",
     "Origin",
@@ -131,6 +139,7 @@ __all__ = [
     "embedded_model",
     "end_to_end_examples",
     "export_release",
+    "exporter_specs",
     "family_named",
     "generate_queries",
     "judge_episode",
