@@ -1,10 +1,11 @@
 # make run   the main job on the embedded default: several rounds, then a report
+# make quick  the fast tests, all day
 # make test  ruff, mypy, pytest; with `make vllm-env`, also against a real vLLM server
 PYTHON ?= python3
 BIN := .venv/bin
 VLLM := .venv-vllm
 
-.PHONY: help run run-web test lint types pytest vllm-env test-vllm bench system-deps clean
+.PHONY: help run run-web test quick lint types pytest vllm-env test-vllm bench system-deps clean
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -41,6 +42,9 @@ types: .venv/installed-dev
 pytest: .venv/installed-dev
 	$(BIN)/pytest -n auto -m "not vllm"
 	$(BIN)/pytest -rs tests/vllm
+
+quick: .venv/installed-dev ## the tests that need no browser, X server or model server, and are not slow: a minute
+	$(BIN)/pytest -n 2 -m "not browser and not desktop and not vllm and not slow"
 
 $(VLLM)/installed: tests/vllm/requirements.txt tests/vllm/torchvision_without_cuda.py
 	test -x $(VLLM)/bin/python || $(PYTHON) -m venv $(VLLM)

@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from trajmill.schemas.spec import OPERATIONAL, Spec
+from trajmill.schemas.spec import OPERATIONAL, Spec, content_of
 
 
 class Inner(Spec):
@@ -45,3 +45,17 @@ def test_a_folder_counts_by_the_names_and_contents_of_its_files(tmp_path: Path) 
     assert Outer(folder=tmp_path / "a").identity() == Outer(folder=tmp_path / "b").identity()
     (tmp_path / "b" / "deep" / "task.json").rename(tmp_path / "b" / "deep" / "other.json")
     assert Outer(folder=tmp_path / "a").identity() != Outer(folder=tmp_path / "b").identity()
+
+
+def test_a_large_file_counts_by_its_size_and_by_blocks_of_it(tmp_path: Path) -> None:
+    weights = tmp_path / "model.safetensors"
+    with weights.open("wb") as file:
+        file.truncate(65 << 20)
+    before = content_of(weights)
+    with weights.open("r+b") as file:
+        file.seek((65 << 20) - 10)
+        file.write(b"tuned")
+    tuned = content_of(weights)
+    with weights.open("r+b") as file:
+        file.truncate(66 << 20)
+    assert len({before, tuned, content_of(weights)}) == 3
