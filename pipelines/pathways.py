@@ -17,11 +17,11 @@ from trajmill.schemas.spec import identity_of
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.pathway import Pathway
 from trajmill.stages.environments.spec import EnvironmentSpec
+from trajmill.stages.models.prompted import PromptedModel
 from trajmill.stages.models.prompts import Prompt
 from trajmill.stages.queries.pathways.base import PathwayProgram, WalkBounds
 from trajmill.stages.queries.pathways.collect import CollectedPathways, collect_pathways, make_queries
 from trajmill.stages.queries.pathways.queries import PathwaySettings
-from trajmill.stages.queries.pathways.selection import SecondOpinion
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.screens import write_screens
 from trajmill.warehouse.shards import write_tables
@@ -71,7 +71,7 @@ class WalkPrograms:
             stack.push_async_callback(factory.close)
             opinion = None
             if self.second_opinion is not None:
-                opinion = SecondOpinion(self.second_opinion.open(self.origin, sink), self.selection)
+                opinion = PromptedModel(self.second_opinion.open(self.origin, sink), self.selection)
                 stack.push_async_callback(opinion.model.close)
             found = await collect_pathways(factory, [program], self.bounds, self.origin, opinion)
         await screens.write(found.screens.values())

@@ -14,7 +14,6 @@ from trajmill.stages.critics.calibration.noisy import NoisyChannel
 from trajmill.stages.critics.consensus import Judge
 from trajmill.stages.critics.model.captioner import ModelCaptioner, ScreenCaptioner, TreeCaptioner
 from trajmill.stages.critics.model.multimodal_channel import ModelMultimodalChannel
-from trajmill.stages.critics.model.request import Sampling
 from trajmill.stages.critics.model.step_critic import ModelStepCritic
 from trajmill.stages.critics.model.text_channel import ModelTextChannel
 from trajmill.stages.critics.programmatic import ProgrammaticChannel
@@ -23,6 +22,7 @@ from trajmill.stages.critics.spec import CriticModel, CriticModels, JudgeSpec
 from trajmill.stages.critics.voting import ChannelCritics
 from trajmill.stages.models.base import ChatModel
 from trajmill.stages.models.context_budget import USUAL_BUDGET, ContextBudget
+from trajmill.stages.models.prompted import Sampling
 
 
 class JudgeConstruction(NamedTuple):

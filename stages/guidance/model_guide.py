@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
@@ -20,12 +20,12 @@ from trajmill.schemas.record import Record
 from trajmill.schemas.tables.step import Step
 from trajmill.stages.critics.model.action_words import action_in_words, quotable, untrusted
 from trajmill.stages.critics.model.pictures import marked_picture, picture
-from trajmill.stages.critics.model.request import GREEDY, Sampling, critic_request, stored_evidence, version_of
+from trajmill.stages.critics.model.request import stored_evidence
 from trajmill.stages.critics.trees.replay import SeenStep
 from trajmill.stages.guidance.base import StepDescription, StepOutcome
-from trajmill.stages.models.base import ChatModel, ChatRequest, MessagePart
+from trajmill.stages.models.base import ChatModel, ChatRequest
+from trajmill.stages.models.prompted import GREEDY, PromptedModel, Sampling, on_lines
 from trajmill.stages.models.prompts import Prompt, own_or_packaged
-from trajmill.stages.models.structured import ask
 
 LONGEST_OUTCOME = 300
 """Characters of the outcome of one step."""
@@ -87,7 +87,7 @@ class ModelDescriber:
     @property
     def version(self) -> str:
         """Prompt and model."""
-        return version_of(self.prompt, self.model)
+        return self._prompted.version
 
     async def describe(self, episode: Episode, step: SeenStep, screens: ScreenReader) -> StepOutcome:
         """The outcome of a step and whether it met what the agent thought and concluded.
@@ -102,25 +102,30 @@ class ModelDescriber:
             return StepOutcome(_bounded(step.caption, LONGEST_OUTCOME))
         with stored_evidence(episode):
             request = self._request(episode, step, screens)
-        answer = await ask(self.model, request, OutcomeAnswer)
+        answer = await self._prompted.ask(request, OutcomeAnswer)
         unmet = "" if answer.result == "as expected" else _bounded(answer.reason, _LONGEST_REASON) or answer.result
         return StepOutcome(_bounded(answer.outcome, LONGEST_OUTCOME), unmet)
 
     def _request(self, episode: Episode, step: SeenStep, screens: ScreenReader) -> ChatRequest:
         stored = next(each for each in episode.steps if each.index == step.index)
         before = stored.screen_before
-        filled = self.prompt.fill(
-            instruction=untrusted(episode.query.instruction),
-            action=action_in_words(stored.action, screens.elements(before), screens.size(before)),
-            expectation=_expectation(stored),
-        )
-        parts: tuple[MessagePart, ...] = (
+        fields = {
+            "instruction": untrusted(episode.query.instruction),
+            "action": action_in_words(stored.action, screens.elements(before), screens.size(before)),
+            "expectation": _expectation(stored),
+        }
+        parts = (
             "The screen before the action:",
             marked_picture(stored, screens),
             "The screen after the action:",
             picture(step.outcome.after.screen_id, screens),
         )
-        return critic_request("describer", filled, parts, self.sampling, episode.trajectory.trajectory_id, step.index)
+        request = self._prompted.request("describer", fields, parts, self.sampling, on_lines)
+        return replace(request, trajectory_id=episode.trajectory.trajectory_id, step_index=step.index)
+
+    @property
+    def _prompted(self) -> PromptedModel:
+        return PromptedModel(self.model, self.prompt)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +139,7 @@ class ModelGuidanceWriter:
     @property
     def version(self) -> str:
         """Prompt and model."""
-        return version_of(self.prompt, self.model)
+        return self._prompted.version
 
     async def synthesise(self, episode: Episode, steps: Sequence[StepDescription]) -> str:
         """At most `MOST_LINES` numbered lines.
@@ -143,11 +148,16 @@ class ModelGuidanceWriter:
             ModelFailure: no valid answer.
         """
         outcomes = "\n".join(f"{number}. {quotable(step.outcome)}" for number, step in enumerate(steps, start=1))
-        filled = self.prompt.fill(instruction=untrusted(episode.query.instruction), outcomes=outcomes)
-        request = critic_request("writer", filled, (), self.sampling, episode.trajectory.trajectory_id)
-        answer = await ask(self.model, request, StepsAnswer)
+        fields = {"instruction": untrusted(episode.query.instruction), "outcomes": outcomes}
+        request = self._prompted.request("writer", fields, sampling=self.sampling, layout=on_lines)
+        request = replace(request, trajectory_id=episode.trajectory.trajectory_id)
+        answer = await self._prompted.ask(request, StepsAnswer)
         lines = [line for step in answer.steps if (line := _bounded(_OWN_NUMBER.sub("", step.strip()), LONGEST_LINE))]
         return "\n".join(f"{number}. {line}" for number, line in enumerate(lines, start=1))
+
+    @property
+    def _prompted(self) -> PromptedModel:
+        return PromptedModel(self.model, self.prompt)
 
 
 def _expectation(step: Step) -> str:

@@ -15,17 +15,11 @@ from trajmill.schemas.observation import ScreenReader, UIElement
 from trajmill.stages.critics.model.action_words import quotable, untrusted
 from trajmill.stages.critics.model.answers import CaptionAnswer
 from trajmill.stages.critics.model.pictures import picture
-from trajmill.stages.critics.model.request import (
-    GREEDY,
-    Sampling,
-    ask_critic,
-    critic_prompt,
-    critic_request,
-    version_of,
-)
+from trajmill.stages.critics.model.request import ask_critic, critic_prompt, critic_request
 from trajmill.stages.critics.trees.caption import describe_element, quoted
 from trajmill.stages.critics.trees.screen_state import control_kind, read_screen
 from trajmill.stages.models.base import ChatModel
+from trajmill.stages.models.prompted import GREEDY, PromptedModel, Sampling
 from trajmill.stages.models.prompts import Prompt
 
 CAPTION_FIELDS: frozenset[str] = frozenset()
@@ -108,7 +102,7 @@ class ModelCaptioner:
     @property
     def version(self) -> str:
         """Prompt and model."""
-        return version_of(self.prompt, self.model)
+        return PromptedModel(self.model, self.prompt).version
 
     async def caption(self, screen_id: str, screens: ScreenReader, trajectory_id: str, step_index: int) -> str:
         """What the model sees, in double quotes.

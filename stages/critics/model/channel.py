@@ -14,10 +14,11 @@ from trajmill.stages.critics.base import StepResult, Vote, vote_of
 from trajmill.stages.critics.model.action_words import untrusted
 from trajmill.stages.critics.model.answers import TrajectoryAnswer, trajectory_answer
 from trajmill.stages.critics.model.context_fit import fit, kept, text_tokens
-from trajmill.stages.critics.model.request import GREEDY, Sampling, ask_critic, version_of
+from trajmill.stages.critics.model.request import ask_critic
 from trajmill.stages.critics.model.transcript import Transcript, lay_out, say_what_is_left_out, transcribe
 from trajmill.stages.models.base import ChatModel, ChatRequest, MessagePart
 from trajmill.stages.models.context_budget import USUAL_BUDGET, ContextBudget
+from trajmill.stages.models.prompted import GREEDY, PromptedModel, Sampling
 from trajmill.stages.models.prompts import Prompt
 
 
@@ -49,7 +50,7 @@ class ModelChannel(ABC):
     @property
     def version(self) -> str:
         """Prompt and model."""
-        return version_of(self.prompt, self.model)
+        return PromptedModel(self.model, self.prompt).version
 
     @abstractmethod
     async def screen_parts(

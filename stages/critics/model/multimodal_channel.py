@@ -12,10 +12,11 @@ from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.critics.model.channel import ModelChannel, ScreenPart
 from trajmill.stages.critics.model.context_fit import picture_tokens
 from trajmill.stages.critics.model.pictures import picture
-from trajmill.stages.critics.model.request import Sampling, critic_prompt, critic_request, stored_evidence
+from trajmill.stages.critics.model.request import critic_prompt, critic_request, stored_evidence
 from trajmill.stages.critics.model.transcript import Transcript
 from trajmill.stages.critics.rule import resolution_of
 from trajmill.stages.models.base import ChatRequest, MessagePart
+from trajmill.stages.models.prompted import Sampling
 from trajmill.stages.models.prompts import Prompt
 
 MULTIMODAL_FIELDS = frozenset({"instruction", "left_out"})

@@ -22,17 +22,10 @@ from trajmill.stages.critics.model.action_words import action_in_words, untruste
 from trajmill.stages.critics.model.answers import StepAnswer
 from trajmill.stages.critics.model.context_fit import kept, picture_tokens, text_tokens
 from trajmill.stages.critics.model.pictures import marked_picture, picture
-from trajmill.stages.critics.model.request import (
-    GREEDY,
-    Sampling,
-    ask_critic,
-    critic_prompt,
-    critic_request,
-    stored_evidence,
-    version_of,
-)
+from trajmill.stages.critics.model.request import ask_critic, critic_prompt, critic_request, stored_evidence
 from trajmill.stages.models.base import ChatModel, ChatRequest
 from trajmill.stages.models.context_budget import USUAL_BUDGET, ContextBudget
+from trajmill.stages.models.prompted import GREEDY, PromptedModel, Sampling
 from trajmill.stages.models.prompts import Prompt
 
 STEP_FIELDS = frozenset({"instruction", "history", "number", "action"})
@@ -64,7 +57,7 @@ class ModelStepCritic:
     @property
     def version(self) -> str:
         """Prompt and model."""
-        return version_of(self.prompt, self.model)
+        return PromptedModel(self.model, self.prompt).version
 
     async def judge(self, episode: Episode, screens: ScreenReader) -> list[StepResult]:
         """Judge each step of an episode, in order.

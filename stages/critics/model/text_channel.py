@@ -13,10 +13,11 @@ from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.critics.model.captioner import ScreenCaptioner, TreeCaptioner
 from trajmill.stages.critics.model.channel import ModelChannel, ScreenPart
 from trajmill.stages.critics.model.context_fit import text_tokens
-from trajmill.stages.critics.model.request import Sampling, critic_prompt, critic_request, stored_evidence, version_of
+from trajmill.stages.critics.model.request import critic_prompt, critic_request, stored_evidence
 from trajmill.stages.critics.model.transcript import Transcript
 from trajmill.stages.critics.rule import FULL
 from trajmill.stages.models.base import ChatRequest, MessagePart
+from trajmill.stages.models.prompted import PromptedModel, Sampling
 from trajmill.stages.models.prompts import Prompt
 
 TEXT_FIELDS = frozenset({"instruction", "left_out", "report"})
@@ -48,7 +49,7 @@ class ModelTextChannel(ModelChannel):
     @property
     def version(self) -> str:
         """Prompt, model and, in brackets, what wrote the captions."""
-        return f"{version_of(self.prompt, self.model)}[{self.captioner.version}]"
+        return f"{PromptedModel(self.model, self.prompt).version}[{self.captioner.version}]"
 
     async def screen_parts(
         self, shown: Transcript, episode: Episode, screens: ScreenReader

@@ -21,8 +21,8 @@ from trajmill.schemas.tables.query import Platform
 from trajmill.stages.environments.simulated.annotations.base import KnownSlot, PathMetadata
 from trajmill.stages.environments.simulated.annotations.known_slots import known_slots
 from trajmill.stages.models.base import ChatMessage, ChatModel, ChatRequest
-from trajmill.stages.models.prompts import FilledPrompt, Prompt, own_or_packaged, packaged_prompt, read_prompt
-from trajmill.stages.models.structured import ask
+from trajmill.stages.models.prompted import PromptedModel, Sampling
+from trajmill.stages.models.prompts import Prompt, own_or_packaged, packaged_prompt, read_prompt
 from trajmill.stages.queries.base import HELDOUT_MARK, Written
 from trajmill.stages.queries.graph.base import Brief, DraftRefused
 from trajmill.stages.queries.graph.grammar import operations
@@ -40,6 +40,8 @@ TRIES = 3
 """Drafts of each step before a query is given up."""
 TEMPERATURE = 0.8
 """Of refinement: one goal is asked for in many ways. Synthesis is greedy, so that its answers can be cached."""
+_MAX_TOKENS = 512
+_SYNTHESIS = Sampling(max_tokens=_MAX_TOKENS)
 _TRAIN_MARK = "t"
 _MOST_SHOWN = 300
 """Characters of a refused draft that stand in its failure."""
@@ -98,7 +100,7 @@ class ModelWriter:
     @property
     def version(self) -> str:
         """Prompt of the synthesis and model; that of the refinement stands in the phrasing."""
-        return f"{self.prompts.synthesise.version}@{self.model.version}"
+        return PromptedModel(self.model, self.prompts.synthesise).version
 
     async def write(self, brief: Brief) -> Written:
         """Both steps, the refinement in a manner drawn by the seed.
@@ -109,24 +111,21 @@ class ModelWriter:
         """
         slots = known_slots(brief.task, brief.sample.asked)
         vocabulary = vocabulary_of(brief.metadata)
-        told = _slots_text(slots, brief.metadata)
-        task = brief.metadata.description
-        filled = self.prompts.synthesise.fill(
-            task=task, platform=_platform_text(brief.metadata.platform), pages=_pages_text(brief.metadata), slots=told
-        )
-        raw = await self._drafted(
-            _request(filled),
+        common = {"task": brief.metadata.description, "slots": _slots_text(slots, brief.metadata)}
+        platform, pages = _platform_text(brief.metadata.platform), _pages_text(brief.metadata)
+        synthesis = PromptedModel(self.model, self.prompts.synthesise)
+        raw = await _accepted_draft(
+            synthesis,
+            synthesis.request(ROLE, {**common, "platform": platform, "pages": pages}, sampling=_SYNTHESIS),
             f"{brief.task.name}: synthesis",
             lambda text: check_instruction(text, slots, vocabulary, LONGEST_RAW),
         )
         manner = Random(brief.seed).choice(self.prompts.heldout if brief.heldout else self.prompts.trained)
-        request = replace(
-            _request(manner.fill(task=task, raw=raw.text, slots=told)),
-            temperature=TEMPERATURE,
-            seed=_seed(brief.seed, 0),
-        )
-        refined = await self._drafted(
-            request,
+        refinement = PromptedModel(self.model, manner)
+        sampling = Sampling(TEMPERATURE, seed=_seed(brief.seed, 0), max_tokens=_MAX_TOKENS)
+        refined = await _accepted_draft(
+            refinement,
+            refinement.request(ROLE, {**common, "raw": raw.text}, sampling=sampling),
             f"{brief.task.name}: refinement",
             lambda text: _in_manner(text, check_instruction(text, slots, vocabulary), brief.heldout),
         )
@@ -134,18 +133,20 @@ class ModelWriter:
         phrasing = f"{brief.task.name}/{mark}-{manner.version}"
         return Written(raw.text, refined.text, phrasing, refined.checked.said)
 
-    async def _drafted(self, request: ChatRequest, subject: str, check: Callable[[str], InstructionCheck]) -> _Draft:
-        attempt, text, problems = request, "", ""
-        for number in range(1, TRIES + 1):
-            text = one_line((await ask(self.model, attempt, Instruction)).instruction)
-            checked = check(text)
-            if not checked.problems:
-                return _Draft(text, checked)
-            problems = "; ".join(checked.problems)
-            attempt = _again(request, text, problems, number)
-        raise DraftRefused(
-            f"{subject}: {TRIES} drafts were refused, the last: {problems}, in: {text[:_MOST_SHOWN]}", TRIES
-        )
+
+async def _accepted_draft(
+    model: PromptedModel, request: ChatRequest, subject: str, check: Callable[[str], InstructionCheck]
+) -> _Draft:
+    """The first draft without problems; after a refusal the model is told the problems and asked again."""
+    attempt, text, problems = request, "", ""
+    for number in range(1, TRIES + 1):
+        text = one_line((await model.ask(attempt, Instruction)).instruction)
+        checked = check(text)
+        if not checked.problems:
+            return _Draft(text, checked)
+        problems = "; ".join(checked.problems)
+        attempt = _second_request(request, text, problems, number)
+    raise DraftRefused(f"{subject}: {TRIES} drafts were refused, the last: {problems}, in: {text[:_MOST_SHOWN]}", TRIES)
 
 
 def _manners(own: Sequence[Path], packaged: Sequence[str]) -> tuple[Prompt, ...]:
@@ -154,11 +155,7 @@ def _manners(own: Sequence[Path], packaged: Sequence[str]) -> tuple[Prompt, ...]
     return tuple(packaged_prompt(_PACKAGE, name, _REFINE_FIELDS) for name in packaged)
 
 
-def _request(filled: FilledPrompt) -> ChatRequest:
-    return ChatRequest(ROLE, (ChatMessage("system", (filled.system,)), ChatMessage("user", (filled.user,))))
-
-
-def _again(request: ChatRequest, text: str, problems: str, number: int) -> ChatRequest:
+def _second_request(request: ChatRequest, text: str, problems: str, number: int) -> ChatRequest:
     """The same request with the last draft and what is wrong with it; earlier drafts are left out to keep it short."""
     refused = ChatMessage("assistant", (json.dumps({"instruction": text}, ensure_ascii=False),))
     wish = ChatMessage("user", (f"That cannot be used: {problems}. Write it again without these mistakes.",))

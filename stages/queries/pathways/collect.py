@@ -11,11 +11,12 @@ from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.pathway import Pathway
 from trajmill.schemas.tables.query import Query
 from trajmill.stages.environments.base import EnvironmentFactory
+from trajmill.stages.models.prompted import PromptedModel
 from trajmill.stages.queries.pathways.base import STAGE, PathwayProgram, WalkBounds, WalkTally
 from trajmill.stages.queries.pathways.deny_list import packaged_deny_list
 from trajmill.stages.queries.pathways.queries import PathwaySettings, pathway_queries
 from trajmill.stages.queries.pathways.search import deep_search
-from trajmill.stages.queries.pathways.selection import SecondOpinion, needs_by_model, needs_by_tree
+from trajmill.stages.queries.pathways.selection import needs_by_model, needs_by_tree
 from trajmill.stages.queries.pathways.wording import PathwayGrammar
 from trajmill.stages.queries.real_walk import walk_all
 
@@ -38,7 +39,7 @@ async def collect_pathways(
     programs: Sequence[PathwayProgram],
     bounds: WalkBounds,
     origin: Origin,
-    second_opinion: SecondOpinion | None = None,
+    second_opinion: PromptedModel | None = None,
 ) -> CollectedPathways:
     """Walk programs one after the other, and classify what needs a selection.
 

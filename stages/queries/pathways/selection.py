@@ -12,9 +12,9 @@ from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.pathway import Pathway, PathwayStep
 from trajmill.stages.critics.model.action_words import untrusted
 from trajmill.stages.environments.base import EnvironmentFactory
-from trajmill.stages.models.base import ChatMessage, ChatModel, ChatRequest
+from trajmill.stages.models.base import ChatRequest
+from trajmill.stages.models.prompted import PromptedModel, Sampling
 from trajmill.stages.models.prompts import Prompt, own_or_packaged
-from trajmill.stages.models.structured import ask
 from trajmill.stages.queries.pathways.base import STAGE, PathwayProgram, WalkBounds
 from trajmill.stages.queries.pathways.navigator import Navigator, OutOfBounds
 from trajmill.stages.queries.pathways.start_query import start_query
@@ -30,18 +30,6 @@ class ClassifiedPathways(NamedTuple):
 
     pathways: tuple[Pathway, ...]
     failures: tuple[Failure, ...]
-
-
-class SecondOpinion(NamedTuple):
-    """The model that is asked about pathways for which the tree shows no need of a selection."""
-
-    model: ChatModel
-    prompt: Prompt
-
-    @property
-    def version(self) -> str:
-        """Prompt and model."""
-        return f"{self.prompt.version}@{self.model.version}"
 
 
 class SelectionAnswer(Record):
@@ -113,7 +101,7 @@ def selection_prompt(own: Path | None = None) -> Prompt:
 
 
 async def needs_by_model(
-    opinion: SecondOpinion, program: PathwayProgram, pathways: Sequence[Pathway], origin: Origin
+    second_opinion: PromptedModel, program: PathwayProgram, pathways: Sequence[Pathway], origin: Origin
 ) -> ClassifiedPathways:
     """A second opinion on what the tree has not shown to need a selection.
 
@@ -121,7 +109,7 @@ async def needs_by_model(
     as it is, with a failure.
 
     Args:
-        opinion: who is asked, one question for each pathway.
+        second_opinion: the model that is asked, once for each pathway, with `selection_prompt`.
         program: that the pathways were found in.
         pathways: to be judged.
         origin: common columns of the failures.
@@ -133,12 +121,12 @@ async def needs_by_model(
             told.append(pathway)
             continue
         try:
-            answer = await ask(opinion.model, _request(opinion.prompt, program, pathway), SelectionAnswer)
+            answer = await second_opinion.ask(_request(second_opinion, program, pathway), SelectionAnswer)
         except ModelFailure as error:
-            failures.append(_failure(pathway, str(error), error.failure_class, origin, opinion.prompt.version))
+            failures.append(_failure(pathway, str(error), error.failure_class, origin, second_opinion.prompt.version))
             told.append(pathway)
             continue
-        update = {"needs_selection": answer.needs_selection, "selection_by": opinion.version}
+        update = {"needs_selection": answer.needs_selection, "selection_by": second_opinion.version}
         told.append(pathway.model_copy(update=update))
     return ClassifiedPathways(tuple(told), tuple(failures))
 
@@ -154,12 +142,14 @@ def _by_parent(pathways: Sequence[Pathway]) -> dict[tuple[PathwayStep, ...], lis
     return grouped
 
 
-def _request(prompt: Prompt, program: PathwayProgram, pathway: Pathway) -> ChatRequest:
-    way = untrusted(" > ".join(step.name for step in pathway.steps))
-    system, user = prompt.fill(program=program.title, way=way, kind=pathway.end_kind.replace("_", " "))
+def _request(model: PromptedModel, program: PathwayProgram, pathway: Pathway) -> ChatRequest:
+    fields = {
+        "program": program.title,
+        "way": untrusted(" > ".join(step.name for step in pathway.steps)),
+        "kind": pathway.end_kind.replace("_", " "),
+    }
     seed = int(content_id("selection", pathway.pathway_id), 16) % 2**31
-    messages = (ChatMessage("system", (system,)), ChatMessage("user", (user,)))
-    return ChatRequest(role=ROLE, messages=messages, seed=seed, max_tokens=_MAX_TOKENS)
+    return model.request(ROLE, fields, sampling=Sampling(seed=seed, max_tokens=_MAX_TOKENS))
 
 
 def _failure(pathway: Pathway, message: str, failure_class: FailureClass, origin: Origin, made_by: str) -> Failure:

@@ -11,9 +11,9 @@ from pydantic import Field
 
 from trajmill.schemas.record import Record, content_id
 from trajmill.stages.critics.model.action_words import untrusted
-from trajmill.stages.models.base import ChatMessage, ChatModel, ChatRequest, MessagePart
-from trajmill.stages.models.prompts import FilledPrompt, Prompt, own_or_packaged
-from trajmill.stages.models.structured import ask
+from trajmill.stages.models.base import ChatModel, MessagePart
+from trajmill.stages.models.prompted import PromptedModel, Sampling
+from trajmill.stages.models.prompts import Prompt, own_or_packaged
 from trajmill.stages.queries.proposals.starting_points import StartingPoint, TaskSuccess
 
 ROLE = "writer"
@@ -74,7 +74,7 @@ class TaskProposer:
 
     def version(self, start: StartingPoint) -> str:
         """Stands on every task that it proposes for a starting point: prompt and model."""
-        return f"{self._prompt(start).version}@{self.model.version}"
+        return self._prompted(start).version
 
     async def propose(
         self, start: StartingPoint, known: Sequence[str], count: int, seed: int
@@ -99,20 +99,14 @@ class TaskProposer:
         }
         if start.screen is None:
             fields |= _progress(start.successes)
-        filled = self._prompt(start).fill(**fields)
-        return (await ask(self.model, _request(filled, start, seed), ProposalAnswer)).tasks
+        screen: tuple[MessagePart, ...] = () if start.screen is None else ("\nThe screen:\n", start.screen)
+        request_seed = int(content_id("propose", start.id, seed), 16) % 2**31
+        sampling = Sampling(TEMPERATURE, seed=request_seed, max_tokens=_MAX_TOKENS)
+        prompted = self._prompted(start)
+        return (await prompted.ask(prompted.request(ROLE, fields, screen, sampling), ProposalAnswer)).tasks
 
-    def _prompt(self, start: StartingPoint) -> Prompt:
-        return self.prompts.curriculum if start.screen is None else self.prompts.screen
-
-
-def _request(filled: FilledPrompt, start: StartingPoint, seed: int) -> ChatRequest:
-    shown: tuple[MessagePart, ...] = (filled.user,)
-    if start.screen is not None:
-        shown = (filled.user, "\nThe screen:\n", start.screen)
-    messages = (ChatMessage("system", (filled.system,)), ChatMessage("user", shown))
-    seed = int(content_id("propose", start.id, seed), 16) % 2**31
-    return ChatRequest(ROLE, messages, TEMPERATURE, seed, _MAX_TOKENS)
+    def _prompted(self, start: StartingPoint) -> PromptedModel:
+        return PromptedModel(self.model, self.prompts.curriculum if start.screen is None else self.prompts.screen)
 
 
 def _progress(successes: Sequence[TaskSuccess]) -> dict[str, str]:

@@ -17,10 +17,10 @@ from trajmill.schemas.errors import JudgeFailure, ModelFailure
 from trajmill.schemas.observation import ScreenHandle
 from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.critics.base import SUMMARY_WORDS, StepResult
-from trajmill.stages.critics.model.request import Sampling
 from trajmill.stages.critics.model.step_critic import LONGEST_SUMMARY, STEP_FIELDS, ModelStepCritic
 from trajmill.stages.models.base import ChatRequest, Completion, MessagePart
 from trajmill.stages.models.context_budget import ContextBudget, budget_of
+from trajmill.stages.models.prompted import Sampling
 from trajmill.stages.models.prompts import Prompt, packaged_prompt
 
 

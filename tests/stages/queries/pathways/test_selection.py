@@ -11,10 +11,11 @@ from trajmill.schemas.errors import ModelFailure
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.pathway import Pathway
 from trajmill.stages.models.base import ChatRequest
+from trajmill.stages.models.prompted import PromptedModel
 from trajmill.stages.queries.pathways.base import WalkBounds
 from trajmill.stages.queries.pathways.deny_list import packaged_deny_list
 from trajmill.stages.queries.pathways.search import deep_search
-from trajmill.stages.queries.pathways.selection import SecondOpinion, needs_by_model, needs_by_tree, selection_prompt
+from trajmill.stages.queries.pathways.selection import needs_by_model, needs_by_tree, selection_prompt
 
 BOUNDS = WalkBounds(seconds=20, seconds_per_step=0.2)
 
@@ -49,7 +50,7 @@ def test_a_model_is_asked_only_where_the_tree_shows_nothing_and_may_fail(origin:
 
     model = ScriptedModel(answer)
     shown = asyncio.run(needs_by_tree(ToyFactory(), PROGRAM, found(origin), BOUNDS, origin)).pathways
-    told = asyncio.run(needs_by_model(SecondOpinion(model, selection_prompt()), PROGRAM, shown, origin))
+    told = asyncio.run(needs_by_model(PromptedModel(model, selection_prompt()), PROGRAM, shown, origin))
     assert needing(told.pathways) == {"Copy", "To Red", "To Blue"}
     assert {p.steps[-1].name: p.selection_by for p in told.pathways}["To Blue"] == f"writer_selection-1@{model.version}"
     assert len(told.failures) == 1 and len(told.pathways) == len(shown)
