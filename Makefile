@@ -1,11 +1,13 @@
 # make run   the main job on the embedded default: several rounds, then a report
 # make quick  the fast tests, all day
-# make test  ruff, mypy, pytest; with `make vllm-env`, also against a real vLLM server
+# make test  ruff, mypy, pytest; with `make vllm-env`, also against a real vLLM server; with `make trainers-env`, also with
+#            the loaders of four trainers
 PYTHON ?= python3
 BIN := .venv/bin
 VLLM := .venv-vllm
+TRAINERS := .venv-trainers
 
-.PHONY: help run run-web test quick lint types pytest vllm-env test-vllm bench system-deps clean
+.PHONY: help run run-web test quick lint types pytest vllm-env test-vllm trainers-env bench system-deps clean
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -57,6 +59,19 @@ vllm-env: $(VLLM)/installed ## vLLM for CPUs in an environment of its own, which
 
 test-vllm: .venv/installed-dev $(VLLM)/installed ## the tests against a real vLLM server on this machine's CPU
 	$(BIN)/pytest tests/vllm
+
+# Each sees the project's own packages, and puts before them what its trainer wants in another version.
+$(TRAINERS)/%/installed: tests/trainers/requirements-%.txt tests/trainers/join_project.py tests/vllm/torchvision_without_cuda.py | .venv/installed-dev
+	rm -rf $(@D)
+	$(BIN)/python -m venv --without-pip $(@D)
+	$(BIN)/pip --python $(@D)/bin/python install --quiet --disable-pip-version-check --no-deps --no-compile --requirement $<
+	$(@D)/bin/python tests/trainers/join_project.py $(BIN)
+	$(@D)/bin/python -c "import torchvision" 2>/dev/null || $(@D)/bin/python tests/vllm/torchvision_without_cuda.py
+	$(@D)/bin/python -c "import torchvision"
+	touch $@
+
+# The loaders of four trainers, each in an environment of its own: they want other versions of transformers and datasets.
+trainers-env: $(foreach trainer,trl verl llamafactory swift,$(TRAINERS)/$(trainer)/installed) ## loaders of four trainers, which `make test` then tries on what we export (1.3 GB)
 
 # Whole: the same without --quick, and `python -m benchmarks.loop`. Beside Selenium: `python -m benchmarks.browser`.
 BENCHMARKS := drawing commits export judge judge_savings rejudge model_client pool "pathways --quick" "environments --quick"
