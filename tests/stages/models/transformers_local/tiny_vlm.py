@@ -84,7 +84,8 @@ _IMAGE_SETTINGS: Final = {
 }
 
 
-def _tokenizer() -> Qwen2Tokenizer:
+def tiny_vocabulary() -> tuple[dict[str, int], list[tuple[str, str]]]:
+    """Tokens with their ids, and merges: all bytes, and some words; always the same."""
     bpe = Tokenizer(BPE())
     bpe.pre_tokenizer = ByteLevel(add_prefix_space=False)
     alphabet = ByteLevel.alphabet()
@@ -92,9 +93,14 @@ def _tokenizer() -> Qwen2Tokenizer:
         _CORPUS, BpeTrainer(vocab_size=600, min_frequency=1, initial_alphabet=alphabet, show_progress=False)
     )
     trained = json.loads(bpe.to_str())["model"]
+    return trained["vocab"], [(first, second) for first, second in trained["merges"]]
+
+
+def _tokenizer() -> Qwen2Tokenizer:
+    vocabulary, merges = tiny_vocabulary()
     tokenizer = Qwen2Tokenizer(
-        vocab=trained["vocab"],
-        merges=[tuple(pair) for pair in trained["merges"]],  # type: ignore[misc]  # BPE takes pairs
+        vocab=vocabulary,
+        merges=merges,  # type: ignore[arg-type]  # BPE takes pairs
         eos_token="<|im_end|>",
         pad_token="<|endoftext|>",
         chat_template=_CHAT_TEMPLATE,
