@@ -1,7 +1,7 @@
 """Makes the project's packages visible to the Python that runs it, behind the packages of its own environment.
 
-`make trainers-env` runs it with the project's `bin` folder. It also puts an empty module in the place of torchaudio where
-LLaMA-Factory, which imports it at once and uses it for sound only, is installed: there is no build of it for CPUs.
+`make trainers-env` runs it with the project's `bin` folder. It also puts an empty module in the place of torchaudio
+where LLaMA-Factory is installed, which imports it at once and uses it for sound only: there is no build of it for CPUs.
 """
 
 from __future__ import annotations
