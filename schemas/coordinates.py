@@ -32,14 +32,15 @@ class CoordinateFrame(NamedTuple):
     resized: Size
 
     @property
-    def _extent(self) -> tuple[float, float]:
+    def extent(self) -> tuple[float, float]:
+        """How far positions reach in this space, on each axis."""
         if self.space is CoordinateSpace.RESIZED_PIXELS:
             return float(self.resized.width), float(self.resized.height)
         return _EXTENT[self.space], _EXTENT[self.space]
 
     def to_pixels(self, x: float, y: float) -> Point:
         """Convert a position written in this space to stored pixels, clamped to the screen."""
-        wide, high = self._extent
+        wide, high = self.extent
         return Point(
             min(max(round(x / wide * self.screen.width), 0), self.screen.width - 1),
             min(max(round(y / high * self.screen.height), 0), self.screen.height - 1),
@@ -50,7 +51,7 @@ class CoordinateFrame(NamedTuple):
 
         Rounding to whole numbers loses at most half a unit of the space on each axis.
         """
-        wide, high = self._extent
+        wide, high = self.extent
         x, y = point.x / self.screen.width * wide, point.y / self.screen.height * high
         if self.space is CoordinateSpace.UNIT:
             return round(x, 4), round(y, 4)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from trajmill.schemas.errors import TrajmillError
+from trajmill.schemas.errors import BadInputError, TrajmillError
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
@@ -29,6 +30,33 @@ def replacing(path: Path) -> Iterator[Path]:
             temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def replacing_folder(path: Path) -> Iterator[Path]:
+    """Yield an empty temporary folder next to `path`, which becomes `path` when the block ends well.
+
+    Raises:
+        BadInputError: something is at `path` that is no empty folder, or the folder above it cannot be written.
+    """
+    if path.exists() and not (path.is_dir() and not any(path.iterdir())):
+        raise BadInputError(f"{path}: is there already and is no empty folder; name a new one")
+    temporary = path.parent / f".{path.name}.unfinished"
+    try:
+        # What a killed process has left is of no use to anybody.
+        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.mkdir(parents=True)
+    except OSError as error:
+        if is_disk_full(error):
+            raise
+        raise BadInputError(f"{path}: cannot be made ({error.strerror}); choose a folder you can write to") from error
+    try:
+        yield temporary
+        # All of its files at once: a call for each of thousands of images takes longer.
+        os.sync()
+        temporary.replace(path)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 @contextmanager

@@ -119,6 +119,18 @@ def release_names(warehouse: Warehouse) -> list[str]:
     return sorted(path.parent.name for path in (warehouse.root / "releases").glob(f"*/{MANIFEST}"))
 
 
+def newest_release(warehouse: Warehouse) -> str:
+    """Name of the finished release that was made last.
+
+    Raises:
+        BadInputError: there is none.
+    """
+    made = [(read_release(warehouse, name).created_at, name) for name in release_names(warehouse)]
+    if not made:
+        raise BadInputError(f"{warehouse.root}: there is no release yet; `trajmill evolve` makes them")
+    return max(made)[1]
+
+
 def verify_release(warehouse: Warehouse, name: str) -> Release:
     """Check that every file of a release is what the manifest says, and return the manifest.
 

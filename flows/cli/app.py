@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from trajmill.flows.cli import apps, judges, loop, results
+from trajmill.flows.cli import apps, export, judges, loop, results
 from trajmill.flows.interrupt import noticing_interrupts
 from trajmill.schemas.errors import TrajmillError
 
@@ -31,6 +31,7 @@ app = typer.Typer(
 app.add_typer(loop.app)
 app.add_typer(judges.app)
 app.add_typer(results.app)
+app.add_typer(export.app)
 app.add_typer(apps.app, name="apps")
 
 

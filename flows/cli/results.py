@@ -39,7 +39,7 @@ def sql(
     """Ask the warehouse a question in SQL (DuckDB), over committed rows only."""
     from trajmill.warehouse.sql import format_rows, run_sql
 
-    print(format_rows(run_sql(_warehouse(config, root), query), form.value), end="")
+    print(format_rows(run_sql(warehouse_of(config, root), query), form.value), end="")
 
 
 @app.command(epilog="Example: trajmill report")
@@ -52,7 +52,7 @@ def report(
     from trajmill.flows.configuration.file import load_config
     from trajmill.flows.report.page import run_to_report, write_report
 
-    warehouse = _warehouse(config, root)
+    warehouse = warehouse_of(config, root)
     wanted = run_to_report(warehouse, run, load_config(config).run_id)
     print(write_report(warehouse, wanted))
 
@@ -72,7 +72,7 @@ def show(
 
     from trajmill.flows.view.show import find_trajectory, print_trajectory, write_images
 
-    warehouse = _warehouse(config, root)
+    warehouse = warehouse_of(config, root)
     found = find_trajectory(warehouse, trajectory)
     print_trajectory(found, Console())
     if images is not None:
@@ -80,7 +80,8 @@ def show(
         print(f"{len(paths)} pictures in {images}")
 
 
-def _warehouse(config_file: Path | None, root: Path | None) -> Warehouse:
+def warehouse_of(config_file: Path | None, root: Path | None) -> Warehouse:
+    """The warehouse at `root`, or the configured one."""
     from trajmill.flows.configuration.file import load_config
     from trajmill.warehouse.layout import open_warehouse
 

@@ -5,13 +5,15 @@ The user message is the task and the compressed history, then the observation (p
 
 from __future__ import annotations
 
+from typing import Final
+
 from trajmill.schemas.coordinates import CoordinateFrame
 from trajmill.schemas.dialects.base import Dialect
 from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER, Message
 from trajmill.schemas.tables.step import Step
 from trajmill.stages.guidance.strip import quotes_guidance
 
-_PLACEHOLDERS = (IMAGE_PLACEHOLDER, "<video>", "<audio>")
+PLACEHOLDERS: Final = (IMAGE_PLACEHOLDER, "<video>", "<audio>")
 """What trainers of string prompts take for a placeholder."""
 
 
@@ -40,7 +42,7 @@ def unfit_text(step: Step, reply: str, guidance: str) -> str | None:
     """
     if not step.prompt or not reply:
         return "no_prompt"
-    if any(placeholder in text for placeholder in _PLACEHOLDERS for text in (step.prompt, reply)):
+    if any(placeholder in text for placeholder in PLACEHOLDERS for text in (step.prompt, reply)):
         return "placeholder_in_text"
     if any(quotes_guidance(text, guidance) for text in (step.prompt, step.thought, step.conclusion, reply)):
         return "quotes_guidance"

@@ -53,15 +53,19 @@ class ImageSpool:
         for batch in batches:
             window.append(batch)
             if sum(waiting.num_rows for waiting in window) >= _ROWS_AHEAD:
-                self._lay_in(window)
+                self.lay_in(_shown_in(window))
                 yield from window
                 window = []
-        self._lay_in(window)
+        self.lay_in(_shown_in(window))
         yield from window
 
-    def _lay_in(self, window: Iterable[pa.RecordBatch]) -> None:
-        shown = {screen_id for batch in window for screen_id in batch.column("screens").flatten().unique().to_pylist()}
-        missing = iter(sorted(shown - self._places.keys()))
+    def lay_in(self, screen_ids: Iterable[str]) -> None:
+        """Take those images from the store that have not been taken yet.
+
+        Raises:
+            KeyError: a screen is not stored.
+        """
+        missing = iter(sorted(set(screen_ids) - self._places.keys()))
         while chunk := list(islice(missing, _IMAGES_AT_ONCE)):
             images = self._screens.images(chunk)
             for screen_id in chunk:
@@ -70,3 +74,8 @@ class ImageSpool:
                 self._places[screen_id] = _Place(self._end, len(data))
                 self._end += len(data)
         self._file.flush()
+
+
+def _shown_in(window: Iterable[pa.RecordBatch]) -> Iterator[str]:
+    for batch in window:
+        yield from batch.column("screens").flatten().unique().to_pylist()

@@ -21,11 +21,12 @@ def with_features(schema: pa.Schema) -> pa.Schema:
     return schema.with_metadata({"huggingface": json.dumps({"info": {"features": features}})})
 
 
-def _feature(kind: pa.DataType) -> dict[str, object]:
+def _feature(kind: pa.DataType) -> object:
     if kind == IMAGE:
         return {"_type": "Image"}
     if pa.types.is_list(kind):
-        return {"feature": _feature(kind.value_type), "_type": "List"}
+        # A list of one feature is read by all versions of `datasets`; the name "List" is unknown to those before 4.
+        return [_feature(kind.value_type)]
     if pa.types.is_struct(kind):
         return {field.name: _feature(field.type) for field in kind}
     return {"dtype": _dtype(kind), "_type": "Value"}

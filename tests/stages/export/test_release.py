@@ -16,6 +16,7 @@ from trajmill.schemas.observation import UIElement
 from trajmill.schemas.tables.screen import ELEMENT
 from trajmill.stages.export.base import BATCH_ROWS, row_groups
 from trajmill.stages.export.columns.features import with_features
+from trajmill.stages.export.columns.images import IMAGES
 from trajmill.stages.export.screens import SCREENS_FILE, SCREENS_SCHEMA, screen_batches
 from trajmill.stages.export.spool import ImageSpool
 from trajmill.stages.export.trl.exporter import SFT_FILE, SFT_SCHEMA, TrlExporter
@@ -73,9 +74,11 @@ def test_the_features_are_those_of_the_datasets_library() -> None:
     from datasets import Features
 
     for schema in (SFT_SCHEMA, RL_SCHEMA, SCREENS_SCHEMA):
-        theirs = Features.from_arrow_schema(schema).arrow_schema
-        assert theirs.equals(schema.remove_metadata())
-        assert str(theirs.metadata) == str(schema.metadata)
+        features = Features.from_arrow_schema(schema)
+        assert features.arrow_schema.equals(schema.remove_metadata())
+        assert [name for name in features if "Image" in str(features[name])] == [
+            field.name for field in schema if field.type == IMAGES
+        ]
 
 
 def test_an_unknown_column_type_is_refused() -> None:

@@ -1,0 +1,1 @@
+"""Releases as the folders that trainers read, one module per format."""

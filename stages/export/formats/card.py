@@ -1,0 +1,142 @@
+"""The card of an exported folder: what the data is, how it was judged, and how its trainer is to be called."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+import yaml
+
+from trajmill.schemas.dialects.families import FAMILIES, Family
+from trajmill.schemas.errors import ModelFailure
+from trajmill.schemas.geometry import Size
+from trajmill.stages.export.formats.base import Settings, TrainerFormat, WrittenRows
+from trajmill.stages.export.formats.sample import image_tokens
+from trajmill.stages.export.formats.tally import Tally
+
+SIMULATED: Final = frozenset({"simulated", "webapp"})
+"""Environments whose apps are described by files of ours."""
+_EMBEDDED = "embedded-"
+_RULE_AGENTS = frozenset({"explorer", "reference", "element_walk"})
+
+
+class ExportedRelease(NamedTuple):
+    """Where the rows of a folder come from."""
+
+    release: str
+    run_id: str
+    round: int
+    code_version: str
+    licence: str
+    """SPDX identifier in lower case."""
+
+
+def export_card(
+    source: ExportedRelease, form: TrainerFormat, settings: Settings, tally: Tally, written: WrittenRows
+) -> str:
+    """The text of README.md."""
+    family = settings.family
+    sections = [
+        _front_matter(source, form, written),
+        f"# {source.release} for {form.kind}, {family.name}\n\n{_what(source, settings, tally, written)}",
+        f"## How to train on it\n\n{form.advice(settings)}\n\n`max_length` is at most {settings.max_length} tokens: "
+        "those of the images, and one for each two bytes of text.",
+        f"## What it is\n\n{_origin(tally)}\n\n{_weights(form, tally, written)}",
+        f"## How it was judged\n\n{_judged(tally)}",
+        *(f"## {name.capitalize()}\n\n{_table((name, 'steps'), counts.items())}" for name, counts in _counts(tally)),
+        f"## Tokens of a screen\n\n{_tokens(tally)}",
+        "## What was left out\n\n" + (_table(("reason", "steps"), sorted(tally.left_out.items())) or "Nothing."),
+    ]
+    return "\n\n".join(sections) + "\n"
+
+
+def _front_matter(source: ExportedRelease, form: TrainerFormat, written: WrittenRows) -> str:
+    values = {
+        "pretty_name": f"{source.release} for {form.kind}",
+        "license": source.licence,
+        "language": ["en"],
+        "tags": ["gui-agent", "trajectories", "trajmill"],
+        "task_categories": ["image-text-to-text"],
+        "configs": [{"config_name": "default", "data_files": [{"split": "train", "path": list(written.shards)}]}],
+    }
+    return f"---\n{yaml.safe_dump(values, sort_keys=False, allow_unicode=True)}---"
+
+
+def _what(source: ExportedRelease, settings: Settings, tally: Tally, written: WrittenRows) -> str:
+    family = settings.family
+    return (
+        f"{written.rows:,} rows of {tally.samples:,} steps in {len(tally.trajectories):,} trajectories of "
+        f"{len(tally.queries):,} queries, exported from release `{source.release}` (round {source.round} of run "
+        f"`{source.run_id}`, trajmill {source.code_version}). All are of split `train`. Messages are written as the "
+        f"family `{family.name}` writes them: positions as {family.space.value}, pictures in patches of "
+        f"{family.budget.factor} pixels and {family.budget.min_pixels:,} to {family.budget.max_pixels:,} pixels in "
+        "all. Set both bounds in the trainer: where it shrinks a picture further, the positions are wrong. Images are "
+        "the stored screenshots, byte for byte; the column `action` is in their pixels."
+    )
+
+
+def _origin(tally: Tally) -> str:
+    simulated = sum(count for name, count in tally.environments.items() if name in SIMULATED)
+    made_up = sum(count for name, count in tally.policies.items() if name.startswith(_EMBEDDED))
+    ruled = sum(count for name, count in tally.agents.items() if name in _RULE_AGENTS)
+    templated = max(made_up, ruled)
+    return (
+        f"{_share(simulated, tally.samples)} of the steps were made in simulated apps, the rest in real programs. "
+        f"The thoughts and conclusions of {_share(templated, tally.samples)} were filled into templates by the "
+        "built-in policy or a rule; the rest were written by a model. "
+        f"{_share(tally.guided, tally.samples)} of the steps are of attempts that were made with hints, which stand "
+        "in no prompt (column `guided`)."
+    )
+
+
+def _weights(form: TrainerFormat, tally: Tally, written: WrittenRows) -> str:
+    if not form.weights_as_rows:
+        return "Every step is one row; `loss_scale` of its reply is its weight."
+    return (
+        "The trainer reads no weights, so a step has as many rows as it weighs (`loss_weight`; `copy` numbers them): "
+        f"{tally.samples:,} steps are {written.rows:,} rows, and some steps have none."
+    )
+
+
+def _judged(tally: Tally) -> str:
+    rules = ", ".join(f"`{_cell(rule)}` ({count:,} steps)" for rule, count in tally.rules.most_common())
+    return (
+        f"Every trajectory was found correct by the judge of its run: {rules}. A step critic labelled each action; "
+        "HARMFUL steps, and NEUTRAL ones that changed nothing, are not in the release."
+    )
+
+
+def _counts(tally: Tally) -> Iterable[tuple[str, Mapping[str, int]]]:
+    return tally.counts().items()
+
+
+def _tokens(tally: Tally) -> str:
+    families = [family for family in FAMILIES.values() if family.budget.factor > 1]
+    rows: list[Sequence[object]] = [
+        (f"{size.width}x{size.height}", count, *(_tokens_of(family, size) for family in families))
+        for size, count in tally.sizes.most_common()
+    ]
+    return _table(("screen", "images", *(family.name for family in families)), rows)
+
+
+def _tokens_of(family: Family, size: Size) -> str:
+    try:
+        return f"{image_tokens(family, size):,}"
+    except ModelFailure:
+        return "does not fit"
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{part / whole:.0%}" if whole else "0%"
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A Markdown table, empty without rows; a cell cannot break out of its column."""
+    body = list(rows)
+    lines = [head, ["---"] * len(head), *body] if body else []
+    return "\n".join("| " + " | ".join(_cell(value) for value in line) + " |" for line in lines)
+
+
+def _cell(value: object) -> str:
+    text = f"{value:,}" if isinstance(value, int) else str(value)
+    return " ".join(text.replace("|", "\\|").split())

@@ -1,0 +1,56 @@
+"""The columns that all formats share, and their Arrow types."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pyarrow as pa
+
+from trajmill.stages.export.columns.blocks import BLOCK
+from trajmill.stages.export.columns.images import IMAGES
+from trajmill.stages.export.formats.sample import Lineage
+
+STRING_MESSAGES: Final = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
+BLOCK_MESSAGES: Final = pa.list_(pa.struct([("role", pa.string()), ("content", pa.list_(BLOCK))]))
+IMAGE_COLUMN: Final = pa.field("images", IMAGES)
+LINEAGE: Final = tuple(
+    pa.schema(
+        [
+            ("example_id", pa.string()),
+            ("query_id", pa.string()),
+            ("trajectory_id", pa.string()),
+            ("step_index", pa.int64()),
+            ("round", pa.int64()),
+            ("instruction", pa.string()),
+            ("platform", pa.string()),
+            ("apps", pa.list_(pa.string())),
+            ("task", pa.string()),
+            ("environment", pa.string()),
+            ("agent", pa.string()),
+            ("policy_version", pa.string()),
+            ("guided", pa.bool_()),
+            ("step_label", pa.string()),
+            ("judged_by", pa.string()),
+            ("action", pa.string()),
+            ("family", pa.string()),
+            ("coordinate_space", pa.string()),
+            ("loss_weight", pa.float64()),
+            ("copy", pa.int64()),
+            ("image_sizes", pa.list_(pa.list_(pa.int64()))),
+            ("image_tokens", pa.int64()),
+            ("text_bytes", pa.int64()),
+            ("screen_ids", pa.list_(pa.string())),
+        ]
+    )
+)
+"""The fields of `Lineage`, in their order."""
+
+
+def lineage_values(lineage: Lineage) -> dict[str, Any]:
+    """The columns of `LINEAGE` in one row."""
+    return lineage._asdict()
+
+
+def plain_lineage(lineage: Lineage) -> dict[str, Any]:
+    """The same for lines of JSON, without lists that may be empty: their type would be guessed wrongly."""
+    return lineage._asdict() | {"apps": ", ".join(lineage.apps)}

@@ -1,0 +1,48 @@
+"""Prompts with targets for TRL's `GRPOTrainer`, which hands the column `target` to our reward functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from trajmill.stages.export.base import BulkScreenReader
+from trajmill.stages.export.formats.base import Settings, WrittenRows
+from trajmill.stages.export.formats.columns import BLOCK_MESSAGES
+from trajmill.stages.export.formats.parquet import ParquetWriter
+from trajmill.stages.export.formats.sample import Sample
+from trajmill.stages.export.formats.turns import in_blocks
+
+_COLUMNS = (pa.field("prompt", BLOCK_MESSAGES), pa.field("target", pa.string()))
+
+
+@dataclass(frozen=True)
+class GrpoFormat:
+    """For `GRPOTrainer`."""
+
+    shard_bytes: int
+    kind: str = "grpo"
+    weights_as_rows: bool = True
+
+    def write(self, folder: Path, samples: Iterable[Sample], screens: BulkScreenReader) -> WrittenRows:
+        """Write all rows with their images."""
+        return ParquetWriter(_COLUMNS, _values, self.shard_bytes).write(folder, samples, screens)
+
+    def finish(self, folder: Path, settings: Settings) -> None:
+        """The reward functions are importable: nothing stands beside the rows."""
+
+    def advice(self, settings: Settings) -> str:
+        """How `GRPOTrainer` is to be called."""
+        return (
+            "```python\nfrom trajmill.stages.export.rewards import ces_rewards  # or coda_rewards, action_rewards\n\n"
+            "trainer = GRPOTrainer(model, reward_funcs=ces_rewards, train_dataset=rows, args=GRPOConfig(...))\n```\n\n"
+            "Replies are parsed in the dialect of the family and held against the column `target`: the stored action "
+            "and the box of its element."
+        )
+
+
+def _values(sample: Sample) -> Mapping[str, Any]:
+    return {"prompt": in_blocks(sample.messages[:-1]), "target": sample.target.model_dump_json()}

@@ -1,0 +1,83 @@
+"""Writes samples as lines of JSON beside their images, each distinct one as a file of its own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+from trajmill.stages.export.base import BulkScreenReader
+from trajmill.stages.export.formats.base import DATA_FOLDER, WrittenRows
+from trajmill.stages.export.formats.columns import plain_lineage
+from trajmill.stages.export.formats.sample import Sample
+
+IMAGE_FOLDER: Final = "images"
+_AT_ONCE = 256
+_ENDINGS = ((b"\x89PNG", "png"), (b"\xff\xd8\xff", "jpg"), (b"RIFF", "webp"))
+
+
+@dataclass(frozen=True)
+class JsonLinesWriter:
+    """Writes one line for each sample: what the trainer reads, paths of the images, the lineage."""
+
+    values: Callable[[Sample], Mapping[str, Any]]
+    """What the trainer reads, without the images."""
+    shard_bytes: int
+
+    def write(self, folder: Path, samples: Iterable[Sample], screens: BulkScreenReader) -> WrittenRows:
+        """Write all shards and images.
+
+        Raises:
+            KeyError: a screen is not stored.
+            OSError: the disk is full, or the folder cannot be written.
+        """
+        (folder / DATA_FOLDER).mkdir()
+        files = _ImageFiles(folder, screens)
+        lines = self._lines(samples, files)
+        rows = 0
+        names: list[str] = []
+        line = next(lines, None)
+        while line is not None:
+            names.append(f"{DATA_FOLDER}/train-{len(names):05d}.jsonl")
+            size = 0
+            with (folder / names[-1]).open("wb") as file:
+                while line is not None and size < self.shard_bytes:
+                    size += file.write(line)
+                    rows += 1
+                    line = next(lines, None)
+        return WrittenRows(rows, tuple(names))
+
+    def _lines(self, samples: Iterable[Sample], files: _ImageFiles) -> Iterator[bytes]:
+        stream = iter(samples)
+        while chunk := list(islice(stream, _AT_ONCE)):
+            files.add(screen for sample in chunk for screen in sample.lineage.screen_ids)
+            for sample in chunk:
+                paths = [files.paths[screen] for screen in sample.lineage.screen_ids]
+                row = {**self.values(sample), "images": paths, **plain_lineage(sample.lineage)}
+                yield json.dumps(row, ensure_ascii=False).encode() + b"\n"
+
+
+class _ImageFiles:
+    """Images that have been written, in folders of which none grows large."""
+
+    def __init__(self, folder: Path, screens: BulkScreenReader) -> None:
+        self.paths: dict[str, str] = {}
+        """Relative to the folder, by the screen's id."""
+        self._folder = folder
+        self._screens = screens
+
+    def add(self, screen_ids: Iterable[str]) -> None:
+        """Write those that are not there yet, byte for byte."""
+        missing = sorted(set(screen_ids) - self.paths.keys())
+        for screen_id, data in self._screens.images(missing).items():
+            path = f"{IMAGE_FOLDER}/{screen_id[:2]}/{screen_id}.{_ending(data)}"
+            (self._folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (self._folder / path).write_bytes(data)
+            self.paths[screen_id] = path
+
+
+def _ending(data: bytes) -> str:
+    return next((ending for start, ending in _ENDINGS if data.startswith(start)), "img")

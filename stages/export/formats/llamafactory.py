@@ -1,0 +1,83 @@
+"""Supervised rows for LLaMA-Factory: lines of JSON in its sharegpt form, with the files that describe them to it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from trajmill.schemas.dialects.families import Family
+from trajmill.schemas.pixel_budget import QWEN3_VL
+from trajmill.stages.export.base import BulkScreenReader
+from trajmill.stages.export.formats.base import DATA_FOLDER, Settings, WrittenRows
+from trajmill.stages.export.formats.json_lines import JsonLinesWriter
+from trajmill.stages.export.formats.sample import Sample
+from trajmill.stages.export.formats.turns import in_one_prompt, in_strings
+
+DATASET: Final = "trajmill"
+"""Its name in `dataset_info.json`."""
+SETTINGS_FILE: Final = "llamafactory.yaml"
+_INFO = {
+    DATASET: {
+        "file_name": DATA_FOLDER,
+        "formatting": "sharegpt",
+        "columns": {"messages": "messages", "images": "images"},
+        "tags": {
+            "role_tag": "role",
+            "content_tag": "content",
+            "user_tag": "user",
+            "assistant_tag": "assistant",
+            "system_tag": "system",
+        },
+    }
+}
+
+
+@dataclass(frozen=True)
+class LlamaFactoryFormat:
+    """For `llamafactory-cli train`."""
+
+    shard_bytes: int
+    kind: str = "llamafactory"
+    weights_as_rows: bool = True
+
+    def write(self, folder: Path, samples: Iterable[Sample], screens: BulkScreenReader) -> WrittenRows:
+        """Write all rows, and the images beside them."""
+        return JsonLinesWriter(_values, self.shard_bytes).write(folder, samples, screens)
+
+    def finish(self, folder: Path, settings: Settings) -> None:
+        """Write `dataset_info.json`, and the settings that the data needs."""
+        (folder / "dataset_info.json").write_text(json.dumps(_INFO, indent=1) + "\n", encoding="utf-8")
+        needed = {
+            "stage": "sft",
+            "dataset_dir": ".",
+            "dataset": DATASET,
+            "template": _template(settings.family),
+            "cutoff_len": settings.max_length,
+            "image_min_pixels": settings.family.budget.min_pixels,
+            "image_max_pixels": settings.family.budget.max_pixels,
+        }
+        (folder / SETTINGS_FILE).write_text(yaml.safe_dump(needed, sort_keys=False), encoding="utf-8")
+
+    def advice(self, settings: Settings) -> str:
+        """How the trainer is to be called."""
+        budget = settings.family.budget
+        return (
+            f"Call it in this folder, with what `{SETTINGS_FILE}` says: `dataset_dir: .`, `dataset: {DATASET}`, "
+            f"`template: {_template(settings.family)}`, `cutoff_len: {settings.max_length}`, "
+            f"`image_max_pixels: {budget.max_pixels}`. Its own bound of 589,824 pixels would show the model smaller "
+            "screens than the positions are written for. Every row has one assistant message: earlier turns stand in "
+            "the user message as the chat template writes them."
+        )
+
+
+def _template(family: Family) -> str:
+    return "qwen3_vl_nothink" if family.budget.factor == QWEN3_VL.factor else "qwen2_vl"
+
+
+def _values(sample: Sample) -> Mapping[str, Any]:
+    return {"messages": in_strings(in_one_prompt(sample.messages))}

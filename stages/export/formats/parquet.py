@@ -1,0 +1,123 @@
+"""Writes samples as Parquet files that hold their images: shards of about 500 MB, row groups of about 64 MB."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+
+from trajmill.stages.export.base import BulkScreenReader, ImageReader
+from trajmill.stages.export.columns.features import with_features
+from trajmill.stages.export.formats.base import DATA_FOLDER, WrittenRows
+from trajmill.stages.export.formats.columns import IMAGE_COLUMN, LINEAGE, lineage_values
+from trajmill.stages.export.formats.sample import Sample
+from trajmill.stages.export.spool import ImageSpool
+from trajmill.stages.export.write import write_parquet
+
+GROUP_BYTES: Final = 60_000_000
+"""Distinct images of one row group; one that repeats within it is stored once."""
+_GROUP_ROWS = 4096
+_GROUP_COPIES = 500_000_000
+"""Images of one row group with their repetitions, which are all in memory while it is written."""
+_AHEAD = 1024
+"""Rows whose images are fetched from the store together."""
+
+
+@dataclass(frozen=True)
+class ParquetWriter:
+    """Writes one row for each sample: columns of the trainer, the images, the lineage."""
+
+    columns: tuple[pa.Field, ...]
+    """Those that the trainer reads, without the images."""
+    values: Callable[[Sample], Mapping[str, Any]]
+    """Their values in one row."""
+    shard_bytes: int
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Columns of the files."""
+        return with_features(pa.schema([*self.columns, IMAGE_COLUMN, *LINEAGE]))
+
+    def write(self, folder: Path, samples: Iterable[Sample], screens: BulkScreenReader) -> WrittenRows:
+        """Write all shards.
+
+        Raises:
+            KeyError: a screen is not stored.
+            OSError: the disk is full, or the folder cannot be written.
+        """
+        rows = 0
+        names: list[str] = []
+        with TemporaryFile(dir=folder) as file:
+            spool = ImageSpool(file, screens)
+            groups = _Groups(_groups(_fetched(samples, spool), spool, self.values, self.schema))
+            while groups.more():
+                name = f"{DATA_FOLDER}/train-{len(names):05d}.parquet"
+                rows += write_parquet(folder, name, self.schema, groups.shard(self.shard_bytes)).rows
+                names.append(name)
+        return WrittenRows(rows, tuple(names))
+
+
+class _Group(NamedTuple):
+    """The rows of one row group."""
+
+    rows: pa.RecordBatch
+    bytes: int
+    """Of its distinct images."""
+
+
+class _Groups:
+    """Row groups, handed out shard by shard."""
+
+    def __init__(self, groups: Iterator[_Group]) -> None:
+        self._groups = groups
+        self._next: _Group | None = next(groups, None)
+
+    def more(self) -> bool:
+        """Whether there is another group."""
+        return self._next is not None
+
+    def shard(self, most: int) -> Iterator[pa.RecordBatch]:
+        """Groups of about so many bytes together, at least one."""
+        size = 0
+        while self._next is not None and size < most:
+            size += self._next.bytes
+            yield self._next.rows
+            self._next = next(self._groups, None)
+
+
+def _fetched(samples: Iterable[Sample], spool: ImageSpool) -> Iterator[Sample]:
+    """The samples as they are, each after its images have been laid in."""
+    waiting: list[Sample] = []
+    for sample in samples:
+        waiting.append(sample)
+        if len(waiting) == _AHEAD:
+            spool.lay_in(screen for each in waiting for screen in each.lineage.screen_ids)
+            yield from waiting
+            waiting = []
+    spool.lay_in(screen for each in waiting for screen in each.lineage.screen_ids)
+    yield from waiting
+
+
+def _groups(
+    samples: Iterable[Sample], images: ImageReader, values: Callable[[Sample], Mapping[str, Any]], schema: pa.Schema
+) -> Iterator[_Group]:
+    rows: list[dict[str, Any]] = []
+    seen: dict[str, bytes] = {}
+    distinct = copies = 0
+    for sample in samples:
+        for screen in sample.lineage.screen_ids:
+            if screen not in seen:
+                seen[screen] = images.image(screen)
+                distinct += len(seen[screen])
+            copies += len(seen[screen])
+        shown = [{"bytes": seen[screen], "path": None} for screen in sample.lineage.screen_ids]
+        rows.append({**values(sample), "images": shown, **lineage_values(sample.lineage)})
+        if distinct >= GROUP_BYTES or copies >= _GROUP_COPIES or len(rows) == _GROUP_ROWS:
+            yield _Group(pa.RecordBatch.from_pylist(rows, schema=schema), distinct)
+            rows, seen, distinct, copies = [], {}, 0, 0
+    if rows:
+        yield _Group(pa.RecordBatch.from_pylist(rows, schema=schema), distinct)

@@ -1,0 +1,46 @@
+"""Supervised rows for ms-swift: lines of JSON with paths of images, each reply with its weight in the loss."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from trajmill.stages.export.base import BulkScreenReader
+from trajmill.stages.export.formats.base import DATA_FOLDER, Settings, WrittenRows
+from trajmill.stages.export.formats.json_lines import JsonLinesWriter
+from trajmill.stages.export.formats.sample import Sample
+from trajmill.stages.export.formats.turns import in_one_prompt, in_strings
+
+
+@dataclass(frozen=True)
+class SwiftFormat:
+    """For `swift sft`."""
+
+    shard_bytes: int
+    kind: str = "swift"
+    weights_as_rows: bool = False
+
+    def write(self, folder: Path, samples: Iterable[Sample], screens: BulkScreenReader) -> WrittenRows:
+        """Write all rows, and the images beside them."""
+        return JsonLinesWriter(_values, self.shard_bytes).write(folder, samples, screens)
+
+    def finish(self, folder: Path, settings: Settings) -> None:
+        """Nothing stands beside the rows."""
+
+    def advice(self, settings: Settings) -> str:
+        """How the trainer is to be called."""
+        budget = settings.family.budget
+        return (
+            f"`ROOT_IMAGE_DIR=FOLDER MAX_PIXELS={budget.max_pixels} MIN_PIXELS={budget.min_pixels} swift sft "
+            f"--dataset FOLDER/{DATA_FOLDER} --max_length {settings.max_length} --truncation_strategy raise "
+            "--is_binary_loss_scale false --load_from_cache_file true`. "
+            "Without `--is_binary_loss_scale false` the weights of the replies have no effect."
+        )
+
+
+def _values(sample: Sample) -> Mapping[str, Any]:
+    said = in_strings(in_one_prompt(sample.messages))
+    weighed: list[dict[str, Any]] = [*said[:-1], {**said[-1], "loss_scale": sample.lineage.loss_weight}]
+    return {"messages": weighed}

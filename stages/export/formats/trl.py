@@ -1,0 +1,47 @@
+"""Supervised rows for TRL: prompt and completion as content blocks; loss falls on the completion alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from trajmill.stages.export.base import BulkScreenReader
+from trajmill.stages.export.formats.base import Settings, WrittenRows
+from trajmill.stages.export.formats.columns import BLOCK_MESSAGES
+from trajmill.stages.export.formats.parquet import ParquetWriter
+from trajmill.stages.export.formats.sample import Sample
+from trajmill.stages.export.formats.turns import in_blocks
+
+_COLUMNS = (pa.field("prompt", BLOCK_MESSAGES), pa.field("completion", BLOCK_MESSAGES))
+
+
+@dataclass(frozen=True)
+class TrlFormat:
+    """For `SFTTrainer`."""
+
+    shard_bytes: int
+    kind: str = "trl"
+    weights_as_rows: bool = True
+
+    def write(self, folder: Path, samples: Iterable[Sample], screens: BulkScreenReader) -> WrittenRows:
+        """Write all rows with their images."""
+        return ParquetWriter(_COLUMNS, _values, self.shard_bytes).write(folder, samples, screens)
+
+    def finish(self, folder: Path, settings: Settings) -> None:
+        """Nothing stands beside the rows."""
+
+    def advice(self, settings: Settings) -> str:
+        """How `SFTTrainer` is to be called."""
+        return (
+            f"`SFTConfig(max_length={settings.max_length})` or `max_length=None`: the default of 1,024 cuts images in "
+            "two. `SFTTrainer` reads `prompt`, `completion` and `images`, and learns the completion alone."
+        )
+
+
+def _values(sample: Sample) -> Mapping[str, Any]:
+    blocks = in_blocks(sample.messages)
+    return {"prompt": blocks[:-1], "completion": blocks[-1:]}

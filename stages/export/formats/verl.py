@@ -1,0 +1,99 @@
+"""Prompts with targets for verl's `RLHFDataset`: prompts as text with `<image>`, the target as ground truth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+
+from trajmill.schemas.tables.query import Split
+from trajmill.stages.export.base import BulkScreenReader
+from trajmill.stages.export.formats.base import Settings, WrittenRows
+from trajmill.stages.export.formats.columns import STRING_MESSAGES
+from trajmill.stages.export.formats.parquet import ParquetWriter
+from trajmill.stages.export.formats.sample import Sample
+from trajmill.stages.export.formats.turns import in_strings
+
+REWARD_FILE: Final = "reward.py"
+_REWARD = '''\
+"""What verl loads as its reward function; trajmill must be installed where verl runs."""
+
+from trajmill.stages.export.rewards import compute_score
+
+__all__ = ["compute_score"]
+'''
+_COLUMNS = (
+    pa.field("data_source", pa.string()),
+    pa.field("prompt", STRING_MESSAGES),
+    pa.field("ability", pa.string()),
+    pa.field("reward_model", pa.struct([("style", pa.string()), ("ground_truth", pa.string())])),
+    pa.field(
+        "extra_info",
+        pa.struct(
+            [
+                ("split", pa.string()),
+                ("index", pa.int64()),
+                ("query_id", pa.string()),
+                ("trajectory_id", pa.string()),
+                ("step_index", pa.int64()),
+            ]
+        ),
+    ),
+)
+
+
+@dataclass(frozen=True)
+class VerlFormat:
+    """For verl's RL trainers."""
+
+    shard_bytes: int
+    kind: str = "verl"
+    weights_as_rows: bool = True
+
+    def write(self, folder: Path, samples: Iterable[Sample], screens: BulkScreenReader) -> WrittenRows:
+        """Write all rows with their images."""
+        numbers = _Numbered()
+        return ParquetWriter(_COLUMNS, numbers.values, self.shard_bytes).write(folder, samples, screens)
+
+    def finish(self, folder: Path, settings: Settings) -> None:
+        """Write the file that verl loads the reward function from."""
+        (folder / REWARD_FILE).write_text(_REWARD, encoding="utf-8")
+
+    def advice(self, settings: Settings) -> str:
+        """How the trainer is to be called."""
+        return (
+            f"`data.max_prompt_length={settings.max_length} data.image_key=images "
+            f"reward.custom_reward_function.path=FOLDER/{REWARD_FILE} "
+            "reward.custom_reward_function.name=compute_score "
+            "+reward.custom_reward_function.reward_kwargs.rule=ces` (or `coda`, `action`). verl drops longer prompts "
+            "without an error: with its default of 1,024 all of them."
+        )
+
+
+class _Numbered:
+    """Rows with the running number that verl keeps them apart by."""
+
+    def __init__(self) -> None:
+        self._rows = 0
+
+    def values(self, sample: Sample) -> Mapping[str, Any]:
+        """The columns of one row."""
+        lineage = sample.lineage
+        extra = {
+            "split": Split.TRAIN.value,
+            "index": self._rows,
+            "query_id": lineage.query_id,
+            "trajectory_id": lineage.trajectory_id,
+            "step_index": lineage.step_index,
+        }
+        self._rows += 1
+        return {
+            "data_source": f"trajmill/{lineage.environment}",
+            "prompt": in_strings(sample.messages[:-1]),
+            "ability": "gui",
+            "reward_model": {"style": "rule", "ground_truth": sample.target.model_dump_json()},
+            "extra_info": extra,
+        }

@@ -1,0 +1,49 @@
+"""Supervised rows for verl's `MultiTurnSFTDataset`: messages as text with `<image>`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from trajmill.stages.export.base import BulkScreenReader
+from trajmill.stages.export.formats.base import Settings, WrittenRows
+from trajmill.stages.export.formats.columns import STRING_MESSAGES
+from trajmill.stages.export.formats.parquet import ParquetWriter
+from trajmill.stages.export.formats.sample import Sample
+from trajmill.stages.export.formats.turns import in_one_prompt, in_strings
+
+_COLUMNS = (pa.field("messages", STRING_MESSAGES),)
+
+
+@dataclass(frozen=True)
+class VerlSftFormat:
+    """For `verl.trainer.sft_trainer`."""
+
+    shard_bytes: int
+    kind: str = "verl-sft"
+    weights_as_rows: bool = True
+
+    def write(self, folder: Path, samples: Iterable[Sample], screens: BulkScreenReader) -> WrittenRows:
+        """Write all rows with their images."""
+        return ParquetWriter(_COLUMNS, _values, self.shard_bytes).write(folder, samples, screens)
+
+    def finish(self, folder: Path, settings: Settings) -> None:
+        """Nothing stands beside the rows."""
+
+    def advice(self, settings: Settings) -> str:
+        """How the trainer is to be called."""
+        return (
+            f"`data.messages_key=messages data.image_key=images data.max_length={settings.max_length} "
+            "data.truncation=error`. Every row has one assistant message, since verl learns all that there are; "
+            "earlier turns stand in the user message as the chat template writes them. Where the template puts a "
+            "system message of its own before each single message, verl warns that the tokens differ: set "
+            "`data.ignore_input_ids_mismatch=true` after you have looked at why."
+        )
+
+
+def _values(sample: Sample) -> Mapping[str, Any]:
+    return {"messages": in_strings(in_one_prompt(sample.messages))}

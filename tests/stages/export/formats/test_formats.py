@@ -1,0 +1,209 @@
+"""Every format holds the steps of a release in the words and the space of the family, its images byte for byte."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from tests.stages.derive.samples import DONE, TAP, episode, size_of, step
+from tests.stages.export.formats.folders import BOX, read, walked, write
+from tests.stages.export.stored import png
+from trajmill.schemas.actions import PressKeys, action_from_json
+from trajmill.schemas.dialects.base import Reply
+from trajmill.schemas.dialects.families import FAMILIES, family_named
+from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.tables.query import Platform
+from trajmill.stages.export.formats.columns import LINEAGE
+from trajmill.stages.export.formats.kinds import FORMATS, format_spec
+from trajmill.stages.export.formats.sample import Lineage, same_action
+from trajmill.stages.export.target import Target
+
+kinds = pytest.mark.parametrize("kind", FORMATS.kinds())
+families = pytest.mark.parametrize("family", FAMILIES)
+
+
+@kinds
+@families
+def test_a_row_says_the_stored_action_and_shows_the_stored_images(kind: str, family: str, tmp_path: Path) -> None:
+    episodes = walked()
+    stored = {(one.query.query_id, at.index): at for one in episodes for at in one.steps}
+    written = write(kind, family, tmp_path / "out", episodes)
+    rows = read(written.folder)
+    assert len(rows) == len(stored) - sum(written.exported.tally.left_out.values()) == written.exported.written.rows
+    chosen = family_named(family)
+    for row in rows:
+        own = stored[row.columns["query_id"], row.columns["step_index"]]
+        assert row.images == tuple(png(screen) for screen in row.columns["screen_ids"])
+        assert row.columns["screen_ids"][-1] == own.screen_before
+        assert "".join(text for _, text in row.messages).count("<image>") == len(row.images)
+        assert row.messages[0][0] == "system" and row.messages[1][0] == row.messages[-1][0] == "user"
+        frame = chosen.frame(size_of(own.screen_before))
+        action = action_from_json(str(own.action))
+        assert row.columns["action"] == own.action
+        if row.reply is not None:
+            said = chosen.dialect(Platform(row.columns["platform"])).parse(row.reply, frame)
+            assert isinstance(said, Reply) and same_action(said.action, action, frame)
+
+
+@pytest.mark.parametrize("family", ["qwen2.5-vl", "ui-tars"])
+def test_a_position_is_in_the_pixels_that_the_model_sees(family: str, tmp_path: Path) -> None:
+    # Of 720x1280 pixels the model is shown 728x1288.
+    corner = episode([step(0, TAP.model_copy(update={"x": 719, "y": 1279})), step(1, DONE)])
+    rows = read(write("swift", family, tmp_path / "out", [corner]).folder)
+    assert "727" in str(rows[0].reply) and "1287" in str(rows[0].reply)
+
+
+def test_a_position_of_a_family_with_thousandths_is_in_thousandths(tmp_path: Path) -> None:
+    corner = episode([step(0, TAP.model_copy(update={"x": 360, "y": 320})), step(1, DONE)])
+    rows = read(write("trl", "gui-owl-1.5", tmp_path / "out", [corner]).folder)
+    assert '"coordinate": [500, 250]' in str(rows[0].reply) and "1000x1000" in rows[0].messages[0][1]
+
+
+@pytest.mark.parametrize("kind", ["llamafactory", "swift", "verl-sft"])
+def test_one_assistant_message_is_learned_and_earlier_turns_stand_before_it(kind: str, tmp_path: Path) -> None:
+    whole = read(write("trl", "gui-owl-1.5", tmp_path / "trl", walked()[:1]).folder)
+    for turns, row in zip(whole, read(write(kind, "gui-owl-1.5", tmp_path / "out", walked()[:1]).folder), strict=True):
+        assert [role for role, _ in row.messages] == ["system", "user"] and row.reply == turns.reply
+        chat = "".join(f"<|im_start|>{role}\n{text}<|im_end|>\n" for role, text in turns.messages)
+        assert chat == "".join(f"<|im_start|>{role}\n{text}<|im_end|>\n" for role, text in row.messages)
+    assert len(whole[4].images) == 5 and len(whole[4].messages) == 10
+
+
+@kinds
+def test_a_row_stands_on_its_own(kind: str, tmp_path: Path) -> None:
+    first = read(write(kind, "qwen3-vl", tmp_path / "out", walked()).folder)[0].columns
+    assert first["instruction"] == "Order q" and first["platform"] == "phone" and first["task"] == "bites.order"
+    assert first["environment"] == "simulated" and first["policy_version"] == "m0" and first["round"] == 1
+    assert first["guided"] is False and first["step_label"] == "GOOD" and first["judged_by"] == "test"
+    assert first["image_sizes"] == [[720, 1280]] and first["image_tokens"] == 880
+    assert first["apps"] in (["bites"], "bites")
+    assert all(value is not None for value in first.values())
+
+
+def test_the_columns_are_the_fields_of_the_lineage() -> None:
+    assert tuple(field.name for field in LINEAGE) == Lineage._fields
+
+
+@kinds
+def test_the_weight_of_a_step_has_effect(kind: str, tmp_path: Path) -> None:
+    weights = {0: 0.0, 1: 2.0, 2: 0.4, 3: 0.4}
+    rows = read(write(kind, "gui-owl", tmp_path / "out", walked()[:1], weights).folder)
+    if kind == "swift":
+        scales = {row.columns["step_index"]: row.columns["messages"][-1]["loss_scale"] for row in rows}
+        assert scales == {0: 0.0, 1: 2.0, 2: 0.4, 3: 0.4, 4: 1, 5: 1, 6: 1}
+        assert all("loss_scale" not in message for row in rows for message in row.columns["messages"][:-1])
+    else:
+        assert [(row.columns["step_index"], row.columns["copy"]) for row in rows] == [
+            *((1, 0), (1, 1)),
+            *((3, 0), (4, 0), (5, 0), (6, 0)),
+        ]
+
+
+@pytest.mark.parametrize("kind", ["grpo", "verl"])
+def test_a_prompt_comes_with_the_target_of_its_reply(kind: str, tmp_path: Path) -> None:
+    rows = read(write(kind, "qwen2.5-vl", tmp_path / "out", walked()).folder)
+    first = rows[0].columns
+    text = first["target"] if kind == "grpo" else first["reward_model"]["ground_truth"]
+    target = Target.model_validate_json(text)
+    assert target.box == BOX and target.action == action_from_json(first["action"])
+    assert target.screen == (720, 1280) and target.resized == (728, 1288)
+    assert all(row.reply is None for row in rows)
+
+
+def test_verl_rows_are_numbered_and_name_their_reward(tmp_path: Path) -> None:
+    folder = write("verl", "gui-owl", tmp_path / "out", walked()).folder
+    rows = read(folder)
+    assert [row.columns["extra_info"]["index"] for row in rows] == list(range(len(rows)))
+    assert {row.columns["data_source"] for row in rows} == {"trajmill/simulated"}
+    scope: dict[str, object] = {}
+    exec(compile((folder / "reward.py").read_text(), "reward.py", "exec"), scope)
+    score = scope["compute_score"]
+    assert callable(score)
+    said = score("trajmill/simulated", "nonsense", rows[0].columns["reward_model"]["ground_truth"], {})
+    assert said["score"] == 0.0
+
+
+def test_an_action_that_the_family_cannot_say_is_left_out_and_counted(tmp_path: Path) -> None:
+    odd = episode([step(0, PressKeys(keys=("volume_up",))), step(1, DONE)])
+    written = write("trl", "qwen3-vl", tmp_path / "out", [odd])
+    assert written.exported.tally.left_out == {"not_expressible": 1}
+    assert "| not_expressible | 1 |" in (written.folder / "README.md").read_text()
+    assert [row.columns["step_index"] for row in read(written.folder)] == [1]
+
+
+def test_an_earlier_reply_that_quotes_the_hints_is_not_shown(tmp_path: Path) -> None:
+    told = episode([step(0, TAP), step(1, TAP), step(2, DONE)]).model_copy(update={"guidance": "1. Did 1"})
+    hints = told.model_copy(
+        update={"steps": tuple(s.model_copy(update={"conclusion": f"1. Did {s.index}"}) for s in told.steps)}
+    )
+    written = write("trl", "qwen3-vl", tmp_path / "out", [hints])
+    assert written.exported.tally.left_out["quotes_guidance"] > 0
+    assert all("1. Did 1" not in text for row in read(written.folder) for _, text in row.messages)
+
+
+def test_shards_are_cut_at_their_size_and_hold_all_rows(tmp_path: Path) -> None:
+    written = write("llamafactory", "gui-owl", tmp_path / "out", walked(), shard_bytes=8_000)
+    assert len(written.exported.written.shards) > 2
+    assert len(read(written.folder)) == written.exported.written.rows == 10
+
+
+@pytest.mark.parametrize("kind", ["trl", "grpo", "verl", "verl-sft"])
+def test_the_features_are_read_by_every_version_of_the_datasets_library(kind: str, tmp_path: Path) -> None:
+    folder = write(kind, "gui-owl", tmp_path / "out", walked()).folder
+    schema = pq.read_schema(folder / "data/train-00000.parquet")
+    features = json.loads(schema.metadata[b"huggingface"])["info"]["features"]
+    assert features["images"] == [{"_type": "Image"}] and features.keys() == set(schema.names)
+    assert '"List"' not in json.dumps(features) and '"Sequence"' not in json.dumps(features)
+
+
+def test_the_datasets_library_decodes_the_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    from datasets import load_dataset
+
+    folder = write("trl", "gui-owl-1.5", tmp_path / "out", walked()).folder
+    rows = load_dataset(str(folder), split="train", cache_dir=str(tmp_path / "cache"))
+    assert [image.size for image in rows[6]["images"]] == [(720, 1280)] * 5
+    assert rows[0]["prompt"][0]["content"][0].keys() == {"type", "text"}
+
+
+def test_llamafactory_finds_rows_and_settings(tmp_path: Path) -> None:
+    folder = write("llamafactory", "qwen3-vl", tmp_path / "out", walked()).folder
+    info = json.loads((folder / "dataset_info.json").read_text())["trajmill"]
+    assert (folder / info["file_name"]).is_dir() and info["columns"] == {"messages": "messages", "images": "images"}
+    settings = yaml.safe_load((folder / "llamafactory.yaml").read_text())
+    assert settings["image_max_pixels"] == 16384 * 32 * 32 and settings["template"] == "qwen3_vl_nothink"
+
+
+def test_the_card_says_what_the_data_is(tmp_path: Path) -> None:
+    written = write("trl", "qwen2.5-vl", tmp_path / "out", walked())
+    card = (written.folder / "README.md").read_text()
+    assert yaml.safe_load(card.split("---")[1])["configs"][0]["data_files"][0]["path"] == ["data/train-00000.parquet"]
+    for part in ("100% of the steps were made in simulated apps", "| GOOD | 1 |", "`test` (10 steps)", "max_length="):
+        assert part in card
+    assert "| 720x1280 | 7 | 1,196 | 880 | 1,196 | 1,196 | 880 |" in card
+    longest = max(row.columns["image_tokens"] + row.columns["text_bytes"] / 2 for row in read(written.folder))
+    figures = json.loads((written.folder / "export.json").read_text())
+    assert longest <= figures["max_length"] < longest + 256 and figures["rows"] == 10
+
+
+def test_an_unknown_format_is_told_with_the_nearest_one() -> None:
+    with pytest.raises(BadInputError, match="export format of kind 'llama-factory'; did you mean 'llamafactory'"):
+        format_spec("llama-factory")
+
+
+def test_repeated_images_are_stored_once_in_a_row_group(tmp_path: Path) -> None:
+    one = episode([step(index, TAP, ("s0", "s0")) for index in range(8)])
+    folder = write("trl", "gui-owl-1.5", tmp_path / "out", [one]).folder
+    footer = pq.read_metadata(folder / "data/train-00000.parquet")
+    column = next(
+        footer.row_group(0).column(index)
+        for index in range(footer.num_columns)
+        if footer.row_group(0).column(index).path_in_schema == "images.list.element.bytes"
+    )
+    assert footer.num_row_groups == 1 and len(png("s0")) <= column.total_compressed_size < 2 * len(png("s0"))
+    assert pa.types.is_struct(pq.read_schema(folder / "data/train-00000.parquet").field("images").type.value_type)
