@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Query
 from trajmill.stages.environments.simulated.world import World
-from trajmill.stages.queries.graph.generate import GenerationSettings, generate_queries
+from trajmill.stages.queries.graph.generate import generate_queries
 from trajmill.stages.queries.graph.grammar import GrammarWriter
+from trajmill.stages.queries.graph.spec import GraphQueriesSpec
 from trajmill.stages.queries.graph.validation import SimulatedValidator
 
 
@@ -17,7 +18,7 @@ def benchmark_queries(
     world: World, train: int, heldout: int, seed: int, heldout_apps: Sequence[str] = ()
 ) -> list[Query]:
     """Queries of all splits; `heldout` for each held-out split."""
-    settings = GenerationSettings(
+    settings = GraphQueriesSpec(
         train=train,
         heldout_slots=heldout,
         heldout_phrasings=heldout,

@@ -12,9 +12,10 @@ from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.query import Query
 from trajmill.stages.environments.simulated.world import World
-from trajmill.stages.queries.graph.generate import Generated, GenerationSettings, generate_queries
+from trajmill.stages.queries.graph.generate import Generated, generate_queries
 from trajmill.stages.queries.graph.grammar import GrammarWriter
 from trajmill.stages.queries.graph.model_writer import ModelWriter, WriterPrompts
+from trajmill.stages.queries.graph.spec import GraphQueriesSpec
 from trajmill.stages.queries.graph.validation import SimulatedValidator
 
 
@@ -43,7 +44,7 @@ class WriterModel(NamedTuple):
 
 def queries_from_dags(
     world: World,
-    settings: GenerationSettings,
+    settings: GraphQueriesSpec,
     seed: int,
     origin: Origin,
     writer: WriterModel | None = None,

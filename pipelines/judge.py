@@ -29,8 +29,8 @@ _SEED_STRIDE = 1_000_000
 
 
 @dataclass(frozen=True)
-class OtherJudge:
-    """Another judge, whose verdicts are added beside those of the run's own judge."""
+class RejudgeIdentity:
+    """Names the judge that judges stored trajectories; its verdicts stand beside those of the run's own judge."""
 
     name: str
     judge_id: str
@@ -61,8 +61,8 @@ class JudgeTrajectories:
     """The rounds that the trajectories are of."""
     tried: Mapping[str, int]
     """By trajectory, how often it could not be judged; none for those judged for the first time."""
-    other: OtherJudge | None = None
-    """The other judge that judges; None for the run's own judge."""
+    rejudge: RejudgeIdentity | None = None
+    """Names the judge on its verdicts; None for the run's own judge, whose rows name none."""
 
     def identity(self, trajectory_ids: Sequence[str]) -> object:
         """The judge, the trajectories and how often each of them could not be judged before."""
@@ -84,7 +84,7 @@ class JudgeTrajectories:
         return WrittenFiles(write_tables(self.warehouse, self.at, stamped, shard))
 
     def _stamped(self, rows: Sequence[Row]) -> Sequence[Row]:
-        return rows if self.other is None else [self.other.stamped(row) for row in rows]
+        return rows if self.rejudge is None else [self.rejudge.stamped(row) for row in rows]
 
     async def _judge(self, episodes: Sequence[Episode], sink: Callable[[ModelCall], None]) -> Judged:
         screens, judged = WarehouseScreens(self.warehouse), Judged([], [])

@@ -34,8 +34,9 @@ if TYPE_CHECKING:
     from trajmill.stages.export.write import export_release
     from trajmill.stages.guidance.write import write_guidance
     from trajmill.stages.models.embedded.storage import embedded_model, load_embedded_model, untrained_network
-    from trajmill.stages.queries.graph.generate import GenerationSettings, generate_queries
+    from trajmill.stages.queries.graph.generate import generate_queries
     from trajmill.stages.queries.graph.grammar import GrammarWriter
+    from trajmill.stages.queries.graph.spec import GraphQueriesSpec
     from trajmill.stages.queries.graph.validation import SimulatedValidator
     from trajmill.stages.rollout.base import Attempt, Limits
     from trajmill.stages.rollout.episode import run_episode
@@ -67,7 +68,7 @@ _HOMES = {
     "Platform": "schemas.tables.query",
     "Query": "schemas.tables.query",
     "Origin": "schemas.record",
-    "GenerationSettings": "stages.queries.graph.generate",
+    "GraphQueriesSpec": "stages.queries.graph.spec",
     "GrammarWriter": "stages.queries.graph.grammar",
     "SimulatedValidator": "stages.queries.graph.validation",
     "generate_queries": "stages.queries.graph.generate",
@@ -113,8 +114,8 @@ __all__ = [
     "Episode",
     "ExplorerSpec",
     "Family",
-    "GenerationSettings",
     "GrammarWriter",
+    "GraphQueriesSpec",
     "JudgeSpec",
     "Limits",
     "ObservedScreens",

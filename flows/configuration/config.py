@@ -29,6 +29,7 @@ from trajmill.stages.environments.spec import EnvironmentSpec
 from trajmill.stages.export.kinds import exporter_specs
 from trajmill.stages.models.kinds import MODELS
 from trajmill.stages.models.spec import ModelSpec
+from trajmill.stages.queries.graph.spec import GraphQueriesSpec
 from trajmill.stages.training.embedded.spec import EmbeddedSftSpec
 from trajmill.stages.training.kinds import RECIPES
 from trajmill.stages.training.spec import RecipeSpec
@@ -53,19 +54,9 @@ class RunSection(Spec):
     """Folder of the warehouse."""
 
 
-class QueriesSection(Spec):
+class QueriesSection(GraphQueriesSpec):
     """How many queries are generated in the first round, for each split, and how many tasks are proposed after that."""
 
-    train: PositiveInt = 1000
-    """Queries to learn on."""
-    heldout_slots: NonNegativeInt = 60
-    """New slot combinations, phrased as in training."""
-    heldout_phrasings: NonNegativeInt = 60
-    """New slot combinations in phrasings that training never sees."""
-    heldout_apps: NonNegativeInt = 60
-    """Queries of apps that training never sees."""
-    heldout_app_names: tuple[str, ...] = ("stride", "photos")
-    """Ids of the apps kept from training."""
     example_tasks: Path | None = None
     """A few tasks that people wrote, to propose new ones from: one JSON object in each line, e.g.
     `{"instruction": "Order me a pizza", "platform": "phone", "apps": ["bites"]}`, and `start_state` where it is not the
@@ -109,7 +100,7 @@ class JudgeSection(JudgeSpec):
     """Whether only trajectories judged correct become training data."""
 
 
-class OtherJudgeSection(JudgeSpec):
+class NamedJudgeSection(JudgeSpec):
     """Another judge, for `trajmill judge --again` and `trajmill calibrate`; it decides no rows of the run."""
 
     step: str = ""
@@ -194,7 +185,7 @@ class Config(Spec):
     prompts: PromptsSection = PromptsSection()
     endpoints: Annotated[dict[Name, Annotated[ModelSpec, by_kind(MODELS, "openai_api")]], OPERATIONAL] = {}
     """The models that roles can be mapped to, by name."""
-    judges: Annotated[dict[Name, OtherJudgeSection], OPERATIONAL] = {}
+    judges: Annotated[dict[Name, NamedJudgeSection], OPERATIONAL] = {}
     """Judges beside the one that decides, by name."""
     pathways: PathwaysSection = PathwaysSection()
     atomic: AtomicSection = AtomicSection()

@@ -10,7 +10,7 @@ from trajmill.flows.configuration.config import OWN_JUDGE, Config
 from trajmill.flows.configuration.model_specs import models_of
 from trajmill.flows.configuration.models import CriticRoles
 from trajmill.flows.configuration.prompts import prompts_of
-from trajmill.pipelines.judge import OtherJudge
+from trajmill.pipelines.judge import RejudgeIdentity
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.record import content_id
 from trajmill.stages.critics.base import Ask
@@ -36,9 +36,9 @@ class NamedJudge:
         return self.spec.rule(self.critics)
 
     @property
-    def other(self) -> OtherJudge:
-        """What stands on its verdicts where it judges anew. A judge that asks for fewer votes is another judge."""
-        return OtherJudge(self.name, content_id("judge", self.name, self.spec.ask, json.loads(self.settings)))
+    def identity(self) -> RejudgeIdentity:
+        """The name and id on its verdicts when it judges stored trajectories; the id changes with `ask`, too."""
+        return RejudgeIdentity(self.name, content_id("judge", self.name, self.spec.ask, json.loads(self.settings)))
 
     def asking_for_all(self) -> NamedJudge:
         """The same judge, asking for every vote of every pass, so that each ingredient can be calibrated."""
@@ -90,18 +90,25 @@ def _judge(config: Config, name: str, spec: JudgeSpec, roles: CriticRoles) -> Na
 
 
 def _settings(config: Config, spec: JudgeSpec, roles: CriticRoles) -> str:
-    """How a model is reached, how many are asked at once and what the votes are used for decide no verdict."""
-    used = {name: config.endpoints[name] for name in _asked(config, roles) if name in config.endpoints}
+    """JSON of the contents that decide the verdicts: models by what they are, prompts by their texts.
+
+    Left out is what decides no verdict: names of endpoints and files, addresses, and what the votes are used for.
+    """
     voting = spec.identity()
     decisive = {
         "voting": {name: voting[name] for name in set(JudgeSpec.model_fields) & set(voting) - {"ask"}},
-        "roles": roles.identity(),
-        "describer": config.models.describer,
-        "prompts": [prompt.version for prompt in prompts_of(config).critics],
-        "endpoints": {name: each.identity() for name, each in used.items()},
+        "step": _model_identity(config, roles.step),
+        "text": [_model_identity(config, name) for name in roles.text],
+        "multimodal": [_model_identity(config, name) for name in roles.multimodal],
+        "describer": _model_identity(config, config.models.describer),
+        "prompts": [content_id(prompt.system, prompt.user) for prompt in prompts_of(config).critics],
         "seed": config.run.seed,
     }
     return json.dumps(decisive, sort_keys=True)
+
+
+def _model_identity(config: Config, endpoint: str) -> object:
+    return config.endpoints[endpoint].identity() if endpoint in config.endpoints else endpoint
 
 
 def _asked(config: Config, roles: CriticRoles) -> tuple[str, ...]:

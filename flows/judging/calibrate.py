@@ -100,7 +100,7 @@ def _row(
     return Calibration(
         number=number,
         judge=judge.name,
-        judge_id=judge.other.judge_id,
+        judge_id=judge.identity.judge_id,
         labels=labels,
         ingredient=ingredient.kind,
         channel=ingredient.channel,

@@ -17,10 +17,10 @@ from typing import NamedTuple
 from trajmill.flows.configuration.judges import NamedJudge
 from trajmill.flows.context import RoundContext
 from trajmill.flows.progress import progress
-from trajmill.flows.tasks.unjudged import TRIED_AT_MOST
 from trajmill.pipelines.fan_out import fan_out, split_evenly
 from trajmill.pipelines.judge import AGAIN, JudgeTrajectories
 from trajmill.pipelines.reading.verdicts import read_verdicts
+from trajmill.stages.critics.unjudged import still_to_judge
 from trajmill.warehouse.atomic import disk_full_as_error, write_text
 from trajmill.warehouse.commit import commit_stage
 from trajmill.warehouse.layout import StageRun
@@ -83,7 +83,7 @@ class _Batches:
     def __init__(self, context: RoundContext, judge: NamedJudge) -> None:
         self._context = context
         self._judge = judge
-        self._stage = f"{AGAIN}-{judge.name}-{judge.other.judge_id}"
+        self._stage = f"{AGAIN}-{judge.name}-{judge.identity.judge_id}"
 
     def judge(self, trajectory_ids: Sequence[str]) -> None:
         """Finish the batch that was begun, if one was, then judge what is left."""
@@ -92,13 +92,8 @@ class _Batches:
         if begun.exists():
             self._do(self._at(len(done)), json.loads(begun.read_text(encoding="utf-8")))
             done = self._done()
-        tried = Counter(trajectory_id for ids in done for trajectory_id in ids)
-        judged = _judged(self._context, self._judge)
-        left = {
-            trajectory_id: tried[trajectory_id]
-            for trajectory_id in trajectory_ids
-            if trajectory_id not in judged and tried[trajectory_id] < TRIED_AT_MOST
-        }
+        failed_tries = Counter(trajectory_id for ids in done for trajectory_id in ids)
+        left = still_to_judge(trajectory_ids, failed_tries, _judged(self._context, self._judge))
         if left:
             at = self._at(len(done))
             write_text(at.staging(self._context.warehouse) / _BATCH, json.dumps(left))
@@ -124,7 +119,7 @@ class _Batches:
             judge.critics,
             rounds=(context.round,),
             tried=batch,
-            other=judge.other,
+            rejudge=judge.identity,
         )
         shards = split_evenly(list(batch), max(context.config.rollout.workers, ceil(len(batch) / _MOST_IN_SHARD)))
         key = self._key(at.attempt)
@@ -152,6 +147,6 @@ def _judged(context: RoundContext, judge: NamedJudge) -> set[str]:
         "judgements",
         ["trajectory_id"],
         run_id=context.run_id,
-        judge_id=judge.other.judge_id,
+        judge_id=judge.identity.judge_id,
     )
     return set(rows["trajectory_id"].to_pylist())

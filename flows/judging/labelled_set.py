@@ -34,7 +34,7 @@ def judge_labelled_set(context: RoundContext, judge: NamedJudge, folder: Path) -
         )
     wanted = here - made.void
     rows: dict[str, Sequence[Row]] = {
-        "model_calls": [judge.other.stamped(call) for call in made.calls],
+        "model_calls": [judge.identity.stamped(call) for call in made.calls],
         "failures": made.failures,
     }
     return Evaluated(

@@ -93,7 +93,7 @@ class _Votes:
     """What is stored of a judge's votes on the trajectories of a round."""
 
     def __init__(self, context: RoundContext, judge: NamedJudge, number: int) -> None:
-        self._context, self._judge_id, self._round = context, judge.other.judge_id, number
+        self._context, self._judge_id, self._round = context, judge.identity.judge_id, number
         self.versions: dict[str, str] = {row["trajectory_id"]: row["made_by"] for row in self._rows("judgements", [])}
 
     def evidence(self, stored: Sequence[StoredTrajectory], rewards: Mapping[str, bool]) -> Iterator[LabelledVotes]:

@@ -11,7 +11,7 @@ from trajmill.flows.configuration.model_specs import policy_frame
 from trajmill.flows.context import RoundContext
 from trajmill.flows.stage import StageOutcome, StageReport, finished, run_once
 from trajmill.flows.tasks.judge import collected
-from trajmill.flows.tasks.unjudged import taken_up
+from trajmill.flows.tasks.unjudged import unjudged_of_earlier_rounds
 from trajmill.pipelines.derive import DeriveExamples, DeriveRLSteps
 from trajmill.pipelines.fan_out import fan_out, split_evenly
 from trajmill.pipelines.reading.history import read_history
@@ -32,7 +32,9 @@ def derive(context: RoundContext) -> StageReport:
         trajectories = collected(context, Purpose.TRAIN) + collected(context, Purpose.GUIDED)
         rounds = {context.round}
         if context.config.judge.filter:
-            late = taken_up(context, Purpose.TRAIN) + taken_up(context, Purpose.GUIDED)
+            late = unjudged_of_earlier_rounds(context, Purpose.TRAIN) + unjudged_of_earlier_rounds(
+                context, Purpose.GUIDED
+            )
             rounds.update(one.round for one in late)
             trajectories += [one.trajectory_id for one in late]
             history = read_history(context.warehouse, context.run_id, rounds)

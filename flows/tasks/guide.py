@@ -19,6 +19,7 @@ from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.agents.spec import ReferenceSpec
 from trajmill.stages.guidance.base import REFERENCE_PATH
 from trajmill.stages.guidance.hard_queries import ATTEMPTS_PER_QUERY, HardQueries, hard_queries
+from trajmill.stages.guidance.sources import choose_sources, queries_to_walk
 from trajmill.stages.rollout.attempts import plan_guided, plan_once
 from trajmill.warehouse.layout import StageRun
 from trajmill.warehouse.read import read_rows, read_table
@@ -33,10 +34,9 @@ def reference(context: RoundContext) -> StageReport:
 
     def work(at: StageRun) -> StageOutcome:
         hard = _hard_queries(context)
-        walked = _walked(context, range(context.round))
-        owed = [query for query in hard.queries if query.query_id not in hard.own_success and query.path]
+        walks = _reference_walks(context, range(context.round))
         attempts = plan_once(
-            [query for query in owed if query.query_id not in walked],
+            queries_to_walk(hard, walks),
             Purpose.REFERENCE,
             context.config.run.seed,
             context.round,
@@ -51,24 +51,20 @@ def guide(context: RoundContext) -> StageReport:
 
     def work(at: StageRun) -> StageOutcome:
         hard = _hard_queries(context)
-        walked = _walked(context, context.rounds_so_far)
-        told = {row.source_trajectory for row in _guidance(context, range(context.round))}
-        sources = {
-            query.query_id: hard.own_success.get(query.query_id) or walked.get(query.query_id) for query in hard.queries
-        }
-        new = sorted(source for source in sources.values() if source and source not in told)
+        walks = _reference_walks(context, context.rounds_so_far)
+        written = {row.source_trajectory for row in _guidance(context, range(context.round))}
+        sources = choose_sources(hard, walks, written)
         job = WriteGuidance(
             context.warehouse,
             at,
             context.origin,
-            frozenset(walked.values()),
+            frozenset(walks.values()),
             guide_spec(context),
             context.config.judge.concurrency,
         )
-        shards = split_evenly(new, context.config.rollout.workers)
+        shards = split_evenly(sources.unwritten, context.config.rollout.workers)
         made = fan_out(context.warehouse, at, shards, job, context.beam)
-        chosen = {query_id: source for query_id, source in sources.items() if source}
-        return StageOutcome(len(new), made.rows("guidance"), made.files, {"sources": chosen})
+        return StageOutcome(len(sources.unwritten), made.rows("guidance"), made.files, {"sources": sources.by_query})
 
     return run_once(context, GUIDE, work)
 
@@ -119,7 +115,7 @@ def _guided_episodes(context: RoundContext) -> int:
     return context.config.rollout.episodes_per_round - unguided_episodes(context)
 
 
-def _walked(context: RoundContext, rounds: range) -> dict[str, str]:
+def _reference_walks(context: RoundContext, rounds: range) -> dict[str, str]:
     """By query id, the trajectory that walks its reference path."""
     rows = read_table(
         context.warehouse,

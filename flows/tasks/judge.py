@@ -7,7 +7,7 @@ from math import ceil
 from trajmill.flows.configuration.judges import own_judge
 from trajmill.flows.context import RoundContext
 from trajmill.flows.stage import StageOutcome, StageReport, run_once
-from trajmill.flows.tasks.unjudged import taken_up
+from trajmill.flows.tasks.unjudged import unjudged_of_earlier_rounds
 from trajmill.pipelines.fan_out import fan_out, split_evenly
 from trajmill.pipelines.judge import JudgeTrajectories
 from trajmill.schemas.tables.trajectory import Purpose
@@ -46,7 +46,7 @@ def collected(context: RoundContext, purpose: Purpose) -> list[str]:
 def _judge(context: RoundContext, stage: str, purpose: Purpose) -> StageReport:
     def work(at: StageRun) -> StageOutcome:
         own = own_judge(context.config)
-        again = taken_up(context, purpose)
+        again = unjudged_of_earlier_rounds(context, purpose)
         trajectories = [one.trajectory_id for one in again] + collected(context, purpose)
         workers = max(context.config.rollout.workers, ceil(len(trajectories) / _MOST_IN_SHARD))
         job = JudgeTrajectories(

@@ -16,7 +16,6 @@ from trajmill.schemas.errors import BadInputError
 from trajmill.stages.environments.simulated.world import World
 from trajmill.stages.queries.atomic.base import AtomicApp
 from trajmill.stages.queries.atomic.queries import AtomicCounts
-from trajmill.stages.queries.graph.generate import GenerationSettings
 
 
 def new_queries(context: RoundContext) -> NewQueries:
@@ -47,24 +46,17 @@ def _own_queries(context: RoundContext) -> NewQueries:
 
 
 def _from_graph(graph: World, context: RoundContext) -> NewQueries:
-    settings, writer = context.config.queries, context.config.models.writer
-    wanted = GenerationSettings(
-        train=settings.train,
-        heldout_slots=settings.heldout_slots,
-        heldout_phrasings=settings.heldout_phrasings,
-        heldout_apps=settings.heldout_apps,
-        heldout_app_names=settings.heldout_app_names,
-    )
+    writer = context.config.models.writer
     return queries_from_dags(
         graph,
-        wanted,
+        context.config.queries,
         context.config.run.seed,
         context.origin,
-        None if writer == EMBEDDED else _pen(context, writer),
+        None if writer == EMBEDDED else _writer_model(context, writer),
     )
 
 
-def _pen(context: RoundContext, endpoint: str) -> WriterModel:
+def _writer_model(context: RoundContext, endpoint: str) -> WriterModel:
     config = context.config
     return WriterModel(model_of(config, endpoint), prompts_of(config).writer, config.endpoints[endpoint].max_in_flight)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.flows.small_run import small_config
-from trajmill.flows.configuration.config import Config, EvaluateSection, OtherJudgeSection, QueriesSection
+from trajmill.flows.configuration.config import Config, EvaluateSection, NamedJudgeSection, QueriesSection
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
 
 _ANSWERS = {"analysis": "it moved", "summary": "moved on", "label": "GOOD", "reason": "looks done"}
@@ -21,7 +21,7 @@ def config_with_judges(root: Path, url: str, **big: object) -> Config:
             "endpoints": {
                 name: OpenAiSpec(model=name, urls=(url,), attempts=1, max_pixels=50_000) for name in ("tiny", "other")
             },
-            "judges": {"big": OtherJudgeSection.model_validate(voting | big), "plain": OtherJudgeSection()},
+            "judges": {"big": NamedJudgeSection.model_validate(voting | big), "plain": NamedJudgeSection()},
         }
     )
 

@@ -8,10 +8,8 @@ from collections.abc import Hashable, Iterator, Sequence
 from random import Random
 from typing import NamedTuple
 
-from pydantic import NonNegativeInt
-
 from trajmill.schemas.errors import FailureClass, StageError
-from trajmill.schemas.record import Origin, Record, content_id
+from trajmill.schemas.record import Origin, content_id
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.query import Query, Split
 from trajmill.stages.environments.simulated.world import TaskGraph, World
@@ -19,6 +17,7 @@ from trajmill.stages.queries.graph.base import DraftRefused, QueryValidator, Que
 from trajmill.stages.queries.graph.draft_queue import DraftCandidate, DraftQueue, DraftResult, start_ahead
 from trajmill.stages.queries.graph.drafting import draft
 from trajmill.stages.queries.graph.sampling import TaskSample
+from trajmill.stages.queries.graph.spec import GraphQueriesSpec
 from trajmill.stages.queries.graph.splits import HELDOUT_GOALS, divide_tasks, draw_goals, share_goals
 from trajmill.stages.queries.novelty import InstructionIndex, Novelty
 
@@ -32,23 +31,6 @@ SPARE_GOALS = 3
 """Goals drawn per goal needed: the surplus replaces those of tasks with few goals."""
 FAILURES_IN_A_ROW = 3
 """A task that fails so often is left out of the rest of a split."""
-
-
-class GenerationSettings(Record):
-    """How many queries to make, and what is held out."""
-
-    train: NonNegativeInt = 600
-    heldout_slots: NonNegativeInt = 60
-    heldout_phrasings: NonNegativeInt = 60
-    heldout_apps: NonNegativeInt = 60
-    heldout_app_names: tuple[str, ...] = ()
-    """Ids of the apps that training never sees, errands through them included."""
-
-    def wanted(self, split: Split) -> int:
-        """Number of queries asked for in a split; none of held-out apps where no app is held out."""
-        if split is Split.HELDOUT_APPS and not self.heldout_app_names:
-            return 0
-        return int(getattr(self, split.value))
 
 
 class Generated(NamedTuple):
@@ -68,7 +50,7 @@ class _Goals(NamedTuple):
 
 async def generate_queries(
     world: World,
-    settings: GenerationSettings,
+    settings: GraphQueriesSpec,
     seed: int,
     origin: Origin,
     writer: QueryWriter,
@@ -123,7 +105,7 @@ class _Generation:
         self.queries: list[Query] = []
         self.failures: list[Failure] = []
 
-    def share_out(self, tasks: Sequence[TaskGraph], settings: GenerationSettings) -> dict[Split, list[_Goals]]:
+    def share_out(self, tasks: Sequence[TaskGraph], settings: GraphQueriesSpec) -> dict[Split, list[_Goals]]:
         """Draw the goals of the tasks that training may use and give each to one split."""
         shares: dict[Split, list[_Goals]] = {split: [] for split in Split}
         wanted = {Split.TRAIN: math.ceil(settings.train / max(len(tasks), 1))}
@@ -135,7 +117,7 @@ class _Generation:
                 shares[split].append(_Goals(task, samples))
         return shares
 
-    def all_goals(self, tasks: Sequence[TaskGraph], settings: GenerationSettings) -> list[_Goals]:
+    def all_goals(self, tasks: Sequence[TaskGraph], settings: GraphQueriesSpec) -> list[_Goals]:
         """Draw goals of the tasks of held-out apps."""
         wanted = SPARE_GOALS * math.ceil(settings.wanted(Split.HELDOUT_APPS) / max(len(tasks), 1))
         return [_Goals(task, self._draw(task, wanted)) for task in tasks]

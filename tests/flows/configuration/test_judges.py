@@ -77,3 +77,16 @@ def test_how_many_are_judged_at_once_decides_no_row() -> None:
     faster = Config(judge=JudgeSection(concurrency=512))
     assert faster.run_id == Config().run_id
     assert Config(judge=JudgeSection(votes=2)).run_id != Config().run_id
+
+
+def test_names_of_endpoints_and_prompt_files_make_no_other_judge(tmp_path: Path) -> None:
+    packaged = Path(__file__).parents[3] / "stages/critics/model/prompts/critic_text-1.md"
+    (tmp_path / "one.md").write_text(packaged.read_text())
+    (tmp_path / "two.md").write_text(packaged.read_text())
+    first = loaded(tmp_path, THREE_SERVERS + '[prompts]\ncritic_text = "one.md"\n')
+    second = loaded(tmp_path, THREE_SERVERS.replace("other", "second") + '[prompts]\ncritic_text = "two.md"\n')
+    third = loaded(tmp_path, THREE_SERVERS.replace("judge-72b", "judge-7b"))
+    renamed = second.endpoints["second"].model_copy(update={"model": "other-32b"})
+    second = second.model_copy(update={"endpoints": {**second.endpoints, "second": renamed}})
+    assert own_judge(first).identity == own_judge(second).identity
+    assert own_judge(first).identity != own_judge(third).identity

@@ -15,13 +15,14 @@ from trajmill.flows.round import do_stage
 from trajmill.flows.round_stages import STAGES
 from trajmill.flows.tasks.derive import DERIVE
 from trajmill.flows.tasks.judge import JUDGE, JUDGE_GUIDED
-from trajmill.flows.tasks.unjudged import TRIED_AT_MOST, Unjudged, taken_up
+from trajmill.flows.tasks.unjudged import unjudged_of_earlier_rounds
 from trajmill.schemas.errors import FailureClass, JudgeFailure, TrajmillError
 from trajmill.schemas.tables.example import Example
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.trajectory import Purpose, Trajectory
 from trajmill.schemas.tables.verdict import Judgement, TrajectoryVerdict
 from trajmill.stages.critics.annotated.step_critic import AnnotatedStepCritic
+from trajmill.stages.critics.unjudged import TRIED_AT_MOST, Unjudged
 from trajmill.warehouse import staging
 from trajmill.warehouse.layout import StageRun, Warehouse, create_warehouse
 from trajmill.warehouse.read import read_rows
@@ -47,7 +48,9 @@ def context(warehouse: Warehouse, number: int) -> RoundContext:
     return RoundContext(small_config(warehouse.root, rounds=9), warehouse, number)
 
 
-def test_only_what_failed_and_is_neither_judged_nor_given_up_is_taken_up(warehouse: Warehouse) -> None:
+def test_only_what_failed_and_is_neither_judged_nor_given_up_is_judged_again(
+    warehouse: Warehouse,
+) -> None:
     run_id = small_config(warehouse.root, rounds=9).run_id
 
     def at(number: int) -> StageRun:
@@ -65,11 +68,13 @@ def test_only_what_failed_and_is_neither_judged_nor_given_up_is_taken_up(warehou
     commit_rows(warehouse, stage_run("late", 2, run_id), judgement(late, at(2), False))
 
     assert TRIED_AT_MOST == 3
-    assert taken_up(context(warehouse, 1), Purpose.TRAIN) == []
-    assert taken_up(context(warehouse, 2), Purpose.TRAIN) == sorted([Unjudged(1, never, 1), Unjudged(1, late, 1)])
-    assert taken_up(context(warehouse, 2), Purpose.GUIDED) == [Unjudged(1, guided.trajectory_id, 1)]
-    assert taken_up(context(warehouse, 3), Purpose.TRAIN) == [Unjudged(1, never, 2)]
-    assert taken_up(context(warehouse, 4), Purpose.TRAIN) == []
+    assert unjudged_of_earlier_rounds(context(warehouse, 1), Purpose.TRAIN) == []
+    assert unjudged_of_earlier_rounds(context(warehouse, 2), Purpose.TRAIN) == sorted(
+        [Unjudged(1, never, 1), Unjudged(1, late, 1)]
+    )
+    assert unjudged_of_earlier_rounds(context(warehouse, 2), Purpose.GUIDED) == [Unjudged(1, guided.trajectory_id, 1)]
+    assert unjudged_of_earlier_rounds(context(warehouse, 3), Purpose.TRAIN) == [Unjudged(1, never, 2)]
+    assert unjudged_of_earlier_rounds(context(warehouse, 4), Purpose.TRAIN) == []
 
 
 class Outage:

@@ -11,8 +11,9 @@ from trajmill.stages.agents.reference import ReferenceAgent
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
 from trajmill.stages.environments.simulated.spec import FaultRates
 from trajmill.stages.environments.simulated.world import World, load_world
-from trajmill.stages.queries.graph.generate import GenerationSettings, generate_queries
+from trajmill.stages.queries.graph.generate import generate_queries
 from trajmill.stages.queries.graph.grammar import GrammarWriter
+from trajmill.stages.queries.graph.spec import GraphQueriesSpec
 from trajmill.stages.queries.graph.validation import SimulatedValidator
 
 ORIGIN = Origin(round=0, run_id="test", code_version="test")
@@ -25,7 +26,7 @@ def world() -> World:
 
 @pytest.fixture(scope="module")
 def queries(world: World) -> list[Query]:
-    settings = GenerationSettings(train=40, heldout_slots=0, heldout_phrasings=0, heldout_apps=0)
+    settings = GraphQueriesSpec(train=40, heldout_slots=0, heldout_phrasings=0, heldout_apps=0, heldout_app_names=())
     made = asyncio.run(generate_queries(world, settings, 3, ORIGIN, GrammarWriter(), SimulatedValidator(world)))
     return [query for query in made.queries if query.split is Split.TRAIN]
 

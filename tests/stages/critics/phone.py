@@ -16,8 +16,9 @@ from trajmill.stages.agents.reference import ReferenceAgent
 from trajmill.stages.critics.base import StepResult
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
 from trajmill.stages.environments.simulated.world import World, load_world
-from trajmill.stages.queries.graph.generate import GenerationSettings, generate_queries
+from trajmill.stages.queries.graph.generate import generate_queries
 from trajmill.stages.queries.graph.grammar import GrammarWriter
+from trajmill.stages.queries.graph.spec import GraphQueriesSpec
 from trajmill.stages.queries.graph.validation import SimulatedValidator
 from trajmill.stages.rollout.base import Attempt, Limits
 from trajmill.stages.rollout.episode import run_episode
@@ -76,7 +77,7 @@ def repeated(episode: Episode, times: int) -> Episode:
 
 
 async def _longest(world: World, train: int, seed: int) -> PhoneWalk:
-    settings = GenerationSettings(train=train, heldout_slots=0, heldout_phrasings=0, heldout_apps=0)
+    settings = GraphQueriesSpec(train=train, heldout_slots=0, heldout_phrasings=0, heldout_apps=0, heldout_app_names=())
     made = await generate_queries(world, settings, seed, ORIGIN, GrammarWriter(), SimulatedValidator(world))
     walks = [await _walk(query, world) for query in made.queries if query.platform is Platform.PHONE]
     return max(walks, key=lambda walk: len(walk.episode.steps))

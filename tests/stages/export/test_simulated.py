@@ -23,8 +23,9 @@ from trajmill.stages.environments.simulated.spec import FaultRates
 from trajmill.stages.environments.simulated.world import load_world
 from trajmill.stages.export.check import check_release
 from trajmill.stages.export.trl.exporter import SFT_FILE
-from trajmill.stages.queries.graph.generate import GenerationSettings, generate_queries
+from trajmill.stages.queries.graph.generate import generate_queries
 from trajmill.stages.queries.graph.grammar import GrammarWriter
+from trajmill.stages.queries.graph.spec import GraphQueriesSpec
 from trajmill.stages.queries.graph.validation import SimulatedValidator
 from trajmill.stages.rollout.base import Attempt, Limits
 from trajmill.stages.rollout.episode import run_episode
@@ -67,7 +68,7 @@ def as_learned(episode: Episode) -> Episode:
 
 def test_walks_on_both_platforms_become_a_sound_release(tmp_path: Path) -> None:
     world, screens = load_world(), SeenScreens()
-    settings = GenerationSettings(train=60, heldout_slots=0, heldout_phrasings=0, heldout_apps=0)
+    settings = GraphQueriesSpec(train=60, heldout_slots=0, heldout_phrasings=0, heldout_apps=0, heldout_app_names=())
     writing = generate_queries(world, settings, 0, ORIGIN, GrammarWriter(), SimulatedValidator(world))
     queries = asyncio.run(writing).queries
 

@@ -20,8 +20,9 @@ from trajmill.stages.environments.simulated.environment import SimulatedEnvironm
 from trajmill.stages.environments.simulated.world import World, load_world
 from trajmill.stages.guidance.base import REFERENCE_PATH
 from trajmill.stages.guidance.write import write_guidance
-from trajmill.stages.queries.graph.generate import GenerationSettings, generate_queries
+from trajmill.stages.queries.graph.generate import generate_queries
 from trajmill.stages.queries.graph.grammar import GrammarWriter
+from trajmill.stages.queries.graph.spec import GraphQueriesSpec
 from trajmill.stages.queries.graph.validation import SimulatedValidator
 from trajmill.stages.rollout.base import Attempt, Limits
 from trajmill.stages.rollout.episode import run_episode
@@ -50,7 +51,7 @@ def world() -> World:
 
 @pytest.fixture(scope="module")
 def queries(world: World) -> tuple[Query, ...]:
-    settings = GenerationSettings(train=110, heldout_slots=0, heldout_phrasings=0, heldout_apps=0)
+    settings = GraphQueriesSpec(train=110, heldout_slots=0, heldout_phrasings=0, heldout_apps=0, heldout_app_names=())
     made = generate_queries(world, settings, 5, ORIGIN, GrammarWriter(), SimulatedValidator(world))
     return asyncio.run(made).queries
 

@@ -13,13 +13,14 @@ from trajmill.stages.environments.simulated.app_files.app_spec import AppSpec
 from trajmill.stages.environments.simulated.world import World
 from trajmill.stages.queries.base import Written
 from trajmill.stages.queries.graph.base import Brief, Phrasing
-from trajmill.stages.queries.graph.generate import Generated, GenerationSettings, generate_queries
+from trajmill.stages.queries.graph.generate import Generated, generate_queries
 from trajmill.stages.queries.graph.grammar import GrammarWriter
+from trajmill.stages.queries.graph.spec import GraphQueriesSpec
 from trajmill.stages.queries.graph.validation import SimulatedValidator
 from trajmill.stages.queries.split_leaks import leaks_in_queries
 
 HELDOUT_APPS = ("notes", "clock")
-SETTINGS = GenerationSettings(
+SETTINGS = GraphQueriesSpec(
     train=150, heldout_slots=30, heldout_phrasings=30, heldout_apps=20, heldout_app_names=HELDOUT_APPS
 )
 
@@ -29,7 +30,7 @@ def generated(world: World, origin: Origin) -> Generated:
     return _generate(world, origin, seed=1)
 
 
-def _generate(world: World, origin: Origin, seed: int, settings: GenerationSettings = SETTINGS) -> Generated:
+def _generate(world: World, origin: Origin, seed: int, settings: GraphQueriesSpec = SETTINGS) -> Generated:
     return asyncio.run(generate_queries(world, settings, seed, origin, GrammarWriter(), SimulatedValidator(world)))
 
 
@@ -88,7 +89,7 @@ def test_how_many_drafts_are_in_flight_changes_nothing(
 
 
 def test_without_heldout_apps_none_of_their_queries_are_missed(world: World, origin: Origin) -> None:
-    settings = GenerationSettings(train=3, heldout_slots=2, heldout_phrasings=2, heldout_apps=9)
+    settings = GraphQueriesSpec(train=3, heldout_slots=2, heldout_phrasings=2, heldout_apps=9, heldout_app_names=())
     generated = _generate(world, origin, 1, settings)
     assert (len(generated.queries), generated.failures) == (7, ())
 
@@ -140,7 +141,7 @@ def test_an_app_whose_path_is_broken_is_dropped_with_the_reason(world: World, or
     idle = tuple(w.model_copy(update={"do": ()}) if w.id == "order" else w for w in checkout.widgets)
     screens = {**bites.screens, "checkout": checkout.model_copy(update={"widgets": idle})}
     broken = bites.model_copy(update={"screens": screens, "tasks": {"order": bites.tasks["order"]}})
-    generated = _generate(_only(world, broken), origin, 1, GenerationSettings(train=5))
+    generated = _generate(_only(world, broken), origin, 1, GraphQueriesSpec(train=5, heldout_app_names=()))
     assert generated.queries == ()
     first = generated.failures[0]
     assert (first.stage, first.failure_class) == ("generate", FailureClass.TASK)
@@ -150,7 +151,7 @@ def test_an_app_whose_path_is_broken_is_dropped_with_the_reason(world: World, or
 def test_too_few_goals_are_said_and_not_hidden(world: World, origin: Origin) -> None:
     bites = world.apps["bites"]
     small = bites.model_copy(update={"tasks": {"cutlery": bites.tasks["cutlery"]}})
-    settings = GenerationSettings(train=1000, heldout_slots=1, heldout_phrasings=0)
+    settings = GraphQueriesSpec(train=1000, heldout_slots=1, heldout_phrasings=0, heldout_app_names=())
     generated = _generate(_only(world, small), origin, 1, settings)
     assert 0 < len(generated.queries) < 1000
     messages = [failure.message for failure in generated.failures]
@@ -186,7 +187,7 @@ def test_a_writer_that_fails_is_a_failure_of_its_class(
 ) -> None:
     bites = world.apps["bites"]
     small = _only(world, bites.model_copy(update={"tasks": {"table": bites.tasks["table"]}}))
-    settings = GenerationSettings(train=1, heldout_slots=0, heldout_phrasings=0)
+    settings = GraphQueriesSpec(train=1, heldout_slots=0, heldout_phrasings=0, heldout_app_names=())
     generated = asyncio.run(generate_queries(small, settings, 5, origin, writer, SimulatedValidator(small)))
     assert generated.queries == ()
     assert generated.failures[0].failure_class is failure_class

@@ -17,9 +17,10 @@ from trajmill.stages.environments.simulated.world import TaskGraph, World
 from trajmill.stages.models.base import ChatRequest, Completion
 from trajmill.stages.queries.base import Written
 from trajmill.stages.queries.graph.base import Brief, DraftRefused
-from trajmill.stages.queries.graph.generate import Generated, GenerationSettings, generate_queries
+from trajmill.stages.queries.graph.generate import Generated, generate_queries
 from trajmill.stages.queries.graph.grammar import GrammarWriter
 from trajmill.stages.queries.graph.model_writer import TRIES, ModelWriter
+from trajmill.stages.queries.graph.spec import GraphQueriesSpec
 from trajmill.stages.queries.graph.validation import SimulatedValidator
 from trajmill.stages.queries.phrasing import heldout_parts
 from trajmill.stages.queries.split_leaks import leaks_in_queries
@@ -129,14 +130,14 @@ def test_what_cannot_be_seen_does_not_get_into_an_instruction(order: TaskGraph) 
 
 
 def _generate(
-    world: World, origin: Origin, answer: Callable[[ChatRequest], Answer], settings: GenerationSettings
+    world: World, origin: Origin, answer: Callable[[ChatRequest], Answer], settings: GraphQueriesSpec
 ) -> Generated:
     writer = ModelWriter(ScriptedModel(answer))
     return asyncio.run(generate_queries(world, settings, 4, origin, writer, SimulatedValidator(world), in_flight=24))
 
 
 def test_a_query_set_by_a_model_is_walked_and_leaks_nothing(world: World, origin: Origin) -> None:
-    settings = GenerationSettings(
+    settings = GraphQueriesSpec(
         train=80, heldout_slots=12, heldout_phrasings=12, heldout_apps=8, heldout_app_names=("notes",)
     )
     made = _generate(world, origin, honest, settings)
@@ -171,7 +172,9 @@ def test_a_model_that_fails_leaves_failures_with_their_reason(
 ) -> None:
     bites = world.apps["bites"]
     small = World({"bites": bites.model_copy(update={"tasks": {"order": bites.tasks["order"]}})}, {})
-    made = _generate(small, origin, answer, GenerationSettings(train=5, heldout_slots=0, heldout_phrasings=0))
+    made = _generate(
+        small, origin, answer, GraphQueriesSpec(train=5, heldout_slots=0, heldout_phrasings=0, heldout_app_names=())
+    )
     assert made.queries == ()
     *failed, short = made.failures
     assert len(failed) == 3
@@ -185,14 +188,16 @@ def test_one_task_that_fails_does_not_end_the_others(world: World, origin: Origi
     def answer(request: ChatRequest) -> Answer:
         return ModelFailure("busy") if "Task: Order a dish" in _text(request) else honest(request)
 
-    made = _generate(world, origin, answer, GenerationSettings(train=100, heldout_slots=0, heldout_phrasings=0))
+    made = _generate(
+        world, origin, answer, GraphQueriesSpec(train=100, heldout_slots=0, heldout_phrasings=0, heldout_app_names=())
+    )
     assert len(made.queries) == 100
     assert {failure.message for failure in made.failures} == {"busy"}
 
 
 def test_the_grammar_stands_in_for_a_writer_of_nonsense(world: World, origin: Origin) -> None:
     model = ScriptedModel(saying("Do the usual."))
-    settings = GenerationSettings(train=20, heldout_slots=4, heldout_phrasings=4)
+    settings = GraphQueriesSpec(train=20, heldout_slots=4, heldout_phrasings=4, heldout_app_names=())
     making = generate_queries(
         world, settings, 0, origin, ModelWriter(model), SimulatedValidator(world), 4, stand_in=GrammarWriter()
     )

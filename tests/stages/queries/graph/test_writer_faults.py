@@ -15,14 +15,15 @@ from trajmill.schemas.tables.query import Platform
 from trajmill.stages.environments.simulated.world import World
 from trajmill.stages.models.openai_api.model import OpenAiModel
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
-from trajmill.stages.queries.graph.generate import Generated, GenerationSettings, generate_queries
+from trajmill.stages.queries.graph.generate import Generated, generate_queries
 from trajmill.stages.queries.graph.model_writer import ModelWriter
+from trajmill.stages.queries.graph.spec import GraphQueriesSpec
 from trajmill.stages.queries.graph.validation import SimulatedValidator
 from trajmill.stages.queries.proposals.propose import Proposed, propose_tasks
 from trajmill.stages.queries.proposals.proposer import TaskProposer
 from trajmill.stages.queries.proposals.starting_points import StartingPoint
 
-SETTINGS = GenerationSettings(train=24, heldout_slots=4, heldout_phrasings=4)
+SETTINGS = GraphQueriesSpec(train=24, heldout_slots=4, heldout_phrasings=4, heldout_app_names=())
 ENDING = (Fault.HANG, Fault.SLOW)
 """Faults that only a time-out ends."""
 LASTING = (Fault.TOO_LONG, Fault.UNKNOWN_MODEL, Fault.HUGE)

@@ -11,8 +11,9 @@ from trajmill.schemas.tables.query import Platform, Query, Split
 from trajmill.stages.environments.android.task.start_and_goal import PhoneGoal, PhoneStart
 from trajmill.stages.environments.android.task.task_file import PhoneTask
 from trajmill.stages.environments.simulated.world import World
-from trajmill.stages.queries.graph.generate import GenerationSettings, generate_queries
+from trajmill.stages.queries.graph.generate import generate_queries
 from trajmill.stages.queries.graph.grammar import GrammarWriter
+from trajmill.stages.queries.graph.spec import GraphQueriesSpec
 from trajmill.stages.queries.graph.validation import SimulatedValidator
 
 ORIGIN = Origin(round=0, run_id="stand-in", code_version="stand-in")
@@ -20,7 +21,9 @@ ORIGIN = Origin(round=0, run_id="stand-in", code_version="stand-in")
 
 def verified_queries(world: World, count: int, seed: int) -> list[Query]:
     """Queries of the simulated phone that its validator has walked."""
-    settings = GenerationSettings(train=4 * count, heldout_slots=0, heldout_phrasings=0, heldout_apps=0)
+    settings = GraphQueriesSpec(
+        train=4 * count, heldout_slots=0, heldout_phrasings=0, heldout_apps=0, heldout_app_names=()
+    )
     made = asyncio.run(generate_queries(world, settings, seed, ORIGIN, GrammarWriter(), SimulatedValidator(world)))
     train = [each for each in made.queries if each.split is Split.TRAIN and each.platform is Platform.PHONE]
     return train[:count]
