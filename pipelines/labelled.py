@@ -14,7 +14,7 @@ from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.stages.critics.base import vote_in
-from trajmill.stages.critics.calibration.ingredients import CallCost, LabelledVotes
+from trajmill.stages.critics.calibration.ingredients import CallCost, LabelledVotes, draws_of
 from trajmill.stages.critics.calibration.labelled.annotations import Label
 from trajmill.stages.critics.calibration.labelled.screens import FolderScreens, UnreadableError
 from trajmill.stages.critics.calibration.labelled.trajectories import LabelledEpisode, find_trajectory, read_trajectory
@@ -134,9 +134,10 @@ def _spent_on(call: ModelCall) -> CallCost:
     return CallCost(
         call.role,
         call.payload_hash,
-        call.draw,
+        draws_of(call.draw, call.draws),
         call.image_scale,
-        call.input_tokens + call.output_tokens,
+        call.input_tokens,
+        call.output_tokens,
         call.latency_ms,
         bool(call.cached),
     )

@@ -15,14 +15,14 @@ from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.critics.base import Vote
 from trajmill.stages.critics.calibration.agreement import PASSED
-from trajmill.stages.critics.calibration.ingredients import CallCost, LabelledVotes
+from trajmill.stages.critics.calibration.ingredients import CallCost, LabelledVotes, draws_of
 from trajmill.warehouse.read import read_table
 
 _PURPOSES = (Purpose.TRAIN, Purpose.GUIDED, Purpose.EVALUATE)
 """What a judge has to tell apart; a walk along the annotated path is none of it."""
 
 
-_CALL_COLUMNS = ("role", "payload_hash", "draw", "image_scale", "latency_ms", "cached")
+_COST_COLUMNS = ("role", "payload_hash", "image_scale", "input_tokens", "output_tokens", "latency_ms", "cached")
 
 
 class Evaluated(NamedTuple):
@@ -103,9 +103,9 @@ class _Votes:
             vote = Vote(Channel(row["channel"]), row["resolution"], row["made_by"], row["correct"], number=row["vote"])
             votes[row["trajectory_id"]].append(vote)
         calls: dict[str, list[CallCost]] = defaultdict(list)
-        for row in self._rows("model_calls", [*_CALL_COLUMNS, "input_tokens", "output_tokens"]):
-            tokens = row["input_tokens"] + row["output_tokens"]
-            calls[row["trajectory_id"]].append(CallCost(**{name: row[name] for name in _CALL_COLUMNS}, tokens=tokens))
+        for row in self._rows("model_calls", [*_COST_COLUMNS, "draw", "draws"]):
+            draws = draws_of(row["draw"], row["draws"])
+            calls[row["trajectory_id"]].append(CallCost(**{name: row[name] for name in _COST_COLUMNS}, draws=draws))
         for one in stored:
             name = one.trajectory_id
             if name in self.versions:

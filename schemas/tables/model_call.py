@@ -38,9 +38,14 @@ class ModelCall(Row):
     judge_id: str | None = None
     """Content id of that judge's settings; null as `judge` is."""
     draw: int | None = None
-    """Of a vote on a trajectory, which draw it was asked for; null otherwise and on rows of earlier versions."""
+    """Of a vote on a trajectory, which draw it was asked for; of several votes the first one's. Null otherwise and on
+    rows of earlier versions."""
     image_scale: float | None = None
     """Share of their sides at which images were sent; null on rows of earlier versions."""
+
+    draws: tuple[int, ...] | None = None
+    """Of votes on a trajectory, the draw of each answer in their order; null otherwise and on rows of earlier
+    versions."""
 
     arrow_schema: ClassVar[pa.Schema] = table_schema(
         required("call_id", pa.string()),
@@ -61,4 +66,5 @@ class ModelCall(Row):
         optional("judge_id", pa.string()),
         optional("draw", pa.int32()),
         optional("image_scale", pa.float64()),
+        optional("draws", pa.list_(pa.int32())),
     )

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from trajmill.schemas.episode import Episode
+from trajmill.schemas.errors import JudgeFailure, ModelFailure
 from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.tables.verdict import Channel, StepLabel, TrajectoryVerdict
 
@@ -51,6 +52,10 @@ class Vote(NamedTuple):
     first_error_step: int | None = None
     number: int = 0
     """Its place among the votes of its channel, which whoever collects them gives it."""
+
+
+VoteFailure = JudgeFailure | ModelFailure
+"""Why a vote is missing."""
 
 
 class StepCritic(Protocol):
@@ -103,6 +108,32 @@ class TrajectoryCritic(Protocol):
             ModelFailure: the model behind it did not answer; neither is this a verdict.
         """
         ...
+
+
+@runtime_checkable
+class SeveralVotesCritic(Protocol):
+    """A `TrajectoryCritic` that can cast several votes at the price of about one."""
+
+    @property
+    def votes_together(self) -> bool:
+        """Whether it does."""
+        ...
+
+    async def judge_together(
+        self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult], draws: Sequence[int]
+    ) -> list[Vote | VoteFailure]:
+        """Cast a vote for each draw, or say why it is missing.
+
+        Raises:
+            JudgeFailure: no vote at all.
+            ModelFailure: the model behind it did not answer at all.
+        """
+        ...
+
+
+def votes_together(critic: TrajectoryCritic) -> bool:
+    """Whether a critic casts several votes at the price of about one."""
+    return isinstance(critic, SeveralVotesCritic) and critic.votes_together
 
 
 def vote_of(

@@ -12,9 +12,10 @@ from trajmill.schemas.errors import JudgeFailure, ModelFailure
 from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.verdict import Judgement, TrajectoryVerdict
+from trajmill.stages.concurrency import side_by_side
 from trajmill.stages.critics.base import Ask, StepCritic, StepResult, Vote
 from trajmill.stages.critics.rule import Rule, all_of
-from trajmill.stages.critics.voting import ChannelCritics, VotingCase, VotingResult, ask_channel, side_by_side
+from trajmill.stages.critics.voting import ChannelCritics, VotingCase, VotingResult, ask_channel
 
 
 class Judge(NamedTuple):

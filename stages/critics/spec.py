@@ -84,8 +84,9 @@ class JudgeSpec(Spec):
     """Shares of their sides at which a multimodal model sees the screenshots, e.g. `[0.5, 1.0]`: only what it calls
     correct at the first is looked at again at the next."""
     ask: Ask = Ask.CHANNELS
-    """`needed`: no vote more than decides; `channels`: every channel, so that each is calibrated, but no vote more than
-    decides the channel; `all`: every vote at every resolution, for calibration. The decision is the same."""
+    """`needed`: no request more than decides; `channels`: every channel, so that each is calibrated, but no request
+    more than decides the channel; `all`: every vote at every resolution, for calibration. The decision is the same.
+    Votes of one model on the same screenshots are one request, where its server gives several answers to one."""
     concurrency: Annotated[PositiveInt, OPERATIONAL] = 64
     """Trajectories that one worker has under judgement at once."""
     false_positive: Fraction = 0.0

@@ -1,5 +1,8 @@
 """The votes of a channel: k votes with a quorum in each resolution pass, by one model or several in turn (CODA 4.2).
 
+A critic whose model gives several answers to one request casts its votes of a pass in one: the screenshots are sent and
+read once.
+
 A vote that fails is neither yes nor no: it is asked again under another number, within bounds, and then counts as
 missing. A pass that missing votes could still turn stays open. Passes are held one after the other, cheapest first, and
 only what one lets through goes to the next.
@@ -7,21 +10,23 @@ only what one lets through goes to the next.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple
 
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import JudgeFailure, ModelFailure
 from trajmill.schemas.observation import ScreenReader
-from trajmill.stages.critics.base import StepResult, TrajectoryCritic, Vote
+from trajmill.stages.concurrency import side_by_side
+from trajmill.stages.critics.base import (
+    SeveralVotesCritic,
+    StepResult,
+    TrajectoryCritic,
+    Vote,
+    VoteFailure,
+    votes_together,
+)
 from trajmill.stages.critics.rule import ChannelRule, PassRule, all_of
-
-T = TypeVar("T")
-
-VoteFailure = JudgeFailure | ModelFailure
-"""Why a vote is missing."""
 
 
 class VotingCase(NamedTuple):
@@ -82,16 +87,6 @@ async def ask_channel(case: VotingCase, channel: ChannelCritics, ask_all: bool) 
     return VotingResult(all_of(result.outcome for result in results), tuple(votes), missing)
 
 
-async def side_by_side(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """The results in order; one that raises ends the others, and what it raised is raised."""
-    try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(one) for one in work]
-    except ExceptionGroup as errors:
-        raise errors.exceptions[0] from None
-    return [task.result() for task in tasks]
-
-
 class _Pass(NamedTuple):
     """One resolution pass."""
 
@@ -101,38 +96,72 @@ class _Pass(NamedTuple):
     tries: int
 
     async def hold(self, ask_all: bool) -> VotingResult:
-        """Ask for votes until the outcome is decided, or for all of them.
-
-        Votes that are needed whatever they say are asked for at the same time, so that the wait is that of a few calls
-        and nothing is asked in vain.
-        """
+        """Ask for votes until the outcome is decided, or for all of them."""
         rule = self.rule
-        votes: list[Vote] = []
+        answers: dict[int, Vote | VoteFailure] = {}
         missing: VoteFailure | None = None
-        asked = yes = no = 0
-        while asked < rule.votes and (ask_all or rule.outcome(yes, no) is None):
-            wave = rule.votes if ask_all else min(rule.needed(yes, no), rule.votes - asked)
-            for answer in await self._ask_together(range(asked, asked + wave)):
+        unasked = list(range(rule.votes))
+        yes = no = 0
+        while unasked and (ask_all or rule.outcome(yes, no) is None):
+            wave = unasked if ask_all else self._wave(unasked, yes, no)
+            unasked = [number for number in unasked if number not in wave]
+            for number, answer in (await self._ask_wave(wave)).items():
+                answers[number] = answer
                 if isinstance(answer, Vote):
-                    votes.append(answer)
                     yes, no = yes + answer.correct, no + (not answer.correct)
                 else:
                     missing = answer
-            asked += wave
-        return VotingResult(rule.outcome(yes, no), tuple(votes), missing)
+        votes = tuple(answer for _, answer in sorted(answers.items()) if isinstance(answer, Vote))
+        return VotingResult(rule.outcome(yes, no), votes, missing)
 
-    async def _ask_together(self, numbers: range) -> Sequence[Vote | VoteFailure]:
-        if len(numbers) == 1:
-            return [await self._ask(numbers[0])]
-        return await side_by_side(self._ask(number) for number in numbers)
+    def _wave(self, unasked: Sequence[int], yes: int, no: int) -> list[int]:
+        """The votes that are asked for next.
 
-    async def _ask(self, number: int) -> Vote | VoteFailure:
-        critic = self.critics[number % len(self.critics)]
-        for tried in range(self.tries):
-            try:
-                vote = await critic.judge(*self.case, number + tried * self.rule.votes)
-            except (JudgeFailure, ModelFailure) as error:
-                failure = error
+        They are those that are needed whatever they say, so that nothing is asked in vain. A critic that casts several
+        votes at the price of one casts those with them that a Yes takes.
+        """
+        needed = unasked[: self.rule.needed(yes, no)]
+        asked = [self._critic(number) for number in needed]
+        for_a_yes = unasked[len(needed) : self.rule.quorum - yes]
+        free = [number for number in for_a_yes if (critic := self._critic(number)) in asked and votes_together(critic)]
+        return [*needed, *free]
+
+    async def _ask_wave(self, numbers: Sequence[int]) -> dict[int, Vote | VoteFailure]:
+        groups: list[tuple[TrajectoryCritic, list[int]]] = []
+        for number in numbers:
+            critic = self._critic(number)
+            group = next((group for other, group in groups if other == critic and votes_together(critic)), None)
+            if group is None:
+                groups.append((critic, [number]))
             else:
-                return vote._replace(number=number)
-        return failure
+                group.append(number)
+        found = await side_by_side(self._ask(critic, group) for critic, group in groups)
+        answers = {number: answer for one in found for number, answer in one.items()}
+        return {number: answers[number] for number in numbers}
+
+    async def _ask(self, critic: TrajectoryCritic, numbers: Sequence[int]) -> dict[int, Vote | VoteFailure]:
+        """The votes of one critic; those that are missing are asked for again under other draws."""
+        found: dict[int, Vote | VoteFailure] = {}
+        missing = list(numbers)
+        for tried in range(self.tries):
+            draws = [number + tried * self.rule.votes for number in missing]
+            answers = await _cast(critic, self.case, draws)
+            for number, answer in zip(missing, answers, strict=True):
+                found[number] = answer._replace(number=number) if isinstance(answer, Vote) else answer
+            missing = [number for number in missing if not isinstance(found[number], Vote)]
+            if not missing:
+                break
+        return found
+
+    def _critic(self, number: int) -> TrajectoryCritic:
+        return self.critics[number % len(self.critics)]
+
+
+async def _cast(critic: TrajectoryCritic, case: VotingCase, draws: Sequence[int]) -> list[Vote | VoteFailure]:
+    """A vote for each draw, or why it is missing."""
+    try:
+        if len(draws) > 1 and isinstance(critic, SeveralVotesCritic):
+            return await critic.judge_together(*case, draws)
+        return [await critic.judge(*case, draw) for draw in draws]
+    except (JudgeFailure, ModelFailure) as error:
+        return [error] * len(draws)

@@ -1,1 +1,1 @@
-"""Filters training data, weighs it, and checks it for leaks."""
+"""What training data must pass: filters, re-weighting, leakage."""

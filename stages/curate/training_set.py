@@ -1,4 +1,4 @@
-"""Curates the training set of a release: chooses trajectories, drops duplicates, then weighs tasks."""
+"""The curation of one release, in its order: choose trajectories, drop duplicates, weigh tasks."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from trajmill.schemas.coordinates import CoordinateFrame
 from trajmill.schemas.geometry import Size
@@ -46,8 +46,8 @@ class ChatRequest:
     trajectory_id: str | None = None
     """What the call is accounted to; decides nothing of the answer."""
     step_index: int | None = None
-    draw: int | None = None
-    """Of a vote, its draw; decides nothing of the answer, for which it stands in `seed`."""
+    draws: tuple[int, ...] = ()
+    """Of votes, the draw of each sample; decides nothing of the answer, for which the first one stands in `seed`."""
 
 
 class TokenLogprob(NamedTuple):
@@ -101,3 +101,18 @@ class ChatModel(Protocol):
     async def close(self) -> None:
         """Let go of connections and weights; closing twice is fine."""
         ...
+
+
+@runtime_checkable
+class SeveralAnswers(Protocol):
+    """A `ChatModel` that says whether it gives several samples in one request."""
+
+    @property
+    def several_answers(self) -> bool:
+        """Whether the prompt of a request is read once for all its `n` samples."""
+        ...
+
+
+def gives_several(model: ChatModel) -> bool:
+    """Whether one request may ask a model for several samples."""
+    return isinstance(model, SeveralAnswers) and model.several_answers

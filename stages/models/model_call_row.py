@@ -67,7 +67,8 @@ def model_call_row(
         error=None if error is None else storable(error),
         other_responses=tuple(map(storable, completion.others)) if completion else (),
         cached=completion.cached if completion else False,
-        draw=request.draw,
+        draw=request.draws[0] if request.draws else None,
+        draws=request.draws or None,
         image_scale=request.image_scale,
         **origin.common(made_by=model_version),
     )

@@ -11,13 +11,14 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from pydantic import ValidationError
 
 from trajmill.schemas.errors import ModelFailure
 from trajmill.schemas.record import Record, content_id
 from trajmill.schemas.storable import storable
+from trajmill.stages.concurrency import side_by_side
 from trajmill.stages.models.base import ChatMessage, ChatModel, ChatRequest, Completion
 
 A = TypeVar("A", bound=Record)
@@ -52,17 +53,73 @@ async def ask(model: ChatModel, request: ChatRequest, answer: type[A], tries: in
         AnswerFailure: no try gave a valid answer.
         ModelFailure: the model did not answer at all.
     """
+    (found,) = await ask_several(model, request, answer, tries)
+    if isinstance(found, ModelFailure):
+        raise found
+    return found
+
+
+async def ask_several(
+    model: ChatModel, request: ChatRequest, answer: type[A], tries: int = 3
+) -> list[A | ModelFailure]:
+    """Ask for `request.n` records in one request; each is asked for again by itself where it is no valid one.
+
+    Args:
+        model: who is asked.
+        request: the question; its `answer_schema` is replaced. Sample i is the answer to its seed plus i.
+        answer: what each sample must validate as.
+        tries: how often to ask for one record at most, from 1.
+
+    Returns:
+        A record for each sample, or why there is none.
+
+    Raises:
+        ModelFailure: the model did not answer the request for all of them.
+    """
     asked = replace(request, answer_schema=json.dumps(answer.model_json_schema()))
-    attempt = asked
-    problem = ""
-    for number in range(1, tries + 1):
-        completion = await model.complete(attempt)
-        try:
-            return parse_answer(completion.text, answer)
-        except ValueError as error:
-            problem = _told(str(error), completion)
-        attempt = _again(asked, completion.text, problem, number)
-    raise AnswerFailure(f"{request.role}: no valid answer in {tries} tries; last: {problem}")
+    completion = await model.complete(asked)
+    samples = [_Sample(model, _sample_request(asked, number), answer, tries) for number in range(asked.n)]
+    firsts = _first_completions(completion, asked.n)
+    return await side_by_side(sample.settle(first) for sample, first in zip(samples, firsts, strict=True))
+
+
+class _Sample(NamedTuple, Generic[A]):
+    """One of the records that are asked for."""
+
+    model: ChatModel
+    asked: ChatRequest
+    """The question as if it were asked for this record alone."""
+    answer: type[A]
+    tries: int
+
+    async def settle(self, first: Completion | None) -> A | ModelFailure:
+        """The record in the first completion, or in a later one; None where the model gave too few samples."""
+        completion, attempt, problem = first, self.asked, ""
+        for number in range(1, self.tries + 1):
+            if completion is None:
+                try:
+                    completion = await self.model.complete(attempt)
+                except ModelFailure as failure:
+                    return failure
+            try:
+                return parse_answer(completion.text, self.answer)
+            except ValueError as error:
+                problem = _told(str(error), completion)
+            attempt, completion = _again(self.asked, completion.text, problem, number), None
+        return AnswerFailure(f"{self.asked.role}: no valid answer in {self.tries} tries; last: {problem}")
+
+
+def _sample_request(asked: ChatRequest, number: int) -> ChatRequest:
+    return replace(asked, n=1, seed=asked.seed + number, draws=asked.draws[number : number + 1])
+
+
+def _first_completions(completion: Completion, samples: int) -> list[Completion | None]:
+    if samples == 1:
+        return [completion]
+    texts = (completion.text, *completion.others)[:samples]
+    # Why a sample ended and what it took is not told of each.
+    found = [completion._replace(text=text, others=(), finish_reason="") for text in texts]
+    return [*found, *[None] * (samples - len(found))]
 
 
 def parse_answer(text: str, answer: type[A]) -> A:

@@ -55,12 +55,19 @@ class CallCost(NamedTuple):
 
     role: str
     payload_hash: str
-    draw: int | None
+    draws: tuple[int, ...]
+    """The draws of the votes that it was made for."""
     image_scale: float | None
-    tokens: int
-    """Into and out of the model."""
+    input_tokens: int
+    output_tokens: int
+    """Of all votes together."""
     latency_ms: float
     cached: bool
+
+
+def draws_of(draw: int | None, draws: Sequence[int] | None) -> tuple[int, ...]:
+    """The draws that a `model_calls` row was made for; rows of earlier versions say the first alone."""
+    return tuple(draws or (() if draw is None else (draw,)))
 
 
 class LabelledVotes(NamedTuple):
@@ -179,11 +186,12 @@ class _Bill(NamedTuple):
 
     steps: list[CallCost]
     captions: list[CallCost]
-    votes: dict[tuple[Channel, int], list[CallCost]]
+    votes: list[tuple[CallCost, list[tuple[Channel, int]]]]
+    """Each call for votes, with the vote that each of its draws was asked for."""
 
 
 def _spent(rule: Rule, calls: Sequence[CallCost]) -> _Bill:
-    spent = _Bill([], [], {})
+    spent = _Bill([], [], [])
     captions: dict[str, CallCost] = {}
     for call in calls:
         if call.role == _STEP_CRITIC:
@@ -191,15 +199,16 @@ def _spent(rule: Rule, calls: Sequence[CallCost]) -> _Bill:
         elif call.role == _DESCRIBER:
             # Each vote asks for the captions again, and a judge with one vote would ask once.
             captions.setdefault(call.payload_hash, call)
-        elif call.role in _ROLES and call.draw is not None:
-            for vote in _vote_of(rule, _ROLES[call.role], call.image_scale, call.draw):
-                spent.votes.setdefault(vote, []).append(call)
+        elif call.role in _ROLES:
+            channel = _ROLES[call.role]
+            votes = [vote for draw in call.draws for vote in _vote_of(rule, channel, call.image_scale, draw)]
+            spent.votes.append((call, votes))
     spent.captions.extend(captions.values())
     return spent
 
 
 def _vote_of(rule: Rule, channel: Channel, scale: float | None, draw: int) -> Iterator[tuple[Channel, int]]:
-    """The vote that a call was made for; a vote that is asked again has a draw that is larger by all of its pass."""
+    """The vote that a draw was asked for; a vote that is asked again has a draw that is larger by all of its pass."""
     resolution = FULL if scale is None or scale == 1.0 else f"{scale:g}"
     for one in rule.channels:
         for pass_rule, first in zip(one.passes, one.first_votes, strict=True):
@@ -208,11 +217,17 @@ def _vote_of(rule: Rule, channel: Channel, scale: float | None, draw: int) -> It
 
 
 def _spend(tally_: IngredientTally, spent: _Bill) -> None:
+    wanted = set(_votes(tally_.ingredient))
     calls = [*spent.steps]
     if any(subset.channel is Channel.TEXT for subset in tally_.ingredient.subsets):
         calls += spent.captions
-    calls += [call for vote in _votes(tally_.ingredient) for call in spent.votes.get(vote, ())]
+    calls += [_share(call, sum(vote in wanted for vote in votes)) for call, votes in spent.votes if wanted & {*votes}]
     tally_.calls += len(calls)
     tally_.cached += sum(call.cached for call in calls)
-    tally_.tokens += sum(call.tokens for call in calls)
+    tally_.tokens += sum(call.input_tokens + call.output_tokens for call in calls)
     tally_.milliseconds += sum(call.latency_ms for call in calls if not call.cached)
+
+
+def _share(call: CallCost, votes: int) -> CallCost:
+    """What a call would take that is made for so many of its votes: the prompt is read once, each answer is written."""
+    return call._replace(output_tokens=ceil(call.output_tokens * votes / len(call.draws)))

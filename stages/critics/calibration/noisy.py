@@ -10,7 +10,15 @@ from trajmill.schemas.episode import Episode
 from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.verdict import Channel
-from trajmill.stages.critics.base import StepResult, TrajectoryCritic, Vote, vote_of
+from trajmill.stages.critics.base import (
+    SeveralVotesCritic,
+    StepResult,
+    TrajectoryCritic,
+    Vote,
+    VoteFailure,
+    vote_of,
+    votes_together,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +53,29 @@ class NoisyChannel:
         Raises:
             JudgeFailure: the critic that is disturbed gave no usable vote.
         """
-        vote = await self.inner.judge(episode, screens, steps, draw)
+        return self._disturbed(await self.inner.judge(episode, screens, steps, draw), episode, steps, draw)
+
+    @property
+    def votes_together(self) -> bool:
+        """Whether the critic that is disturbed casts several votes together."""
+        return votes_together(self.inner)
+
+    async def judge_together(
+        self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult], draws: Sequence[int]
+    ) -> list[Vote | VoteFailure]:
+        """The votes of the critic that is disturbed, some of them turned round.
+
+        Raises:
+            JudgeFailure: the critic that is disturbed gave no usable vote.
+        """
+        assert isinstance(self.inner, SeveralVotesCritic)
+        votes = await self.inner.judge_together(episode, screens, steps, draws)
+        return [
+            self._disturbed(vote, episode, steps, draw) if isinstance(vote, Vote) else vote
+            for draw, vote in zip(draws, votes, strict=True)
+        ]
+
+    def _disturbed(self, vote: Vote, episode: Episode, steps: Sequence[StepResult], draw: int) -> Vote:
         if self._chance(episode.trajectory.trajectory_id, draw) >= (
             self.false_negative if vote.correct else self.false_positive
         ):

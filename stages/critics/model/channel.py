@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
 
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.tables.verdict import Channel
-from trajmill.stages.critics.base import StepResult, Vote, vote_of
+from trajmill.stages.critics.base import StepResult, Vote, VoteFailure, vote_of
 from trajmill.stages.critics.model.action_words import untrusted
 from trajmill.stages.critics.model.answers import TrajectoryAnswer, trajectory_answer
 from trajmill.stages.critics.model.context_fit import fit, kept, text_tokens
-from trajmill.stages.critics.model.request import ask_critic
+from trajmill.stages.critics.model.request import ask_critic_several
 from trajmill.stages.critics.model.transcript import Transcript, lay_out, say_what_is_left_out, transcribe
-from trajmill.stages.models.base import ChatModel, ChatRequest, MessagePart
+from trajmill.stages.models.base import ChatModel, ChatRequest, MessagePart, gives_several
 from trajmill.stages.models.context_budget import USUAL_BUDGET, ContextBudget
 from trajmill.stages.models.prompted import GREEDY, PromptedModel, Sampling
 from trajmill.stages.models.prompts import Prompt
@@ -65,7 +65,7 @@ class ModelChannel(ABC):
 
     @abstractmethod
     def request(
-        self, told: Mapping[str, str], laid_out: tuple[MessagePart, ...], sampling: Sampling, subject: str, draw: int
+        self, told: Mapping[str, str], laid_out: tuple[MessagePart, ...], sampling: Sampling, subject: str
     ) -> ChatRequest:
         """The request that shows the screens and steps.
 
@@ -74,7 +74,6 @@ class ModelChannel(ABC):
             laid_out: the screens and steps, in order.
             sampling: how the answer is drawn.
             subject: id of the trajectory.
-            draw: seed of the vote.
         """
 
     async def judge(self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult], draw: int = 0) -> Vote:
@@ -84,6 +83,33 @@ class ModelChannel(ABC):
             JudgeFailure: no usable answer, a screen is missing, or not even two screens fit.
             ModelFailure: a model did not answer, or a stored image does not decode.
         """
+        (vote,) = await self.judge_together(episode, screens, steps, [draw])
+        if isinstance(vote, Vote):
+            return vote
+        raise vote
+
+    @property
+    def votes_together(self) -> bool:
+        """Whether its model gives several sampled answers to one request."""
+        return self.sampling.temperature > 0 and gives_several(self.model)
+
+    async def judge_together(
+        self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult], draws: Sequence[int]
+    ) -> list[Vote | VoteFailure]:
+        """Cast a vote for each draw, all of them in one request; the first draw decides its seed.
+
+        Raises:
+            JudgeFailure: a screen is missing, or not even two screens fit.
+            ModelFailure: a model did not answer, or a stored image does not decode.
+        """
+        request = replace(await self._request(episode, screens, steps, draws[0]), n=len(draws), draws=tuple(draws))
+        record = trajectory_answer(len(episode.steps))
+        answers = await ask_critic_several(self.model, request, record, episode.trajectory.trajectory_id)
+        return [self._vote(answer, episode) if isinstance(answer, TrajectoryAnswer) else answer for answer in answers]
+
+    async def _request(
+        self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult], draw: int
+    ) -> ChatRequest:
         subject = episode.trajectory.trajectory_id
         told = transcribe(episode, screens, steps)
         shown = told.only(kept(len(told.screens), self.budget.screens))
@@ -101,9 +127,7 @@ class ModelChannel(ABC):
         }
         laid_out = lay_out(shown, chosen, lambda screen_id: parts[screen_id].part)
         sampling = self.sampling._replace(seed=self.sampling.seed + draw)
-        request = self.request(fields, laid_out, sampling, subject, draw)
-        answer = await ask_critic(self.model, request, trajectory_answer(len(episode.steps)), subject)
-        return self._vote(answer, episode)
+        return self.request(fields, laid_out, sampling, subject)
 
     def _vote(self, answer: TrajectoryAnswer, episode: Episode) -> Vote:
         """The vote that an answer stands for, with steps by their index."""

@@ -28,7 +28,7 @@ def multimodal_prompt(own: Path | None = None) -> Prompt:
     Raises:
         BadInputError: the file cannot be read, or misses a section or a field.
     """
-    return critic_prompt(own, "critic_multimodal-1", MULTIMODAL_FIELDS)
+    return critic_prompt(own, "critic_multimodal-2", MULTIMODAL_FIELDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +62,8 @@ class ModelMultimodalChannel(ModelChannel):
         }
 
     def request(
-        self, told: Mapping[str, str], laid_out: tuple[MessagePart, ...], sampling: Sampling, subject: str, draw: int
+        self, told: Mapping[str, str], laid_out: tuple[MessagePart, ...], sampling: Sampling, subject: str
     ) -> ChatRequest:
         """The prompt, then the screens and steps."""
         asked = critic_request("critic.multimodal", self.prompt.fill(**told), laid_out, sampling, subject)
-        return replace(asked, image_scale=self.image_scale, draw=draw)
+        return replace(asked, image_scale=self.image_scale)

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TypeVar
 
 from trajmill.schemas.episode import Episode
-from trajmill.schemas.errors import JudgeFailure
+from trajmill.schemas.errors import JudgeFailure, ModelFailure
 from trajmill.schemas.record import Record
 from trajmill.stages.models.base import ChatModel, ChatRequest, MessagePart
 from trajmill.stages.models.prompted import Sampling, on_lines, prompt_request
 from trajmill.stages.models.prompts import FilledPrompt, Prompt, own_or_packaged
-from trajmill.stages.models.structured import AnswerFailure, ask
+from trajmill.stages.models.structured import AnswerFailure, ask, ask_several
 
 A = TypeVar("A", bound=Record)
 
@@ -43,6 +43,18 @@ async def ask_critic(model: ChatModel, request: ChatRequest, answer: type[A], su
         return await ask(model, request, answer)
     except AnswerFailure as error:
         raise JudgeFailure(f"{subject}: {error}") from error
+
+
+async def ask_critic_several(
+    model: ChatModel, request: ChatRequest, answer: type[A], subject: str
+) -> list[A | JudgeFailure | ModelFailure]:
+    """An answer for each of the `n` samples of one request, or why there is none.
+
+    Raises:
+        ModelFailure: the model did not answer at all.
+    """
+    found = await ask_several(model, request, answer)
+    return [JudgeFailure(f"{subject}: {one}") if isinstance(one, AnswerFailure) else one for one in found]
 
 
 def critic_prompt(own: Path | None, name: str, fields: frozenset[str]) -> Prompt:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from trajmill.schemas.episode import Episode
@@ -29,7 +29,7 @@ def text_prompt(own: Path | None = None) -> Prompt:
     Raises:
         BadInputError: the file cannot be read, or misses a section or a field.
     """
-    return critic_prompt(own, "critic_text-1", TEXT_FIELDS)
+    return critic_prompt(own, "critic_text-2", TEXT_FIELDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +76,8 @@ class ModelTextChannel(ModelChannel):
         return captions
 
     def request(
-        self, told: Mapping[str, str], laid_out: tuple[MessagePart, ...], sampling: Sampling, subject: str, draw: int
+        self, told: Mapping[str, str], laid_out: tuple[MessagePart, ...], sampling: Sampling, subject: str
     ) -> ChatRequest:
         """The report, within the prompt."""
         filled = self.prompt.fill(**told, report="\n".join(map(str, laid_out)))
-        return replace(critic_request("critic.text", filled, (), sampling, subject), draw=draw)
+        return critic_request("critic.text", filled, (), sampling, subject)

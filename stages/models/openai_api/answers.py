@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pydantic import BaseModel, ValidationError
 
 from trajmill.stages.models.base import Completion, TokenLogprob
@@ -67,6 +69,9 @@ class _ErrorAnswer(BaseModel):
 def completion(body: bytes, samples: int, input_price: float, output_price: float) -> Completion:
     """What a server answered to a request for `samples` samples; prices are per million tokens.
 
+    Of several samples, one that the server broke off is empty, and the last ones are missing where the server gave
+    fewer.
+
     Raises:
         ExchangeFailure: it is no answer (`FailureReason.GARBAGE`).
     """
@@ -75,9 +80,9 @@ def completion(body: bytes, samples: int, input_price: float, output_price: floa
     except ValidationError as error:
         raise _garbage(f"an answer that is not the protocol's ({_first(error)})") from None
     choices = sorted(answer.choices, key=lambda choice: choice.index)
-    if len(choices) != samples:
+    if not 0 < len(choices) <= samples:
         raise _garbage(f"{len(choices)} choices where {samples} were asked for")
-    texts = [_text(choice) for choice in choices]
+    texts = _texts(choices)
     usage = answer.usage or _Usage()
     generated = usage.completion_tokens or 0
     return Completion(
@@ -107,6 +112,21 @@ def error_message(body: bytes) -> str:
         return one_line(body.decode(errors="replace"))
     inner = answer.error.message if isinstance(answer.error, _ErrorBody) else answer.error
     return one_line(inner or answer.message or answer.detail or "")
+
+
+def _texts(choices: Sequence[_Choice]) -> list[str]:
+    """The text of each choice; empty for one that is no answer, unless none of them is one."""
+    texts: list[str] = []
+    failures: list[ExchangeFailure] = []
+    for choice in choices:
+        try:
+            texts.append(_text(choice))
+        except ExchangeFailure as failure:
+            texts.append("")
+            failures.append(failure)
+    if len(failures) == len(choices):
+        raise failures[0]
+    return texts
 
 
 def _text(choice: _Choice) -> str:

@@ -46,6 +46,11 @@ class OpenAiModel:
         """The name by which the servers know the model."""
         return self._spec.model
 
+    @property
+    def several_answers(self) -> bool:
+        """Whether the servers give several samples in one request."""
+        return self._spec.several_answers
+
     def frame(self, screen: Size) -> CoordinateFrame:
         """Positions in its texts, for a screen that is sent at `image_scale` 1.
 

@@ -44,6 +44,9 @@ class OpenAiSpec(ModelSpec):
     """Base addresses of servers with this model, e.g. `http://gpu-1:8000/v1`; the least busy one is asked."""
     api_key_variable: Annotated[str, OPERATIONAL] = ""
     """Environment variable that holds the key; none is sent if empty."""
+    several_answers: Annotated[bool, OPERATIONAL] = True
+    """Whether one request may ask for several answers (`n`), as vLLM allows: votes on the same screenshots then are one
+    request. `false` for servers that refuse it."""
     attempts: Annotated[PositiveInt, OPERATIONAL] = 4
     """How often a request is sent before it counts as failed."""
     connect_seconds: Annotated[PositiveFloat, OPERATIONAL] = 5.0

@@ -52,6 +52,11 @@ class TransformersModel(FolderModel[LoadedModel]):
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="prompts")
         self._computer = ThreadPoolExecutor(1, thread_name_prefix="batches")
 
+    @property
+    def several_answers(self) -> bool:
+        """Always: a prompt is read once for all its samples."""
+        return True
+
     async def complete(self, request: ChatRequest) -> Completion:
         """Answer a request together with the others that are waiting.
 

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 from transformers import LogitsProcessor, StoppingCriteria
 
-from trajmill.schemas.record import content_id
 from trajmill.stages.models.base import ChatRequest
 
 
@@ -96,9 +95,8 @@ class RowLimits(StoppingCriteria):
 
 
 def rows_of(request: ChatRequest) -> list[RowSampling]:
-    """One row for each sample that a request asks for; the first has its seed, the others have seeds made of it."""
-    seeds = [request.seed, *(int(content_id("sample", request.seed, at), 16) for at in range(1, request.n))]
+    """One row for each sample that a request asks for, with seeds that follow one another, as vLLM counts them."""
     return [
-        RowSampling(request.temperature, request.top_p, seed, request.max_tokens, request.top_logprobs)
-        for seed in seeds
+        RowSampling(request.temperature, request.top_p, request.seed + at, request.max_tokens, request.top_logprobs)
+        for at in range(request.n)
     ]

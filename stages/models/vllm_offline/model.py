@@ -51,6 +51,11 @@ class VllmModel(FolderModel["_Engine"]):
         super().__init__(spec, lambda: _Engine(spec))
         self._numbers = count()
 
+    @property
+    def several_answers(self) -> bool:
+        """Always: a prompt is read once for all its samples."""
+        return True
+
     async def complete(self, request: ChatRequest) -> Completion:
         """Answer a request together with all others that are on their way.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from trajmill.schemas.coordinates import CoordinateFrame
 from trajmill.schemas.geometry import Size
-from trajmill.stages.models.base import ChatModel, ChatRequest, Completion
+from trajmill.stages.models.base import ChatModel, ChatRequest, Completion, gives_several
 
 
 class WrappedModel:
@@ -17,6 +17,11 @@ class WrappedModel:
     def version(self) -> str:
         """Version of the model that is asked."""
         return self._model.version
+
+    @property
+    def several_answers(self) -> bool:
+        """Whether the model that is asked gives several samples in one request."""
+        return gives_several(self._model)
 
     def frame(self, screen: Size) -> CoordinateFrame:
         """The frame of the model that is asked."""

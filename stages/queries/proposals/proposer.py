@@ -18,14 +18,14 @@ from trajmill.stages.queries.proposals.starting_points import StartingPoint, Tas
 
 ROLE = "writer"
 RELIABLE = 0.7
-"""Success from which the policy does a task reliably."""
+"""Success from which a task counts as done reliably."""
 FAILING = 0.25
-"""Success below which it fails at a task."""
+"""Success under which it counts as failing."""
 BATCH = 10
 """Tasks asked for in one request."""
 TEMPERATURE = 0.8
 _MOST_LISTED = 30
-"""Most tasks of a kind in a prompt; the newest are listed."""
+"""Tasks of a kind that a prompt lists; the last ones, which are the newest."""
 _LONGEST_LISTED = 300
 _MAX_TOKENS = 2048
 _PACKAGE = "trajmill.stages.queries.proposals"
@@ -41,7 +41,7 @@ class ProposedTask(Record):
 
 
 class ProposalAnswer(Record):
-    """The answer of a proposer."""
+    """What a proposer answers."""
 
     tasks: Annotated[tuple[ProposedTask, ...], Field(min_length=1, max_length=2 * BATCH)]
 
@@ -73,19 +73,19 @@ class TaskProposer:
     prompts: ProposalPrompts = field(default_factory=proposal_prompts)
 
     def version(self, start: StartingPoint) -> str:
-        """Prompt and model; stored with every task that it proposes for a starting point."""
+        """Stands on every task that it proposes for a starting point: prompt and model."""
         return self._prompted(start).version
 
     async def propose(
         self, start: StartingPoint, known: Sequence[str], count: int, seed: int
     ) -> tuple[ProposedTask, ...]:
-        """About `count` tasks as the model wrote them, not yet checked.
+        """About `count` tasks, as the model wrote them: nothing is checked yet.
 
         Args:
             start: where the tasks begin.
-            known: existing instructions, which are shown to the model; none may be held out.
+            known: instructions that exist already, none of them held out: they are shown to the model.
             count: how many to ask for.
-            seed: another seed gives other tasks.
+            seed: another one gives other tasks.
 
         Raises:
             ModelFailure: no valid answer.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 
 import pytest
 
@@ -15,7 +16,8 @@ from trajmill.schemas.errors import FailureClass, JudgeFailure, ModelFailure, St
 from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.critics.annotated.step_critic import AnnotatedStepCritic
-from trajmill.stages.critics.base import Ask, StepResult, Vote, vote_of
+from trajmill.stages.critics.base import Ask, StepResult, Vote, VoteFailure, vote_of
+from trajmill.stages.critics.calibration.noisy import NoisyChannel
 from trajmill.stages.critics.consensus import Judge
 from trajmill.stages.critics.judge import Judged, judge_each, judge_episodes
 from trajmill.stages.critics.voting import ChannelCritics
@@ -282,3 +284,90 @@ def test_an_error_that_is_no_failure_ends_the_judging_and_leaves_nothing_running
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
     asyncio.run(run())
+
+
+@dataclass
+class Together(Scripted):
+    """Casts several votes in one request, and takes down the draws of each."""
+
+    votes_together: bool = True
+    requests: list[list[int]] = field(default_factory=list)
+
+    async def judge_together(
+        self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult], draws: Sequence[int]
+    ) -> list[Vote | VoteFailure]:
+        self.requests.append(list(draws))
+        if SILENCE in [self.answers[draw] for draw in draws]:
+            raise SILENCE
+        return [await self._vote(episode, screens, steps, draw) for draw in draws]
+
+    async def _vote(
+        self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult], draw: int
+    ) -> Vote | VoteFailure:
+        try:
+            return await super().judge(episode, screens, steps, draw)
+        except (JudgeFailure, ModelFailure) as failure:
+            return failure
+
+    async def judge(self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult], draw: int = 0) -> Vote:
+        self.requests.append([draw])
+        return await super().judge(episode, screens, steps, draw)
+
+
+@pytest.mark.parametrize("quorum", [1, 2, 3, 4])
+@pytest.mark.parametrize("letters", list(product([YES, NO], repeat=4)))
+def test_votes_of_one_request_decide_as_single_ones_do_in_no_more_requests(
+    letters: tuple[bool, ...], quorum: int
+) -> None:
+    for ask in Ask:
+        single, together = Scripted(letters), Together(letters)
+        expected = outcome(judged(ask, channel_of(HeldPass((single,), 4, quorum))))
+        result = judged(ask, channel_of(HeldPass((together,), 4, quorum)))
+        assert outcome(result) is expected is (sum(letters) >= quorum)
+        assert result.episodes[0].judgement is not None
+        rule = result.episodes[0].judgement.rule
+        assert rule == f"consensus(text:{quorum}of4)"
+        assert len(together.requests) <= len(single.draws)
+        assert together.requests[0] == list(range(4 if ask is Ask.ALL else quorum))
+        drawn = [draw for draws in together.requests for draw in draws]
+        assert drawn == list(range(len(drawn))), "each vote has its own draw"
+        assert [vote.vote for vote in result.episodes[0].trajectory_verdicts] == drawn
+
+
+@pytest.mark.parametrize(
+    ("answers", "requests", "expected"),
+    [
+        ([YES, GARBAGE, YES, NO, YES], [[0, 1, 2], [4]], True),
+        ([YES, GARBAGE, GARBAGE, NO, YES, YES], [[0, 1, 2], [4, 5]], True),
+        ([YES, NO, GARBAGE, NO, YES, GARBAGE], [[0, 1, 2], [5]], FailureClass.JUDGE),
+        ([YES, SILENCE, NO, YES, YES, YES], [[0, 1, 2], [3, 4, 5]], True),
+    ],
+)
+def test_of_several_votes_those_that_are_missing_are_asked_for_again(
+    answers: list[Answer], requests: list[list[int]], expected: bool | FailureClass
+) -> None:
+    critic = Together(answers)
+    assert outcome(judged(Ask.ALL, channel_of(HeldPass((critic,), 3, 2), tries=2))) == expected
+    assert critic.requests == requests
+
+
+def test_each_model_of_an_ensemble_gets_a_request_for_its_share() -> None:
+    one, two = Together([YES] * 5, version="one"), Together([YES] * 5, version="two")
+    result = judged(Ask.ALL, channel_of(HeldPass((one, two), 5, 3)))
+    assert (one.requests, two.requests) == ([[0, 2, 4]], [[1, 3]])
+    assert [made_by for _, _, made_by, _ in votes_of(result)] == ["one", "two", "one", "two", "one"]
+
+
+@pytest.mark.parametrize(("first", "asked"), [(YES, [[1, 3]]), (NO, [])])
+def test_a_model_whose_votes_may_not_be_needed_waits(first: bool, asked: list[list[int]]) -> None:
+    one, two = Together([first] * 4, version="one"), Together([YES] * 4, version="two")
+    assert outcome(judged(Ask.NEEDED, channel_of(HeldPass((one, two), 4, 4)))) is first
+    assert (one.requests, two.requests) == ([[0, 2]], asked)
+
+
+def test_errors_on_purpose_are_the_same_in_one_request() -> None:
+    letters = [YES, NO] * 20
+    noisy = [NoisyChannel(critic, 0.4, 0.4, 1) for critic in (Scripted(letters), Together(letters))]
+    single, together = (votes_of(judged(Ask.ALL, channel_of(HeldPass((one,), 40, 20)))) for one in noisy)
+    assert single == together and [correct for *_, correct in single] != letters
+    assert isinstance(noisy[1].inner, Together) and len(noisy[1].inner.requests) == 1

@@ -116,6 +116,8 @@ class FaultServer:
     """Time that it takes over an answer."""
     writes: Callable[[dict[str, Any]], str] = lambda body: "fine"
     """Text of an answer without fault, from the request's body."""
+    writes_samples: Callable[[dict[str, Any]], list[str]] | None = None
+    """Texts of all samples of an answer without fault; None has the one that `writes` gives for each."""
     port: int = 0
     received: list[Received] = field(default_factory=list)
     listings: int = 0
@@ -248,8 +250,11 @@ Answering = Callable[[FaultServer, web.Request, dict[str, Any], FaultReply], Awa
 
 async def _fine(server: FaultServer, request: web.Request, body: dict[str, Any], reply: FaultReply) -> web.Response:
     text = server.writes(body) if reply.text is None else reply.text
+    texts = [text, *(f"{text} {sample}" for sample in range(1, body.get("n", 1)))]
+    if server.writes_samples is not None:
+        texts = server.writes_samples(body)
     # Samples out of order, as servers may send them.
-    answer = chat_completion([text, *(f"{text} {sample}" for sample in range(1, body.get("n", 1)))], body)
+    answer = chat_completion(texts, body)
     answer["choices"].reverse()
     return web.json_response(answer)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from trajmill.schemas.coordinates import CoordinateFrame, native_frame
 from trajmill.schemas.errors import ModelFailure
@@ -39,3 +39,21 @@ class ScriptedModel:
 
     async def close(self) -> None:
         self.closed += 1
+
+
+@dataclass
+class SeveralModel(ScriptedModel):
+    """Gives several samples in one request, each by a function of the request as it would be made for it alone."""
+
+    several_answers: bool = True
+
+    async def complete(self, request: ChatRequest) -> Completion:
+        self.asked.append(request)
+        await asyncio.sleep(0)
+        texts: list[str] = []
+        for number in range(request.n):
+            answer = self.answer(replace(request, n=1, seed=request.seed + number))
+            if isinstance(answer, ModelFailure):
+                raise answer
+            texts.append(answer if isinstance(answer, str) else answer.text)
+        return Completion(texts[0], 7, 3 * request.n, "stop", tuple(texts[1:]))

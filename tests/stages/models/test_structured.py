@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -12,7 +13,7 @@ from tests.stages.models.scripted import ScriptedModel, request
 from trajmill.schemas.errors import FailureClass, ModelFailure
 from trajmill.schemas.record import Record
 from trajmill.stages.models.base import ChatRequest, Completion
-from trajmill.stages.models.structured import AnswerFailure, ask, parse_answer
+from trajmill.stages.models.structured import AnswerFailure, ask, ask_several, parse_answer
 
 
 class Verdict(Record):
@@ -155,3 +156,48 @@ def test_no_text_raises_anything_but_an_answer_failure(text: str, finish: str) -
 def test_a_large_reply_of_nonsense_is_refused(text: str) -> None:
     with pytest.raises(ValueError):
         parse_answer(text, Verdict)
+
+
+def several(
+    samples: int, *texts: str | Completion | ModelFailure
+) -> tuple[ScriptedModel, list[Verdict | ModelFailure]]:
+    model = replies(*texts)
+    asked = replace(request(), n=samples, seed=40, draws=tuple(range(10, 10 + samples)))
+    return model, asyncio.run(ask_several(model, asked, Verdict))
+
+
+def answers(first: str, *others: str) -> Completion:
+    return Completion(first, 7, 3 * (1 + len(others)), "length", others)
+
+
+def test_several_records_are_one_request() -> None:
+    other = VERDICT.model_copy(update={"correct": False})
+    model, found = several(3, answers(GOOD, GOOD.replace("true", "false"), GOOD))
+    assert found == [VERDICT, other, VERDICT]
+    (asked,) = model.asked
+    assert (asked.n, asked.seed, asked.draws) == (3, 40, (10, 11, 12))
+
+
+def test_a_sample_that_is_no_answer_is_asked_for_again_by_itself() -> None:
+    model, found = several(3, answers(GOOD, "perhaps", GOOD), GOOD)
+    assert found == [VERDICT] * 3
+    _, again = model.asked
+    assert (again.n, again.draws) == (1, (11,))
+    assert again.seed not in (40, 41, 42)
+    assert [message.parts for message in again.messages][1] == ("perhaps",)
+    assert "cut off" not in str(again.messages), "which of the samples was cut is not told"
+
+
+def test_a_server_that_gives_fewer_samples_is_asked_for_the_others() -> None:
+    model, found = several(3, answers(GOOD), GOOD, GOOD)
+    assert found == [VERDICT] * 3
+    assert [(asked.n, asked.seed, asked.draws) for asked in model.asked[1:]] == [(1, 41, (11,)), (1, 42, (12,))]
+    assert all(len(asked.messages) == 1 for asked in model.asked)
+
+
+def test_what_fails_for_one_sample_is_told_of_it_alone() -> None:
+    _, found = several(3, answers("no", GOOD, "neither"), ModelFailure("gone"), "no", "no")
+    assert found[1] == VERDICT
+    assert str(found[0]) == "gone" and isinstance(found[2], AnswerFailure)
+    with pytest.raises(ModelFailure, match="gone"):
+        several(2, ModelFailure("gone"))

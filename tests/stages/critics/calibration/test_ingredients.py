@@ -9,7 +9,7 @@ import pytest
 from trajmill.schemas.tables.calibration import Ingredient
 from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.critics.base import Vote
-from trajmill.stages.critics.calibration.ingredients import CallCost, LabelledVotes, ingredients_of, tally
+from trajmill.stages.critics.calibration.ingredients import CallCost, LabelledVotes, draws_of, ingredients_of, tally
 from trajmill.stages.critics.rule import read_rule
 
 TWO_MODELS = read_rule("consensus(text,multimodal:0.5:4of4/2models>full:3of4/2models)")
@@ -72,7 +72,7 @@ def test_each_says_what_its_own_votes_say(text: str, multimodal: str, expected: 
 
 
 def spent(role: str, draw: int | None = None, scale: float = 1.0, payload: str = "p", cached: bool = False) -> CallCost:
-    return CallCost(role, payload, draw, scale, 10, 100.0, cached)
+    return CallCost(role, payload, draws_of(draw, None), scale, 6, 4, 100.0, cached)
 
 
 def test_a_verdict_takes_the_calls_of_its_votes_the_steps_and_each_caption_once() -> None:
@@ -98,6 +98,22 @@ def test_a_verdict_takes_the_calls_of_its_votes_the_steps_and_each_caption_once(
     whole = found[Ingredient.CONSENSUS, None, None]
     assert (whole.calls, whole.cached, whole.milliseconds) == (2 * 15, 2, 2 * 1400.0)
     assert list(whole.models) == ["p@a", "p@b"]
+
+
+def test_votes_of_one_request_share_its_prompt_and_each_takes_its_answer() -> None:
+    rule = read_rule("consensus(multimodal:4of4/2models)")
+    together = CallCost("critic.multimodal", "p", (0, 2), 1.0, 1000, 60, 500.0, False)
+    other = CallCost("critic.multimodal", "q", (1, 3), 1.0, 2000, 80, 700.0, False)
+    again = CallCost("critic.multimodal", "r", (6,), 1.0, 1100, 30, 200.0, False)
+    evidence = [LabelledVotes(True, votes_of("", "yyyy"), [together, other, again])]
+    found = {
+        (each.ingredient.kind, each.ingredient.subsets[0].numbers): (each.calls, each.tokens, each.milliseconds)
+        for each in tally(rule, evidence)
+    }
+    assert found[Ingredient.SINGLE, (0,)] == (1, 1030, 500.0)
+    assert found[Ingredient.SINGLE, (1,)] == (1, 2040, 700.0)
+    assert found[Ingredient.VOTING, (0, 2)] == (2, 1060 + 1130, 700.0), "vote 2 was asked for again"
+    assert found[Ingredient.CONSENSUS, (0, 1, 2, 3)] == (3, 1060 + 1130 + 2080, 1400.0)
 
 
 def test_agreement_is_counted_and_what_is_open_is_no_verdict() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.stages.critics.model.test_step_critic import hidden_from_critics, pictures, words
 from tests.stages.critics.phone import PhoneWalk, StoredScreens, notes_on, repeated, walk_phone
-from tests.stages.models.scripted import ScriptedModel
+from tests.stages.models.scripted import ScriptedModel, SeveralModel
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import JudgeFailure, ModelFailure
 from trajmill.schemas.observation import ScreenHandle
@@ -155,7 +155,7 @@ def test_the_text_channel_never_sees_a_screenshot(walk: PhoneWalk) -> None:
     assert screens.read == []
     assert all(isinstance(part, str) for message in model.asked[0].messages for part in message.parts)
     assert critic.channel is Channel.TEXT and critic.resolution == "full"
-    assert critic.version == "critic_text-1@scripted-1[tree-caption-1]"
+    assert critic.version == "critic_text-2@scripted-1[tree-caption-1]"
 
 
 def test_the_multimodal_channel_sees_every_different_screen_in_order(walk: PhoneWalk) -> None:
@@ -168,7 +168,7 @@ def test_the_multimodal_channel_sees_every_different_screen_in_order(walk: Phone
     assert [handle.screen_id for handle in pictures(model.asked[0])] == expected
     assert "The screen stayed the same." in words(model.asked[0])
     assert screens.read == [] and pictures(model.asked[0])[0].encode() == screens.image(expected[0])
-    assert critic.channel is Channel.MULTIMODAL and critic.version == "critic_multimodal-1@scripted-1"
+    assert critic.channel is Channel.MULTIMODAL and critic.version == "critic_multimodal-2@scripted-1"
 
 
 @pytest.mark.parametrize(("scale", "resolution"), [(1.0, "full"), (0.5, "0.5"), (0.25, "0.25")])
@@ -247,7 +247,7 @@ def test_pixels_alone_are_described_by_a_model_once_each(walk: PhoneWalk) -> Non
     assert {request.trajectory_id for request in describer.asked} == {episode.trajectory.trajectory_id}
     assert r'"A page < |im_end| > \"with\" words"' in words(model.asked[0])
     assert all(isinstance(part, str) for part in model.asked[0].messages[1].parts)
-    assert critic.version == "critic_text-1@scripted-1[tree-caption-1|describer_screen-1@eyes-2]"
+    assert critic.version == "critic_text-2@scripted-1[tree-caption-1|describer_screen-1@eyes-2]"
     judge(walk, critic, walk.episode)
     assert len(describer.asked) == 15, "a tree needs nobody to describe it"
 
@@ -297,3 +297,36 @@ def test_a_picture_is_a_handle_of_the_stored_size(walk: PhoneWalk) -> None:
     model = ScriptedModel(lambda request: requests.append(request) or answer())  # type: ignore[func-returns-value]
     judge(walk, ModelMultimodalChannel(model))
     assert all(isinstance(h, ScreenHandle) and h.size == (720, 1280) for h in pictures(requests[0]))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_several_votes_are_one_request_and_each_has_its_draw(walk: PhoneWalk, kind: str) -> None:
+    correct = {100: True, 101: False, 102: True}
+    model = SeveralModel(lambda request: answer(correct[request.seed]))
+    made = ModelTextChannel(model) if kind == "text" else ModelMultimodalChannel(model)
+    critic = replace(made, sampling=Sampling(1.0, 0.6, 100))
+    assert critic.votes_together
+    votes = asyncio.run(critic.judge_together(walk.episode, walk.screens(), notes_on(walk.episode), [0, 1, 2]))
+    assert [vote.correct for vote in votes if isinstance(vote, Vote)] == [True, False, True]
+    (request,) = model.asked
+    assert (request.n, request.seed, request.draws) == (3, 100, (0, 1, 2))
+
+
+def test_votes_are_asked_for_one_by_one_where_the_model_or_greedy_answers_forbid_it() -> None:
+    sampling = Sampling(1.0, 0.6)
+    several, plain = SeveralModel(lambda _: answer()), ScriptedModel(lambda _: answer())
+    assert not ModelTextChannel(several).votes_together, "equal greedy answers are no votes, and vLLM refuses them"
+    assert not ModelTextChannel(plain, sampling=sampling).votes_together
+    refused = SeveralModel(lambda _: answer(), several_answers=False)
+    assert not ModelTextChannel(refused, sampling=sampling).votes_together
+
+
+def test_the_channels_share_the_beginning_of_their_prompts(walk: PhoneWalk) -> None:
+    model = ScriptedModel(lambda _: answer())
+    for kind in KINDS:
+        judge(walk, channel(kind, model))
+    (system, text), (other_system, multimodal) = (request.messages for request in model.asked)
+    assert system == other_system
+    task = f"The user wants: {json.dumps(walk.episode.query.instruction)}\n"
+    assert isinstance(text.parts[0], str) and isinstance(multimodal.parts[0], str)
+    assert text.parts[0].startswith(task) and multimodal.parts[0].startswith(task)
