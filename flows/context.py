@@ -1,4 +1,4 @@
-"""Where a stage stands: configuration, warehouse, round."""
+"""What every stage is given: configuration, warehouse and round."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class RoundContext:
     warehouse: Warehouse
     round: int
     run_id: str = ""
-    """The run's id. Empty asks the configuration, which reads the user's files, once."""
+    """Id of the run. If it is empty, it is computed once from the configuration, which reads the user's files."""
 
     def __post_init__(self) -> None:
         if not self.run_id:
@@ -41,12 +41,12 @@ class RoundContext:
 
     @property
     def beam(self) -> BeamSettings:
-        """Where pipelines run."""
+        """The settings of the Beam pipelines."""
         return BeamSettings(self.config.beam.runner, self.config.beam.options)
 
     @property
     def environment(self) -> EnvironmentSpec:
-        """Which environment episodes happen in."""
+        """The environment of the episodes."""
         return self.config.environment
 
     @property

@@ -1,4 +1,4 @@
-"""Rounds upon rounds as a Prefect flow; asked again, it goes on where it stopped."""
+"""Runs the rounds of a configuration as a Prefect flow; a second call continues after the last finished stage."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ def evolve(config: Config) -> EvolveReport:
     """Run all rounds of a configuration that are not finished, then write the report.
 
     Raises:
-        TrajmillError: a stage failed for good, or another process is at work on the run; what was finished stays, and
-            the next call goes on from there.
+        TrajmillError: a stage failed after all retries, or another process works on the run. Finished stages are kept,
+            and the next call continues after them.
     """
     limit_malloc_arenas()
     warehouse = create_warehouse(config.run.root)
     with sole_worker(warehouse, config.run_id), disk_full_as_error(warehouse.root):
-        owed = _owed(config, warehouse)
+        unfinished = _unfinished_rounds(config, warehouse)
         logs = warehouse.run(config.run_id)
-        with models_ready(config, logs) if owed else nullcontext(), short_lived_server(logs / "prefect.log"):
-            evolve_flow(owed)
+        with models_ready(config, logs) if unfinished else nullcontext(), short_lived_server(logs / "prefect.log"):
+            evolve_flow(unfinished)
         refresh_views(warehouse)
         report = write_report(warehouse, config.run_id)
     last = RoundContext(config, warehouse, config.run.rounds)
@@ -56,12 +56,12 @@ def evolve(config: Config) -> EvolveReport:
 
 
 @flow(name="evolve", validate_parameters=False)
-def evolve_flow(owed: Sequence[RoundContext]) -> list[RoundSummary]:
-    """The rounds that are not finished, one after the other."""
-    return [round_flow(context) for context in owed]
+def evolve_flow(unfinished: Sequence[RoundContext]) -> list[RoundSummary]:
+    """Run the rounds one after the other."""
+    return [round_flow(context) for context in unfinished]
 
 
-def _owed(config: Config, warehouse: Warehouse) -> list[RoundContext]:
+def _unfinished_rounds(config: Config, warehouse: Warehouse) -> list[RoundContext]:
     first = RoundContext(config, warehouse, 1)
     contexts = [first.in_round(number) for number in range(1, config.run.rounds + 1)]
     return [context for context in contexts if report_of(context, PROMOTE) is None]

@@ -1,7 +1,7 @@
-"""Ctrl-C, told apart from the failures that engines make of it.
+"""Remembers that the user pressed Ctrl-C.
 
-Beam hands a KeyboardInterrupt of a pipeline on as an ordinary error, which Prefect would try again. So the signal is
-remembered, and whoever sees an error can ask whether it is one.
+Beam turns the KeyboardInterrupt of a pipeline into an ordinary error, and Prefect would retry it. So the signal is
+remembered, and code that handles an error can ask whether Ctrl-C caused it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def asked_to_stop() -> bool:
 
 @contextmanager
 def noticing_interrupts() -> Iterator[threading.Event]:
-    """Remember Ctrl-C inside, and raise KeyboardInterrupt as ever; gives the memory. For the main thread."""
+    """Remember Ctrl-C inside and raise KeyboardInterrupt as usual; yields an event that is then set. Main thread."""
     asked = threading.Event()
 
     def remember(number: int, frame: FrameType | None) -> NoReturn:

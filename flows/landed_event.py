@@ -1,4 +1,4 @@
-"""Says that trajectories have landed, so that whoever serves the flows can retrain when enough have."""
+"""Emits an event after judged trajectories are committed; `trajmill serve` retrains when there are enough."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trajmill.warehouse.read import read_table
 LANDED = "trajmill.trajectories.landed"
 """Name of the event."""
 ENOUGH_LABEL = "trajmill.enough"
-"""Label of the event's resource: `yes` once a retraining is worth it, else `no`; triggers cannot compare numbers."""
+"""Label of the event's resource: `yes` if there is enough to retrain, else `no`; triggers cannot compare numbers."""
 
 
 def warehouse_resource(root: Path) -> str:
@@ -29,7 +29,7 @@ def announce_landed(root: Path, accepted: int, enough: int) -> None:
     Args:
         root: the warehouse.
         accepted: trajectories judged correct since the last training.
-        enough: how many are worth a retraining.
+        enough: number from which a retraining starts.
     """
     from prefect.events import emit_event
 
@@ -45,7 +45,7 @@ def announce_landed(root: Path, accepted: int, enough: int) -> None:
 
 
 def accepted_since_training(config: Config) -> int:
-    """Trajectories of the run judged correct in the rounds after the last one that trained."""
+    """Number of trajectories that were judged correct in the rounds after the last training."""
     warehouse = create_warehouse(config.run.root)
     models = read_table(warehouse, "models", ["round", "release"], run_id=config.run_id).to_pylist()
     trained = max((row["round"] for row in models if row["release"] is not None), default=0)

@@ -1,4 +1,4 @@
-"""Walks programs for their pathways and makes queries of them, in a run of its own beside the one that learns."""
+"""Walks programs for their pathways and makes queries from them, in a separate run."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ from trajmill.warehouse.views import refresh_views
 
 
 class PathwaysReport(NamedTuple):
-    """What came of walking."""
+    """The result of walking programs."""
 
     table: Table
     """A line for each program."""
     queries: dict[Split, int]
-    """How many were made."""
+    """By split, the number of queries that were made."""
     failures: int
     """Branches that could not be walked, and queries that were refused."""
     report_path: Path
 
 
 def walk_for_pathways(config: Config, programs: tuple[str, ...]) -> PathwaysReport:
-    """Walk programs, by default those that the configuration names; what was walked is not walked again.
+    """Walk programs, by default those of the configuration; a program is walked only once.
 
     Raises:
-        TrajmillError: a program is unknown, nothing was found, or another process is at it.
+        TrajmillError: a program is unknown, nothing was found, or another process works on the run.
     """
     trial = _trial(config, programs)
     programs_of(trial)

@@ -1,4 +1,4 @@
-"""Which policy a round starts with, and where its weights are."""
+"""Finds the policy that a round starts with, and the folder of its weights."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trajmill.stages.agents.spec import EndToEndSpec, ExplorerSpec
 from trajmill.stages.models.embedded.spec import EmbeddedSpec
 
 PROMOTE = "promote"
-"""The stage that decides on the next round's policy."""
+"""The stage that decides which policy the next round starts with."""
 BASELINE = "baseline"
 """The stage of round 0 that measures the untrained policy."""
 
@@ -44,7 +44,7 @@ def policy_before(context: RoundContext) -> Policy:
 
 
 def acting(context: RoundContext, policy: Policy, temperature: float, untrained: bool) -> ActingAgent:
-    """The agent of a policy; an untrained policy is called what it is, an explorer."""
+    """The agent of a policy; the untrained embedded policy acts as an explorer."""
     agent = context.config.agent
     if is_served(context):
         return ActingAgent(agent, model_of(context.config, context.config.models.policy), temperature)
@@ -53,5 +53,5 @@ def acting(context: RoundContext, policy: Policy, temperature: float, untrained:
 
 
 def is_served(context: RoundContext) -> bool:
-    """Whether the policy is a model that somebody else serves and trains."""
+    """Whether the policy is a served model, which trajmill does not train."""
     return context.config.models.policy != EMBEDDED

@@ -1,7 +1,7 @@
-"""A Prefect server that lives exactly as long as the process that started it.
+"""A Prefect server that ends with the process that started it.
 
-Prefect's own temporary server stays behind when its owner is killed. This one reads its standard input, a pipe that
-nobody writes to, and leaves when the pipe closes, which happens however the owner ends.
+Prefect's own temporary server keeps running when its owner is killed. This one reads its standard input, a pipe that
+nobody writes to, and ends when the pipe closes. The pipe closes however the owner ends.
 
 Run as `python -m trajmill.flows.prefect_server PORT`.
 """
@@ -19,7 +19,7 @@ def main() -> None:
     import uvicorn
 
     port = int(sys.argv[1])
-    threading.Thread(target=_leave_with_owner, daemon=True).start()
+    threading.Thread(target=_end_with_owner, daemon=True).start()
     uvicorn.run(
         "prefect.server.api.server:create_app",
         factory=True,
@@ -31,7 +31,7 @@ def main() -> None:
     )
 
 
-def _leave_with_owner() -> None:
+def _end_with_owner() -> None:
     sys.stdin.buffer.read()
     os.kill(os.getpid(), signal.SIGTERM)
     threading.Event().wait(3.0)

@@ -1,7 +1,7 @@
-"""How a run on one machine talks to Prefect: quiet settings, and a server of its own where none is named.
+"""Prepares Prefect for a run on one machine: quiet settings, and an own server if the user names none.
 
-A server named by the user (PREFECT_API_URL, a Prefect profile) is used as it is. Otherwise one is started for as long
-as the command runs. Import this before `prefect`: the settings are environment variables that Prefect reads on
+A server that the user names (PREFECT_API_URL, a Prefect profile) is used. Otherwise one is started, which ends with the
+command. Import this before `prefect`: the settings are environment variables that Prefect reads on
 import.
 """
 
@@ -24,13 +24,13 @@ QUIET_DEFAULTS = {
     "DO_NOT_TRACK": "1",
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "PREFECT_LOGGING_LEVEL": "WARNING",
-    # A failure is told by the command line in one line; its traceback stays in Prefect's log of the run.
+    # The command line prints a failure in one line; Prefect's log of the run keeps its traceback.
     "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",
     "PREFECT_SERVER_LOGGING_LEVEL": "CRITICAL",
     "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
     "PREFECT_CLI_PROMPT": "false",
     "PREFECT_SHOW_WARNINGS": "false",
-    # Progress lives in the warehouse: hashing the arguments of a stage for Prefect's cache would be wasted.
+    # The warehouse stores the progress, so Prefect's cache, which hashes the arguments of a stage, is not needed.
     "PREFECT_TASKS_DEFAULT_NO_CACHE": "true",
 }
 
@@ -43,12 +43,12 @@ SECONDS_TO_START = 120.0
 
 
 def set_quiet_defaults(environment: MutableMapping[str, str] | None = None) -> None:
-    """Set what the user has not set: no analytics, few logs, patience with a slow start."""
+    """Set what the user has not set: no analytics, few logs, a long time limit for the start."""
     _set_defaults(QUIET_DEFAULTS, os.environ if environment is None else environment)
 
 
 def set_talkative_defaults() -> None:
-    """The same for a process that stays: it says on the console what it does."""
+    """The same for a process that keeps running: it logs its work to the console."""
     _set_defaults(TALKATIVE_DEFAULTS, os.environ)
 
 
@@ -59,10 +59,10 @@ def _set_defaults(defaults: Mapping[str, str], environment: MutableMapping[str, 
 
 @contextmanager
 def short_lived_server(log: Path) -> Iterator[None]:
-    """Flows inside talk to a server of their own, without schedules and user interface, or to the user's.
+    """Inside, flows use their own server without schedules and user interface, or the user's server.
 
     Raises:
-        TrajmillError: the server does not start (its last words are in `log`), or the user's does not answer.
+        TrajmillError: the server does not start (`log` has its messages), or the user's does not answer.
     """
     set_quiet_defaults()
     if names_a_server():
@@ -73,14 +73,14 @@ def short_lived_server(log: Path) -> Iterator[None]:
 
     with (
         _own_server(_free_port(), log, {"PREFECT__SERVER_EPHEMERAL": "1", "PREFECT_UI_ENABLED": "0"}),
-        # Each flow run waits up to a second for its heartbeat thread to end. Heartbeats tell a server that lives
-        # longer than its flows that one of them died: this server does not.
+        # Each flow run waits up to a second for its heartbeat thread to end. Heartbeats tell a long-lived server
+        # that a flow died; this server ends with its flows.
         temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}),
     ):
         try:
             yield
         finally:
-            _deliver_what_waits()
+            _send_waiting_records()
 
 
 @contextmanager
@@ -88,7 +88,7 @@ def long_lived_server(log: Path, port: int) -> Iterator[str]:
     """A server with schedules, triggers and user interface on a local port, or the user's; gives its API address.
 
     Raises:
-        TrajmillError: the server does not start (its last words are in `log`), or the user's does not answer.
+        TrajmillError: the server does not start (`log` has its messages), or the user's does not answer.
     """
     if names_a_server():
         yield _named_server()
@@ -103,7 +103,7 @@ def long_lived_server(log: Path, port: int) -> Iterator[str]:
 
 
 def names_a_server() -> bool:
-    """Whether the user, or an enclosing context of ours, has named a Prefect server."""
+    """Whether the user, or an enclosing context of this module, has named a Prefect server."""
     from prefect.settings import get_current_settings
 
     return get_current_settings().api.url is not None
@@ -116,7 +116,7 @@ def _named_server() -> str:
     try:
         urllib.request.urlopen(f"{address.rstrip('/')}/health", timeout=10).close()
     except urllib.error.HTTPError:
-        pass  # It answers, if only to say who may ask.
+        pass  # A refusal is an answer, too: the server is there.
     except OSError as error:
         raise TrajmillError(
             f"the Prefect server {address} does not answer ({error}); start it, or unset PREFECT_API_URL"
@@ -130,12 +130,12 @@ def _own_server(port: int, log: Path, settings: dict[str, str]) -> Iterator[str]
 
     address = f"http://127.0.0.1:{port}/api"
     log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("ab") as words:
+    with log.open("ab") as log_file:
         server = subprocess.Popen(
             [sys.executable, "-P", "-m", "trajmill.flows.prefect_server", str(port)],
             stdin=subprocess.PIPE,
-            stdout=words,
-            stderr=words,
+            stdout=log_file,
+            stderr=log_file,
             env=os.environ | settings,
             start_new_session=True,
         )
@@ -152,8 +152,8 @@ def _own_server(port: int, log: Path, settings: dict[str, str]) -> Iterator[str]
         _end(server)
 
 
-def _deliver_what_waits() -> None:
-    """Send the log lines and events that Prefect sends in the background, while there is a server to send them to."""
+def _send_waiting_records() -> None:
+    """Send the log lines and events that wait in Prefect's background threads, before the server ends."""
     from prefect.events.worker import EventsWorker
     from prefect.logging.handlers import APILogWorker
 

@@ -1,6 +1,6 @@
-"""How long work shows that it moves: bars on a terminal, one line per stage elsewhere, nothing in tests.
+"""Shows the progress of long work: bars on a terminal, one line per stage elsewhere, nothing in tests.
 
-A stage asks `progress()` for whoever is watching; a command line puts a display there with `watched_by`.
+A stage reports to `progress()`; the command line sets a display with `watched_by`.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 Advance = Callable[[int], None]
-"""Says that so many more rows are done."""
+"""Reports that so many more rows are done."""
 
 
 class Watcher(Protocol):
-    """Whoever watches long work."""
+    """Shows the progress of long work."""
 
     def stage(self, round_number: int, stage: str, total: int | None) -> AbstractContextManager[Advance]:
         """Watch one stage; `total` is the number of rows it will do, None if unknown."""
@@ -35,7 +35,7 @@ class Unwatched:
 
     @contextmanager
     def stage(self, round_number: int, stage: str, total: int | None) -> Iterator[Advance]:
-        """Watch one stage without a word."""
+        """Watch one stage and show nothing."""
         yield lambda done: None
 
     def show(self, content: RenderableType) -> None:
@@ -50,7 +50,7 @@ class ConsoleWatcher:
 
     @contextmanager
     def stage(self, round_number: int, stage: str, total: int | None) -> Iterator[Advance]:
-        """Watch one stage; its bar goes away when it ends."""
+        """Watch one stage; its bar disappears at its end."""
         started, done = time.monotonic(), 0
         bar = _bar(self._console)
         with bar:
@@ -90,7 +90,7 @@ _WATCHER: ContextVar[Watcher] = ContextVar("trajmill_watcher")
 
 
 def progress() -> Watcher:
-    """Whoever watches the work of this context; nobody by default."""
+    """The watcher of this context; the default shows nothing."""
     return _WATCHER.get(Unwatched())
 
 

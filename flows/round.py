@@ -1,4 +1,4 @@
-"""One round as a Prefect flow: a task per stage, in order; every stage is done once, however often it is asked for."""
+"""One round as a Prefect flow: a task for each stage, in order. A finished stage is not done again."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from trajmill.warehouse.lock import sole_worker
 from trajmill.warehouse.read import read_rows
 from trajmill.warehouse.views import refresh_views
 
-_LOOK_EVERY_SECONDS = 0.5
+_POLL_SECONDS = 0.5
 
 
 def _worth_retrying(task_: Task[..., Any], run: TaskRun, state: State[Any]) -> bool:
@@ -49,7 +49,7 @@ def _worth_retrying(task_: Task[..., Any], run: TaskRun, state: State[Any]) -> b
     cache_policy=NO_CACHE,
 )
 def stage_task(stage: RoundStage, context: RoundContext) -> StageReport:
-    """Do one stage, or find that it is done."""
+    """Do one stage, unless it is done already."""
     return do_stage(stage, context)
 
 
@@ -70,20 +70,20 @@ def round_flow(context: RoundContext) -> RoundSummary:
 
 
 def do_stage(stage: RoundStage, context: RoundContext) -> StageReport:
-    """Do one stage, watched; a stage that is done is only looked up."""
-    done = report_of(stage.at_home(context), stage.name)
+    """Do one stage and show its progress; a stage that is done already only returns its report."""
+    done = report_of(stage.in_its_round(context), stage.name)
     if done is not None:
         return done
-    with watched(stage.at_home(context), stage.name):
+    with watched(stage.in_its_round(context), stage.name):
         return stage.work(context)
 
 
 def run_stage(name: str, config: Config) -> StageReport:
-    """Do the stages behind one command in the current round: the one after the last that was finished.
+    """Do the stages of one command in the current round, the first that is not finished.
 
     Raises:
         BadInputError: no such command, or a stage that it needs is not finished.
-        RunInUseError: another process is at work on the run.
+        RunInUseError: another process works on the run.
     """
     if name not in COMMANDS:
         raise BadInputError(f"there is no stage {name!r}; there are {', '.join(COMMANDS)}")
@@ -95,7 +95,7 @@ def run_stage(name: str, config: Config) -> StageReport:
 
 def _run_command(name: str, context: RoundContext) -> StageReport:
     for needed in needed_before(name):
-        if report_of(needed.at_home(context), needed.name) is None:
+        if report_of(needed.in_its_round(context), needed.name) is None:
             raise BadInputError(
                 f"round {context.round} of run {context.run_id}: stage {needed.name!r} is not finished; "
                 f"run `trajmill {needed.command}` first"
@@ -126,14 +126,14 @@ def summary_of(context: RoundContext) -> RoundSummary:
 
 
 def accepted(context: RoundContext) -> int:
-    """Trajectories of the round that were judged correct; all rounds before it have been trained on."""
+    """Number of trajectories of the round that were judged correct; earlier rounds have been trained on."""
     history = read_history(context.warehouse, context.run_id, [context.round])
     return sum(attempt.correct for attempt in history.attempts)
 
 
 @contextmanager
 def watched(context: RoundContext, stage: str) -> Iterator[None]:
-    """Show episodes of a stage as they finish: they are counted in the staging, wherever the workers are."""
+    """Show the finished episodes of a stage; they are counted in the staging folder, which all workers write to."""
     at = context.at(stage)
     counter = attempt_counter(context.warehouse, at)
     with progress().stage(context.round, stage, None) as advance, _polling(counter.count, advance):
@@ -144,17 +144,17 @@ def watched(context: RoundContext, stage: str) -> Iterator[None]:
 def _polling(count: Callable[[], int], advance: Callable[[int], None]) -> Iterator[None]:
     stop = threading.Event()
 
-    def look() -> None:
+    def poll() -> None:
         seen = 0
         while True:
-            ended = stop.wait(_LOOK_EVERY_SECONDS)
+            ended = stop.wait(_POLL_SECONDS)
             now = count()
             advance(now - seen)
             seen = now
             if ended:
                 return
 
-    watcher = threading.Thread(target=look, daemon=True)
+    watcher = threading.Thread(target=poll, daemon=True)
     watcher.start()
     try:
         yield

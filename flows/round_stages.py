@@ -32,15 +32,15 @@ class RoundStage(NamedTuple):
     """The stages that must be finished before it."""
     work: Callable[[RoundContext], StageReport]
     asks_models: bool = False
-    """Whether it asks models of `[models]`, so that their servers must be there."""
-    stands_in: int | None = None
-    """The round that its rows stand in, None for the round that runs it; such a stage is done once for all rounds."""
+    """Whether it asks models of `[models]`, so that their servers must run."""
+    fixed_round: int | None = None
+    """The round of its rows if the stage is done once for all rounds; None: the round that runs it."""
     is_wanted: Callable[[Config], bool] = lambda config: True
     """Whether a configuration asks for it."""
 
-    def at_home(self, context: RoundContext) -> RoundContext:
-        """The round in which it stands."""
-        return context if self.stands_in is None else context.in_round(self.stands_in)
+    def in_its_round(self, context: RoundContext) -> RoundContext:
+        """The round of its rows."""
+        return context if self.fixed_round is None else context.in_round(self.fixed_round)
 
 
 def _promote(context: RoundContext) -> StageReport:
@@ -48,8 +48,8 @@ def _promote(context: RoundContext) -> StageReport:
 
 
 STAGES = (
-    RoundStage(GENERATE, "generate", (), generate, asks_models=True, stands_in=1),
-    RoundStage(BASELINE, "generate", (GENERATE,), baseline, asks_models=True, stands_in=0),
+    RoundStage(GENERATE, "generate", (), generate, asks_models=True, fixed_round=1),
+    RoundStage(BASELINE, "generate", (GENERATE,), baseline, asks_models=True, fixed_round=0),
     RoundStage(PROPOSE, "rollout", (GENERATE, BASELINE), propose, asks_models=True, is_wanted=asks_for_tasks),
     RoundStage(ROLLOUT, "rollout", (GENERATE, BASELINE), rollout, asks_models=True),
     RoundStage(JUDGE, "judge", (ROLLOUT,), judge, asks_models=True),
@@ -65,7 +65,7 @@ STAGES = (
     RoundStage(EVALUATE, "evaluate", (TRAIN,), evaluate, asks_models=True),
     RoundStage(PROMOTE, "evaluate", (EVALUATE,), _promote),
 )
-"""In their order."""
+"""All stages, in the order in which they run."""
 
 COMMANDS = tuple(dict.fromkeys(stage.command for stage in STAGES))
 

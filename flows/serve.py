@@ -1,4 +1,4 @@
-"""The two deployments that `trajmill serve` keeps: more rounds every night, a retraining when enough has landed."""
+"""The two deployments of `trajmill serve`: more rounds every night, and a retraining when there is enough new data."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TRAINING_STAGES = ("derive", "release", "train", "evaluate")
 
 @flow(name="nightly")
 def nightly(config_file: str | None = None) -> str:
-    """Go on with the run by as many rounds as the configuration says; returns the path of the report."""
+    """Add rounds to the run, as many as the configuration says; returns the path of the report."""
     from trajmill.flows.evolve import evolve
 
     config = _config(config_file)
@@ -34,9 +34,9 @@ def nightly(config_file: str | None = None) -> str:
 
 @flow(name="retrain")
 def retrain(config_file: str | None = None) -> int:
-    """Train, measure and promote on what has landed, if it is enough; returns the trajectories that were new.
+    """Train, evaluate and promote if there are enough new trajectories; returns the number of new trajectories.
 
-    Events that arrive while a training runs start this again: then there is nothing new, and nothing is done.
+    Events that arrive during a training start this flow again; then nothing is new, and nothing is done.
     """
     config = _config(config_file)
     accepted = accepted_since_training(config)
@@ -52,7 +52,7 @@ def retrain(config_file: str | None = None) -> int:
 
 
 def deployments(config: Config, config_file: Path | None) -> list[RunnerDeployment]:
-    """What to serve: `nightly` on its schedule, `retrain` on the event that enough has landed."""
+    """The deployments: `nightly` on its schedule, `retrain` on the event that there are enough new trajectories."""
     parameters = {"config_file": None if config_file is None else str(config_file.absolute())}
     enough_landed = DeploymentEventTrigger(
         name="retrain when enough trajectories have landed",
@@ -79,7 +79,7 @@ def deployments(config: Config, config_file: Path | None) -> list[RunnerDeployme
 
 
 def serve_deployments(config: Config, config_file: Path | None) -> None:
-    """Register both and run them, one at a time, until interrupted."""
+    """Register both deployments and run them, one at a time, until interrupted."""
     serve(*deployments(config, config_file), limit=1)
 
 

@@ -1,4 +1,4 @@
-"""A stage is done once: its marker is written after its commit, and a stage whose marker stands is not done again."""
+"""Does each stage once: a marker is written after its commit, and a stage with a marker is not done again."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from trajmill.warehouse.staging import mark_done, read_marker, stage_key, sweep
 
 @dataclass(frozen=True)
 class StageOutcome:
-    """What a stage has made and not yet committed."""
+    """The result of a stage before its commit."""
 
     rows_in: int
     rows_out: int
@@ -41,11 +41,11 @@ class StageReport:
 
 
 Work = Callable[[StageRun], StageOutcome]
-"""Does the stage; gets where it stands."""
+"""Does the work of a stage; is given its run, round and name."""
 
 
 def run_once(context: RoundContext, stage: str, work: Work) -> StageReport:
-    """Do a stage, commit its rows and mark it done; or return what was marked before."""
+    """Do a stage, commit its rows and write its marker; if there is a marker already, return its report."""
     at = context.at(stage)
     folder = at.staging(context.warehouse)
     key = stage_key(stage, context.run_id, context.round)
@@ -75,21 +75,21 @@ def _do(context: RoundContext, at: StageRun, work: Work) -> dict[str, Any]:
 
 
 def _cost(context: RoundContext, model_calls: Sequence[DataFile]) -> float:
-    """What the model calls of a stage cost."""
+    """The price of the model calls of a stage."""
     folder = context.warehouse.table("model_calls")
     prices = (pq.read_table(folder / file.path, columns=["price"]).column(0) for file in model_calls if file.rows)
     return float(sum(pc.sum(column).as_py() or 0.0 for column in prices))
 
 
 def report_of(context: RoundContext, stage: str) -> StageReport | None:
-    """What a stage of this round has done, None if it is not finished."""
+    """The report of a stage of this round; None if the stage is not finished."""
     at = context.at(stage)
     marked = read_marker(at.staging(context.warehouse), stage_key(stage, context.run_id, context.round))
     return None if marked is None else _report(stage, marked)
 
 
 def finished(context: RoundContext, stage: str) -> StageReport:
-    """What a stage of this round has done.
+    """The report of a finished stage of this round.
 
     Raises:
         TrajmillError: it is not finished.

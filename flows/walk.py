@@ -1,4 +1,4 @@
-"""Tries the environment of a configuration, in a run of its own beside the one that learns."""
+"""Tries the environment of a configuration in a separate run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from trajmill.warehouse.views import refresh_views
 
 
 class WalkReport(NamedTuple):
-    """What came of trying."""
+    """The result of trying an environment."""
 
     table: Table
     """A line for each query."""
@@ -32,10 +32,10 @@ class WalkReport(NamedTuple):
 
 
 def walk(config: Config, queries: int, source: str = "") -> WalkReport:
-    """Try some queries, of one source if it is named, and write a report with pictures of what was done.
+    """Try some queries, of one source if it is named, and write a report with pictures of the steps.
 
     Raises:
-        TrajmillError: there is no such source, no query can be made, or another process is at it.
+        TrajmillError: there is no such source, no query can be made, or another process works on the run.
     """
     if source and source not in set(Source):
         raise BadInputError(f"there is no source {source!r}; there are {', '.join(Source)}")

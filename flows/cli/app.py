@@ -1,6 +1,6 @@
-"""The command `trajmill`: what can be asked, and how a failure is told.
+"""The command `trajmill`: its sub-commands, and how it prints a failure.
 
-Commands import what they need when they run, so that `trajmill --help` answers at once.
+Commands import what they need when they run, so that `trajmill --help` is fast.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from trajmill.schemas.errors import TrajmillError
 
 STOPPED = "stopped; nothing that was finished is lost, the same command continues"
 INTERRUPTED = 130
-"""Exit code after Ctrl-C, as shells have it."""
+"""Exit code after Ctrl-C, as in shells."""
 
 app = typer.Typer(
     name="trajmill",
@@ -72,12 +72,12 @@ def run(arguments: Sequence[str]) -> int:
                 return _interrupted()
             if with_traceback:
                 raise
-            print(_in_words(error), file=sys.stderr)
+            print(_message_of(error), file=sys.stderr)
             return 1
     return 0
 
 
-def _in_words(error: Exception) -> str:
+def _message_of(error: Exception) -> str:
     from trajmill.warehouse.atomic import is_disk_full
 
     if isinstance(error, TrajmillError):

@@ -80,7 +80,7 @@ def calibrate(
     from trajmill.flows.view.calibration_table import calibration_table
 
     console = Console()
-    # A table that is written to a file has no terminal to fit into.
+    # Without a terminal there is no width that the table must fit into.
     console = console if console.is_terminal else Console(width=_FILE_WIDTH)
     with watched_by(ConsoleWatcher(console)):
         for calibrated in measure(load_config(config), names or (), labels):

@@ -1,1 +1,1 @@
-"""The configuration of a run: its tables, its file, and what it says of models, judges and prompts."""
+"""The configuration of a run: its tables, its file, and its models, judges and prompts."""

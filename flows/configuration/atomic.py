@@ -1,4 +1,4 @@
-"""Which atomic operations a run is asked for, and how many."""
+"""The section `[atomic]`: how many queries for atomic operations a run makes."""
 
 from __future__ import annotations
 
@@ -23,5 +23,5 @@ class AtomicSection(Spec):
 
     @property
     def wanted(self) -> bool:
-        """Whether there are to be any."""
+        """Whether any query for an operation is asked for."""
         return bool(self.train or self.heldout_slots or self.heldout_phrasings)

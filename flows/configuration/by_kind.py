@@ -15,7 +15,7 @@ from trajmill.schemas.spec import Spec
 from trajmill.stages.parts import PartGroup
 
 UNKNOWN_KIND = "unknown_kind"
-"""Type of the validation error whose message is a whole sentence."""
+"""Type of a validation error whose message is a complete sentence for the user."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class ByKind:
     """The kind of a table that names none."""
 
     def spec_class(self, table: object) -> type[Spec]:
-        """The spec that a table of the file is read as.
+        """The class of the spec for a table of the file.
 
         Raises:
             BadInputError: there is no spec of its kind.
@@ -36,7 +36,7 @@ class ByKind:
         return self.group.spec_class(str(kind))
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Let pydantic read the field with the spec of the table's kind."""
+        """Make pydantic read the field as the spec of the table's kind."""
         return core_schema.with_info_plain_validator_function(self._read)
 
     def _read(self, value: object, info: ValidationInfo) -> Spec | None:
@@ -46,14 +46,14 @@ class ByKind:
             spec = self.spec_class(value)
         except BadInputError as error:
             raise _unknown(str(error), value) from None
-        # Only JSON, which stands for the file, is read strictly: there, lists are tuples and texts are paths.
+        # JSON stands for the file and is read strictly; there, lists are tuples and texts are paths.
         if info.mode == "json":
             return spec.model_validate_json(json.dumps(value), strict=True)
         return spec.model_validate(value)
 
 
 def by_kind(group: PartGroup, default: str) -> ByKind:
-    """The mark of a field whose table is read with the spec of its kind; `default` where it names none."""
+    """The mark for a field whose table has a `kind`; `default` is the kind of a table that names none."""
     return ByKind(group, default)
 
 

@@ -1,4 +1,4 @@
-"""What a configuration names and does not define."""
+"""Finds what is missing in a configuration: files, endpoints, and what an environment needs."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from trajmill.stages.models.openai_api.spec import OpenAiSpec
 
 
 class Missing(NamedTuple):
-    """A mistake that only shows when the whole configuration is known."""
+    """A mistake that can be found only in the whole configuration."""
 
     keys: KeyPath
     message: str
 
 
 def missing_files(config: Config, folder: Path) -> list[Missing]:
-    """Files and folders that decide rows and are not there, as seen from the folder of the configuration file."""
+    """Missing files and folders that decide rows; paths are relative to the folder of the configuration file."""
     return [
         Missing((*keys, name), f"{'.'.join((*keys, name))}: there is no {path}")
         for keys, spec in tables_in(config, only_decisive=True)
@@ -37,7 +37,7 @@ def _paths(value: object) -> tuple[Path, ...]:
 
 
 def missing_for_environment(config: Config) -> list[Missing]:
-    """What the environment of the run cannot do without."""
+    """Missing keys that the environment of the run needs."""
     other_queries = bool(config.pathways.queries or config.pathways.file)
     return [
         Missing(("environment", each.key), f"environment.{each.key} {each.message}")
@@ -66,7 +66,7 @@ def missing_endpoints(config: Config) -> list[Missing]:
 
 
 def missing_for_proposals(config: Config) -> list[Missing]:
-    """What tasks cannot be proposed, or attempts at them not be judged, without."""
+    """Missing keys that are needed to propose tasks and to judge the attempts at them."""
     found = []
     for key in (name for name in ("curriculum", "screenshot") if getattr(config.queries, name)):
         reasons = []
@@ -86,7 +86,7 @@ def missing_for_proposals(config: Config) -> list[Missing]:
 
 
 def missing_for_operations(config: Config) -> list[Missing]:
-    """What atomic operations cannot be done without."""
+    """Missing keys that atomic operations need."""
     if not config.atomic.wanted or config.environment.has_desktop_programs:
         return []
     kind = config.environment.kind
@@ -102,9 +102,9 @@ def _named_by_judges(config: Config) -> Iterator[tuple[KeyPath, str]]:
 
 
 def tasks_unknown_to_judge(config: Config) -> str | None:
-    """That the embedded critics cannot judge the tasks of the environment, in one line; None where they can.
+    """A one-line warning if the embedded critics cannot judge the tasks of the environment, else None.
 
-    They know the annotations of simulated apps alone. In other worlds they judge nothing, and nothing is learned.
+    They know only the annotations of simulated apps. In other environments they judge nothing, so nothing is learned.
     """
     if config.environment.annotated:
         return None

@@ -1,4 +1,4 @@
-"""What one TOML file can say about a run; every key has a default, and the defaults are the default job.
+"""The configuration of a run, as one TOML file gives it; all keys have defaults, which make up the default job.
 
 `flows/configuration/file.py` reads the file, `docs/configuration.md` lists the keys.
 """
@@ -36,7 +36,7 @@ from trajmill.stages.training.spec import RecipeSpec
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=40)]
 OWN_JUDGE = "judge"
-"""What the judge of the run itself is called beside those of `[judges.NAME]`."""
+"""Name of the judge of the run itself, beside those of `[judges.NAME]`."""
 
 Cron = Annotated[str, Field(pattern=r"^\S+( +\S+){4}$")]
 
@@ -65,7 +65,7 @@ class QueriesSection(GraphQueriesSpec):
     """Training tasks that the model of `models.writer` proposes in each round, before the rollouts, from the example
     tasks and the success so far."""
     screenshot: NonNegativeInt = 0
-    """Training tasks that it proposes in each round from the screens that the example tasks start with; it must see."""
+    """Training tasks that it proposes in each round from the first screens of the example tasks; it must see images."""
 
 
 class RolloutSection(Spec):
@@ -82,7 +82,7 @@ class RolloutSection(Spec):
     environment_tries: PositiveInt = 3
     """How often an attempt is made, each time on a fresh environment, before a failing environment counts as such."""
     step_seconds: PositiveFloat = 30.0
-    """An environment that takes longer for one action hangs, and is replaced."""
+    """Time limit of one action; an environment that takes longer is replaced."""
     recycle_after: PositiveInt = 1000
     """Episodes after which an environment is replaced."""
     workers: Annotated[PositiveInt, OPERATIONAL] = 1
@@ -193,12 +193,11 @@ class Config(Spec):
     serve: Annotated[ServeSection, OPERATIONAL] = ServeSection()
 
     def identity(self) -> dict[str, Any]:
-        """All that decides rows, files by their contents, and for each role the model behind it.
+        """Everything that decides rows: files by their contents, and for each role its model.
 
-        The number of rounds, the folders, the schedule, the runner, the workers, how a model is reached, the names of
-        endpoints, endpoints without a role, other judges and operations that are not asked for do not decide them: a
-        run can be prolonged, moved, sped up and judged anew. Neither does the policy's own model, which changes within
-        a run.
+        These decide no rows: the number of rounds, folders, the schedule, the runner, workers, addresses of models,
+        names of endpoints, endpoints without a role, other judges, and operations that are not asked for. So a run can
+        be prolonged, moved, sped up and judged again. The policy's own model is left out too: it changes within a run.
         """
         models: dict[str, list[object]] = {}
         for keys, name in self.asked_endpoints():
@@ -211,11 +210,11 @@ class Config(Spec):
 
     @property
     def run_id(self) -> str:
-        """The run that this configuration stands for: its name and a hash of its identity; reads the user's files."""
+        """Id of the run: its name and a hash of its identity; reads the user's files."""
         return f"{self.run.name}-{content_id(self.identity())[:8]}"
 
     def asked_endpoints(self) -> Iterator[tuple[KeyPath, str]]:
-        """Each key that names an endpoint which a run asks, with that name."""
+        """Each key that names an endpoint that a run asks, with the name of the endpoint."""
         yield from self.models.roles()
         if self.pathways.second_opinion:
             yield ("pathways", "second_opinion"), self.pathways.second_opinion
@@ -227,5 +226,5 @@ class Config(Spec):
         return (spec.model_copy(update={"model": None}) if keys == POLICY_ROLE else spec).identity()
 
     def with_rounds(self, rounds: int) -> Config:
-        """The same run, up to another round."""
+        """The same run with another number of rounds."""
         return self.model_copy(update={"run": self.run.model_copy(update={"rounds": rounds})})

@@ -1,4 +1,4 @@
-"""Reads the TOML file of a run and says in one line each what is wrong with it."""
+"""Reads the TOML file of a run; each mistake in it is reported in one line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from trajmill.flows.configuration.check import (
 )
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.mistakes import WrittenFile
-from trajmill.flows.configuration.paths import anchored
+from trajmill.flows.configuration.paths import with_paths_in
 from trajmill.schemas.errors import BadInputError
 from trajmill.stages.queries.proposals.human_tasks import read_human_tasks
 
@@ -33,7 +33,7 @@ def load_config(path: Path | None = None) -> Config:
     file's folder.
 
     Raises:
-        BadInputError: the file cannot be read, or says something wrong; one line for each mistake.
+        BadInputError: the file cannot be read or has mistakes; one line for each mistake.
     """
     if path is None:
         if not DEFAULT_FILE.exists():
@@ -50,7 +50,7 @@ def load_config(path: Path | None = None) -> Config:
     ]
     if missing:
         raise BadInputError("\n".join(written.mistake(each.keys, each.message) for each in missing))
-    config = anchored(config, path.parent)
+    config = with_paths_in(config, path.parent)
     if config.queries.example_tasks is not None:
         read_human_tasks(config.queries.example_tasks)
     return config

@@ -1,4 +1,4 @@
-"""The judges of a configuration: the one that decides what is learned from, and those beside it."""
+"""The judges of a configuration: the run's own judge, which decides what is trained on, and the named judges."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class NamedJudge:
     endpoints: tuple[str, ...]
     """Names of the endpoints that it asks, embedded ones included."""
     settings: str
-    """JSON of all that decides its verdicts."""
+    """JSON of everything that decides its verdicts."""
 
     @property
     def rule(self) -> Rule:
@@ -41,7 +41,7 @@ class NamedJudge:
         return RejudgeIdentity(self.name, content_id("judge", self.name, self.spec.ask, json.loads(self.settings)))
 
     def asking_for_all(self) -> NamedJudge:
-        """The same judge, asking for every vote of every pass, so that each ingredient can be calibrated."""
+        """The same judge, but it asks for every vote of every pass, so that each ingredient can be calibrated."""
         return replace(self, spec=self.spec.model_copy(update={"ask": Ask.ALL}))
 
 
@@ -51,7 +51,7 @@ def own_judge(config: Config) -> NamedJudge:
 
 
 def judge_named(config: Config, name: str) -> NamedJudge:
-    """The judge of a `[judges.NAME]`, or the run's own by its name.
+    """The judge of `[judges.NAME]`, or the run's own judge if `name` is `judge`.
 
     Raises:
         BadInputError: there is none of that name.
@@ -86,7 +86,7 @@ def _judge(config: Config, name: str, spec: JudgeSpec, roles: CriticRoles) -> Na
         prompts=prompts_of(config).critics,
         seed=config.run.seed,
     )
-    return NamedJudge(name, spec, critics, _asked(config, roles), _settings(config, spec, roles))
+    return NamedJudge(name, spec, critics, _endpoint_names(config, roles), _settings(config, spec, roles))
 
 
 def _settings(config: Config, spec: JudgeSpec, roles: CriticRoles) -> str:
@@ -111,5 +111,5 @@ def _model_identity(config: Config, endpoint: str) -> object:
     return config.endpoints[endpoint].identity() if endpoint in config.endpoints else endpoint
 
 
-def _asked(config: Config, roles: CriticRoles) -> tuple[str, ...]:
+def _endpoint_names(config: Config, roles: CriticRoles) -> tuple[str, ...]:
     return tuple(dict.fromkeys((roles.step, *roles.text, *roles.multimodal, config.models.describer)))

@@ -1,4 +1,4 @@
-"""Says what is wrong with a configuration file: one line for each mistake, with its line in the file."""
+"""Describes the mistakes in a configuration file: one message for each, with its line number."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class WrittenFile(NamedTuple):
     tables: Mapping[str, Any]
 
     def mistakes(self, details: Iterable[ErrorDetails]) -> list[str]:
-        """What pydantic says, in the order of the file; one line for each key."""
+        """The errors of pydantic as messages in the order of the file; one for each key."""
         first_of_key: dict[KeyPath, ErrorDetails] = {}
         for detail in details:
             first_of_key.setdefault(tuple(part for part in detail["loc"] if isinstance(part, str)), detail)
@@ -35,7 +35,7 @@ class WrittenFile(NamedTuple):
         return [message for _, message in sorted(lines)]
 
     def mistake(self, keys: KeyPath, message: str) -> str:
-        """A message with the line that it is about."""
+        """A message with the path and line number of its key."""
         line = _line_of(self.text, keys)
         return f"{self.path}: {message}" if line is None else f"{self.path}:{line}: {message}"
 
@@ -57,7 +57,7 @@ class WrittenFile(NamedTuple):
 
 
 def _line_of(text: str, keys: KeyPath) -> int | None:
-    """The line that sets a key, or opens its table; found by looking, since tomllib keeps no positions."""
+    """The line that sets a key or opens its table; the text is searched, because tomllib keeps no positions."""
     section: KeyPath = ()
     best: tuple[int, int] | None = None
     for number, line in enumerate(text.splitlines(), start=1):

@@ -1,4 +1,4 @@
-"""The models of a configuration as pipelines take them."""
+"""Turns names of endpoints into the models that pipelines take."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def model_of(config: Config, name: str) -> Endpoint:
 
 
 def models_of(config: Config, names: Iterable[str]) -> tuple[Endpoint, ...]:
-    """The models of some endpoints; what is embedded is none."""
+    """The models of some endpoints, without the embedded one."""
     return tuple(model_of(config, name) for name in names if name != EMBEDDED)
 
 
 def policy_frame(config: Config) -> Callable[[Size], CoordinateFrame]:
-    """How the policy's positions relate to a screen of a size."""
+    """The coordinate frame of the policy for a screen size."""
     policy = config.models.policy
     return native_frame if policy == EMBEDDED else model_of(config, policy).frame

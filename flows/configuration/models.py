@@ -1,4 +1,4 @@
-"""Which model stands behind which role, and how it is reached."""
+"""The sections `[models]` and `[prompts]`: the endpoint of each role, and the user's prompt files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ EMBEDDED = "embedded"
 """The endpoint that needs no configuration: the policy network, annotated critics, grammar and writers of lines."""
 
 POLICY_ROLE: KeyPath = ("models", "policy")
-"""The role that acts. Which model it is decides no run: a policy changes within one."""
+"""The role of the policy. Its model is no part of a run's identity, because it changes within a run."""
 
 EndpointNames = Annotated[tuple[str, ...], Field(min_length=1)]
 
@@ -72,7 +72,7 @@ class ModelsSection(Spec):
     critic: CriticRoles = CriticRoles()
 
     def roles(self) -> Iterator[tuple[KeyPath, str]]:
-        """Each role as the keys that lead to it, with the name of its endpoint; an ensemble has several."""
+        """Each role as its key path, with the name of its endpoint; an ensemble gives several pairs."""
         yield POLICY_ROLE, self.policy
         yield ("models", "writer"), self.writer
         yield ("models", "describer"), self.describer

@@ -1,4 +1,4 @@
-"""Paths of a configuration file are relative to its folder."""
+"""Resolves the paths of a configuration file, which are relative to its folder."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from trajmill.schemas.spec import Spec
 S = TypeVar("S", bound=Spec)
 
 
-def anchored(spec: S, folder: Path) -> S:
-    """The spec with all paths in it, and in the specs that it holds, relative to the folder instead."""
-    moved = {name: _moved(getattr(spec, name), folder) for name in type(spec).model_fields}
-    return spec.model_copy(update=moved)
+def with_paths_in(spec: S, folder: Path) -> S:
+    """The spec with the folder put before all its paths, also in the specs that it contains."""
+    changed = {name: _value_in(getattr(spec, name), folder) for name in type(spec).model_fields}
+    return spec.model_copy(update=changed)
 
 
-def _moved(value: object, folder: Path) -> object:
+def _value_in(value: object, folder: Path) -> object:
     match value:
         case Path():
             return folder / value
         case Spec():
-            return anchored(value, folder)
+            return with_paths_in(value, folder)
         case tuple():
-            return tuple(_moved(item, folder) for item in value)
+            return tuple(_value_in(item, folder) for item in value)
         case dict():
-            return {name: _moved(item, folder) for name, item in value.items()}
+            return {name: _value_in(item, folder) for name, item in value.items()}
         case _:
             return value

@@ -1,4 +1,4 @@
-"""Which programs are walked for queries, and how far."""
+"""The section `[pathways]`: which programs are walked for queries, and how far."""
 
 from __future__ import annotations
 

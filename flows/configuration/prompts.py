@@ -14,7 +14,7 @@ from trajmill.stages.queries.proposals.proposer import ProposalPrompts, proposal
 
 
 class RolePrompts(NamedTuple):
-    """The prompts by what they are asked for."""
+    """The prompts by role."""
 
     critics: CriticPrompts
     guide: GuidePrompts
@@ -24,7 +24,7 @@ class RolePrompts(NamedTuple):
 
 
 def prompts_of(config: Config) -> RolePrompts:
-    """All prompts, read now: workers are given their texts, and need not have the files.
+    """Read all prompts; workers get their texts, so they do not need the files.
 
     Raises:
         BadInputError: a file cannot be read, or misses a section or a field.

@@ -1,4 +1,4 @@
-"""The tables of the configuration file, as the specs and their fields say."""
+"""Lists the tables of the configuration file from the specs and their fields."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from trajmill.schemas.spec import Spec, decisive_fields
 
 KeyPath = tuple[str, ...]
 ANY_NAME = "NAME"
-"""Stands in a key path for the name that the user gives a table, e.g. `endpoints.NAME.model`."""
+"""In a key path, the place of a name that the user chooses, e.g. `endpoints.NAME.model`."""
 
 
 class TableField(NamedTuple):
-    """A field that holds a table, or a table for each name that the user gives."""
+    """A field that is a table, or a table for each name that the user chooses."""
 
     spec: type[Spec]
     by_kind: ByKind | None
@@ -32,7 +32,7 @@ class TableField(NamedTuple):
         return self.spec if self.by_kind is None else self.by_kind.spec_class(table)
 
     def built_in(self) -> dict[str | None, type[Spec]]:
-        """The specs that come with trajmill, by kind; the only one by None."""
+        """The built-in specs by kind; a field without kinds has one spec, under None."""
         if self.by_kind is None:
             return {None: self.spec}
         group = self.by_kind.group
@@ -45,15 +45,15 @@ class Table(NamedTuple):
     keys: KeyPath
     spec: type[Spec]
     kind: str | None
-    """The kind that it is for, None where the kind does not decide what it holds."""
+    """The kind that it belongs to; None if its keys do not depend on a kind."""
 
     def fields(self) -> dict[str, FieldInfo]:
-        """Its own keys, without the tables in it."""
+        """Its own keys, without its sub-tables."""
         return {name: info for name, info in self.spec.model_fields.items() if table_field(info) is None}
 
 
 def table_field(info: FieldInfo) -> TableField | None:
-    """What tables a field holds; None for a plain value."""
+    """The table of a field; None for a plain value."""
     by_name = get_origin(info.annotation) is dict
     annotation: Any = get_args(info.annotation)[1] if by_name else info.annotation
     marks = info.metadata
@@ -67,7 +67,7 @@ def table_field(info: FieldInfo) -> TableField | None:
 
 
 def all_tables(spec: type[Spec], keys: KeyPath = (), kind: str | None = None) -> Iterator[Table]:
-    """Every table that has keys of its own; one for each built-in kind where the kind decides what it holds."""
+    """Every table that has keys of its own; a table with kinds comes once for each built-in kind."""
     table = Table(keys, spec, kind)
     if table.fields():
         yield table
@@ -80,21 +80,21 @@ def all_tables(spec: type[Spec], keys: KeyPath = (), kind: str | None = None) ->
 
 
 def key_paths(spec: type[Spec]) -> list[KeyPath]:
-    """Every key as the names that lead to it, tables themselves left out."""
+    """The path of every key, without the tables themselves."""
     return list(dict.fromkeys((*table.keys, name) for table in all_tables(spec) for name in table.fields()))
 
 
 def spec_at(root: type[Spec], keys: Iterable[str], written: object) -> type[Spec]:
-    """The spec that some keys lead to in a file.
+    """The spec of the table at a key path of a file.
 
     Args:
         root: the spec of the whole file.
-        keys: names of tables, those that the user gave included.
-        written: the file; its `kind` keys decide which specs stand where.
+        keys: names of tables, including names that the user chose.
+        written: the content of the file; its `kind` keys choose the specs.
 
     Raises:
         KeyError: there is no such table.
-        BadInputError: a table is of a kind that there is not.
+        BadInputError: a table has an unknown kind.
     """
     spec, names = root, iter(keys)
     for name in names:
@@ -110,7 +110,7 @@ def spec_at(root: type[Spec], keys: Iterable[str], written: object) -> type[Spec
 
 
 def tables_in(spec: Spec, keys: KeyPath = (), only_decisive: bool = False) -> Iterator[tuple[KeyPath, Spec]]:
-    """The spec and all specs in it, each with the keys that lead to it; on demand only those that decide rows."""
+    """The spec and all specs in it, each with its key path; `only_decisive` leaves out those that decide no rows."""
     yield keys, spec
     fields = type(spec).model_fields
     for name in decisive_fields(type(spec)) if only_decisive else fields:

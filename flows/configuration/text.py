@@ -18,7 +18,7 @@ _PLAIN_NAMES = {str: "text", int: "whole number", float: "number", bool: "true o
 
 
 def config_as_toml(config: Config) -> str:
-    """The effective configuration, with what each key means; reading it back gives the same configuration."""
+    """The effective configuration with a comment for each key; reading it gives the same configuration again."""
     lines: list[str] = []
     for keys, spec in tables_in(config):
         fields = Table(keys, type(spec), None).fields()

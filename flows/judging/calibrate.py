@@ -28,7 +28,7 @@ CALIBRATION = "calibration"
 
 
 class Calibrated(NamedTuple):
-    """A judge and its figures."""
+    """A calibrated judge and its figures."""
 
     judge: str
     labels: str | None
@@ -37,7 +37,7 @@ class Calibrated(NamedTuple):
 
 
 def calibrate(config: Config, names: Sequence[str], labels: Path | None = None) -> list[Calibrated]:
-    """Let judges vote, ask for every vote once, and write what each ingredient is worth to `calibrations`.
+    """Let judges give every vote once, and write the quality of each ingredient to table `calibrations`.
 
     Args:
         config: the configuration.
@@ -74,11 +74,11 @@ def _calibrate(context: RoundContext, judge: NamedJudge, labels: Path | None) ->
     evaluated = stored_evidence(context, judge) if labels is None else judge_labelled_set(context, judge, labels)
     if not evaluated.evidence:
         none = f"judge {judge.name} could judge none of {evaluated.trajectories} trajectories"
-        raise TrajmillError(f"{none}; {evaluated.unjudged_because}")
+        raise TrajmillError(f"{none}; {evaluated.why_unjudged}")
     number = 1 + max((row.number for row in read_rows(context.warehouse, Calibration)), default=0)
     name = None if labels is None else labels.resolve().name
     rows = tuple(_row(context, judge, evaluated, each, number, name) for each in tally(judge.rule, evaluated.evidence))
-    _commit(context, number, {**evaluated.others, "calibrations": rows})
+    _commit(context, number, {**evaluated.further_rows, "calibrations": rows})
     return Calibrated(judge.name, name, rows, evaluated)
 
 

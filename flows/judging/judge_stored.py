@@ -1,8 +1,8 @@
-"""Judge stored trajectories anew, without any environment: verdicts are added beside the rounds' own, none is changed.
+"""Judges stored trajectories again, without any environment; it adds verdicts and changes none.
 
-What is judged at once is a batch: the trajectories of one round that the judge has not judged yet. A batch is written
-down before it is begun, so that one that was killed is gone on with, and is counted as done after its commit. What the
-judge could not judge is in the next batch again, within bounds.
+A batch is the trajectories of one round that the judge has not judged yet. Its list is written before the work starts,
+so that a killed batch can be continued; it is done after its commit. A trajectory that could not be judged is in the
+next batch again, until `TRIED_AT_MOST` tries have failed.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ _MOST_IN_SHARD = 1000
 
 
 class RejudgeReport(NamedTuple):
-    """What came of judging anew."""
+    """The result of judging again, as counts of trajectories."""
 
     trajectories: int
     """Finished trajectories that were to be judged."""
     before: int
-    """Those that the judge had judged already."""
+    """Trajectories that the judge had judged before."""
     judged: int
-    """Those that it has judged now."""
+    """Trajectories that it has judged now."""
     unjudged: int
-    """Those that it could not judge so far."""
+    """Trajectories that it could not judge."""
 
 
 class StoredTrajectory(NamedTuple):
@@ -54,7 +54,7 @@ class StoredTrajectory(NamedTuple):
 def finished_trajectories(
     context: RoundContext, rounds: Collection[int] | None = None, purposes: Collection[str] | None = None
 ) -> list[StoredTrajectory]:
-    """Trajectories of the run that are evidence about an agent, in order; of some rounds and purposes, all if None."""
+    """The finished trajectories of the run, sorted; None takes all rounds, or all purposes."""
     columns = ["round", "trajectory_id", "status", "purpose"]
     rows = read_table(context.warehouse, "trajectories", columns, rounds=rounds, run_id=context.run_id)
     found = zip(*(column.to_pylist() for column in rows.columns), strict=True)
@@ -66,14 +66,14 @@ def finished_trajectories(
 
 
 def judge_stored(context: RoundContext, judge: NamedJudge, stored: Sequence[StoredTrajectory]) -> RejudgeReport:
-    """Judge the trajectories that this judge has not judged yet; asked twice, it adds nothing."""
-    before = _judged(context, judge) & {one.trajectory_id for one in stored}
+    """Judge the trajectories that this judge has not judged yet; a second call adds nothing."""
+    before = _judged(context, judge) & {trajectory.trajectory_id for trajectory in stored}
     by_round: dict[int, list[str]] = defaultdict(list)
-    for one in stored:
-        by_round[one.round].append(one.trajectory_id)
+    for trajectory in stored:
+        by_round[trajectory.round].append(trajectory.trajectory_id)
     for number, trajectory_ids in sorted(by_round.items()):
         _Batches(context.in_round(number), judge).judge(trajectory_ids)
-    judged = _judged(context, judge) & {one.trajectory_id for one in stored}
+    judged = _judged(context, judge) & {trajectory.trajectory_id for trajectory in stored}
     return RejudgeReport(len(stored), len(before), len(judged) - len(before), len(stored) - len(judged))
 
 
@@ -86,30 +86,30 @@ class _Batches:
         self._stage = f"{AGAIN}-{judge.name}-{judge.identity.judge_id}"
 
     def judge(self, trajectory_ids: Sequence[str]) -> None:
-        """Finish the batch that was begun, if one was, then judge what is left."""
-        done = self._done()
-        begun = self._at(len(done)).staging(self._context.warehouse) / _BATCH
-        if begun.exists():
-            self._do(self._at(len(done)), json.loads(begun.read_text(encoding="utf-8")))
-            done = self._done()
-        failed_tries = Counter(trajectory_id for ids in done for trajectory_id in ids)
-        left = still_to_judge(trajectory_ids, failed_tries, _judged(self._context, self._judge))
-        if left:
-            at = self._at(len(done))
-            write_text(at.staging(self._context.warehouse) / _BATCH, json.dumps(left))
-            self._do(at, left)
+        """Finish a batch that was started before, if there is one, then judge the remaining trajectories."""
+        failed_by_batch = self._failed_by_batch()
+        started = self._batch_run(len(failed_by_batch)).staging(self._context.warehouse) / _BATCH
+        if started.exists():
+            self._judge_batch(self._batch_run(len(failed_by_batch)), json.loads(started.read_text(encoding="utf-8")))
+            failed_by_batch = self._failed_by_batch()
+        failed_tries = Counter(trajectory_id for ids in failed_by_batch for trajectory_id in ids)
+        remaining = still_to_judge(trajectory_ids, failed_tries, _judged(self._context, self._judge))
+        if remaining:
+            at = self._batch_run(len(failed_by_batch))
+            write_text(at.staging(self._context.warehouse) / _BATCH, json.dumps(remaining))
+            self._judge_batch(at, remaining)
 
-    def _at(self, attempt: int) -> StageRun:
+    def _batch_run(self, attempt: int) -> StageRun:
         return StageRun(self._context.run_id, self._context.round, self._stage, attempt)
 
-    def _done(self) -> list[list[str]]:
-        """For each finished batch the trajectories that could not be judged."""
-        done: list[list[str]] = []
-        while (marked := read_marker(self._folder(len(done)), self._key(len(done)))) is not None:
-            done.append(marked["unjudged"])
-        return done
+    def _failed_by_batch(self) -> list[list[str]]:
+        """For each finished batch, the trajectories that could not be judged."""
+        failed_by_batch: list[list[str]] = []
+        while (marked := read_marker(self._folder(len(failed_by_batch)), self._key(len(failed_by_batch)))) is not None:
+            failed_by_batch.append(marked["unjudged"])
+        return failed_by_batch
 
-    def _do(self, at: StageRun, batch: Mapping[str, int]) -> None:
+    def _judge_batch(self, at: StageRun, batch: Mapping[str, int]) -> None:
         context, judge = self._context, self._judge
         job = JudgeTrajectories(
             context.warehouse,
@@ -135,7 +135,7 @@ class _Batches:
         sweep(self._folder(at.attempt))
 
     def _folder(self, attempt: int) -> Path:
-        return self._at(attempt).staging(self._context.warehouse)
+        return self._batch_run(attempt).staging(self._context.warehouse)
 
     def _key(self, attempt: int) -> str:
         return stage_key(self._stage, self._context.run_id, [self._context.round, attempt])

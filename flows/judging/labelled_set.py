@@ -1,4 +1,4 @@
-"""Let a judge judge a labelled set in AgentRewardBench's layout."""
+"""Lets a judge judge a labelled set in the layout of AgentRewardBench."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from trajmill.schemas.record import Row
 from trajmill.stages.critics.calibration.labelled.annotations import read_labels
 
 STAGE = "calibrate"
-"""What failures stand under."""
+"""Stage name on failures; the name of the judge follows it."""
 
 
 def judge_labelled_set(context: RoundContext, judge: NamedJudge, folder: Path) -> Evaluated:
-    """Judge every labelled trajectory whose file is there; its calls and failures are rows to commit.
+    """Judge every labelled trajectory whose file exists; model calls and failures are rows to commit.
 
     Raises:
-        BadInputError: the labels cannot be read, or no trajectory is there.
+        BadInputError: the labels cannot be read, or no trajectory file exists.
     """
     labels = read_labels(folder)
     stage = f"{STAGE}:{judge.name}"
     made = judge_labelled(folder, labels, judge.spec, judge.critics, context.origin, stage)
-    here = len(labels) - made.absent - made.unsure
-    if not here:
+    present = len(labels) - made.absent - made.unsure
+    if not present:
         raise BadInputError(
             f"{folder}: none of its {len(labels):,} labelled trajectories is there; they belong to "
             "cleaned/BENCHMARK/AGENT/EXPERIMENT/TASK.json, their pictures to screenshots"
         )
-    wanted = here - made.void
+    wanted = present - made.void
     rows: dict[str, Sequence[Row]] = {
         "model_calls": [judge.identity.stamped(call) for call in made.calls],
         "failures": made.failures,
@@ -45,6 +45,6 @@ def judge_labelled_set(context: RoundContext, judge: NamedJudge, folder: Path) -
         void=made.void,
         unlabelled=made.unsure,
         absent=made.absent,
-        unjudged_because=f"the first failure: {made.failures[0].message}" if made.failures else "all of them are void",
-        others={table: found for table, found in rows.items() if found},
+        why_unjudged=f"the first failure: {made.failures[0].message}" if made.failures else "all of them are void",
+        further_rows={table: found for table, found in rows.items() if found},
     )

@@ -1,4 +1,4 @@
-"""`trajmill judge --again`: the trajectories that a run has stored, judged by another judge."""
+"""The command `trajmill judge --again`: judges the stored trajectories of a run again."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from trajmill.warehouse.views import refresh_views
 
 
 def rejudge(config: Config, name: str | None, round_number: int | None = None) -> RejudgeReport:
-    """Judge all finished trajectories of the run, or of one round, anew.
+    """Judge all finished trajectories of the run, or of one round, again.
 
     Args:
         config: the configuration.

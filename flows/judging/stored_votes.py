@@ -1,4 +1,4 @@
-"""What a judge said of stored trajectories whose outcome is known."""
+"""Collects the votes of a judge on stored trajectories whose outcome is known."""
 
 from __future__ import annotations
 
@@ -19,49 +19,49 @@ from trajmill.stages.critics.calibration.ingredients import CallCost, LabelledVo
 from trajmill.warehouse.read import read_table
 
 _PURPOSES = (Purpose.TRAIN, Purpose.GUIDED, Purpose.EVALUATE)
-"""What a judge has to tell apart; a walk along the annotated path is none of it."""
+"""Purposes of trajectories that measure a judge; walks along an annotated path are left out."""
 
 
 _COST_COLUMNS = ("role", "payload_hash", "image_scale", "input_tokens", "output_tokens", "latency_ms", "cached")
 
 
 class Evaluated(NamedTuple):
-    """What a judge said of labelled trajectories."""
+    """The votes of a judge on labelled trajectories, and the counts of trajectories without votes."""
 
     evidence: Sequence[LabelledVotes]
     made_by: str
-    """Version of the judge; empty where it judged nothing."""
+    """Version of the judge; empty if it judged nothing."""
     trajectories: int
     """Trajectories with a label that were to be judged."""
     unjudged: int
     void: int
-    """Trajectories that did not finish: no evidence about an agent, and not judged."""
+    """Trajectories that did not finish and are not judged."""
     unlabelled: int
     """Trajectories without a label, or with an unsure one."""
     absent: int = 0
     """Labelled trajectories of a set that were not downloaded."""
-    unjudged_because: str = 'why: trajmill sql "SELECT * FROM failures_by_class"'
-    """Says, or how to ask, why trajectories could not be judged."""
-    others: Mapping[str, Sequence[Row]] = {}
+    why_unjudged: str = 'why: trajmill sql "SELECT * FROM failures_by_class"'
+    """Why trajectories could not be judged, or the query that shows it."""
+    further_rows: Mapping[str, Sequence[Row]] = {}
     """Further rows to commit, by table."""
 
 
 def stored_evidence(context: RoundContext, judge: NamedJudge) -> Evaluated:
-    """Let the judge judge every stored trajectory with a programmatic reward once, and return what it said."""
+    """Let the judge judge each stored trajectory that has a programmatic reward, and return its votes."""
     rewards = rewards_of(context)
     stored = [one for one in finished_trajectories(context) if one.trajectory_id in rewards]
-    again = judge_stored(context, judge, stored)
+    report = judge_stored(context, judge, stored)
     evidence: list[LabelledVotes] = []
     versions: dict[str, None] = {}
     for number in sorted({one.round for one in stored}):
-        found = _Votes(context, judge, number)
+        found = _StoredVotes(context, judge, number)
         evidence += found.evidence([one for one in stored if one.round == number], rewards)
         versions |= dict.fromkeys(found.versions.values())
-    return _counted(context, again, evidence, versions)
+    return _with_counts(context, report, evidence, versions)
 
 
-def _counted(
-    context: RoundContext, again: RejudgeReport, evidence: Sequence[LabelledVotes], versions: Mapping[str, None]
+def _with_counts(
+    context: RoundContext, report: RejudgeReport, evidence: Sequence[LabelledVotes], versions: Mapping[str, None]
 ) -> Evaluated:
     columns = ["status", "purpose", "reward"]
     rows = read_table(context.warehouse, "trajectories", columns, run_id=context.run_id).to_pylist()
@@ -70,15 +70,15 @@ def _counted(
     return Evaluated(
         evidence,
         "|".join(versions),
-        again.trajectories,
-        again.unjudged,
+        report.trajectories,
+        report.unjudged,
         void,
-        unlabelled=len(attempts) - void - again.trajectories,
+        unlabelled=len(attempts) - void - report.trajectories,
     )
 
 
 def rewards_of(context: RoundContext) -> dict[str, bool]:
-    """By trajectory whether its programmatic check passed, for those that finished and have one."""
+    """By trajectory id, whether the programmatic check passed; only finished trajectories that have a reward."""
     columns = ["trajectory_id", "reward", "status", "purpose"]
     rows = read_table(context.warehouse, "trajectories", columns, run_id=context.run_id)
     found = zip(*(column.to_pylist() for column in rows.columns), strict=True)
@@ -89,8 +89,8 @@ def rewards_of(context: RoundContext) -> dict[str, bool]:
     }
 
 
-class _Votes:
-    """What is stored of a judge's votes on the trajectories of a round."""
+class _StoredVotes:
+    """The stored votes of a judge on the trajectories of a round."""
 
     def __init__(self, context: RoundContext, judge: NamedJudge, number: int) -> None:
         self._context, self._judge_id, self._round = context, judge.identity.judge_id, number

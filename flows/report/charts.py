@@ -1,4 +1,4 @@
-"""The report's charts as inline SVG: no script, no font and no colour of their own.
+"""Draws the report's charts as inline SVG without scripts, fonts or colours.
 
 Colours are classes (`series-0`, `series-1`, ...) that the page's style sheet defines for light and dark.
 """
@@ -47,15 +47,15 @@ class Bar(NamedTuple):
     label: str
     segments: tuple[Segment, ...]
     note: str
-    """Written behind the bar, e.g. its total."""
+    """Text after the bar, e.g. its total."""
 
 
 def share_chart(series: Sequence[Series], title: str) -> Markup:
-    """Lines of shares over the rounds, each with the band of its interval, named where it ends.
+    """A line chart of shares over the rounds; each line has the band of its interval and a label at its end.
 
     Args:
         series: the lines; one without points is left out.
-        title: what a screen reader is told.
+        title: text for screen readers.
     """
     lines = [(index, line) for index, line in enumerate(series) if line.points]
     rounds = sorted({point.round for _, line in lines for point in line.points})

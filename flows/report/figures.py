@@ -19,10 +19,10 @@ SPLIT_NAMES = {
     "heldout_phrasings": "new phrasings",
     "heldout_apps": "new apps",
 }
-"""What the splits are called on the page, in their order."""
+"""Names of the splits on the page, in order."""
 
 _NAMED_STAGES = 9
-"""Stages with a colour of their own."""
+"""Number of stages that have their own colour."""
 
 
 class Tile(NamedTuple):
@@ -109,7 +109,7 @@ class PathwayRow(NamedTuple):
     tabs: int
     need_selection: int
     seconds: float
-    """Up to the last pathway."""
+    """Time until the last pathway was found."""
     per_second: float | None
 
 
@@ -125,7 +125,7 @@ class Totals(NamedTuple):
 
 @dataclass(frozen=True)
 class Figures:
-    """Everything that the report shows, but the trajectories."""
+    """Everything that the report shows, except the trajectories."""
 
     run_id: str
     rounds: tuple[int, ...]
@@ -266,7 +266,7 @@ def _judge(views: duckdb.DuckDBPyConnection, run_id: str, rounds: tuple[int, ...
 
 
 def _seconds(views: duckdb.DuckDBPyConnection, run_id: str) -> tuple[Bar, ...]:
-    """A bar per round; the stages that took least together are one segment."""
+    """A bar per round; the stages with the least time are one segment together."""
     rows = _rows(views, _SECONDS, run_id)
     totals: Counter[str] = Counter()
     for _, stage, seconds in rows:

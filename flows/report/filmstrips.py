@@ -60,7 +60,7 @@ class Pick(NamedTuple):
 
 
 def pick_trajectories(warehouse: Warehouse, run_id: str) -> tuple[Pick, ...]:
-    """An early failure, a late success at the same query, a guided success and a wrong judgement; those there are."""
+    """An early failure, a late success at the same query, a guided success and a wrong judgement, if any."""
     with connect(warehouse) as views:
         found: list[Pick] = []
         for title, query in _PICKS:

@@ -53,7 +53,7 @@ def render_report(warehouse: Warehouse, run_id: str) -> str:
 
 
 def run_to_report(warehouse: Warehouse, named: str | None, configured: str) -> str:
-    """The run that is meant: the one named, else the configured one, else the only one.
+    """The run to report: the named one, else the configured one, else the only one.
 
     Raises:
         BadInputError: it has no finished round, or there are several to choose from.
@@ -80,5 +80,5 @@ def _plain(number: float | None) -> str:
 
 
 def _tail(name: str) -> str:
-    """What tells names like `embedded-3e756bcd0d2167ea` apart."""
+    """The distinctive part of names like `embedded-3e756bcd0d2167ea`."""
     return name.rpartition("-")[2][:8]

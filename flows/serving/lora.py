@@ -1,7 +1,7 @@
-"""Loads LoRA adapters into a running vLLM server, and swaps one for its successor.
+"""Loads LoRA adapters into a running vLLM server, and replaces one by another.
 
-The server has to be started with `--enable-lora` and VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 (one that trajmill starts with
-`--enable-lora` has the latter), and reads the adapter's folder itself: on its own machine, or on shared storage.
+The server must be started with `--enable-lora` and VLLM_ALLOW_RUNTIME_LORA_UPDATING=1; trajmill sets the variable for
+servers that it starts with `--enable-lora`. The server reads the adapter's folder itself, so it needs access to it.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ class Adapter(NamedTuple):
     """A LoRA adapter in PEFT's layout."""
 
     name: str
-    """What requests name as their model; a version of its own for each set of weights."""
+    """The model name in requests; each set of weights has its own."""
     folder: Path
 
 
 def load_adapter(address: str, adapter: Adapter, api_key: str = "") -> None:
-    """The server at `address` (.../v1) answers to the adapter's name from now on; loading again is fine.
+    """Load an adapter into the server at `address` (.../v1); loading it again is fine.
 
     Raises:
         BadInputError: there is no such adapter, or the server takes none.
@@ -39,7 +39,7 @@ def load_adapter(address: str, adapter: Adapter, api_key: str = "") -> None:
 
 
 def unload_adapter(address: str, name: str, api_key: str = "") -> None:
-    """The server at `address` no longer answers to an adapter's name; requests under way are finished.
+    """Remove an adapter from the server at `address`; running requests are finished.
 
     Raises:
         BadInputError: the server takes no adapters.
@@ -54,7 +54,7 @@ def unload_adapter(address: str, name: str, api_key: str = "") -> None:
 
 
 def swap_adapter(address: str, old: str | None, new: Adapter, api_key: str = "") -> None:
-    """Load `new`, then unload `old`: at every moment one of them is there, both for a moment.
+    """Load `new`, then unload `old`, so that one of them is always available.
 
     Raises:
         BadInputError, TrajmillError: as `load_adapter` and `unload_adapter`; `old` stays if `new` cannot be loaded.

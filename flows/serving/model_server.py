@@ -1,7 +1,7 @@
 """Starts the model servers that the configuration asks for, waits until they are ready, and stops them.
 
-Each runs under a keeper (`server_keeper.py`) in a process group of its own, so that nothing of it is left when trajmill
-ends, however it ends. Servers are known by process id and port, never by name.
+Each runs under a keeper (`server_keeper.py`) in its own process group, so that all its processes end with trajmill.
+Servers are identified by process id and port, never by name.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from trajmill.flows.serving.server_keeper import SECONDS_TO_LEAVE
-from trajmill.flows.serving.server_log import last_words
+from trajmill.flows.serving.server_keeper import SECONDS_TO_END
+from trajmill.flows.serving.server_log import error_in_log
 from trajmill.flows.serving.server_requests import ServerAnswer, ask_server, served_models
 from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.stages.models.openai_api.spec import ModelServerSpec
@@ -29,7 +29,7 @@ _HOST = "127.0.0.1"
 
 
 class ModelServer(NamedTuple):
-    """A server that an endpoint wants."""
+    """A server that an endpoint needs."""
 
     endpoint: str
     model: str
@@ -50,7 +50,7 @@ class RunningServer(NamedTuple):
     address: str
     """Base address of its API, e.g. `http://127.0.0.1:8000/v1`."""
     process_id: int | None
-    """Of its keeper, which leads its process group; None where the server was there before."""
+    """Process id of its keeper, the leader of its process group; None if the server ran before."""
 
 
 class _Started(NamedTuple):
@@ -63,16 +63,16 @@ class _Started(NamedTuple):
 
 @contextmanager
 def served(servers: Sequence[ModelServer], logs: Path) -> Iterator[tuple[RunningServer, ...]]:
-    """All `servers` answer inside; those that had to be started for it are stopped at the end.
+    """Inside, all `servers` answer; those that had to be started are stopped at the end.
 
     They load their weights at the same time. Each writes to `logs`/ENDPOINT.log.
 
     Raises:
         BadInputError: a port is asked for twice or taken by something else, or there is no such Python.
-        TrajmillError: a server ended while starting, or was not ready in time; with the last words of its log.
+        TrajmillError: a server ended while starting, or was not ready in time; the message quotes its log.
     """
     _refuse_shared_ports(servers)
-    missing = [server for server in servers if not _is_there(server)]
+    missing = [server for server in servers if not _is_running(server)]
     started: list[_Started] = []
     try:
         for server in missing:
@@ -97,20 +97,20 @@ def _refuse_shared_ports(servers: Sequence[ModelServer]) -> None:
             )
 
 
-def _is_there(server: ModelServer) -> bool:
-    """Whether someone serves the model at the address already."""
+def _is_running(server: ModelServer) -> bool:
+    """Whether a server of the model already runs at the address."""
     health = ask_server(f"http://{_HOST}:{server.section.port}/health")
     if health.status == 0 and _is_free(server.section.port):
         return False
     where = f"endpoints.{server.endpoint}.serve.port {server.section.port}"
     if health.status != 200:
         raise BadInputError(
-            f"{where} is taken by something that is not a healthy model server ({_told(health)}); "
+            f"{where} is taken by something that is not a healthy model server ({_status_text(health)}); "
             "choose another port, or end what is there"
         )
     models = served_models(server.address, server.api_key)
     if isinstance(models, ServerAnswer):
-        raise BadInputError(f"{where} has a server that does not tell its models ({_told(models)})")
+        raise BadInputError(f"{where} has a server that does not tell its models ({_status_text(models)})")
     if server.model not in models:
         raise BadInputError(
             f"{where} has a server of {', '.join(sorted(models)) or 'no model'}, not of {server.model}; "
@@ -127,13 +127,13 @@ def _start(server: ModelServer, logs: Path) -> _Started:
         )
     logs.mkdir(parents=True, exist_ok=True)
     log = logs / f"{server.endpoint}.log"
-    with log.open("ab") as words:
-        log_start = words.tell()
+    with log.open("ab") as log_file:
+        log_start = log_file.tell()
         keeper = subprocess.Popen(
             [sys.executable, "-P", "-m", "trajmill.flows.serving.server_keeper", *_command(server)],
             stdin=subprocess.PIPE,
-            stdout=words,
-            stderr=words,
+            stdout=log_file,
+            stderr=log_file,
             env=_environment(server),
             start_new_session=True,
         )
@@ -141,7 +141,7 @@ def _start(server: ModelServer, logs: Path) -> _Started:
 
 
 def _command(server: ModelServer) -> list[str]:
-    """What `vllm serve` runs; the command itself is missing from some builds of vLLM, the module from none."""
+    """The module that `vllm serve` runs; some builds of vLLM lack the command, but none lacks the module."""
     section = server.section
     program = [str(section.python), "-m", "vllm.entrypoints.openai.api_server"]
     place = ["--host", _HOST, "--port", str(section.port)]
@@ -150,7 +150,7 @@ def _command(server: ModelServer) -> list[str]:
 
 
 def _environment(server: ModelServer) -> dict[str, str]:
-    # As the option -P, but Pythons before 3.11, which vLLM may have, pass over it.
+    # PYTHONSAFEPATH acts like the option -P; Pythons before 3.11, which vLLM may use, ignore it.
     own = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "NO_COLOR": "1", "PYTHONSAFEPATH": "1"}
     if server.api_key:
         own["VLLM_API_KEY"] = server.api_key
@@ -165,20 +165,20 @@ def _await_ready(started: _Started) -> None:
     while time.monotonic() < started.until:
         code = started.keeper.poll()
         if code is not None:
-            raise TrajmillError(f"{_name(server)} ended with code {code} while starting: {_words(started)}")
+            raise TrajmillError(f"{_name(server)} ended with code {code} while starting: {_log_excerpt(started)}")
         if ask_server(health).status == 200:
             return _check_model(server)
         time.sleep(_POLL_SECONDS)
     raise TrajmillError(
         f"{_name(server)} was not ready within {server.section.ready_seconds:g} s (serve.ready_seconds): "
-        f"{_words(started)}"
+        f"{_log_excerpt(started)}"
     )
 
 
 def _check_model(server: ModelServer) -> None:
     models = served_models(server.address, server.api_key)
     if isinstance(models, ServerAnswer):
-        raise TrajmillError(f"{_name(server)} started and does not tell its models ({_told(models)})")
+        raise TrajmillError(f"{_name(server)} started and does not tell its models ({_status_text(models)})")
     if server.model not in models:
         raise BadInputError(
             f"{_name(server)} serves {', '.join(sorted(models))}, not {server.model}; "
@@ -187,11 +187,11 @@ def _check_model(server: ModelServer) -> None:
 
 
 def _stop(started: Sequence[_Started]) -> None:
-    """Ask all servers to leave, then see to it that they have left."""
+    """Ask all servers to end, then kill those that have not ended in time."""
     for each in started:
         assert each.keeper.stdin is not None
         each.keeper.stdin.close()
-    until = time.monotonic() + SECONDS_TO_LEAVE + 5.0
+    until = time.monotonic() + SECONDS_TO_END + 5.0
     for each in started:
         with suppress(subprocess.TimeoutExpired):
             each.keeper.wait(timeout=max(0.0, until - time.monotonic()))
@@ -199,7 +199,7 @@ def _stop(started: Sequence[_Started]) -> None:
 
 
 def _end_group(keeper: subprocess.Popen[bytes]) -> None:
-    """Kill what is left of a keeper's group, for instance because the keeper was killed, and wait until it is gone."""
+    """Kill the processes that are left of a keeper's group, and wait until they are gone."""
     until = time.monotonic() + _SECONDS_TO_BE_GONE
     with suppress(ProcessLookupError):
         os.killpg(keeper.pid, signal.SIGKILL)
@@ -214,11 +214,11 @@ def _name(server: ModelServer) -> str:
     return f"the model server of endpoints.{server.endpoint}"
 
 
-def _words(started: _Started) -> str:
-    return f"{last_words(started.log, started.log_start)}; all of it is in {started.log}"
+def _log_excerpt(started: _Started) -> str:
+    return f"{error_in_log(started.log, started.log_start)}; all of it is in {started.log}"
 
 
-def _told(answer: ServerAnswer) -> str:
+def _status_text(answer: ServerAnswer) -> str:
     return f"status {answer.status}" if answer.status else answer.reason
 
 

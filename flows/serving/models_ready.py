@@ -1,4 +1,4 @@
-"""Sees to it that the models of a run answer before its first stage asks them."""
+"""Makes sure that the models of a run answer before its first stage asks them."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from trajmill.stages.models.openai_api.spec import OpenAiSpec
 
 @contextmanager
 def models_ready(config: Config, logs: Path, names: Iterable[str] | None = None) -> Iterator[None]:
-    """Inside, the models answer: servers are started, adapters loaded, names checked.
+    """Start servers, load adapters and check names, so that the models answer inside.
 
     Args:
-        config: where the endpoints stand.
+        config: has the endpoints.
         logs: folder for the logs of servers.
-        names: endpoints that are needed; those that a role is mapped to if None.
+        names: the endpoints that are needed; None takes those of all roles.
 
     Raises:
         BadInputError: a server cannot be reached, does not know its model, or takes no adapter; a prompt
             file misses something.
-        TrajmillError: a server that trajmill starts does not come up.
+        TrajmillError: a server that trajmill starts does not get ready.
     """
     prompts_of(config)
     needed = names if names is not None else (name for _, name in config.asked_endpoints())

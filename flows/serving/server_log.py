@@ -1,4 +1,4 @@
-"""Why a server ended, in one line, from what it wrote."""
+"""Finds in a server's log why it ended, in one line."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from pathlib import Path
 
 _LOOK_BACK_BYTES = 262_144
 _LONGEST = 400
-_SPEAKER = re.compile(r"^\(\w+ pid=\d+\) ?(?:(?:ERROR|CRITICAL) \S+ \S+ \[[^\]]*\] ?)?")
-"""How vLLM begins a line: the process, and in its log the level, the time and the place."""
+_LINE_PREFIX = re.compile(r"^\(\w+ pid=\d+\) ?(?:(?:ERROR|CRITICAL) \S+ \S+ \[[^\]]*\] ?)?")
+"""The start of vLLM's lines: the process and, in log lines, level, time and place."""
 _ERROR = re.compile(r"[\w.]+(?:Error|Exception): .+|[\w.-]+: error: .+")
-"""The end of a traceback, or what argparse says."""
+"""The last line of a traceback, or an error of argparse."""
 _CONTINUED = re.compile(r" {1,3}(?!File )\S.*")
 
 
-def last_words(log: Path, start: int = 0) -> str:
-    """The first error that a program told after byte `start` of its log, or else its last line; printable, one line.
+def error_in_log(log: Path, start: int = 0) -> str:
+    """The first error after byte `start` of a log, or else its last line; one printable line.
 
-    The first, since those that follow say only that another process failed ("see root cause above").
+    It is the first, because later ones only say that another process failed ("see root cause above").
     """
-    lines = [line for line in map(_said, _tail(log, start).splitlines()) if line.strip()]
+    lines = [line for line in map(_without_prefix, _tail(log, start).splitlines()) if line.strip()]
     if not lines:
         return "it wrote nothing"
     return (_first_error(lines) or lines[-1].strip())[:_LONGEST]
@@ -41,5 +41,5 @@ def _tail(log: Path, start: int) -> str:
         return file.read().decode(errors="replace")
 
 
-def _said(line: str) -> str:
-    return "".join(character for character in _SPEAKER.sub("", line.rstrip()) if character.isprintable())
+def _without_prefix(line: str) -> str:
+    return "".join(character for character in _LINE_PREFIX.sub("", line.rstrip()) if character.isprintable())

@@ -1,4 +1,4 @@
-"""Short requests to a model server about itself: is it healthy, what does it serve, load this."""
+"""Sends short requests to a model server: its health, its models, adapters to load."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ _MOST_BYTES = 1_000_000
 
 
 class ServerAnswer(NamedTuple):
-    """What a server said."""
+    """The answer of a server."""
 
     status: int
-    """HTTP status; 0 if nothing at all listens, or what listens does not speak HTTP or does not answer in time."""
+    """HTTP status; 0 if there is no server, no HTTP, or no answer in time."""
     text: str
-    """The body, or why there is none."""
+    """The body, or the reason why there is none."""
 
     @property
     def reason(self) -> str:
-        """The server's own words about a refusal, in one line."""
+        """The server's reason for a refusal, in one line."""
         try:
             error = json.loads(self.text)["error"]["message"]
         except (ValueError, TypeError, KeyError):
@@ -31,12 +31,12 @@ class ServerAnswer(NamedTuple):
 
 
 def ask_server(url: str, body: object = None, api_key: str = "", seconds: float = 10.0) -> ServerAnswer:
-    """One request, never raising for what the server does: GET, or POST of a JSON `body`."""
+    """Send one request: GET, or POST of a JSON `body`; errors become an answer, and nothing is raised."""
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(url, data, {"Content-Type": "application/json"})
     if api_key:
         request.add_header("Authorization", f"Bearer {api_key}")
-    # What runs on this machine is not asked for through a proxy, whatever the environment says.
+    # Requests to this machine never go through a proxy, even if the environment names one.
     is_local = urlsplit(url).hostname in ("127.0.0.1", "localhost", "::1")
     opener = urllib.request.build_opener(*([urllib.request.ProxyHandler({})] if is_local else []))
     try:
@@ -50,7 +50,7 @@ def ask_server(url: str, body: object = None, api_key: str = "", seconds: float 
 
 
 def served_models(address: str, api_key: str = "") -> frozenset[str] | ServerAnswer:
-    """Names that the server at `address` (.../v1) answers to, adapters included, or its refusal."""
+    """Model names of the server at `address` (.../v1), adapters included, or its refusal."""
     answer = ask_server(f"{address}/models", api_key=api_key)
     if answer.status != 200:
         return answer

@@ -1,11 +1,11 @@
-"""Compare the round's judge with the programmatic check."""
+"""Compares the round's judge with the programmatic check."""
 
 from __future__ import annotations
 
 from trajmill.flows.context import RoundContext
 from trajmill.flows.progress import progress
 from trajmill.flows.stage import StageOutcome, StageReport, finished, run_once
-from trajmill.flows.tasks.judge import collected
+from trajmill.flows.tasks.judge import trajectories_of_round
 from trajmill.pipelines.reading.episodes import read_episodes
 from trajmill.pipelines.reading.verdicts import read_verdicts
 from trajmill.schemas.tables.calibration import Calibration
@@ -26,7 +26,7 @@ def calibrate_judge(context: RoundContext) -> StageReport:
     """Count how often the judge and the programmatic check agree, per level."""
 
     def work(at: StageRun) -> StageOutcome:
-        trajectories = collected(context, Purpose.TRAIN) + collected(context, Purpose.GUIDED)
+        trajectories = trajectories_of_round(context, Purpose.TRAIN) + trajectories_of_round(context, Purpose.GUIDED)
         episodes = read_episodes(
             context.warehouse, context.run_id, trajectories, rounds=[context.round], with_verdicts=True
         )
@@ -46,10 +46,10 @@ def judge_quality(context: RoundContext) -> tuple[JudgeQuality, ...]:
 
 
 def judge_precision(context: RoundContext) -> Precision:
-    """How the precision of the round's judge compares with its floor.
+    """Whether the precision of the round's judge reaches its floor.
 
-    A round without programmatic rewards asks the newest calibration of the same judge version. Where that is missing
-    too, the precision is unknown, and whoever watches is told so.
+    A round without programmatic rewards uses the newest calibration of the same judge version. If there is none, the
+    precision is unknown, and a line says so.
     """
     floor = context.config.judge.precision_floor
     measured = precise_enough((each for each in judge_quality(context) if each.level == _DECISION), floor)
@@ -76,7 +76,7 @@ def _counts(calibrated: Calibration) -> JudgeQuality:
 
 
 def _newest_consensus(warehouse: Warehouse, made_by: str, rule: str) -> Calibration | None:
-    """The newest calibration of a judge of this version, as a whole; None where there is none."""
+    """The newest calibration of the whole judge of this version; None if there is none."""
     found = [
         row
         for row in read_rows(warehouse, Calibration)

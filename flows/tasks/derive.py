@@ -1,4 +1,4 @@
-"""Derive training rows from what the round has judged."""
+"""Derives training rows from the trajectories that the round has judged."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 from trajmill.flows.configuration.model_specs import policy_frame
 from trajmill.flows.context import RoundContext
 from trajmill.flows.stage import StageOutcome, StageReport, finished, run_once
-from trajmill.flows.tasks.judge import collected
+from trajmill.flows.tasks.judge import trajectories_of_round
 from trajmill.flows.tasks.unjudged import unjudged_of_earlier_rounds
 from trajmill.pipelines.derive import DeriveExamples, DeriveRLSteps
 from trajmill.pipelines.fan_out import fan_out, split_evenly
@@ -22,14 +22,14 @@ from trajmill.warehouse.shards import DataFile
 DERIVE = "derive"
 DERIVE_RL = "derive_rl"
 NOT_ACCEPTED = "trajectory_not_accepted"
-"""Reason of the trajectories that were judged incorrect, or not judged."""
+"""The reason of trajectories that were judged incorrect or not judged."""
 
 
 def derive(context: RoundContext) -> StageReport:
     """Supervised examples from the accepted attempts, guided or not, that were judged in this round."""
 
     def work(at: StageRun) -> StageOutcome:
-        trajectories = collected(context, Purpose.TRAIN) + collected(context, Purpose.GUIDED)
+        trajectories = trajectories_of_round(context, Purpose.TRAIN) + trajectories_of_round(context, Purpose.GUIDED)
         rounds = {context.round}
         if context.config.judge.filter:
             late = unjudged_of_earlier_rounds(context, Purpose.TRAIN) + unjudged_of_earlier_rounds(
@@ -62,7 +62,7 @@ def derive_rl(context: RoundContext) -> StageReport:
     """RL rows from the round's unguided attempts."""
 
     def work(at: StageRun) -> StageOutcome:
-        trajectories = collected(context, Purpose.TRAIN)
+        trajectories = trajectories_of_round(context, Purpose.TRAIN)
         earlier = read_history(context.warehouse, context.run_id, range(context.round))
         job = DeriveRLSteps(
             context.warehouse,
@@ -80,7 +80,7 @@ def derive_rl(context: RoundContext) -> StageReport:
 
 
 def left_out(context: RoundContext) -> dict[str, int]:
-    """How much gave no supervised example in the rounds so far, by reason."""
+    """By reason, how much gave no supervised example in the rounds so far."""
     total: Counter[str] = Counter()
     for number in context.rounds_so_far[1:]:
         total.update(finished(context.in_round(number), DERIVE).result["dropped"])

@@ -1,4 +1,4 @@
-"""Evaluate the new policy, and the untrained one before the first round, on the same held-out episodes."""
+"""Evaluates the new policy, and before the first round the untrained one, on the same held-out queries."""
 
 from __future__ import annotations
 
@@ -58,5 +58,5 @@ def evaluate(context: RoundContext) -> StageReport:
 
 
 def splits_of(report: StageReport) -> tuple[SplitSuccess, ...]:
-    """The success by split that a measuring stage found."""
+    """The success by split in the report of a stage that measures."""
     return tuple(SplitSuccess.model_validate(split) for split in report.result["success"])

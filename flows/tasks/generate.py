@@ -1,4 +1,4 @@
-"""Generate the run's queries, all splits at once, before anything is trained."""
+"""Generates the queries of all splits before anything is trained."""
 
 from __future__ import annotations
 
@@ -20,34 +20,34 @@ GENERATE = "generate"
 
 
 def generate(context: RoundContext) -> StageReport:
-    """Queries from the navigation DAGs (or MiniWoB++ seeds), validated, and the policy that the run starts with."""
+    """Make the validated queries of the run, and the policy that it starts with."""
     first = context.in_round(1)
 
     def work(at: StageRun) -> StageOutcome:
         made = new_queries(first)
         if not any(query.split is Split.TRAIN for query in made.queries):
-            raise TrajmillError(f"no query to learn on could be made{_first(made.failures)}")
+            raise TrajmillError(f"no query to learn on could be made{_first_failure(made.failures)}")
         rows: dict[str, Sequence[Row]] = {
             "queries": made.queries,
             "failures": made.failures,
             "model_calls": made.model_calls,
         }
         files = write_tables(first.warehouse, at, rows)
-        made_of = len(made.queries) + len(made.failures)
-        return StageOutcome(made_of, len(made.queries), files, {"first_policy": _first_policy(first, at)})
+        rows_in = len(made.queries) + len(made.failures)
+        return StageOutcome(rows_in, len(made.queries), files, {"first_policy": _first_policy(first, at)})
 
     return run_once(first, GENERATE, work)
 
 
-def _first(failures: Sequence[Failure]) -> str:
-    """Why it went wrong, as far as one line can say it."""
+def _first_failure(failures: Sequence[Failure]) -> str:
+    """The first failure in one line, or advice if there is none."""
     if not failures:
         return "; raise queries.train"
     return f": {len(failures)} failures, the first of {failures[0].input_id}: {' '.join(failures[0].message.split())}"
 
 
 def _first_policy(context: RoundContext, at: StageRun) -> str:
-    """Version of the policy that the run starts with: the untrained network, or the model that is served."""
+    """Version of the policy that the run starts with: the untrained network, or the served model."""
     if is_served(context):
         return context.config.endpoints[context.config.models.policy].version
     network = untrained_network(context.config.run.seed)

@@ -1,4 +1,4 @@
-"""Guidance for queries that failed: walk reference paths where needed, write hints, try again with them."""
+"""Guides hard queries: walks reference paths where needed, writes hints, and attempts the queries with them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ GUIDED = "rollout_guided"
 
 
 def reference(context: RoundContext) -> StageReport:
-    """Walk the annotated paths of hard queries that have neither a success nor a walk yet."""
+    """Walk the annotated paths of hard queries that have neither a success nor a walk."""
 
     def work(at: StageRun) -> StageOutcome:
         hard = _hard_queries(context)
@@ -70,7 +70,7 @@ def guide(context: RoundContext) -> StageReport:
 
 
 def guide_spec(context: RoundContext) -> GuideSpec:
-    """Who describes and who writes, as the configuration says."""
+    """The describer and the writer of the configuration."""
     models = context.config.models
     return GuideSpec(
         describer=next(iter(models_of(context.config, [models.describer])), None),
@@ -80,7 +80,7 @@ def guide_spec(context: RoundContext) -> GuideSpec:
 
 
 def rollout_guided(context: RoundContext) -> StageReport:
-    """Give the hard queries another chance, with their hints in the prompt."""
+    """Attempt the hard queries with their hints in the prompt."""
 
     def work(at: StageRun) -> StageOutcome:
         sources = finished(context, GUIDE).result["sources"]
@@ -99,7 +99,7 @@ def rollout_guided(context: RoundContext) -> StageReport:
 
 
 def reference_paths_used(context: RoundContext) -> int:
-    """Distinct queries, so far in the run, whose hints came from their reference path."""
+    """Number of queries, so far in the run, whose hints came from their reference path."""
     return len({row.query_id for row in _guidance(context, context.rounds_so_far) if row.source == REFERENCE_PATH})
 
 

@@ -1,4 +1,4 @@
-"""Judge what a rollout stage of the round has committed, and what earlier rounds could not judge."""
+"""Judges the trajectories of a rollout stage, and those that earlier rounds could not judge."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from trajmill.warehouse.read import read_table
 JUDGE = "judge"
 JUDGE_GUIDED = "judge_guided"
 _MOST_IN_SHARD = 1000
-"""Trajectories: a shard's rows are held until it is written, and a killed stage goes on after its last whole shard."""
+"""Most trajectories in a shard: its rows are held in memory, and a killed stage loses only unfinished shards."""
 
 
 def judge(context: RoundContext) -> StageReport:
@@ -30,8 +30,8 @@ def judge_guided(context: RoundContext) -> StageReport:
     return _judge(context, JUDGE_GUIDED, Purpose.GUIDED)
 
 
-def collected(context: RoundContext, purpose: Purpose) -> list[str]:
-    """Ids of the round's trajectories of a purpose, in order."""
+def trajectories_of_round(context: RoundContext, purpose: Purpose) -> list[str]:
+    """Ids of the round's trajectories of a purpose, sorted."""
     rows = read_table(
         context.warehouse,
         "trajectories",
@@ -47,7 +47,7 @@ def _judge(context: RoundContext, stage: str, purpose: Purpose) -> StageReport:
     def work(at: StageRun) -> StageOutcome:
         own = own_judge(context.config)
         again = unjudged_of_earlier_rounds(context, purpose)
-        trajectories = [one.trajectory_id for one in again] + collected(context, purpose)
+        trajectories = [one.trajectory_id for one in again] + trajectories_of_round(context, purpose)
         workers = max(context.config.rollout.workers, ceil(len(trajectories) / _MOST_IN_SHARD))
         job = JudgeTrajectories(
             context.warehouse,

@@ -1,4 +1,4 @@
-"""Measure a policy: greedy episodes on held-out queries, and on some training queries for comparison."""
+"""Measures a policy: greedy episodes on held-out queries, and on some training queries for comparison."""
 
 from __future__ import annotations
 
@@ -39,19 +39,19 @@ def measure(context: RoundContext, at: StageRun, policy: Policy, untrained: bool
 
 
 def measured_queries(context: RoundContext) -> list[Query]:
-    """The first queries of each split, in order of id; ids are hashes, so this is a sample, and always the same."""
+    """The first queries of each split in order of id; ids are hashes, so this is always the same random sample."""
     settings = context.config.evaluate
     sizes = dict.fromkeys(HELDOUT_SPLITS, settings.episodes) | {Split.TRAIN: settings.train_sample}
     return [query for split, size in sizes.items() for query in _of_split(context, split)[:size]]
 
 
 def _of_split(context: RoundContext, split: Split) -> Sequence[Query]:
-    """All of a split but those that were proposed on the way: no check tells their success."""
+    """The queries of a split without proposed ones, whose success no check can measure."""
     return [query for query in context.queries.values() if query.split is split and query.source not in PROPOSED]
 
 
 def _success(context: RoundContext, outcome: StageOutcome) -> tuple[SplitSuccess, ...]:
-    """Success by split; an attempt without reward (a void one) is not counted."""
+    """Success by split; attempts without a reward are not counted."""
     folder = context.warehouse.table("trajectories")
     files = outcome.files.get("trajectories", ())
     tables = [pq.read_table(folder / file.path, columns=["query_id", "reward"]) for file in files if file.rows]

@@ -1,4 +1,4 @@
-"""Walk the programs of a configuration, and make queries of what was found."""
+"""Walks the programs of a configuration, and makes queries from the pathways."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def programs_of(config: Config) -> tuple[PathwayProgram, ...]:
     """The programs that a configuration asks for.
 
     Raises:
-        BadInputError: no file is named where none comes along, it is no list of programs, or lacks one of them.
+        BadInputError: a file of programs is needed and not named, is no list of programs, or lacks a program.
     """
     settings = config.pathways
     if settings.file is None and not config.environment.has_desktop_programs:
@@ -40,7 +40,7 @@ def pathways(context: RoundContext) -> StageReport:
     """Walk each program once.
 
     Raises:
-        TrajmillError: nothing was found in any of them; they are walked again when asked for again.
+        TrajmillError: no program has a pathway; the next call walks them again.
     """
 
     def work(at: StageRun) -> StageOutcome:
@@ -60,7 +60,7 @@ def pathways(context: RoundContext) -> StageReport:
         made = walk_programs(job, programs, context.beam)
         found = made.rows("pathways")
         if not found:
-            # What hindered them all, e.g. a missing package, may be gone the next time.
+            # The cause, e.g. a missing package, may be solved at the next call.
             shutil.rmtree(at.staging(context.warehouse))
             raise TrajmillError(f"no pathway was found: {' '.join(next(iter(made.dropped)).split())}")
         return StageOutcome(found + sum(made.dropped.values()), found, made.files)
@@ -69,7 +69,7 @@ def pathways(context: RoundContext) -> StageReport:
 
 
 def queries_by_pathways(context: RoundContext) -> NewQueries:
-    """Queries from the pathways of the round, which is walked first if it has not been."""
+    """Queries from the pathways of the round; the programs are walked first if they were not."""
     pathways(context)
     config = context.config
     settings = PathwaySettings(most=config.pathways.queries, heldout_programs=config.queries.heldout_app_names)
@@ -86,7 +86,7 @@ def queries_by_pathways(context: RoundContext) -> NewQueries:
 
 
 def pathway_queries(context: RoundContext) -> StageReport:
-    """Queries from the pathways alone."""
+    """Make queries from pathways only, as a stage of its own."""
 
     def work(at: StageRun) -> StageOutcome:
         made = queries_by_pathways(context)

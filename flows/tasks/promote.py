@@ -1,4 +1,4 @@
-"""Decide whether the new policy replaces the old one, and write the round's figures."""
+"""Decides whether the new policy replaces the old one, and writes the round's figures."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def promote(context: RoundContext, stages: Sequence[str]) -> StageReport:
 
     Args:
         context: the round.
-        stages: names of all stages of a round, in their order; those that were done in it stand in its figures.
+        stages: names of all stages of a round, in order; the figures have those that were done.
     """
 
     def work(at: StageRun) -> StageOutcome:
@@ -78,17 +78,17 @@ def promote(context: RoundContext, stages: Sequence[str]) -> StageReport:
     return run_once(context, PROMOTE, work)
 
 
-def _before(context: RoundContext) -> StageReport:
+def _report_before(context: RoundContext) -> StageReport:
     last = context.in_round(context.round - 1)
     return finished(last, PROMOTE if last.round else BASELINE)
 
 
 def _measured_before(context: RoundContext) -> tuple[SplitSuccess, ...]:
-    return splits_of(_before(context))
+    return splits_of(_report_before(context))
 
 
 def _updates_before(context: RoundContext) -> int:
-    return int(_before(context).result["updates"])
+    return int(_report_before(context).result["updates"])
 
 
 def _counts(context: RoundContext, stages: Sequence[str]) -> tuple[StageCount, ...]:

@@ -1,4 +1,4 @@
-"""Have new training tasks proposed, from what people wrote and from start screens; only where it is asked for."""
+"""Lets a model propose new training tasks, if the configuration asks for them."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ PROPOSE = STAGE
 
 
 def asks_for_tasks(config: Config) -> bool:
-    """Whether rounds of this configuration have tasks proposed."""
+    """Whether the configuration asks for proposed tasks."""
     return config.queries.curriculum + config.queries.screenshot > 0
 
 
 def propose(context: RoundContext) -> StageReport:
-    """New training queries by the writer model, for the rollouts of this round and of those after it."""
+    """Let the writer model propose training queries for this round and the later ones."""
     if not asks_for_tasks(context.config):
         return StageReport(StageCount(stage=PROPOSE, rows_in=0, rows_out=0, seconds=0.0, cost=0.0), {})
 
@@ -54,10 +54,10 @@ def propose(context: RoundContext) -> StageReport:
 
 
 def _starting_points(context: RoundContext) -> tuple[StartingPoint, ...]:
-    """Where the example tasks are to be done, with the success so far.
+    """The starting points of the example tasks, with the success so far.
 
     Raises:
-        BadInputError: there is no file of example tasks, or a line of it is none.
+        BadInputError: there is no file of example tasks, or a line of it is not a task.
     """
     file = context.config.queries.example_tasks
     if file is None:
@@ -66,7 +66,7 @@ def _starting_points(context: RoundContext) -> tuple[StartingPoint, ...]:
 
 
 def task_successes(context: RoundContext) -> list[TaskSuccess]:
-    """How the policy did at each training query that it tried before this round; what was tried last comes last."""
+    """The policy's success at each training query that it tried before this round; the query tried last comes last."""
     queries = context.queries
     shares = read_history(context.warehouse, context.run_id, range(context.round)).shares()
     return [

@@ -1,4 +1,4 @@
-"""Where the queries of a run come from: each environment has its own source."""
+"""Makes the queries of a run; each environment has its own source."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from trajmill.stages.queries.atomic.queries import AtomicCounts
 
 
 def new_queries(context: RoundContext) -> NewQueries:
-    """The queries of all splits: the environment's own, then those by pathways and for operations that are asked for.
+    """The queries of all splits: the environment's own, then those from pathways and for atomic operations, if any.
 
     Raises:
         BadInputError: a file of tasks or programs, an app or a page is wrong or missing.

@@ -1,4 +1,4 @@
-"""Release what has been learned to do so far, as files for trainers."""
+"""Makes the round's release: training data of all rounds so far, as files for trainers."""
 
 from __future__ import annotations
 

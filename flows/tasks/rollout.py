@@ -1,4 +1,4 @@
-"""Roll out the round's policy on training queries."""
+"""Rolls out the round's policy on training queries."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROLLOUT = "rollout"
 
 
 def rollout(context: RoundContext) -> StageReport:
-    """Attempt training queries, more often those that succeed rarely."""
+    """Attempt training queries; a query that rarely succeeds gets more attempts."""
 
     def work(at: StageRun) -> StageOutcome:
         queries = training_queries(context)
@@ -42,7 +42,7 @@ def rollout(context: RoundContext) -> StageReport:
 
 
 def training_queries(context: RoundContext) -> list[Query]:
-    """The queries that may be learned from, in order of id."""
+    """The queries of the training split, in order of id."""
     return [query for query in context.queries.values() if query.split is Split.TRAIN]
 
 
@@ -54,7 +54,7 @@ def unguided_episodes(context: RoundContext) -> int:
 
 
 def attempt_all(context: RoundContext, at: StageRun, attempts: Sequence[Attempt], agent: ActingAgent) -> StageOutcome:
-    """Roll out attempts and return what there is to commit."""
+    """Run attempts and return the files to commit."""
     settings = context.config.rollout
     work = RunAttempts(
         warehouse=context.warehouse,

@@ -1,4 +1,4 @@
-"""Train a new policy version from the files of the round's release."""
+"""Trains a new policy version on the files of the round's release."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TRAIN = "train"
 
 
 def train(context: RoundContext, progress: Progress | None = None) -> StageReport:
-    """Train, unless there is nothing to learn from, the judge is too imprecise, or this is a control's early round."""
+    """Train, unless there are no examples, the judge is too imprecise, or the recipe trains only in the last round."""
 
     def work(at: StageRun) -> StageOutcome:
         rows = finished(context, RELEASE).result["examples"]

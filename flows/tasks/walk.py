@@ -1,4 +1,4 @@
-"""Try an environment: walk the annotated paths of queries in it, or explore where there are none."""
+"""Tries an environment: walks the annotated paths of queries in it, or explores if there are none."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WALK = "walk"
 
 
 def walk_queries(context: RoundContext, queries: int, source: Source | None = None) -> StageReport:
-    """One attempt at each of the first queries, of one source if named: by id, those with an annotated path first.
+    """Make one attempt at each of the first queries; those with an annotated path come first, then by id.
 
     Raises:
         TrajmillError: there are no queries of that source.

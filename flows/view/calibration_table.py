@@ -1,4 +1,4 @@
-"""A calibration for the terminal, as CODA's Table 2 has it, with what a verdict takes beside it."""
+"""A calibration for the terminal: the figures of CODA's Table 2, and the cost of a verdict."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def calibration_table(calibrated: Calibrated) -> RenderableType:
     parts: list[RenderableType] = [
         Text(),
         Text(f'Judge "{calibrated.judge}" against {labels}: {calibrated.rows[-1].rule}', style="bold"),
-        Text(_counted(calibrated)),
+        Text(_counts_line(calibrated)),
         _figures(calibrated.rows),
     ]
     cached = max(row.cached for row in calibrated.rows)
@@ -38,15 +38,15 @@ def calibration_table(calibrated: Calibrated) -> RenderableType:
     return Group(*parts)
 
 
-def _counted(calibrated: Calibrated) -> str:
+def _counts_line(calibrated: Calibrated) -> str:
     found = calibrated.evaluated
     parts = [f"{found.trajectories - found.unjudged:,} of {found.trajectories:,} labelled trajectories judged"]
-    parts += [f"{count:,} {what}" for count, what in _apart(calibrated)]
+    parts += [f"{count:,} {what}" for count, what in _without_verdict(calibrated)]
     return "; ".join(parts)
 
 
-def _apart(calibrated: Calibrated) -> Iterator[tuple[int, str]]:
-    """What counts as no verdict."""
+def _without_verdict(calibrated: Calibrated) -> Iterator[tuple[int, str]]:
+    """The trajectories without a verdict, as counts with a reason."""
     found = calibrated.evaluated
     for count, what in (
         (found.unjudged, "could not be judged (see failures)"),
@@ -87,7 +87,7 @@ def _cells(row: Calibration) -> tuple[str, ...]:
 
 
 def _name(row: Calibration) -> str:
-    """E.g. `multimodal: voting at 0.5, judge-72b`; the model's name tells a fine-tuned one."""
+    """E.g. `multimodal: voting at 0.5, judge-72b`; a fine-tuned model shows in its name."""
     if row.channel is None:
         return _NAMES[row.ingredient]
     at = f" at {row.resolution}" if row.resolution not in (None, "full") else ""

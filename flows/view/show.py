@@ -1,4 +1,4 @@
-"""One trajectory for the terminal: its steps, its verdicts, its pictures."""
+"""Prints one trajectory on the terminal, with its steps and verdicts, and writes its pictures."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ShownVote(NamedTuple):
 
 
 class ShownTrajectory(NamedTuple):
-    """A trajectory with all that was said about it."""
+    """A trajectory with its votes and guidance."""
 
     episode: Episode
     votes: tuple[ShownVote, ...]
@@ -40,7 +40,7 @@ class ShownTrajectory(NamedTuple):
 
 
 def find_trajectory(warehouse: Warehouse, start: str) -> ShownTrajectory:
-    """The trajectory whose id starts like this.
+    """The trajectory whose id starts with `start`.
 
     Raises:
         BadInputError: there is none, or more than one.
@@ -70,7 +70,7 @@ def find_trajectory(warehouse: Warehouse, start: str) -> ShownTrajectory:
 
 
 def print_trajectory(shown: ShownTrajectory, console: Console) -> None:
-    """Print it; what a model or a screen said is printed as text and nothing else."""
+    """Print a trajectory; texts of models and screens are printed without markup."""
     for line in _heading(shown):
         console.print(line, soft_wrap=True)
     verdicts = {verdict.index: verdict for verdict in shown.episode.step_verdicts}
@@ -143,5 +143,5 @@ def _reward(reward: float | None) -> str:
 
 
 def _plain(text: str) -> str:
-    """Untrusted text on one line, without what a terminal would obey."""
+    """Untrusted text on one line, without control characters."""
     return "".join(letter if letter.isprintable() else " " for letter in text)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from trajmill.flows.serving.server_log import last_words
+from trajmill.flows.serving.server_log import error_in_log
 
 
 @pytest.mark.parametrize(
@@ -36,22 +36,22 @@ from trajmill.flows.serving.server_log import last_words
 def test_last_words(tmp_path: Path, text: str, words: str) -> None:
     log = tmp_path / "server.log"
     log.write_text(text)
-    assert last_words(log) == words
+    assert error_in_log(log) == words
 
 
 def test_words_of_an_earlier_start_do_not_count(tmp_path: Path) -> None:
     log = tmp_path / "server.log"
     log.write_bytes(b"ValueError: old\n")
-    assert last_words(log, log.stat().st_size) == "it wrote nothing"
+    assert error_in_log(log, log.stat().st_size) == "it wrote nothing"
 
 
 def test_bytes_that_are_no_text(tmp_path: Path) -> None:
     log = tmp_path / "server.log"
     log.write_bytes(b"\xff\xfe\x00 ready\n")
-    assert "ready" in last_words(log)
+    assert "ready" in error_in_log(log)
 
 
 def test_of_a_long_log_the_end_is_read(tmp_path: Path) -> None:
     log = tmp_path / "server.log"
     log.write_text("ValueError: long ago\n" + "line\n" * 100_000 + "the end\n")
-    assert last_words(log) == "the end"
+    assert error_in_log(log) == "the end"
