@@ -21,7 +21,7 @@ from trajmill.stages.export.write import write_parquet
 GROUP_BYTES: Final = 60_000_000
 """Distinct images of one row group; one that repeats within it is stored once."""
 _GROUP_ROWS = 4096
-_GROUP_COPIES = 500_000_000
+_GROUP_COPIES = 128_000_000
 """Images of one row group with their repetitions, which are all in memory while it is written."""
 _AHEAD = 1024
 """Rows whose images are fetched from the store together."""

@@ -34,8 +34,8 @@ class SwiftFormat:
         budget = settings.family.budget
         return (
             f"`ROOT_IMAGE_DIR=FOLDER MAX_PIXELS={budget.max_pixels} MIN_PIXELS={budget.min_pixels} swift sft "
-            f"--dataset FOLDER/{DATA_FOLDER} --max_length {settings.max_length} --truncation_strategy raise "
-            "--is_binary_loss_scale false --load_from_cache_file true`. "
+            f"--dataset FOLDER/{DATA_FOLDER}/*.jsonl --max_length {settings.max_length} --truncation_strategy raise "
+            "--is_binary_loss_scale false`. "
             "Without `--is_binary_loss_scale false` the weights of the replies have no effect."
         )
 
