@@ -1,1 +1,1 @@
-"""What training data must pass: filters, re-weighting, leakage."""
+"""Filters training data, weighs it, and checks it for leaks."""

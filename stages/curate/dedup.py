@@ -1,4 +1,4 @@
-"""Exact duplicates among training examples: the same conversation about the same screens."""
+"""Removes exact duplicates among training examples: the same conversation about the same screens."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def without_duplicates(examples: pa.Table) -> pa.Table:
 
 
 def _keys(batch: pa.RecordBatch) -> pa.LargeStringArray:
-    """One string a row that says all of its messages and screens."""
+    """For each row one string that holds all its messages and screens."""
     messages, screens = batch.column("messages"), batch.column("screens")
-    said = messages.flatten()
-    lines = pc.binary_join_element_wise(said.field("role"), said.field("content"), _SEPARATOR)
+    flat = messages.flatten()
+    lines = pc.binary_join_element_wise(flat.field("role"), flat.field("content"), _SEPARATOR)
     offsets = np.zeros(batch.num_rows + 1, np.int32)
     np.cumsum(pc.list_value_length(messages).to_numpy(zero_copy_only=False), out=offsets[1:])
-    talk = pc.binary_join(pa.ListArray.from_arrays(pa.array(offsets), lines), _SEPARATOR)
-    shown = pc.binary_join(screens, _SEPARATOR)
-    return pc.binary_join_element_wise(talk, shown, _SEPARATOR).cast(pa.large_string())
+    conversation = pc.binary_join(pa.ListArray.from_arrays(pa.array(offsets), lines), _SEPARATOR)
+    screen_ids = pc.binary_join(screens, _SEPARATOR)
+    return pc.binary_join_element_wise(conversation, screen_ids, _SEPARATOR).cast(pa.large_string())

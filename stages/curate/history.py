@@ -1,4 +1,4 @@
-"""How queries have fared so far: what judged attempts say about where to try, what to guide and what to replay."""
+"""The judged attempts so far: they decide which queries are tried, guided and replayed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class History(NamedTuple):
         return {query_id: success_average(results) for query_id, results in outcomes.items()}
 
     def shares(self) -> dict[str, float]:
-        """Share of the unguided attempts at each query that were correct; what was tried last comes last."""
+        """Share of the unguided attempts at each query that were correct; the query tried last comes last."""
         outcomes: dict[str, list[bool]] = {}
         for attempt in self.attempts:
             if not attempt.guided:

@@ -1,6 +1,6 @@
 """Finds held-out instructions in the texts that a policy is to be trained on.
 
-A gate: a release is trained on only if this and `leaks_in_queries` find nothing.
+A release is trained on only if this and `leaks_in_queries` find nothing.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ def rl_step_texts(batches: Iterable[pa.RecordBatch]) -> Iterator[TrainingText]:
 
 
 def leaks_in_texts(queries: Sequence[Query], texts: Iterable[TrainingText]) -> tuple[Leak, ...]:
-    """Training texts that come from, or state, a query that is not of the training split.
+    """Training texts that come from a query of another split, or that contain its instruction.
 
-    An instruction counts as stated where it fills a line, or the rest of a line behind a colon, as in a prompt.
+    A text contains an instruction if the instruction is a whole line, or all of a line after a colon, as in a prompt.
     """
     train = {query.query_id for query in queries if query.split is Split.TRAIN}
     stated = {comparable(q.instruction): q.query_id for q in queries if q.split is not Split.TRAIN and has_own_words(q)}
@@ -61,7 +61,7 @@ def leaks_in_texts(queries: Sequence[Query], texts: Iterable[TrainingText]) -> t
     for text in texts:
         if text.query_id not in train:
             leaks.append(Leak(LeakKind.LINEAGE, text.query_id, text.text_id, "its query is not in the training split"))
-        # The same system message stands in thousands of examples: it is read once.
+        # Thousands of examples have the same system message, so each distinct text is read once.
         if text.text not in seen:
             seen.add(text.text)
             leaks += _stated_in(text, stated)
@@ -69,7 +69,7 @@ def leaks_in_texts(queries: Sequence[Query], texts: Iterable[TrainingText]) -> t
 
 
 def _stated_in(text: TrainingText, stated: Mapping[str, str]) -> Iterator[Leak]:
-    # A line of a long history is no instruction: twice the longest leaves room for spacing.
+    # A very long line is no instruction; twice the longest instruction leaves room for spaces.
     longest = 2 * max(map(len, stated), default=0)
     for line in text.text.splitlines():
         rest, colon = line, ":"

@@ -1,4 +1,4 @@
-"""Refuses proposed tasks that leak what is held out: one leak would refuse a whole release."""
+"""Refuses proposed tasks that leak held-out queries, because one leak would make a whole release unusable."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trajmill.stages.queries.split_leaks import leaks_in_queries
 
 
 def without_leaks(made: Proposed, existing: Sequence[Query], heldout_apps: Collection[str], origin: Origin) -> Proposed:
-    """The proposals that training may see; the others are failures.
+    """Keep the proposals that training may see; the others become failures.
 
     Args:
         made: tasks of the training split, and what was refused before.
@@ -34,7 +34,7 @@ def without_leaks(made: Proposed, existing: Sequence[Query], heldout_apps: Colle
 def _leaks(
     proposed: Sequence[Query], existing: Sequence[Query], heldout_apps: Collection[str]
 ) -> Iterator[tuple[str, str]]:
-    """Id of each proposal that leaks, and how."""
+    """The id of each proposal that leaks, with the reason."""
     queries = [*existing, *proposed]
     texts = [TrainingText(query.query_id, query.query_id, query.instruction) for query in proposed]
     for leak in (*leaks_in_queries(queries, heldout_apps), *leaks_in_texts(queries, texts)):
@@ -46,7 +46,7 @@ def _leaks(
 
 
 def _heldout_starts(queries: Sequence[Query]) -> frozenset[str]:
-    """Start states that only held-out queries have; of imported tasks the start state is what is held out."""
+    """Start states that only held-out queries have. Imported tasks are held out by their start state."""
     imported = [query for query in queries if query.source is Source.IMPORTED]
     trained = {_state(query) for query in imported if query.split is Split.TRAIN}
     return frozenset(_state(query) for query in imported if query.split is not Split.TRAIN) - trained - {"{}"}

@@ -1,4 +1,4 @@
-"""Task re-weighting (paper 2.2.3): queries that succeed often are tried and learned less, rare successes more."""
+"""Task re-weighting (paper 2.2.3): queries that often succeed are tried and trained on less, rare successes more."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 _MEMORY = 0.5
-"""Share that the past keeps in a success average when another attempt is counted."""
+"""Weight of the earlier attempts in a success average when one more attempt is counted."""
 _CEILING = 1.15
 """A query that always succeeds keeps a weight of 0.15: it is still tried now and then."""
 
@@ -30,7 +30,7 @@ def task_weight(average: float) -> float:
     """How much a query with this success average counts: from 1.15 (never succeeds) down to 0.15 (always does).
 
     Raises:
-        ValueError: `average` is no share.
+        ValueError: `average` is not between 0 and 1.
     """
     if not 0.0 <= average <= 1.0:
         raise ValueError(f"a success average of {average}")
@@ -47,13 +47,13 @@ class Attempts(NamedTuple):
 def plan_attempts(averages: Mapping[str, float], total: int, seed: int) -> list[Attempts]:
     """Share `total` attempts among queries by `task_weight`, in order of query id; every count is exact to below one.
 
-    Systematic sampling: one random offset, then equal strides along the summed weights, so that no query is
-    forgotten by chance.
+    Uses systematic sampling: one random offset, then equal strides along the summed weights. So chance leaves out no
+    query.
 
     Args:
         averages: success average by query id.
         total: attempts to share out.
-        seed: of the offset and of the order along which strides are taken.
+        seed: decides the offset and the order of the queries.
     """
     if not averages:
         return []

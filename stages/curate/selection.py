@@ -1,4 +1,4 @@
-"""Which successes are learned from: the shortest few of each query, so that easy queries do not crowd out hard ones."""
+"""Chooses the successes to train on: the shortest of each query, so that easy queries do not outnumber hard ones."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Success(NamedTuple):
 
 
 def shortest_successes(successes: Iterable[Success], per_query: int = KEPT_PER_QUERY) -> frozenset[str]:
-    """Ids of the `per_query` shortest successes of each query; equal lengths are decided by trajectory id."""
+    """Ids of the `per_query` shortest successes of each query; of equal lengths the smaller id comes first."""
     by_query: dict[str, set[Success]] = {}
     for success in successes:
         by_query.setdefault(success.query_id, set()).add(success)
@@ -31,7 +31,7 @@ def shortest_successes(successes: Iterable[Success], per_query: int = KEPT_PER_Q
 
 
 def successes_in(examples: pa.Table) -> list[Success]:
-    """The successes behind stored examples; a trajectory is as long as its last example says.
+    """The successful trajectories that stored examples come from; the last example of a trajectory gives its length.
 
     Args:
         examples: only the columns `query_id`, `trajectory_id` and `step_index` are read.

@@ -1,4 +1,4 @@
-"""The curation of one release, in its order: choose trajectories, drop duplicates, weigh tasks."""
+"""Curates the training set of a release: chooses trajectories, drops duplicates, then weighs tasks."""
 
 from __future__ import annotations
 

@@ -34,18 +34,18 @@ class StepDescription(NamedTuple):
 
 
 class KeptSteps(NamedTuple):
-    """The steps that a guidance is written from, and those it leaves out."""
+    """The steps that guidance is written from, and those that are left out."""
 
     steps: tuple[SeenStep, ...]
     dropped: tuple[DroppedStep, ...]
 
 
 class StepDescriber(Protocol):
-    """Says what came of a step, from the screens before and after it and the decision."""
+    """Describes the result of a step from its decision and the screens before and after it."""
 
     @property
     def version(self) -> str:
-        """Stands on every guidance that is written from its descriptions."""
+        """Name and version; stored with every guidance that is written from its descriptions."""
         ...
 
     async def describe(self, episode: Episode, step: SeenStep, screens: ScreenReader) -> StepOutcome:
@@ -59,15 +59,15 @@ class StepDescriber(Protocol):
 
 
 class GuidanceWriter(Protocol):
-    """Makes a short text of the outcomes of all steps."""
+    """Writes a short text from the outcomes of all steps."""
 
     @property
     def version(self) -> str:
-        """Stands on every guidance that it writes."""
+        """Name and version; stored with every guidance that it writes."""
         ...
 
     async def synthesise(self, episode: Episode, steps: Sequence[StepDescription]) -> str:
-        """The essential steps to do what the query of the episode asks, as numbered lines; empty if there are none.
+        """The essential steps of the episode's query as numbered lines; empty if there are none.
 
         Raises:
             ModelFailure: the model behind it did not answer.

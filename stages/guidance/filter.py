@@ -1,4 +1,4 @@
-"""Which steps of a trajectory are worth telling: those with an effect that lasted (paper 6.4)."""
+"""Keeps the steps of a trajectory whose effect lasted; guidance is written from them (paper 6.4)."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ _ENDINGS = ("terminate", "answer")
 
 
 class AsExpected(NamedTuple):
-    """The steps of a model's own trajectory that did what the model expected of them, and the others."""
+    """The steps of a policy's own trajectory that had the result that the policy expected, and the others."""
 
     steps: tuple[StepDescription, ...]
     dropped: tuple[DroppedStep, ...]
 
 
 def as_expected(steps: Sequence[SeenStep], outcomes: Sequence[StepOutcome]) -> AsExpected:
-    """Leave out the steps of a model's own trajectory whose outcome did not meet the expectation it stated.
+    """Leave out the steps of a policy's own trajectory whose outcome differs from what the policy expected.
 
-    The query is hard, so that a success of the model has errors and idle steps in it (paper 6.4). What ends the episode
-    stays: it changes nothing on the screen by its nature.
+    The query is hard, so even a success contains errors and useless steps (paper 6.4). The step that ends the episode
+    stays, though it never changes the screen.
 
     Args:
-        steps: those worth telling.
-        outcomes: what came of each of them, as described.
+        steps: kept by `lasting_steps`.
+        outcomes: the described result of each step.
     """
     described = [StepDescription(step, outcome.text) for step, outcome in zip(steps, outcomes, strict=True)]
     unmet = {
@@ -40,14 +40,18 @@ def as_expected(steps: Sequence[SeenStep], outcomes: Sequence[StepOutcome]) -> A
     return AsExpected(tuple(each for each in described if each.step.index not in unmet), dropped)
 
 
-def worth_telling(
+def lasting_steps(
     steps: Sequence[SeenStep], verdicts: Iterable[StepVerdict] = (), pages: Sequence[str] = ()
 ) -> KeptSteps:
-    """Leave out steps without effect, harmful ones, detours and settings that were changed again later.
+    """Leave out steps without effect, harmful steps, detours, and settings that were changed again later.
 
-    `verdicts` may be empty: a reference path has none. A detour is a run of steps that led back to the same screen; it
-    is kept if something set on the way still stood afterwards, or if it alone passed one of the task's `pages`: there
-    was something to read.
+    A detour is a run of steps that leads back to the same screen. It is kept if a setting changed in it still holds
+    afterwards, or if only the detour passes one of the task's pages, because the agent may have read something there.
+
+    Args:
+        steps: all steps of the trajectory.
+        verdicts: of the step critic; a reference path has none.
+        pages: the pages that the task needs.
     """
     labels = {verdict.index: verdict.label for verdict in verdicts}
     reasons: dict[int, str] = {}
@@ -74,7 +78,7 @@ def _reason(step: SeenStep, labels: Mapping[int, StepLabel]) -> str:
 
 
 def _drop_undone(steps: Sequence[SeenStep], reasons: dict[int, str]) -> None:
-    """Of the changes of one control keep those that lead from its first to its last value in the fewest steps."""
+    """Drop the changes of a control that were not needed to get from its first to its last value."""
     history: dict[tuple[str, str], list[tuple[int, str, str]]] = {}
     for step in steps:
         if len(step.outcome.changes) == 1 and step.index not in reasons:
@@ -102,18 +106,18 @@ def _drop_detours(steps: Sequence[SeenStep], reasons: dict[int, str], pages: fro
 
 
 def _end_of_detour(steps: Sequence[SeenStep], start: int, reasons: Mapping[int, str], pages: frozenset[str]) -> int:
-    """Where the longest run from `start` ends that comes back to its screen and leaves nothing set; else `start`."""
+    """The end of the longest run from `start` that returns to its screen and changes no setting; `start` if none."""
     here = steps[start].outcome.before.screen_id
     for end in range(len(steps), start + 1, -1):
         run = steps[start:end]
         if run[-1].outcome.after.screen_id != here or run[-1].action.ends or _sets_anything(run, reasons):
             continue
-        if not (_passed(run) & pages) - _passed([*steps[:start], *steps[end:]]):
+        if not (_pages_of(run) & pages) - _pages_of([*steps[:start], *steps[end:]]):
             return end
     return start
 
 
-def _passed(steps: Sequence[SeenStep]) -> set[str]:
+def _pages_of(steps: Sequence[SeenStep]) -> set[str]:
     return {step.outcome.before.page for step in steps} | {step.outcome.after.page for step in steps}
 
 

@@ -1,4 +1,4 @@
-"""Which queries are hard, so that a round gives them hints, and what their hints can be written from (paper 6.4)."""
+"""Chooses the hard queries, which a round gives hints for (paper 6.4)."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ _HARD_BELOW = 0.25
 
 
 class HardQueries(NamedTuple):
-    """The queries that are to be guided, hardest first, and what their hints can be written from."""
+    """The queries to guide, hardest first, and the successes that hints can be written from."""
 
     queries: tuple[Query, ...]
     own_success: dict[str, str]
-    """By query id, a success of the policy."""
+    """By query id, the id of a successful trajectory of the policy."""
 
 
 def hard_queries(queries: Sequence[Query], history: History, after_failures: int, episodes: int) -> HardQueries:
-    """Queries with enough failed attempts, a low success average of late, and something to write hints from.
+    """Queries with enough failed attempts, a low recent success average, and a success or a path to write hints from.
 
     Args:
-        queries: those that may be learned from.
+        queries: the training queries.
         history: all attempts at them so far.
         after_failures: failed attempts from which a query may be hard.
-        episodes: guided episodes of a round, which bound the number of queries.
+        episodes: guided episodes of a round; they limit the number of queries.
     """
     averages = history.averages([query.query_id for query in queries])
     failures = history.failures()

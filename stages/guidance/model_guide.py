@@ -1,7 +1,7 @@
 """Guidance by models: a vision-language model describes each action's outcome, a language model summarises (paper 6.4).
 
-What they write is bounded in length and put on lines of our own numbering, so that a hint is found again wherever it
-should not stand (`strip`), and no line of a screen or a model can pass for a part of the prompt.
+What they write is cut to a length and put on lines that this module numbers. So `strip` can find a hint again in texts
+where it must not be, and no line from a screen or a model looks like a part of the prompt.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _SYNTHESISE_FIELDS = frozenset({"instruction", "outcomes"})
 _OWN_NUMBER = re.compile(r"^(?:(?:step\s*)?\d+\s*[.:)]\s*|[-*•]\s+)+", re.IGNORECASE)
 
 _Sentence = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=2 * LONGEST_OUTCOME)]
-"""Words; none at all are no answer, and many more than asked for are asked for again."""
+"""A text that is not empty. One that is much too long is refused, and the model is asked again."""
 
 
 class OutcomeAnswer(Record):
@@ -90,21 +90,23 @@ class ModelDescriber:
         return self._prompted.version
 
     async def describe(self, episode: Episode, step: SeenStep, screens: ScreenReader) -> StepOutcome:
-        """The outcome of a step and whether it met what the agent thought and concluded.
+        """The outcome of a step, and whether it is what the agent expected.
 
-        The step that ends an episode is put into words without a model: it changes no screen.
+        The step that ends an episode is described without a model, because it changes no screen.
 
         Raises:
             JudgeFailure: a screen of the step is not stored, or its action cannot be read.
             ModelFailure: no valid answer, or an image that does not decode.
         """
         if step.action.kind in ("terminate", "answer"):
-            return StepOutcome(_bounded(step.caption, LONGEST_OUTCOME))
+            return StepOutcome(_one_short_line(step.caption, LONGEST_OUTCOME))
         with stored_evidence(episode):
             request = self._request(episode, step, screens)
         answer = await self._prompted.ask(request, OutcomeAnswer)
-        unmet = "" if answer.result == "as expected" else _bounded(answer.reason, _LONGEST_REASON) or answer.result
-        return StepOutcome(_bounded(answer.outcome, LONGEST_OUTCOME), unmet)
+        unmet = (
+            "" if answer.result == "as expected" else _one_short_line(answer.reason, _LONGEST_REASON) or answer.result
+        )
+        return StepOutcome(_one_short_line(answer.outcome, LONGEST_OUTCOME), unmet)
 
     def _request(self, episode: Episode, step: SeenStep, screens: ScreenReader) -> ChatRequest:
         stored = next(each for each in episode.steps if each.index == step.index)
@@ -152,7 +154,9 @@ class ModelGuidanceWriter:
         request = self._prompted.request("writer", fields, sampling=self.sampling, layout=on_lines)
         request = replace(request, trajectory_id=episode.trajectory.trajectory_id)
         answer = await self._prompted.ask(request, StepsAnswer)
-        lines = [line for step in answer.steps if (line := _bounded(_OWN_NUMBER.sub("", step.strip()), LONGEST_LINE))]
+        lines = [
+            line for step in answer.steps if (line := _one_short_line(_OWN_NUMBER.sub("", step.strip()), LONGEST_LINE))
+        ]
         return "\n".join(f"{number}. {line}" for number, line in enumerate(lines, start=1))
 
     @property
@@ -161,13 +165,13 @@ class ModelGuidanceWriter:
 
 
 def _expectation(step: Step) -> str:
-    """What the agent thought when it decided, and what it says that its action does."""
-    said = [text for text in (step.thought, step.conclusion) if text.strip()]
-    return untrusted(" ".join(said), _LONGEST_EXPECTATION) if said else "(not told)"
+    """The agent's thought before the action and its conclusion about the action."""
+    stated = [text for text in (step.thought, step.conclusion) if text.strip()]
+    return untrusted(" ".join(stated), _LONGEST_EXPECTATION) if stated else "(not told)"
 
 
-def _bounded(text: str, longest: int) -> str:
-    """A model's words on one line, without what cannot be seen, cut with a mark."""
+def _one_short_line(text: str, longest: int) -> str:
+    """A model's text on one line, without invisible characters, cut with an ellipsis if it is too long."""
     line = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
     line = quotable(line)
     return line if len(line) <= longest else line[: longest - 1] + "…"

@@ -1,17 +1,17 @@
-"""Guidance never becomes training data: what a policy is to learn is to do without (paper 6.4)."""
+"""Finds guidance in texts, to keep it out of training data: the policy must learn to act without it (paper 6.4)."""
 
 from __future__ import annotations
 
 
 def quotes_guidance(text: str, guidance: str) -> bool:
-    """Whether a line of the guidance that an attempt was given stands in one of its texts, in any case and spacing.
+    """Whether a text contains a line of the guidance; case and spacing are ignored.
 
-    Lines are looked for with their number, so that a thought which happens to name the same button quotes nothing, and
-    one that repeats its hints does.
+    A line is searched with its number. So a thought that only names the same button does not count, and one that
+    repeats a hint does.
     """
-    said = _plain(text)
-    return any(line in said for line in map(_plain, guidance.splitlines()) if line)
+    plain_text = _normalised(text)
+    return any(line in plain_text for line in map(_normalised, guidance.splitlines()) if line)
 
 
-def _plain(text: str) -> str:
+def _normalised(text: str) -> str:
     return " ".join(text.casefold().split())

@@ -1,4 +1,4 @@
-"""The outcomes of the steps as a short text of numbered lines, each naming what to press or type (paper 6.4)."""
+"""Writes the steps as numbered lines, each naming what to press or type (paper 6.4); needs no model."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _LONGEST = 80
 class LineWriter:
     """Writes one line per step that names its target as the screen shows it; needs no model.
 
-    Scrolling, going back, and opening and closing the keyboard go without saying: an agent sees by itself whether the
-    next thing named is in view.
+    It leaves out scrolling, going back, and opening and closing the keyboard: an agent sees by itself whether the next
+    target is in view.
     """
 
     version = "line-writer-1"
@@ -29,7 +29,7 @@ class LineWriter:
 
 
 def instruction_for(action: ElementAction) -> str:
-    """What to do, in one sentence; empty for what goes without saying."""
+    """What to do, in one sentence; empty for actions that need no hint."""
     element = action.element
     match action.kind:
         case "click" | "long_press" if element is not None and (element.text or element.value):

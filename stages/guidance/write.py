@@ -1,4 +1,4 @@
-"""The guide stage: describe, filter, synthesise, for each trajectory (paper 6.4)."""
+"""The guide stage: filters and describes the steps of a trajectory, then writes guidance from them (paper 6.4)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trajmill.schemas.tables.guidance import DroppedStep, Guidance
 from trajmill.stages.critics.trees.replay import replay, seen
 from trajmill.stages.guidance.base import OWN_SUCCESS, GuidanceWriter, StepDescriber, StepDescription
 from trajmill.stages.guidance.describe import TreeDescriber
-from trajmill.stages.guidance.filter import as_expected, worth_telling
+from trajmill.stages.guidance.filter import as_expected, lasting_steps
 from trajmill.stages.guidance.synthesise import LineWriter
 
 STAGE = "guide"
@@ -30,13 +30,13 @@ class Guide(NamedTuple):
 
     @property
     def version(self) -> str:
-        """Stands on every guidance: of the writer and, where it is another than the embedded one, of the describer."""
+        """Stored with every guidance: the writer's version, then the describer's unless it is the embedded one."""
         if isinstance(self.describer, TreeDescriber):
             return self.writer.version
         return f"{self.writer.version} {self.describer.version}"
 
 
-class _Told(NamedTuple):
+class _DescribedSteps(NamedTuple):
     """The described steps of a trajectory, and the steps that were left out."""
 
     steps: tuple[StepDescription, ...]
@@ -51,15 +51,15 @@ async def guide_episodes(
     guide: Guide | None = None,
     at_once: int = 1,
 ) -> list[Guidance | Failure]:
-    """Guidance from each episode, or why there is none, in the order of the episodes.
+    """Write guidance from each episode; the result is guidance or a failure, in the order of the episodes.
 
     Args:
         episodes: successes or reference walks.
         screens: where their screens are.
         origin: common columns of the rows.
         source_of: `own_success` or `reference_path`.
-        guide: the embedded one unless told otherwise.
-        at_once: episodes in work at the same time. The steps of one are described one after the other.
+        guide: by default the embedded one.
+        at_once: episodes that are worked on at the same time. The steps of one episode are described one by one.
     """
     reader = seen(screens)
     free = asyncio.Semaphore(at_once)
@@ -74,14 +74,14 @@ async def guide_episodes(
 async def write_guidance(
     episode: Episode, screens: ScreenReader, origin: Origin, source: str, guide: Guide | None = None
 ) -> Guidance | Failure:
-    """Guidance for the query of a successful or reference episode, or why there is none.
+    """Write guidance for the query of a successful or reference episode; returns a failure if no step is useful.
 
-    `source` is `own_success` or `reference_path`. The embedded guide is used unless told otherwise.
+    `source` is `own_success` or `reference_path`. The default is the embedded guide.
     """
     guide = guide or Guide()
     try:
-        told = await _told(episode, screens, source, guide.describer)
-        text = await guide.writer.synthesise(episode, told.steps) if told.steps else ""
+        described = await _describe_steps(episode, screens, source, guide.describer)
+        text = await guide.writer.synthesise(episode, described.steps) if described.steps else ""
     except StageError as error:
         return _failure(episode, str(error), error.failure_class, guide, origin)
     if not text:
@@ -91,22 +91,26 @@ async def write_guidance(
         query_id=episode.query.query_id,
         source_trajectory=episode.trajectory.trajectory_id,
         source=source,
-        step_descriptions=tuple(description.outcome for description in told.steps),
-        dropped_steps=told.dropped,
+        step_descriptions=tuple(description.outcome for description in described.steps),
+        dropped_steps=described.dropped,
         text=text,
         **origin.common(made_by=guide.version),
     )
 
 
-async def _told(episode: Episode, screens: ScreenReader, source: str, describer: StepDescriber) -> _Told:
-    kept = worth_telling(replay(episode, screens), episode.step_verdicts, episode.query.pages)
+async def _describe_steps(
+    episode: Episode, screens: ScreenReader, source: str, describer: StepDescriber
+) -> _DescribedSteps:
+    kept = lasting_steps(replay(episode, screens), episode.step_verdicts, episode.query.pages)
     outcomes = [await describer.describe(episode, step, screens) for step in kept.steps]
     if source != OWN_SUCCESS:
-        # An annotated path is right by definition, and states no expectation.
+        # An annotated path is correct by definition, and it states no expectation.
         steps = (StepDescription(step, outcome.text) for step, outcome in zip(kept.steps, outcomes, strict=True))
-        return _Told(tuple(steps), kept.dropped)
-    met = as_expected(kept.steps, outcomes)
-    return _Told(met.steps, tuple(sorted((*kept.dropped, *met.dropped), key=lambda dropped: dropped.index)))
+        return _DescribedSteps(tuple(steps), kept.dropped)
+    expected = as_expected(kept.steps, outcomes)
+    return _DescribedSteps(
+        expected.steps, tuple(sorted((*kept.dropped, *expected.dropped), key=lambda dropped: dropped.index))
+    )
 
 
 def _failure(episode: Episode, message: str, kind: FailureClass, guide: Guide, origin: Origin) -> Failure:

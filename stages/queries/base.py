@@ -1,4 +1,4 @@
-"""The words of a query: what every writer of instructions returns, and how held-out words are marked."""
+"""The text of a query: what every writer of instructions returns, and how held-out phrasings are marked."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 HELDOUT_MARK = "h"
-"""Stands before the number of a held-out template or clause in a phrasing id."""
+"""In a phrasing id, the letter before the number of a held-out template or clause."""
 
 
 class Variant(NamedTuple):
-    """One of several ways to say something."""
+    """One of several templates for the same thing."""
 
     text: str
     """The template as its author wrote it."""
@@ -32,6 +32,6 @@ class Written(NamedTuple):
     text: str
     """Step 4: what a person would say."""
     phrasing: str
-    """Identifies the manner of the words; after the last `/` of each part `HELDOUT_MARK` begins what is held out."""
+    """Identifies the phrasing, part by part; a part is held out if `HELDOUT_MARK` follows its last `/`."""
     said: Mapping[str, str]
-    """By slot, the words that stand for it in `text`."""
+    """By slot name, the words in `text` that express its value."""

@@ -8,7 +8,8 @@ from trajmill.schemas.tables.query import PathStep
 
 EASY_PAGES = 2
 MEDIUM_PAGES = 4
-"""Level 1 has 1-2 atomic tasks, level 2 has 3-4, level 3 has more; a page that is operated is one."""
+"""Level 1 has 1-2 atomic tasks, level 2 has 3-4, level 3 has more; each page that is operated
+counts as one."""
 MEDIUM_APPS = 3
 """A task over three apps or more is not of level 1."""
 SPARE_STEPS = 4
@@ -24,7 +25,7 @@ def difficulty(path: Sequence[PathStep], apps: int) -> int:
 
 
 def step_limit(path: Sequence[PathStep]) -> int:
-    """Twice the actions of the reference path and a few to spare, at most `STEP_CAP`."""
+    """Twice the actions of the reference path plus `SPARE_STEPS`, at most `STEP_CAP`."""
     return min(2 * sum(map(_actions, path)) + SPARE_STEPS, STEP_CAP)
 
 

@@ -1,4 +1,4 @@
-"""Refuses a query that repeats another one, and a held-out query whose words training has."""
+"""Finds queries that repeat another one, and held-out queries whose words are in the training split."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Novelty(Enum):
 
     NEW = "new"
     REPEATED = "repeated"
-    """Another query has the same words and the same goal: it can be left out without loss."""
+    """Another query has the same words and the same goal, so this one can be left out."""
     AMBIGUOUS = "the same words ask for something else in another query"
     NOT_HELD_OUT = "training says it in the same way"
 

@@ -1,4 +1,4 @@
-"""Phrasings that come as package data: by what is asked for, the training's and the held-out ones."""
+"""Phrasings from package data: by kind of task, templates for training and held-out ones."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Phrasings(Record):
     heldout: tuple[str, ...]
 
     def draw(self, heldout: bool, rng: Random) -> Variant:
-        """One of the templates of training, or of those that it never sees."""
+        """Draw a training template, or a held-out one."""
         texts = self.heldout if heldout else self.phrasings
         number = rng.randrange(len(texts))
         return Variant(texts[number], number, heldout)
@@ -26,5 +26,5 @@ class Phrasings(Record):
 
 def packaged_phrasings(package: str) -> dict[str, Phrasings]:
     """The phrasings of a package's `phrasings.yaml`, by kind."""
-    said = yaml.safe_load(files(package).joinpath("phrasings.yaml").read_text())
-    return {kind: Phrasings.model_validate(texts) for kind, texts in said.items()}
+    by_kind = yaml.safe_load(files(package).joinpath("phrasings.yaml").read_text())
+    return {kind: Phrasings.model_validate(texts) for kind, texts in by_kind.items()}

@@ -1,4 +1,4 @@
-"""What stands in the words of a query: slots, held-out templates and clauses, the sentence without its slot values."""
+"""Analyses the text of a query: its slots, its held-out templates and clauses, and the sentence without slot values."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from trajmill.stages.queries.base import HELDOUT_MARK
 
 
 def lost_slots(text: str, said: Mapping[str, str]) -> tuple[str, ...]:
-    """The slots whose words, given by slot, are not in a text: what its writer has lost."""
+    """The slots whose words, given by slot, are missing in a text."""
     return tuple(slot for slot, words in said.items() if not words_pattern(words).search(text))
 
 
 def words_pattern(words: str) -> re.Pattern[str]:
-    """Finds words as they stand, in any case, where no longer word begins or ends with them."""
+    """A pattern that finds whole words in any case."""
     return re.compile(rf"(?<!\w){re.escape(words)}(?!\w)", re.IGNORECASE)
 
 
@@ -31,7 +31,7 @@ def heldout_parts(query: Query) -> frozenset[str]:
 
 
 def skeleton(query: Query) -> str:
-    """The instruction with the words of its slots blanked: what two queries of one phrasing have in common."""
+    """The instruction with the words of its slots replaced by `_`; queries of one phrasing have the same."""
     return blank(query.instruction, (slot.said for slot in query.slots))
 
 

@@ -1,7 +1,7 @@
 """The small language of phrasings: `order [me] {dish} (on|from) Bites{clauses}`.
 
-`(a|b)` is one of its alternatives, `[a]` is there or not, `{name}` is replaced by words, everything else stands as
-it is. The parser is a recursive descent over the characters:
+`(a|b)` gives one of its alternatives, `[a]` gives `a` or nothing, `{name}` gives the words of a slot, all other text
+stays as it is. The parser is a recursive descent over the characters:
 
     sequence     = (words | name | alternatives | optional)*
     name         = "{" identifier "}"
@@ -21,7 +21,7 @@ _SPECIAL = "()[]{}|"
 
 
 class PlainText(NamedTuple):
-    """Text that stands as it is."""
+    """Text that is copied."""
 
     text: str
 
@@ -54,7 +54,7 @@ class Template(NamedTuple):
         return frozenset(found)
 
     def expand(self, words: Mapping[str, str], rng: Random) -> str:
-        """One sentence of the template, as it stands: spaces and capitals are not tidied.
+        """One sentence of the template; spaces and capitals are not corrected.
 
         Raises:
             KeyError: a name that was drawn has no words.
@@ -82,7 +82,7 @@ def tidy(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """A model's words, tidied, without characters that cannot be seen."""
+    """A model's text on one line, tidied, without invisible characters."""
     return tidy("".join(letter if letter.isprintable() else " " for letter in text))
 
 

@@ -1,4 +1,4 @@
-"""Step 5 in real programs (paper 6.2): walks the reference path of a query in the environment of its episodes."""
+"""Step 5 in real programs (paper 6.2): walks the reference path of a query in the environment of the run."""
 
 from __future__ import annotations
 
@@ -31,31 +31,31 @@ class WalkedQueries(NamedTuple):
 
 class _WalkOutcome(NamedTuple):
     reason: str | None
-    """Why not, None if it passed."""
-    blame: FailureClass
+    """Why the query was refused; None if it passed."""
+    failure_class: FailureClass
 
 
 async def walk_all(
     factory: EnvironmentFactory, queries: Sequence[Query], stage: str, origin: Origin, instances: int = 1
 ) -> WalkedQueries:
-    """Walk queries in a few environments, each of which is replaced where it fails.
+    """Walk queries in a few environments; an environment that fails is replaced.
 
     Args:
         factory: makes the environments; it is left open.
-        queries: to be tried; what passes keeps their order.
-        stage: stands on the failures.
+        queries: to walk; those that pass keep their order.
+        stage: name of the stage on the failures.
         origin: common columns of the failures.
-        instances: environments at once.
+        instances: environments that work at the same time.
     """
     outcomes: dict[str, _WalkOutcome] = {}
     waiting = iter(queries)
     async with asyncio.TaskGroup() as group:
         for _ in range(min(instances, len(queries))):
-            group.create_task(_work_off(factory, waiting, outcomes))
-    told = [(query, outcomes[query.query_id]) for query in queries]
+            group.create_task(_walk_waiting(factory, waiting, outcomes))
+    walked = [(query, outcomes[query.query_id]) for query in queries]
     return WalkedQueries(
-        tuple(query.model_copy(update={"validation": PASSED}) for query, outcome in told if outcome.reason is None),
-        tuple(_failure(query, outcome, stage, origin) for query, outcome in told if outcome.reason is not None),
+        tuple(query.model_copy(update={"validation": PASSED}) for query, outcome in walked if outcome.reason is None),
+        tuple(_failure(query, outcome, stage, origin) for query, outcome in walked if outcome.reason is not None),
     )
 
 
@@ -81,7 +81,9 @@ async def walk(environment: Environment, query: Query) -> str | None:
     return f"the reference path is not done after {query.max_steps} steps"
 
 
-async def _work_off(factory: EnvironmentFactory, waiting: Iterator[Query], outcomes: dict[str, _WalkOutcome]) -> None:
+async def _walk_waiting(
+    factory: EnvironmentFactory, waiting: Iterator[Query], outcomes: dict[str, _WalkOutcome]
+) -> None:
     environment: Environment | None = None
     try:
         for query in waiting:
@@ -98,7 +100,7 @@ async def _work_off(factory: EnvironmentFactory, waiting: Iterator[Query], outco
 
 async def _close(environment: Environment | None) -> None:
     if environment is not None:
-        # One that has failed may fail again while it is closed.
+        # An environment that has failed may fail again while it is closed.
         with suppress(EnvironmentFailure):
             await environment.close()
 
@@ -107,7 +109,7 @@ def _failure(query: Query, outcome: _WalkOutcome, stage: str, origin: Origin) ->
     return Failure(
         stage=stage,
         input_id=query.query_id,
-        failure_class=outcome.blame,
+        failure_class=outcome.failure_class,
         message=f"{query.task}: {outcome.reason}: {query.instruction}",
         attempts=1,
         **origin.common(made_by=query.made_by),

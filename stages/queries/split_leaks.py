@@ -1,4 +1,4 @@
-"""What the splits of a query set must not share: goals, instructions, phrasings and apps that are held out."""
+"""Finds what training queries share with held-out ones: goals, instructions, phrasings and apps."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Leak(NamedTuple):
 
 
 def leaks_in_queries(queries: Sequence[Query], heldout_apps: Collection[str]) -> tuple[Leak, ...]:
-    """What the splits of a query set share and must not share.
+    """Everything held out that the training queries of a query set share.
 
     `heldout_apps` are the apps that training never sees, as they stand in `Query.apps`.
     """
@@ -52,12 +52,12 @@ def leaks_in_queries(queries: Sequence[Query], heldout_apps: Collection[str]) ->
 
 
 def has_own_words(query: Query) -> bool:
-    """Whether the words are ours to hold out; an imported page says the same for many start states."""
+    """Whether its instruction can be held out. Imported tasks share one instruction between many start states."""
     return query.source is not Source.IMPORTED
 
 
 def comparable(text: str) -> str:
-    """A text without what does not tell two texts apart: case, spacing and marks at the end."""
+    """A text without case, extra spaces and final punctuation, for comparison."""
     return " ".join(text.casefold().split()).rstrip(".!? ")
 
 

@@ -1,4 +1,4 @@
-"""What an atomic operation is: objects that are created, what is done on them, and how that is checked."""
+"""The records of an atomic operation: the objects that it creates, its actions, and its goal check."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class Objects(Record):
 
 
 class AtomicTask(NamedTuple):
-    """One operation on objects of its own."""
+    """One operation on objects that its start state creates."""
 
     operation: str
     app: AtomicApp
     slots: Mapping[str, str]
-    """What the instruction names."""
+    """By slot, the words that the instruction uses."""
     config: Sequence[Mapping[str, Any]]
     """Steps of the start state."""
     path: tuple[PathStep, ...]
@@ -51,7 +51,7 @@ def packaged_objects() -> Objects:
     return Objects.model_validate(yaml.safe_load(files(__package__).joinpath("objects.yaml").read_text()))
 
 
-def do(operation: str, target: str = "", text: str = "") -> PathStep:
+def path_step(operation: str, target: str = "", text: str = "") -> PathStep:
     """One step of a path; its page is filled in with the query."""
     return PathStep(page="", operation=operation, target=target, text=text)
 
@@ -63,7 +63,7 @@ def folder(name: str) -> Mapping[str, Any]:
 
 def file(path: str, content: str) -> Mapping[str, Any]:
     """Makes a file."""
-    # The content is an argument of the shell's script, never a part of it.
+    # The content is passed as an argument, so that the shell never runs it.
     command = ["sh", "-c", 'printf %s "$2" > "$1"', "sh", path, content]
     return {"type": "execute", "parameters": {"command": command}}
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any
 
-from trajmill.stages.queries.atomic.base import HOME, AtomicTask, Objects, do, file, launch, output_is
+from trajmill.stages.queries.atomic.base import HOME, AtomicTask, Objects, file, launch, output_is, path_step
 
 _DOCUMENT = f"{HOME}/Documents/note.txt"
 _LINES = 5
-_SAVE = do("key", text="ctrl+s")
+_SAVE = path_step("key", text="ctrl+s")
 
 
 def input_text(objects: Objects, rng: Random) -> AtomicTask:
@@ -21,8 +21,8 @@ def input_text(objects: Objects, rng: Random) -> AtomicTask:
         "mousepad",
         {"text": added},
         [file(_DOCUMENT, f"{before}\n"), launch("mousepad", _DOCUMENT)],
-        (do("key", text="ctrl+end"), do("type", text=added), _SAVE),
-        _reads([before, added]),
+        (path_step("key", text="ctrl+end"), path_step("type", text=added), _SAVE),
+        _document_is([before, added]),
     )
 
 
@@ -35,8 +35,8 @@ def shortcut(objects: Objects, rng: Random) -> AtomicTask:
         "mousepad",
         {"text": lines[0]},
         [file(_DOCUMENT, _text(lines)), launch("mousepad", _DOCUMENT)],
-        (*(do("key", text=chord) for chord in keys), _SAVE),
-        _reads([*lines[1:], lines[0]]),
+        (*(path_step("key", text=chord) for chord in keys), _SAVE),
+        _document_is([*lines[1:], lines[0]]),
     )
 
 
@@ -50,33 +50,38 @@ def input_place(objects: Objects, rng: Random) -> AtomicTask:
         "input_place",
         "libreoffice-writer",
         {"text": goods, "field": fields[chosen]},
-        _written(form),
-        (do("tap", _paragraph(chosen)), do("key", text="end"), do("type", text=f" {goods}"), _SAVE),
-        _reads(filled),
+        _writer_with(form),
+        (
+            path_step("tap", _paragraph(chosen)),
+            path_step("key", text="end"),
+            path_step("type", text=f" {goods}"),
+            _SAVE,
+        ),
+        _document_is(filled),
     )
 
 
 def select_text(objects: Objects, rng: Random) -> AtomicTask:
     """Select the whole text of one line by dragging, and write another in its place."""
-    *lines, instead = rng.sample(objects.lines, _LINES + 1)
+    *lines, replacement = rng.sample(objects.lines, _LINES + 1)
     chosen = rng.randrange(_LINES)
     line = _paragraph(chosen)
     return AtomicTask(
         "select_text",
         "libreoffice-writer",
-        {"line": lines[chosen], "text": instead},
-        _written(lines),
-        (do("select", line, line), do("type", text=instead), _SAVE),
-        _reads([*lines[:chosen], instead, *lines[chosen + 1 :]]),
+        {"line": lines[chosen], "text": replacement},
+        _writer_with(lines),
+        (path_step("select", line, line), path_step("type", text=replacement), _SAVE),
+        _document_is([*lines[:chosen], replacement, *lines[chosen + 1 :]]),
     )
 
 
-def _written(lines: Sequence[str]) -> list[Mapping[str, Any]]:
+def _writer_with(lines: Sequence[str]) -> list[Mapping[str, Any]]:
     return [file(_DOCUMENT, _text(lines)), launch("soffice", "--writer", "--nologo", "--norestore", _DOCUMENT)]
 
 
 def _paragraph(place: int) -> str:
-    """The paragraphs are the first fields in the window."""
+    """The target of a paragraph; paragraphs are the first text fields in the window."""
     return "soffice/text_field" if place == 0 else f"soffice/text_field#{place + 1}"
 
 
@@ -84,5 +89,5 @@ def _text(lines: Sequence[str]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _reads(lines: Sequence[str]) -> Mapping[str, Any]:
+def _document_is(lines: Sequence[str]) -> Mapping[str, Any]:
     return output_is(["cat", _DOCUMENT], "\n".join(lines))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from trajmill.stages.environments.screen_goal import KEY
-from trajmill.stages.queries.atomic.base import HOME, AtomicTask, Objects, do, file, folder, launch, output_is
+from trajmill.stages.queries.atomic.base import HOME, AtomicTask, Objects, file, folder, launch, output_is, path_step
 
 
 def click(objects: Objects, rng: Random) -> AtomicTask:
@@ -16,7 +16,7 @@ def click(objects: Objects, rng: Random) -> AtomicTask:
         "pcmanfm",
         {"file": names[0]},
         [*(file(f"{HOME}/{name}", "") for name in names), launch("pcmanfm", HOME)],
-        (do("tap", f"pcmanfm/icon:{names[0]}"),),
+        (path_step("tap", f"pcmanfm/icon:{names[0]}"),),
         {KEY: [{"role": "text", "text": _status_of_empty(names[0])}]},
     )
 
@@ -29,7 +29,7 @@ def double_click(objects: Objects, rng: Random) -> AtomicTask:
         "pcmanfm",
         {"folder": folders[0]},
         [*map(folder, folders), launch("pcmanfm", HOME)],
-        (do("double_tap", f"pcmanfm/icon:{folders[0]}"),),
+        (path_step("double_tap", f"pcmanfm/icon:{folders[0]}"),),
         {KEY: [{"role": "heading", "text": folders[0], "state": "title"}]},
     )
 
@@ -42,7 +42,7 @@ def right_click(objects: Objects, rng: Random) -> AtomicTask:
         "pcmanfm",
         {"file": names[0]},
         [*(file(f"{HOME}/{name}", "") for name in names), launch("pcmanfm", HOME)],
-        (do("right_tap", f"pcmanfm/icon:{names[0]}"),),
+        (path_step("right_tap", f"pcmanfm/icon:{names[0]}"),),
         {KEY: [{"role": "menu_item", "text": "Rename..."}, {"role": "text", "text": _status_of_empty(names[0])}]},
     )
 
@@ -56,11 +56,11 @@ def drag_move(objects: Objects, rng: Random) -> AtomicTask:
         "pcmanfm",
         {"file": name, "folder": folders[0]},
         [*made, launch("pcmanfm", HOME)],
-        (do("drag", f"pcmanfm/icon:{name}", f"pcmanfm/icon:{folders[0]}"),),
+        (path_step("drag", f"pcmanfm/icon:{name}", f"pcmanfm/icon:{folders[0]}"),),
         output_is(["ls", f"{HOME}/{folders[0]}"], name),
     )
 
 
 def _status_of_empty(name: str) -> str:
-    """What the file manager says of an empty text file while it is selected; a menu covers the file itself."""
+    """The status line for a selected empty text file; it is checked because a menu may cover the file itself."""
     return f'"{name}" (0 bytes) plain text document'

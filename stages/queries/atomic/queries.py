@@ -1,4 +1,4 @@
-"""Queries for atomic operations (`source = atomic`): objects are drawn, and what is asked for is done on them."""
+"""Queries for atomic operations (`source = atomic`) on objects that are drawn by chance."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from trajmill.stages.queries.phrasing_template import parse_template, tidy
 MADE_BY = "atomic-grammar-1"
 _FEWEST_STEPS = 15
 _DRAWS = 8
-"""How often something new is looked for, for each query that is wanted."""
+"""Draws for each query that is wanted."""
 
 
 class AtomicCounts(Record):
@@ -35,15 +35,15 @@ class AtomicCounts(Record):
 def atomic_queries(
     counts: AtomicCounts, apps: Sequence[str], heldout_apps: Sequence[str], seed: int, origin: Origin
 ) -> tuple[Query, ...]:
-    """Queries of all operations in some programs; they are still to be walked (`trajmill.stages.queries.real_walk`).
+    """Queries of all operations in some programs; they still have to be walked (`trajmill.stages.queries.real_walk`).
 
-    No goal stands in two splits, and held-out phrasings are never seen in training. An operation on few objects gives
-    fewer queries than are wanted.
+    No goal is in two splits, and training has no held-out phrasing. An operation on few objects gives fewer queries
+    than are wanted.
 
     Args:
         counts: by operation.
-        apps: programs that may be used, of `AtomicApp`.
-        heldout_apps: those of them that training never sees.
+        apps: programs that may be used, from `AtomicApp`.
+        heldout_apps: the programs that training never sees.
         seed: decides what is drawn.
         origin: common columns of the rows.
     """

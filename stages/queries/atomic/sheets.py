@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any
 
-from trajmill.stages.queries.atomic.base import HOME, AtomicTask, Objects, do, file, launch, output_is
+from trajmill.stages.queries.atomic.base import HOME, AtomicTask, Objects, file, launch, output_is, path_step
 
 _SHEET = f"{HOME}/Documents/table.csv"
 _ROWS = 4
 _COLUMNS = "ABC"
 _EMPTY = [""] * len(_COLUMNS)
-_OUT_OF_SIGHT = range(60, 80)
-_SAVE = do("key", text="ctrl+s")
+_ROWS_OUT_OF_SIGHT = range(60, 80)
+_SAVE = path_step("key", text="ctrl+s")
 
 
 def input_cell(objects: Objects, rng: Random) -> AtomicTask:
@@ -23,7 +23,7 @@ def input_cell(objects: Objects, rng: Random) -> AtomicTask:
 
 def scroll(objects: Objects, rng: Random) -> AtomicTask:
     """Write into a cell that has to be scrolled to."""
-    return _input("scroll", objects, rng, _OUT_OF_SIGHT)
+    return _input("scroll", objects, rng, _ROWS_OUT_OF_SIGHT)
 
 
 def drag_select(objects: Objects, rng: Random) -> AtomicTask:
@@ -31,13 +31,13 @@ def drag_select(objects: Objects, rng: Random) -> AtomicTask:
     table, row = _table(objects, rng), rng.randint(2, _ROWS - 1)
     first, last = f"A{row}", f"{_COLUMNS[-1]}{row + 1}"
     emptied = [*table[: row - 1], _EMPTY, _EMPTY, *table[row + 1 :]]
-    dragged = do("drag", f"soffice/cell:{first}", f"soffice/cell:{last}")
+    dragged = path_step("drag", f"soffice/cell:{first}", f"soffice/cell:{last}")
     return AtomicTask(
         "drag_select",
         "libreoffice-calc",
         {"first": first, "last": last},
         _sheet(table),
-        (dragged, do("key", text="delete"), _SAVE),
+        (dragged, path_step("key", text="delete"), _SAVE),
         output_is(["cat", _SHEET], _csv(emptied)),
     )
 
@@ -49,13 +49,13 @@ def _input(operation: str, objects: Objects, rng: Random, rows: range) -> Atomic
     cell = f"soffice/cell:{address}"
     written = ["" if other != column else text for other in range(len(_COLUMNS))]
     gap = [_EMPTY] * (row - 1 - len(table))
-    sought = (do("scroll", cell),) if rows is _OUT_OF_SIGHT else ()
+    scroll_first = (path_step("scroll", cell),) if rows is _ROWS_OUT_OF_SIGHT else ()
     return AtomicTask(
         operation,
         "libreoffice-calc",
         {"text": text, "cell": address},
         _sheet(table),
-        (*sought, do("tap", cell), do("type", text=f"{text}\n"), _SAVE),
+        (*scroll_first, path_step("tap", cell), path_step("type", text=f"{text}\n"), _SAVE),
         output_is(["cat", _SHEET], _csv([*table, *gap, written])),
     )
 
@@ -66,7 +66,7 @@ def _table(objects: Objects, rng: Random) -> list[Sequence[str]]:
 
 
 def _csv(table: Sequence[Sequence[str]]) -> str:
-    """As LibreOffice saves it: words in quotes, numbers and what is empty without."""
+    """CSV as LibreOffice saves it: words in quotes, numbers and empty cells without."""
     return "\n".join(",".join(f'"{text}"' if text.isalpha() else text for text in row) for row in table)
 
 

@@ -1,4 +1,4 @@
-"""What the writers of queries and their validators are, and what they are given (paper 6.2, steps 3 to 5)."""
+"""The protocols of query writers and validators, and the records that they take (paper 6.2, steps 3 to 5)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from trajmill.stages.queries.graph.sampling import TaskSample
 
 
 class Clause(NamedTuple):
-    """How one optional slot is said."""
+    """The words for one optional slot."""
 
     slot: str
     variant: Variant
@@ -28,15 +28,15 @@ class Phrasing(NamedTuple):
     task: str
     template: Variant
     clauses: tuple[Clause, ...]
-    """In the order in which they are said."""
+    """In the order of the sentence."""
     said: Mapping[str, str]
-    """By slot, the words that must stand in the instruction."""
+    """By slot, the words that the instruction must contain."""
     seed: int
     """Decides between the alternatives inside the template."""
 
     @property
     def id(self) -> str:
-        """As it stands on the query, e.g. `bites.order/h0 place/1 size/h0`."""
+        """As stored on the query, e.g. `bites.order/h0 place/1 size/h0`."""
         clauses = sorted(f"{clause.slot}/{clause.variant.id}" for clause in self.clauses)
         return " ".join([f"{self.task}/{self.template.id}", *clauses])
 
@@ -45,17 +45,17 @@ class Brief(NamedTuple):
     """The input of a writer for one query."""
 
     task: TaskGraph
-    """As its author annotated it; a grammar takes its templates from here."""
+    """With its annotations; a grammar takes its templates from here."""
     sample: TaskSample
     metadata: PathMetadata
     """What the instruction must say about the task and the sample."""
     heldout: bool
-    """Whether it must be phrased as training never sees it."""
+    """Whether it must have a phrasing that training never sees."""
     seed: int
 
 
 class DraftRefused(StageError):
-    """Every draft of a writer lost, invented or changed something; the text says what, of the last one."""
+    """Every draft of a writer missed, invented or changed something; the message says what, of the last draft."""
 
     def __init__(self, message: str, attempts: int) -> None:
         super().__init__(message, FailureClass.TASK)
@@ -67,11 +67,11 @@ class QueryWriter(Protocol):
 
     @property
     def version(self) -> str:
-        """Stands on every query that it writes."""
+        """Name and version; stored with every query that it writes."""
         ...
 
     async def write(self, brief: Brief) -> Written:
-        """Steps 3 and 4: synthesise and refine; equal briefs give equal queries where the writer can.
+        """Steps 3 and 4: synthesise and refine. Equal briefs give equal queries if the writer is deterministic.
 
         Raises:
             StageError: no phrasing fits, or what was written is not what the brief asks for.
@@ -81,12 +81,12 @@ class QueryWriter(Protocol):
 
 
 class QueryValidator(Protocol):
-    """Step 5: tries a query in the environment that it is for."""
+    """Step 5: tries a query in its environment."""
 
     def walk(self, query: Query) -> str | None:
         """Walk the query's reference path from its start state.
 
         Returns:
-            None if the path can be walked and meets the goal check, else the reason why not, in one line.
+            None if the path can be walked and meets the goal check, else the reason in one line.
         """
         ...

@@ -1,6 +1,6 @@
-"""Starts drafts ahead of their turn, so that a model server has many requests in flight.
+"""Starts drafts before they are needed, so that a model server has many requests at the same time.
 
-Drafts are taken in one fixed order; the number in flight changes only the duration.
+Drafts are taken in a fixed order; the number of drafts at the same time changes only the duration.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class DraftCandidate(NamedTuple):
     heldout: bool
     """Whether a held-out phrasing is asked for."""
     turn: int
-    """Number of earlier drafts of the same goal."""
+    """Number of drafts of the same goal before this one."""
 
 
 class DraftResult(NamedTuple):
@@ -33,13 +33,13 @@ class DraftResult(NamedTuple):
 
     task: TaskGraph
     query: Query | StageError
-    """The query, not yet checked for repetition and not yet walked; or the error."""
+    """The query, not yet walked or compared with other queries; or the error."""
     refused: StageError | None = None
     """The error of the writer, if the stand-in wrote the query."""
 
 
 class DraftQueue:
-    """Drafts the candidates of one task for one split in order, some of them ahead."""
+    """Drafts the candidates of one task for one split in order; some drafts are started early."""
 
     def __init__(
         self, candidates: Iterator[DraftCandidate], draft: Callable[[DraftCandidate], Awaitable[DraftResult]]
@@ -69,7 +69,7 @@ class DraftQueue:
         self._ahead.clear()
 
 
-def start_ahead(lines: Sequence[DraftQueue], count: int) -> None:
-    """Start the `count` drafts that will be taken next from these lines, if each of them becomes a query."""
+def start_ahead(queues: Sequence[DraftQueue], count: int) -> None:
+    """Start the next `count` drafts of the queues, assuming that each becomes a query."""
     for number in range(count):
-        lines[number % len(lines)].reach(number // len(lines) + 1)
+        queues[number % len(queues)].reach(number // len(queues) + 1)

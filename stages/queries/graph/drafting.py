@@ -1,4 +1,4 @@
-"""One query from one sample: the five steps of the paper (6.2) but the last."""
+"""Makes one query from one sample: the first four of the five steps of the paper (6.2)."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ NOT_WALKED = "not walked"
 async def draft(
     task: TaskGraph, sample: TaskSample, split: Split, heldout: bool, writer: QueryWriter, origin: Origin, seed: int
 ) -> Query:
-    """Write a query; `heldout` asks for a held-out phrasing. It has still to be walked.
+    """Write a query that still has to be walked; `heldout` asks for a held-out phrasing.
 
     Raises:
-        StageError: the writer failed, or what it wrote does not say what is asked for.
-        BadInputError: a template cannot be parsed, or the path is none of the task.
+        StageError: the writer failed, or its text misses a slot.
+        BadInputError: a template cannot be parsed, or the path does not belong to the task.
     """
     metadata = path_metadata(task, sample.path, sample.asked)
     written = await writer.write(Brief(task, sample, metadata, heldout, seed))
-    lost = lost_slots(written.text, written.said)
-    if lost:
-        raise StageError(f"{task.name}: the writer lost {', '.join(lost)} in: {written.text}", FailureClass.TASK)
+    missing = lost_slots(written.text, written.said)
+    if missing:
+        raise StageError(f"{task.name}: the writer lost {', '.join(missing)} in: {written.text}", FailureClass.TASK)
     slots = _slots(metadata, written.said)
     start_state = start_state_json(task, sample.asked)
     apps = apps_of(sample.path)

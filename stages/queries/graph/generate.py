@@ -24,17 +24,17 @@ from trajmill.stages.queries.novelty import InstructionIndex, Novelty
 STAGE = "generate"
 PASSED = "passed"
 REPHRASED = (Split.TRAIN, Split.HELDOUT_APPS)
-"""Splits in which one goal may be asked for in several ways, so that tasks with few goals are not rare."""
+"""Splits in which one goal may have several instructions, so that tasks with few goals are not rare."""
 REPHRASINGS = 20
 """How many instructions are tried for one goal of such a split."""
 SPARE_GOALS = 3
-"""Goals drawn per goal needed: the surplus replaces those of tasks with few goals."""
+"""Goals drawn for each goal needed; the surplus makes up for tasks with few goals."""
 FAILURES_IN_A_ROW = 3
-"""A task that fails so often is left out of the rest of a split."""
+"""After so many failures in a row a task gives no more queries of a split."""
 
 
 class Generated(NamedTuple):
-    """A query set, and what was dropped."""
+    """A query set, and the failures."""
 
     queries: tuple[Query, ...]
     """Training queries first; within a split, task by task in turn."""
@@ -60,20 +60,20 @@ async def generate_queries(
 ) -> Generated:
     """Make the queries of all splits; equal arguments, `in_flight` apart, give equal queries.
 
-    Tasks are drawn on in turn, so that a short task is as frequent as a long one. Every query that is returned has
-    been walked and meets its goal check; what was dropped, or could not be made, is a failure with its reason.
+    The tasks take turns, so that a short task is as frequent as a long one. Every returned query has been walked and
+    meets its goal check. A query that was dropped or could not be made is a failure with its reason.
 
     Args:
         world: the apps and errands with their navigation DAGs.
         settings: how many queries, and what is held out.
-        seed: decides which goals are drawn and in which words they are said.
+        seed: decides on the goals and on the wording.
         origin: common columns of the rows.
         writer: a grammar or a language model.
-        validator: walks each query before it is taken.
+        validator: walks each query before it is accepted.
         in_flight: drafts made at the same time. A writer that waits for a server needs many; drafts that are no
             longer needed are cancelled.
-        stand_in: writes what the writer failed to, which still is a failure with its reason; without one there is no
-            such query.
+        stand_in: writes the query if the writer fails; the writer's failure is recorded in any case. None writes
+            no such query.
 
     Raises:
         BadInputError: an app to hold out does not exist, or a phrasing cannot be parsed.
@@ -124,36 +124,36 @@ class _Generation:
 
     async def fill(self, split: Split, wanted: int, shares: Sequence[_Goals]) -> None:
         """Add `wanted` queries to a split, from its tasks in turn until they have no more."""
-        lines = [DraftQueue(_candidates(goals, split), self._draft) for goals in shares if goals.samples]
-        # Where there are fewer queries than tasks, chance decides which tasks have one.
-        Random(self._derive(split, "order")).shuffle(lines)
+        queues = [DraftQueue(_candidates(goals, split), self._draft) for goals in shares if goals.samples]
+        # If there are fewer queries than tasks, chance decides which tasks get one.
+        Random(self._derive(split, "order")).shuffle(queues)
         try:
-            found = await self._in_turn(deque(lines), wanted)
+            found = await self._in_turn(deque(queues), wanted)
         finally:
-            for line in lines:
-                await line.stop()
+            for queue in queues:
+                await queue.stop()
         if found < wanted:
             text = f"only {found} of {wanted} queries: the apps have no more goals for this split"
             self._fail(split.value, text)
 
-    async def _in_turn(self, lines: deque[DraftQueue], wanted: int) -> int:
-        """Take one query of each line after the other, until all are exhausted; returns how many were taken."""
+    async def _in_turn(self, queues: deque[DraftQueue], wanted: int) -> int:
+        """Take queries from the queues in turn until there are enough or none are left; returns the number taken."""
         found = 0
         failed_in_a_row: Counter[DraftQueue] = Counter()
-        while lines and found < wanted:
-            line = lines[0]
-            start_ahead(lines, min(self._in_flight, wanted - found))
-            drafted = await line.take()
+        while queues and found < wanted:
+            queue = queues[0]
+            start_ahead(queues, min(self._in_flight, wanted - found))
+            drafted = await queue.take()
             failed_before = len(self.failures)
             if drafted is not None and self._admit(drafted):
                 found += 1
-                failed_in_a_row[line] = 0
-                lines.rotate(-1)
+                failed_in_a_row[queue] = 0
+                queues.rotate(-1)
                 continue
-            failed_in_a_row[line] = failed_in_a_row[line] + 1 if len(self.failures) > failed_before else 0
-            if drafted is None or failed_in_a_row[line] == FAILURES_IN_A_ROW:
-                await line.stop()
-                lines.popleft()
+            failed_in_a_row[queue] = failed_in_a_row[queue] + 1 if len(self.failures) > failed_before else 0
+            if drafted is None or failed_in_a_row[queue] == FAILURES_IN_A_ROW:
+                await queue.stop()
+                queues.popleft()
         return found
 
     def _draw(self, task: TaskGraph, wanted: int) -> tuple[TaskSample, ...]:
@@ -165,17 +165,17 @@ class _Generation:
 
     async def _draft(self, candidate: DraftCandidate) -> DraftResult:
         try:
-            return DraftResult(candidate.task, await self._written(candidate, self._writer))
+            return DraftResult(candidate.task, await self._write(candidate, self._writer))
         except StageError as error:
             if self._stand_in is None:
                 return DraftResult(candidate.task, error)
             refused = error
         try:
-            return DraftResult(candidate.task, await self._written(candidate, self._stand_in), refused)
+            return DraftResult(candidate.task, await self._write(candidate, self._stand_in), refused)
         except StageError as error:
             return DraftResult(candidate.task, error, refused)
 
-    async def _written(self, candidate: DraftCandidate, writer: QueryWriter) -> Query:
+    async def _write(self, candidate: DraftCandidate, writer: QueryWriter) -> Query:
         task, sample, split, heldout, turn = candidate
         seed = self._derive(task.name, split, sample.key, turn)
         return await draft(task, sample, split, heldout, writer, self._origin, seed)
@@ -219,7 +219,7 @@ class _Generation:
 
 
 def _candidates(goals: _Goals, split: Split) -> Iterator[DraftCandidate]:
-    """The candidates for a split: all goals once, then all goals again."""
+    """The candidates for a split: every goal once, then every goal again, and so on."""
     for turn in range(REPHRASINGS if split in REPHRASED else 1):
         for number, sample in enumerate(goals.samples):
             heldout = split is Split.HELDOUT_PHRASINGS or (split is Split.HELDOUT_APPS and (turn + number) % 2 == 1)

@@ -1,4 +1,4 @@
-"""The embedded writer: a grammar, in place of the language model of the paper (6.2, steps 3 and 4)."""
+"""The embedded writer: a grammar instead of the language model of the paper (6.2, steps 3 and 4)."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from trajmill.stages.queries.phrasing_template import parse_template, tidy
 
 
 class GrammarWriter:
-    """Writes by the templates of the app files; equal phrasings give equal instructions."""
+    """Fills the templates of the app files; equal phrasings give equal instructions."""
 
     @property
     def version(self) -> str:
-        """Stands on every query that it writes."""
+        """Name and version; stored with every query that it writes."""
         return "grammar-1"
 
     async def write(self, brief: Brief) -> Written:
@@ -44,7 +44,7 @@ class GrammarWriter:
         return tidy(_listed(steps))
 
     def refine(self, raw: str, metadata: PathMetadata, phrasing: Phrasing) -> str:
-        """The phrasing's template, expanded; what is explicit in `raw` is left for the agent to find out."""
+        """The expanded template of the phrasing; unlike `raw` it does not name the way."""
         rng = Random(phrasing.seed)
         words = {**phrasing.said, CLAUSES: _clauses(phrasing, rng)}
         return tidy(parse_template(phrasing.template.text, phrasing.task).expand(words, rng))
@@ -55,12 +55,12 @@ def _clauses(phrasing: Phrasing, rng: Random) -> str:
         return ""
     words = [clause.words for clause in phrasing.clauses]
     joined = _listed(words) if rng.random() < 0.5 else ", ".join(words)
-    # In the middle of a sentence the clauses are set off on both sides.
+    # In the middle of a sentence the clauses have a comma on both sides.
     return f", {joined}" if phrasing.template.text.rstrip().endswith(f"{{{CLAUSES}}}") else f", {joined},"
 
 
 def operations(page: PageMetadata, press: str) -> Iterator[str]:
-    """What is done on a page, in order; `press` is the platform's word for it."""
+    """The operations on a page, in order; `press` is the platform's verb, `tap` or `click`."""
     for setting in page.settings:
         yield _operation(setting, press)
     if page.leave_by:

@@ -1,8 +1,8 @@
 """The writer by a language model: synthesis from path metadata, then few-shot refinement (paper 6.2, steps 3 and 4).
 
-Each draft is held against the slots of its task by `slot_check`; one that lost, invented or changed something is sent
-back with the reason. What stays unseen: training never gets a question, and a held-out phrasing must be one. That the
-two differ can be checked in every draft, and no prompt of training shows an example of the held-out manners.
+`slot_check` compares each draft with the slots of its task. A draft that misses, invents or changes something is sent
+back with the reason. Held-out phrasings are questions, and training phrasings are never questions: this can be checked
+in every draft. No training prompt shows an example of a held-out style.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from trajmill.stages.queries.phrasing_template import one_line
 
 ROLE = "writer"
 TRIES = 3
-"""Drafts of each step before a query is given up."""
+"""Most drafts of each step; then the query fails."""
 TEMPERATURE = 0.8
-"""Of refinement: one goal is asked for in many ways. Synthesis is greedy, so that its answers can be cached."""
+"""Of refinement, so that one goal gets many wordings. Synthesis is greedy, so that its answers can be cached."""
 _MAX_TOKENS = 512
 _SYNTHESIS = Sampling(max_tokens=_MAX_TOKENS)
 _TRAIN_MARK = "t"
-_MOST_SHOWN = 300
-"""Characters of a refused draft that stand in its failure."""
+_LONGEST_QUOTE = 300
+"""Characters of a refused draft that its failure quotes."""
 _PACKAGE = "trajmill.stages.queries.graph"
 _SYNTHESISE_FIELDS = frozenset({"task", "platform", "pages", "slots"})
 _REFINE_FIELDS = frozenset({"task", "raw", "slots"})
@@ -63,13 +63,13 @@ class WriterPrompts(NamedTuple):
 
     synthesise: Prompt
     trained: tuple[Prompt, ...]
-    """Refinement, one for each manner of training; none may lead to a question."""
+    """For refinement, one for each training style; none may lead to a question."""
     heldout: tuple[Prompt, ...]
-    """Refinement in the manners that training never sees: questions."""
+    """For refinement in the styles that training never sees: questions."""
 
 
 class _Draft(NamedTuple):
-    """A draft that was let through."""
+    """A draft without problems."""
 
     text: str
     checked: InstructionCheck
@@ -85,8 +85,8 @@ def writer_prompts(
     """
     return WriterPrompts(
         own_or_packaged(synthesise, _PACKAGE, "writer_synthesise-1", _SYNTHESISE_FIELDS),
-        _manners(trained, _TRAINED),
-        _manners(heldout, _HELDOUT),
+        _style_prompts(trained, _TRAINED),
+        _style_prompts(heldout, _HELDOUT),
     )
 
 
@@ -99,15 +99,15 @@ class ModelWriter:
 
     @property
     def version(self) -> str:
-        """Prompt of the synthesis and model; that of the refinement stands in the phrasing."""
+        """Prompt of the synthesis and model; the phrasing names the prompt of the refinement."""
         return PromptedModel(self.model, self.prompts.synthesise).version
 
     async def write(self, brief: Brief) -> Written:
-        """Both steps, the refinement in a manner drawn by the seed.
+        """Both steps; the seed decides on the style of the refinement.
 
         Raises:
-            DraftRefused: no draft of a step asked for exactly what the brief does.
-            ModelFailure: the model did not answer, or never in the form it was asked for.
+            DraftRefused: no draft of a step asked for exactly what the brief asks for.
+            ModelFailure: the model did not answer, or never in the right form.
         """
         slots = known_slots(brief.task, brief.sample.asked)
         vocabulary = vocabulary_of(brief.metadata)
@@ -120,17 +120,17 @@ class ModelWriter:
             f"{brief.task.name}: synthesis",
             lambda text: check_instruction(text, slots, vocabulary, LONGEST_RAW),
         )
-        manner = Random(brief.seed).choice(self.prompts.heldout if brief.heldout else self.prompts.trained)
-        refinement = PromptedModel(self.model, manner)
+        style = Random(brief.seed).choice(self.prompts.heldout if brief.heldout else self.prompts.trained)
+        refinement = PromptedModel(self.model, style)
         sampling = Sampling(TEMPERATURE, seed=_seed(brief.seed, 0), max_tokens=_MAX_TOKENS)
         refined = await _accepted_draft(
             refinement,
             refinement.request(ROLE, {**common, "raw": raw.text}, sampling=sampling),
             f"{brief.task.name}: refinement",
-            lambda text: _in_manner(text, check_instruction(text, slots, vocabulary), brief.heldout),
+            lambda text: _in_style(text, check_instruction(text, slots, vocabulary), brief.heldout),
         )
         mark = HELDOUT_MARK if brief.heldout else _TRAIN_MARK
-        phrasing = f"{brief.task.name}/{mark}-{manner.version}"
+        phrasing = f"{brief.task.name}/{mark}-{style.version}"
         return Written(raw.text, refined.text, phrasing, refined.checked.said)
 
 
@@ -146,27 +146,29 @@ async def _accepted_draft(
             return _Draft(text, checked)
         problems = "; ".join(checked.problems)
         attempt = _second_request(request, text, problems, number)
-    raise DraftRefused(f"{subject}: {TRIES} drafts were refused, the last: {problems}, in: {text[:_MOST_SHOWN]}", TRIES)
+    raise DraftRefused(
+        f"{subject}: {TRIES} drafts were refused, the last: {problems}, in: {text[:_LONGEST_QUOTE]}", TRIES
+    )
 
 
-def _manners(own: Sequence[Path], packaged: Sequence[str]) -> tuple[Prompt, ...]:
+def _style_prompts(own: Sequence[Path], packaged: Sequence[str]) -> tuple[Prompt, ...]:
     if own:
         return tuple(read_prompt(path, _REFINE_FIELDS) for path in own)
     return tuple(packaged_prompt(_PACKAGE, name, _REFINE_FIELDS) for name in packaged)
 
 
 def _second_request(request: ChatRequest, text: str, problems: str, number: int) -> ChatRequest:
-    """The same request with the last draft and what is wrong with it; earlier drafts are left out to keep it short."""
-    refused = ChatMessage("assistant", (json.dumps({"instruction": text}, ensure_ascii=False),))
-    wish = ChatMessage("user", (f"That cannot be used: {problems}. Write it again without these mistakes.",))
-    return replace(request, messages=(*request.messages, refused, wish), seed=_seed(request.seed, number))
+    """The request with the last draft and its problems; earlier drafts are left out to keep it short."""
+    refused_draft = ChatMessage("assistant", (json.dumps({"instruction": text}, ensure_ascii=False),))
+    correction = ChatMessage("user", (f"That cannot be used: {problems}. Write it again without these mistakes.",))
+    return replace(request, messages=(*request.messages, refused_draft, correction), seed=_seed(request.seed, number))
 
 
 def _seed(seed: int, number: int) -> int:
     return int(content_id("draft", seed, number), 16) % 2**31
 
 
-def _in_manner(text: str, checked: InstructionCheck, heldout: bool) -> InstructionCheck:
+def _in_style(text: str, checked: InstructionCheck, heldout: bool) -> InstructionCheck:
     if ("?" in without_quotes(text)) is heldout:
         return checked
     problem = "it must be a question that ends with a question mark" if heldout else "it must not be a question"

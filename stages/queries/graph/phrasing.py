@@ -1,4 +1,4 @@
-"""Which words a query is written with: a template of its task, per slot its words, per optional slot a clause."""
+"""Draws the phrasing of a query: a template of its task, words for each slot, a clause for each optional slot."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from trajmill.stages.queries.graph.base import Clause, Phrasing
 from trajmill.stages.queries.phrasing_template import parse_template
 
 CLAUSES = "clauses"
-"""Name of the place in a template where the clauses go."""
+"""Name of the placeholder for the clauses in a template."""
 
 
 def draw_phrasing(spec: TaskSpec, metadata: PathMetadata, heldout: bool, seed: int) -> Phrasing:
-    """Decide on the words of one query; with `heldout`, on a held-out template and, where there are any, clauses.
+    """Draw the phrasing of one query; `heldout` takes a held-out template and, where there are any, held-out clauses.
 
     Raises:
         StageError: no template or no clause says what is asked for.
@@ -31,7 +31,7 @@ def draw_phrasing(spec: TaskSpec, metadata: PathMetadata, heldout: bool, seed: i
     named = parse_template(template.text, task).names()
     clauses = [_draw_clause(spec, task, slot, said, heldout, rng) for slot in spoken if slot.name not in named]
     rng.shuffle(clauses)
-    # An option that is on or off is said by its clause as a whole.
+    # The whole clause expresses an option that is on or off.
     said |= {c.slot: c.words for c in clauses if c.slot not in parse_template(c.variant.text, task).names()}
     return Phrasing(task, template, tuple(clauses), said, rng.getrandbits(32))
 
@@ -67,7 +67,7 @@ def _draw_clause(
 
 
 def _says(variant: Variant, task: str, slot: SlotValue) -> bool:
-    # A clause without the slot's name says that an option is on.
+    # A clause without the slot's name means that an option is on.
     return slot.name in parse_template(variant.text, task).names() or (slot.is_option and slot.value == "on")
 
 

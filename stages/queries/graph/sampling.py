@@ -15,7 +15,7 @@ from trajmill.stages.environments.simulated.app_files.pages import place_of
 from trajmill.stages.environments.simulated.world import TaskGraph, TaskSlot
 
 PATH_CAP = 1000
-"""Of a DAG with more paths than this only the first are sampled."""
+"""Most paths of a DAG that are sampled from: the first ones."""
 OPTIONAL_CAP = 3
 OPTIONAL_PROBABILITY = 0.35
 
@@ -24,7 +24,7 @@ Path = tuple[str, ...]
 
 
 class SlotChoice(NamedTuple):
-    """A slot and the value asked for."""
+    """A slot and the value that the query asks for."""
 
     slot: TaskSlot
     value: Scalar
@@ -40,7 +40,7 @@ class TaskSample(NamedTuple):
 
     path: Path
     choices: tuple[SlotChoice, ...]
-    """Free slots only, in the order of the task's; some may stand on pages that this path does not pass."""
+    """Free slots only, in the order of the task; some may be on pages that this path does not visit."""
 
     @property
     def asked(self) -> dict[str, Scalar]:
@@ -69,7 +69,7 @@ def paths(task: TaskGraph) -> tuple[Path, ...]:
 def sample(task: TaskGraph, candidates: Sequence[Path], rng: Random) -> TaskSample:
     """Draw one of the `candidates` and slot values: all required slots, up to three of the optional ones on the path.
 
-    A task without required slots gets at least one optional one, else it would ask for nothing.
+    A task without required slots gets at least one optional slot, because it would ask for nothing otherwise.
 
     Raises:
         StageError: a slot has no value to ask for.

@@ -1,11 +1,10 @@
-"""Whether an instruction asks for exactly what its slots say: nothing lost, invented or changed (paper 6.2).
+"""Checks that an instruction asks for exactly what its slots say: nothing missing, invented or changed (paper 6.2).
 
-No model is asked. All values of a slot are annotated, so the check looks for their words and gives the reasons for a
-refusal in words. The check is stricter than a reader would be: a draft that is refused without
-need costs another try, one that is let through without right costs a query that asks for one thing and is checked for
-another.
+No model is asked. All values of a slot are annotated, so the check searches for their words; it returns the reasons of
+a refusal as text. The check is stricter than a reader: a good draft that is refused costs one more try, but a bad draft
+that is accepted costs a query that asks for one thing and is checked for another.
 
-What it cannot see: an invented name that stands first in a sentence, and a wish without a number, a name, a time, or a
+The check does not find an invented name at the start of a sentence, and a wish without a number, a name, a time or a
 known value (`and be quick about it`).
 """
 
@@ -32,12 +31,12 @@ _TIME = re.compile(
 _NAME = re.compile(r"(?<![\w'’])[A-Z][\w'’-]*")
 _SENTENCE_END = re.compile(r"(?:^|[.?!:;…])[\s\"“(]*$")
 _QUOTED = re.compile(r'"([^"]*)"|“([^”]*)”')
-_NOT = re.compile(
+_NEGATION = re.compile(
     r"\b(?:no|not|never|without|off|disable|skip|remove|stop|(?:do|does|is|are|should|wo|ca)n['’]t)\b", re.IGNORECASE
 )
-_NO_NAMES = frozenset({"i", "i'm", "i'd", "i'll", "i've", "ok"})
-_REACH_OF_NOT = 24
-"""Characters before an option in which a `not` denies it."""
+_CAPITALISED_WORDS = frozenset({"i", "i'm", "i'd", "i'll", "i've", "ok"})
+_NEGATION_REACH = 24
+"""Characters before an option in which a `not` negates it."""
 
 
 class Span(NamedTuple):
@@ -59,24 +58,24 @@ class InstructionCheck(NamedTuple):
     """What an instruction says, and what is wrong with it."""
 
     said: Mapping[str, str]
-    """By slot that is asked for and was found, the words that stand for it, as they stand in the text."""
+    """By slot, the words of the text that express its value; only slots that were found."""
     problems: tuple[str, ...]
     """One line each; none where the instruction asks for exactly what its slots say."""
 
 
-class _Told(NamedTuple):
-    """Where a text names slots and the vocabulary of its task."""
+class _SlotPlaces(NamedTuple):
+    """The places in a text that express slots and the vocabulary of its task."""
 
     slots: Mapping[str, Span]
-    """Where each slot that is asked for is said."""
+    """By slot, the place that expresses its value."""
     values: tuple[Span, ...]
-    """Every place where words of such a slot stand."""
+    """Every place that has words of a slot's accepted value."""
     free: tuple[Span, ...]
-    """Every place where words of the task itself stand: names of apps and controls."""
+    """Every place that has words of the task's vocabulary: names of apps and controls."""
 
 
 def vocabulary_of(metadata: PathMetadata) -> tuple[str, ...]:
-    """What of a task may be named besides its slots: apps, controls, and what is set in every instance of it."""
+    """The words that an instruction may use besides its slots: apps, controls, and settings that never vary."""
     settings = [setting for page in metadata.pages for setting in page.settings]
     fixed = [setting.value for setting in settings if not setting.words and not setting.carried_from]
     named = [page.app_name for page in metadata.pages] + [page.leave_by for page in metadata.pages]
@@ -87,63 +86,63 @@ def vocabulary_of(metadata: PathMetadata) -> tuple[str, ...]:
 def check_instruction(
     text: str, slots: Sequence[KnownSlot], vocabulary: Sequence[str], longest: int = LONGEST_INSTRUCTION
 ) -> InstructionCheck:
-    """Compare an instruction with what it is to ask for.
+    """Compare an instruction with its slots.
 
     Args:
         text: one line.
         slots: all slots of the task.
-        vocabulary: phrases that may stand in it though no slot says them, from `vocabulary_of`.
-        longest: characters that it may have.
+        vocabulary: phrases that it may contain though no slot has them, from `vocabulary_of`.
+        longest: most characters that it may have.
     """
     if not text.strip():
         return InstructionCheck({}, ("it is empty",))
     if len(text) > longest:
         return InstructionCheck({}, (f"it has {len(text)} characters; at most {longest} are allowed",))
-    told = _told(text, slots, vocabulary)
-    said = {name: text[span.start : span.end] for name, span in told.slots.items()}
+    places_found = _slot_places(text, slots, vocabulary)
+    said = {name: text[span.start : span.end] for name, span in places_found.slots.items()}
     problems = [
-        *_lost(slots, said),
-        *_refused(text, slots, told),
-        *_denied(text, slots, told),
-        *_invented(text, told, vocabulary),
-        *_misquoted(text, slots, told),
+        *_missing_slots(slots, said),
+        *_other_values(text, slots, places_found),
+        *_negated_options(text, slots, places_found),
+        *_invented_words(text, places_found, vocabulary),
+        *_wrong_quotes(text, slots, places_found),
     ]
     return InstructionCheck(said, tuple(dict.fromkeys(problems)))
 
 
 def without_quotes(text: str) -> str:
-    """A text without what stands between double quotes."""
+    """A text with everything between double quotes removed."""
     return _QUOTED.sub('""', text)
 
 
-def _told(text: str, slots: Sequence[KnownSlot], vocabulary: Sequence[str]) -> _Told:
+def _slot_places(text: str, slots: Sequence[KnownSlot], vocabulary: Sequence[str]) -> _SlotPlaces:
     places: dict[str, Span] = {}
     quoted = _quotes(text)
     found = {slot.name: _places(text, slot.accepted) for slot in slots if slot.accepted}
     for slot in slots:
         if slot.is_typed and slot.accepted:
-            # `write the code in a note "Code"` says the title second.
+            # In `write the code in a note "Code"` the title is the second match, the one in quotes.
             found[slot.name] = tuple(sorted(found[slot.name], key=lambda span: not span.within(quoted)))
-    # The longest words first, so that `2` is not found within `2 hours`; no place counts for two slots.
+    # The longest words come first, so that `2` is not found within `2 hours`; no place is used for two slots.
     for name, spans in sorted(found.items(), key=lambda item: -max((s.end - s.start for s in item[1]), default=0)):
         place = next((span for span in spans if not span.touches(places.values())), None)
         if place is not None:
             places[name] = place
     values = tuple(span for spans in found.values() for span in spans)
-    return _Told(places, values, _places(text, vocabulary))
+    return _SlotPlaces(places, values, _places(text, vocabulary))
 
 
-def _lost(slots: Sequence[KnownSlot], said: Mapping[str, str]) -> Iterator[str]:
+def _missing_slots(slots: Sequence[KnownSlot], said: Mapping[str, str]) -> Iterator[str]:
     for slot in slots:
         if slot.accepted and slot.name not in said:
             yield f"{_name(slot)} is lost: say {_either(slot.accepted)}"
 
 
-def _refused(text: str, slots: Sequence[KnownSlot], told: _Told) -> Iterator[str]:
+def _other_values(text: str, slots: Sequence[KnownSlot], places_found: _SlotPlaces) -> Iterator[str]:
     for slot in slots:
-        # What can be typed is everyday words, and is told from them by its capitals, if it has any.
+        # Typed values can be everyday words; only their capitals, if any, distinguish them.
         for span in _places(text, slot.refused, any_case=not slot.is_typed):
-            if span.within(told.values) or span.within(told.free):
+            if span.within(places_found.values) or span.within(places_found.free):
                 continue
             words = text[span.start : span.end]
             if slot.accepted:
@@ -152,56 +151,58 @@ def _refused(text: str, slots: Sequence[KnownSlot], told: _Told) -> Iterator[str
                 yield f'{_name(slot)} is not to be told, so "{words}" must not stand there'
 
 
-def _denied(text: str, slots: Sequence[KnownSlot], told: _Told) -> Iterator[str]:
+def _negated_options(text: str, slots: Sequence[KnownSlot], places_found: _SlotPlaces) -> Iterator[str]:
     for slot in slots:
-        place = told.slots.get(slot.name)
+        place = places_found.slots.get(slot.name)
         if not slot.is_option or place is None:
             continue
-        reach = max(0, place.start - _REACH_OF_NOT)
-        for found in _NOT.finditer(text, reach, place.start):
-            if not Span(*found.span()).within(told.values) and not re.search("[.,;:]", text[found.end() : place.start]):
+        reach = max(0, place.start - _NEGATION_REACH)
+        for found in _NEGATION.finditer(text, reach, place.start):
+            if not Span(*found.span()).within(places_found.values) and not re.search(
+                "[.,;:]", text[found.end() : place.start]
+            ):
                 yield f'{_name(slot)} is changed: "{found[0]}" denies it, but it is wanted'
 
 
-def _invented(text: str, told: _Told, vocabulary: Sequence[str]) -> Iterator[str]:
+def _invented_words(text: str, places_found: _SlotPlaces, vocabulary: Sequence[str]) -> Iterator[str]:
     known = frozenset(word for phrase in vocabulary for word in re.findall(r"[\w'’-]+", phrase.casefold()))
     for kind, pattern in (("number", _NUMBER), ("time", _TIME), ("name", _NAME)):
         for found in pattern.finditer(text):
             word = found[0].casefold().replace("’", "'").removesuffix("'s")
             span = Span(found.start(), found.start() + len(word))
-            if span.within(told.values) or span.within(told.free):
+            if span.within(places_found.values) or span.within(places_found.free):
                 continue
-            if kind == "name" and (word in known | _NO_NAMES or _SENTENCE_END.search(text, 0, span.start)):
+            if kind == "name" and (word in known | _CAPITALISED_WORDS or _SENTENCE_END.search(text, 0, span.start)):
                 continue
             yield f'the {kind} "{found[0]}" is invented: the task does not have it'
 
 
-def _misquoted(text: str, slots: Sequence[KnownSlot], told: _Told) -> Iterator[str]:
+def _wrong_quotes(text: str, slots: Sequence[KnownSlot], places_found: _SlotPlaces) -> Iterator[str]:
     quoted = _quotes(text)
-    exact = (*told.values, *told.free)
+    exact = (*places_found.values, *places_found.free)
     for span in quoted:
         words = text[span.start : span.end]
         if Span(span.start, span.start + len(words.rstrip(".,!?"))) not in exact:
             yield f'"{words}" stands in quotes, but the task does not have exactly these words'
     for slot in slots:
-        place = told.slots.get(slot.name)
+        place = places_found.slots.get(slot.name)
         if slot.is_typed and place is not None and not place.within(quoted):
             yield f'{_name(slot)} must stand in double quotes, nothing else with it: "{text[place.start : place.end]}"'
 
 
 def _quotes(text: str) -> tuple[Span, ...]:
-    """What stands between double quotes, straight or curled."""
+    """The texts between double quotes, straight or curled."""
     return tuple(Span(*found.span(1 if found[1] is not None else 2)) for found in _QUOTED.finditer(text))
 
 
 def _places(text: str, words: Iterable[str], any_case: bool = True) -> tuple[Span, ...]:
-    """Where any of the words stand, as whole words and whole numbers, the longest first."""
+    """The places of any of the words, as whole words and whole numbers, the longest first."""
     found = {Span(*match.span()) for each in words if each for match in _whole(each, any_case).finditer(text)}
     return tuple(sorted(found, key=lambda span: (span.start - span.end, span.start)))
 
 
 def _whole(words: str, any_case: bool) -> re.Pattern[str]:
-    # The 4 of 4:30 is no 4.
+    # The 4 in 4:30 is not the number 4.
     return re.compile(rf"(?<!\w)(?<!\d[:.,]){re.escape(words)}(?!\w|[:.,]\d)", re.IGNORECASE if any_case else 0)
 
 

@@ -1,4 +1,4 @@
-"""The splits, fixed before training: whole apps are held out, then goals, then phrasings."""
+"""Divides tasks and goals between the splits before training: whole apps are held out, then goals and phrasings."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from trajmill.stages.queries.graph.sampling import TaskSample, apps_of, paths, s
 HELDOUT_GOALS = (Split.HELDOUT_SLOTS, Split.HELDOUT_PHRASINGS)
 """The splits that hold out goals of tasks that training has."""
 HELDOUT_SHARE = 4
-"""Of a task with few goals each held-out split gets at most one in four; training keeps at least half."""
+"""Each held-out split gets at most one in four goals of a task; so training keeps at least half."""
 DRAWS_PER_GOAL = 8
-"""How often a new goal is looked for before the task is taken to have no more."""
+"""Draws for each wanted goal; after them the task is taken to have no more goals."""
 
 
 class TaskSides(NamedTuple):
@@ -60,17 +60,17 @@ def draw_goals(task: TaskGraph, wanted: int, rng: Random) -> tuple[TaskSample, .
 
 
 def share_goals(goals: Sequence[TaskSample], wanted: Mapping[Split, int]) -> dict[Split, tuple[TaskSample, ...]]:
-    """Give each goal of a task to one split; what the held-out splits do not want is for training.
+    """Give each goal of a task to one split; training gets the goals that the held-out splits do not need.
 
-    Training gets the goals that show the slot values first, and the held-out splits those that are made of values
-    seen in training: new combinations, wherever a task has slots to combine and goals enough.
+    Training gets the goals in which slot values first appear. The held-out splits get goals whose values training has
+    seen, so that they are new combinations, if a task has enough slots and goals.
     """
     share = {split: min(wanted[split], len(goals) // HELDOUT_SHARE) for split in HELDOUT_GOALS}
     ordered = _values_first(goals)
     trained = min(wanted[Split.TRAIN], len(goals) - sum(share.values()))
     seen = {value for goal in ordered[:trained] for value in goal.key}
     spare = sorted(ordered[trained:], key=lambda goal: len(set(goal.key) - seen))
-    # Back in the order of drawing, lest one held-out split gets the more familiar values.
+    # In the order of drawing again, so that no held-out split gets the more familiar values.
     heldout = iter(sorted(spare[: sum(share.values())], key=goals.index))
     shares = {split: tuple(islice(heldout, share[split])) for split in HELDOUT_GOALS}
     return {Split.TRAIN: (*ordered[:trained], *spare[sum(share.values()) :]), **shares}

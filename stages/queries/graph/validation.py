@@ -1,4 +1,4 @@
-"""Step 5 (paper 6.2): the reference path of a query is really walked, and must meet the goal check."""
+"""Step 5 (paper 6.2): walks the reference path of a query, which must meet the goal check."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trajmill.stages.environments.simulated.spec import FaultRates
 from trajmill.stages.environments.simulated.world import World
 
 TRAINING_PROFILES = 6
-"""Walks use the device profiles that training has, one of them by query."""
+"""Number of device profiles that training has; the query id decides which one a walk uses."""
 
 
 class SimulatedValidator:

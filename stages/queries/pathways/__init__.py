@@ -1,1 +1,1 @@
-"""Operational pathways of running programs by deep-search chains, and queries made of them (paper 6.2, computers)."""
+"""Finds the pathways of running programs by deep search, and makes queries from them (paper 6.2, computers)."""

@@ -16,24 +16,24 @@ STAGE = "pathways"
 
 
 class PathwayProgram(Record):
-    """A program to walk, as one entry of a programs file says it."""
+    """A program to walk: one entry of a programs file."""
 
     name: str
-    """Stands on its pathways and queries as their app."""
+    """Stored on its pathways and queries as their app."""
     title: str
     """What people call it, e.g. `the text editor`."""
     platform: Platform
     start_state: str
     """JSON that the environment's reset understands."""
     opening: tuple[PathStep, ...] = ()
-    """Operations that bring it to the front after a reset, where the start state does not."""
+    """Operations that bring it to the front after a reset, if the start state does not."""
     selecting: tuple[PathStep, ...] = ()
     """Operations after which an object is selected; empty where there is nothing to select."""
     selection: str = ""
-    """What they select, in words, e.g. `all of the text`."""
+    """The words for what they select, e.g. `all of the text`."""
     presses_commands: bool = False
-    """Whether to press, as well, entries and buttons that do not promise a dialog by an ellipsis. A reset
-    undoes their changes, so this suits programs that reset quickly."""
+    """Whether to press also entries and buttons without an ellipsis, which announces a dialog. A reset undoes their
+    changes, so this suits programs that reset quickly."""
 
 
 class WalkBounds(Record):
@@ -44,18 +44,18 @@ class WalkBounds(Record):
     breadth: PositiveInt = 40
     """Elements that are pressed in one state of the program."""
     steps: PositiveInt = 1500
-    """Actions in all, those of replays included."""
+    """Most actions of the whole walk, replays included."""
     seconds: PositiveFloat = 300.0
-    """In all; a walk that ends by it keeps what it has found."""
+    """Longest time of the whole walk; a walk that reaches it keeps its results."""
     seconds_per_step: PositiveFloat = 30.0
-    """For one action; a program that takes longer hangs."""
+    """Longest time of one action; a program that takes longer hangs."""
     seconds_per_reset: PositiveFloat = 120.0
     failures: NonNegativeInt = 5
-    """Crashes and hangs that are survived; the next one ends the walk."""
+    """Most crashes and hangs; the next one ends the walk."""
 
 
 class WalkTally(NamedTuple):
-    """What a walk used."""
+    """The steps, resets and time that a walk used."""
 
     steps: int
     resets: int
@@ -68,7 +68,7 @@ class WalkResult(NamedTuple):
     pathways: tuple[Pathway, ...]
     """In the order in which they were found."""
     failures: tuple[Failure, ...]
-    """Branches that could not be walked, and why the walk ended early where it did."""
+    """Branches that could not be walked, and the reason if the walk ended early."""
     screens: dict[str, Observation]
     """By screen id, the screens that the pathways' steps name."""
     tally: WalkTally

@@ -1,4 +1,4 @@
-"""All steps for pathways of programs: walk, classify, write queries, validate the queries."""
+"""All steps for the pathways of programs: walks, classifies, writes queries and validates them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class CollectedPathways(NamedTuple):
     screens: dict[str, Observation]
     """By screen id, the screens that the pathways name."""
     tallies: dict[str, WalkTally]
-    """By program, what its walk took."""
+    """By program, what its walk used."""
 
 
 async def collect_pathways(
@@ -41,14 +41,14 @@ async def collect_pathways(
     origin: Origin,
     second_opinion: PromptedModel | None = None,
 ) -> CollectedPathways:
-    """Walk programs one after the other, and classify what needs a selection.
+    """Walk programs one after the other, and find out which pathways need a selection.
 
     Args:
         factory: makes their environments; it is left open.
         programs: to walk.
         bounds: of the walk over each program.
         origin: common columns of the rows.
-        second_opinion: is asked where the tree has not shown that a selection is needed.
+        second_opinion: the model to ask where the tree does not show that a selection is needed.
     """
     pathways: list[Pathway] = []
     failures: list[Failure] = []
@@ -56,12 +56,12 @@ async def collect_pathways(
     tallies: dict[str, WalkTally] = {}
     for program in programs:
         walked = await deep_search(factory, program, bounds, packaged_deny_list(), origin)
-        told = await needs_by_tree(factory, program, walked.pathways, bounds, origin)
-        failures += [*walked.failures, *told.failures]
+        classified = await needs_by_tree(factory, program, walked.pathways, bounds, origin)
+        failures += [*walked.failures, *classified.failures]
         if second_opinion is not None:
-            told = await needs_by_model(second_opinion, program, told.pathways, origin)
-            failures += told.failures
-        pathways += told.pathways
+            classified = await needs_by_model(second_opinion, program, classified.pathways, origin)
+            failures += classified.failures
+        pathways += classified.pathways
         screens |= walked.screens
         tallies[program.name] = walked.tally
     return CollectedPathways(tuple(pathways), (), tuple(failures), screens, tallies)
@@ -76,16 +76,16 @@ async def make_queries(
     origin: Origin,
     instances: int = 1,
 ) -> CollectedPathways:
-    """Add the queries of what was collected; each has been walked in the environment, and meets its goal.
+    """Add queries for the collected pathways; each has been walked in the environment and meets its goal.
 
     Args:
         factory: makes the environments that the queries are walked in; it is left open.
-        collected: by `collect_pathways`.
-        programs: that were walked.
+        collected: the result of `collect_pathways`.
+        programs: the programs that were walked.
         settings: how many queries, and what is held out.
         seed: decides between phrasings.
         origin: common columns of the rows.
-        instances: environments to walk the queries in at once.
+        instances: environments that walk queries at the same time.
     """
     deny_list = packaged_deny_list()
     made = await pathway_queries(collected.pathways, programs, settings, deny_list, PathwayGrammar(), seed, origin)

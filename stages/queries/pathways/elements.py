@@ -17,7 +17,7 @@ class ElementKey(NamedTuple):
     role: str
     text: str
     target: str
-    """As in `PathwayStep.target`; it distinguishes equal names in two menus."""
+    """As in `PathwayStep.target`; it tells apart equal names in two menus."""
 
 
 class ProgramState(NamedTuple):

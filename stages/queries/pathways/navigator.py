@@ -1,4 +1,4 @@
-"""Brings a program back to a state that was seen before: by remembered states, Escape and replay."""
+"""Brings a program back to an earlier state: by remembered states, Escape, or reset and replay."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ T = TypeVar("T")
 _ESCAPE = PressKeys(keys=("escape",))
 _SECONDS_TO_CLOSE = 20.0
 _WAIT_SECONDS = 0.3
-"""One wait for a menu to show after the press that opens it."""
+"""Seconds of one wait for a menu after the press that opens it."""
 _WAITS = 2
 _MOST_READINGS = 40
 
@@ -31,7 +31,7 @@ class OutOfBounds(Exception):
     """The walk has used up its steps or seconds."""
 
 
-class Lost(EnvironmentFailure):
+class ElementMissing(EnvironmentFailure):
     """The element to press is not on the screen."""
 
 
@@ -49,21 +49,21 @@ class Navigator:
 
         Args:
             factory: makes the environments.
-            query: its start state is what a reset brings back.
-            opening: operations after each reset, by which the program is brought to where the walk begins.
-            bounds: of the walk; they are kept over all environments together.
+            query: a reset restores its start state.
+            opening: operations after each reset that bring the program to the start of the walk.
+            bounds: of the walk; they hold for all environments together.
         """
         self._factory, self._query, self._opening, self._bounds = factory, query, tuple(opening), bounds
         self._environment: Environment | None = None
         self._state: ProgramState | None = None
         self._memory: dict[tuple[str, ...], str] = {}
-        """By the targets that were pressed since the start, the state they led to."""
+        """By the targets that were pressed since the start, the id of the state that they led to."""
         self._steps = self._resets = 0
         self._started = time.monotonic()
 
     @property
     def tally(self) -> WalkTally:
-        """What has been used so far."""
+        """What the walk has used so far."""
         return WalkTally(self._steps, self._resets, time.monotonic() - self._started)
 
     @property
@@ -72,52 +72,52 @@ class Navigator:
         return self._environment.name if self._environment is not None else ""
 
     async def go_to(self, way: Sequence[PathwayStep]) -> ProgramState:
-        """Go to the end of a way whose steps are known.
+        """Go to the end of a known way.
 
-        Presses Escape until a state on the way is reached; if Escape changes nothing, resets the program and replays
+        Presses Escape until a state on the way is steps_done; if Escape changes nothing, resets the program and replays
         the way.
 
         Raises:
-            Lost: an element of the way is not there, even after a reset.
+            ElementMissing: an element of the way is not there, even after a reset.
             EnvironmentFailure: the program crashed or hangs.
             OutOfBounds: the walk is over.
         """
         for _ in range(self._bounds.depth + 1):
-            reached = self._reached(way)
-            if reached is not None:
-                with suppress(Lost):
-                    return await self._press_on(way, reached)
+            steps_done = self._steps_done(way)
+            if steps_done is not None:
+                with suppress(ElementMissing):
+                    return await self._press_from(way, steps_done)
                 break
-            if self._state is None or not await self._escaped():
+            if self._state is None or not await self._press_escape():
                 break
         await self.reset()
-        return await self._press_on(way, 0)
+        return await self._press_from(way, 0)
 
     async def press(self, way: Sequence[PathwayStep]) -> ProgramState:
-        """Press the last element of a way, from the end of the others; raises as `go_to`.
+        """Press the last element of a way; the program is already at the end of the steps before it. Raises as `go_to`.
 
-        Waits longer for an element that opened something before.
+        It waits longer for an element that opened something in the past.
         """
         targets = tuple(step.target for step in way)
         place = await self._find(targets[-1])
         before = self._current().state_id
-        state = await self._do(Click(x=place[0], y=place[1]))
+        state = await self._act(Click(x=place[0], y=place[1]))
         for _ in range(_WAITS):
             if state.state_id != before or targets not in self._memory:
                 break
-            state = await self._do(Wait(seconds=_WAIT_SECONDS))
+            state = await self._act(Wait(seconds=_WAIT_SECONDS))
         if state.state_id != before:
             self._memory[targets] = state.state_id
         return state
 
     async def wait(self, way: Sequence[PathwayStep]) -> ProgramState:
         """Read the state again a moment after the last press of a way."""
-        state = await self._do(Wait(seconds=_WAIT_SECONDS))
+        state = await self._act(Wait(seconds=_WAIT_SECONDS))
         self._memory[tuple(step.target for step in way)] = state.state_id
         return state
 
     async def reset(self) -> ProgramState:
-        """Reset the program and bring it to where the walk begins."""
+        """Reset the program and bring it to the start of the walk."""
         if time.monotonic() - self._started > self._bounds.seconds:
             raise OutOfBounds
         if self._environment is None:
@@ -138,19 +138,19 @@ class Navigator:
         """Close the environment; the next reset opens a new one."""
         environment, self._environment, self._state = self._environment, None, None
         if environment is not None:
-            # One that is broken may also break, or hang, while it is closed.
+            # A broken environment may fail or hang again while it is closed.
             with suppress(EnvironmentFailure, TimeoutError):
                 async with asyncio.timeout(_SECONDS_TO_CLOSE):
                     await environment.close()
 
     async def _until_shown(self) -> None:
-        """Wait until the tree is complete: a large program fills it some time after its window shows."""
+        """Wait until the tree is complete: a large program fills it some time after its window appears."""
         last = ""
         for _ in range(_MOST_READINGS):
             if self._current().alive and self._current().state_id == last:
                 return
             last = self._current().state_id
-            await self._do(Wait(seconds=_WAIT_SECONDS))
+            await self._act(Wait(seconds=_WAIT_SECONDS))
         raise EnvironmentFailure(f"the program shows nothing after {_MOST_READINGS} looks", FailureClass.SETUP)
 
     async def _open(self) -> None:
@@ -160,14 +160,14 @@ class Navigator:
             action, position = next_move(path, self._current().observation, position)
             if isinstance(action, Terminate):
                 break
-            await self._do(action)
+            await self._act(action)
         if action.status == "failure":
             missing = path[position.step]
             message = f"cannot {missing.operation} {missing.target} to open the program"
             raise EnvironmentFailure(message, FailureClass.SETUP)
 
-    def _reached(self, way: Sequence[PathwayStep]) -> int | None:
-        """How many steps of a way lead to the current state, None if it is not on the way."""
+    def _steps_done(self, way: Sequence[PathwayStep]) -> int | None:
+        """The number of steps of a way that lead to the current state; None if the state is not on the way."""
         if self._state is None:
             return None
         targets = [step.target for step in way]
@@ -176,12 +176,12 @@ class Navigator:
         )
         return next(ends, None)
 
-    async def _escaped(self) -> bool:
+    async def _press_escape(self) -> bool:
         before = self._current().state_id
-        return (await self._do(_ESCAPE)).state_id != before
+        return (await self._act(_ESCAPE)).state_id != before
 
-    async def _press_on(self, way: Sequence[PathwayStep], gone: int) -> ProgramState:
-        for end in range(gone + 1, len(way) + 1):
+    async def _press_from(self, way: Sequence[PathwayStep], done: int) -> ProgramState:
+        for end in range(done + 1, len(way) + 1):
             await self.press(way[:end])
         return self._current()
 
@@ -192,15 +192,15 @@ class Navigator:
             if element is not None and element.clickable:
                 return element.bounds.center
             if wait < _WAITS:
-                await self._do(Wait(seconds=_WAIT_SECONDS))
-        raise Lost(f"{target} is not there, or cannot be pressed")
+                await self._act(Wait(seconds=_WAIT_SECONDS))
+        raise ElementMissing(f"{target} is not there, or cannot be pressed")
 
-    async def _do(self, action: Action) -> ProgramState:
+    async def _act(self, action: Action) -> ProgramState:
         used = self.tally
         if used.steps >= self._bounds.steps or used.seconds > self._bounds.seconds:
             raise OutOfBounds
         if self._environment is None:
-            raise Lost("the program has ended")
+            raise ElementMissing("the program has ended")
         self._steps += 1
         self._read(await self._bounded(self._environment.step(action), self._bounds.seconds_per_step))
         return self._current()

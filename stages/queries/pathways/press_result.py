@@ -1,4 +1,4 @@
-"""What a press opened, found by comparing the trees before and after it."""
+"""Finds what a press opened, by comparing the trees before and after it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from trajmill.stages.queries.pathways.elements import ElementKey, ProgramState, 
 
 _CHOICES = frozenset({"menu", "menu_item"})
 _MARKS = "*• "
-"""What title bars put beside the name of a changed document."""
+"""Characters that title bars add to the name of a changed document."""
 _MOST_EVIDENCE = 4
-_MOST_KEPT = 0.5
-"""Largest share of the earlier elements that another page still shows."""
+_LARGEST_SHARE_KEPT = 0.5
+"""Largest share of the old elements that a new page may still show."""
 
 
 class PressResult(NamedTuple):
@@ -47,7 +47,7 @@ def press_result(pressed: ElementKey, before: ProgramState, after: ProgramState)
 
 
 def menu_entry(key: ElementKey) -> PressResult:
-    """The end of a pathway that leads to a menu entry that is seen and not pressed."""
+    """The end of a pathway at a menu entry that is not pressed."""
     return PressResult(EndKind.MENU_ITEM, plain_name(key.text), (Evidence(role=key.role, text=key.text, state=""),))
 
 
@@ -77,10 +77,10 @@ def _selected(pressed: ElementKey, after: ProgramState) -> bool:
 def _other_page(
     pressed: ElementKey, before: ProgramState, after: ProgramState, new: list[ElementKey]
 ) -> PressResult | None:
-    """A new page without a title: most of the elements have gone and others have come."""
+    """A new page without a title: most of the old elements are gone, and there are new ones."""
     kept = [key for key in before.elements if key in after.elements]
     named = [key for key in new if key.text]
-    if not named or len(kept) > len(before.elements) * _MOST_KEPT:
+    if not named or len(kept) > len(before.elements) * _LARGEST_SHARE_KEPT:
         return None
     headings = [key for key in named if key.role == "heading"]
     shown = tuple(Evidence(role=key.role, text=key.text, state="") for key in (headings or named)[:_MOST_EVIDENCE])

@@ -16,7 +16,7 @@ from trajmill.stages.queries.pathways.base import PathwayProgram
 
 
 class _Entry(Record):
-    """A program as a file says it: as `PathwayProgram`, with the start state not yet as text."""
+    """A program in a file: like `PathwayProgram`, but with a start state that is not yet JSON text."""
 
     name: str
     title: str
@@ -37,11 +37,11 @@ def read_programs(file: Path, names: tuple[str, ...] = ()) -> tuple[PathwayProgr
     """The programs of a file, or those of the names given.
 
     Raises:
-        BadInputError: the file is no list of programs, or has none of a name; one line that says where.
+        BadInputError: the file is no list of programs, or lacks a program; the message is one line that says where.
     """
     try:
-        said = yaml.safe_load(file.read_text())
-        programs = tuple(_program(entry) for entry in said)
+        entries = yaml.safe_load(file.read_text())
+        programs = tuple(_program(entry) for entry in entries)
     except (OSError, yaml.YAMLError, TypeError) as error:
         raise BadInputError(f"{file}: no list of programs: {' '.join(str(error).split())}") from error
     except ValidationError as error:
@@ -54,7 +54,7 @@ def read_programs(file: Path, names: tuple[str, ...] = ()) -> tuple[PathwayProgr
     return tuple(known[name] for name in names) if names else programs
 
 
-def _program(said: Any) -> PathwayProgram:
-    entry = _Entry.model_validate(said)
+def _program(entries: Any) -> PathwayProgram:
+    entry = _Entry.model_validate(entries)
     start_state = json.dumps(entry.start_state, sort_keys=True)
     return PathwayProgram.model_validate(entry.model_dump() | {"start_state": start_state})

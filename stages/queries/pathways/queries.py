@@ -1,4 +1,4 @@
-"""Queries from pathways (`source = pathway`): they ask for the end of a pathway; the goal check reads the screen."""
+"""Queries from pathways (`source = pathway`): each asks for the end of a pathway; the goal check reads the screen."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from trajmill.stages.queries.pathways.wording import PathwayBrief, PathwayWriter
 from trajmill.stages.queries.split_leaks import leaks_in_queries
 
 _FEWEST_STEPS = 15
-"""An agent may have to wait for a real program."""
+"""At least so many steps, because an agent may have to wait for a real program."""
 _LONGEST_NAME = 40
-_FIRST = (EndKind.DIALOG, EndKind.TAB, EndKind.PAGE, EndKind.MENU, EndKind.MENU_ITEM)
-_SMALLEST_SHARED = 4
-"""Pathways of one kind in one program from which some are held out."""
+_ORDER_OF_KINDS = (EndKind.DIALOG, EndKind.TAB, EndKind.PAGE, EndKind.MENU, EndKind.MENU_ITEM)
+_FEWEST_TO_HOLD_OUT = 4
+"""Fewest pathways of one kind in one program; of fewer none is held out."""
 
 
 class PathwaySettings(Record):
-    """How many queries to make of pathways, and what is held out; decided by their ids."""
+    """How many queries to make of pathways, and the held-out shares; pathway ids decide what is held out."""
 
     most: PositiveInt = 60
     """Queries of one program. Dialogs, tabs and pages come first, then menus, then the entries of menus."""
@@ -40,7 +40,7 @@ class PathwaySettings(Record):
     heldout_slots: float = Field(0.15, ge=0, le=0.4)
     """Share of the ends of each kind in each program that training never sees."""
     heldout_phrasings: float = Field(0.15, ge=0, le=0.4)
-    """A further share, which is also asked for in words that training never sees."""
+    """A further share, whose instructions have phrasings that training never sees."""
     heldout_programs: tuple[str, ...] = ()
     """Programs that training never sees."""
 
@@ -62,17 +62,17 @@ async def pathway_queries(
     seed: int,
     origin: Origin,
 ) -> PathwayQueries:
-    """One query for each end that pathways lead to, by the shortest of its pathways.
+    """Make one query for each end of pathways, from the shortest pathway that leads there.
 
-    Leaves out ends that cannot be reached from the start state, whose names are no words, or that the deny list
-    names. A held-out query that shares something with training becomes a failure.
+    Leaves out ends that cannot be reached from the start state, that have no words as a name, or that are on the deny
+    list. A held-out query that shares something with training becomes a failure.
 
     Args:
         pathways: of any of the programs.
-        programs: that they were found in.
+        programs: the programs of the pathways.
         settings: how many, and what is held out.
-        deny_list: what never to press.
-        writer: of the instructions.
+        deny_list: elements that are never pressed.
+        writer: writes the instructions.
         seed: decides between phrasings.
         origin: common columns of the rows.
     """
@@ -80,9 +80,9 @@ async def pathway_queries(
     failures: list[Failure] = []
     queries: list[Query] = []
     index = InstructionIndex()
-    shared = _share_out([each for each in pathways if _is_askable(each, deny_list)], settings)
+    by_split = _divide([each for each in pathways if _is_askable(each, deny_list)], settings)
     for split in Split:
-        for pathway in shared[split]:
+        for pathway in by_split[split]:
             program = by_name[pathway.program]
             brief = PathwayBrief(pathway, program, split is Split.HELDOUT_PHRASINGS, _seed(seed, pathway))
             try:
@@ -104,40 +104,40 @@ async def pathway_queries(
 
 def _is_askable(pathway: Pathway, deny_list: DenyList) -> bool:
     names = [step.name for step in pathway.steps]
-    sayable = all(any(map(str.isalpha, name)) and len(name) <= _LONGEST_NAME and "/" not in name for name in names)
+    has_words = all(any(map(str.isalpha, name)) and len(name) <= _LONGEST_NAME and "/" not in name for name in names)
     reachable = pathway.enabled or pathway.needs_selection is True
-    # An entry at the top level can be seen from the start.
+    # A menu entry at the top level is visible from the start, so there is nothing to ask for.
     nested = pathway.end_kind is not EndKind.MENU_ITEM or len(names) > 1
-    return sayable and reachable and nested and not any(map(deny_list.denies, names))
+    return has_words and reachable and nested and not any(map(deny_list.denies, names))
 
 
-def _share_out(pathways: Sequence[Pathway], settings: PathwaySettings) -> dict[Split, list[Pathway]]:
+def _divide(pathways: Sequence[Pathway], settings: PathwaySettings) -> dict[Split, list[Pathway]]:
     """Give each end to one split."""
-    shared: dict[Split, list[Pathway]] = {split: [] for split in Split}
+    by_split: dict[Split, list[Pathway]] = {split: [] for split in Split}
     groups: dict[tuple[str, str], list[Pathway]] = defaultdict(list)
     for pathway in _chosen(pathways, settings.most):
         if pathway.program in settings.heldout_programs:
-            shared[Split.HELDOUT_APPS].append(pathway)
+            by_split[Split.HELDOUT_APPS].append(pathway)
         else:
             groups[pathway.program, pathway.end_kind].append(pathway)
     for group in groups.values():
         by_chance = sorted(group, key=lambda each: content_id("split", each.pathway_id))
-        away = len(group) if len(group) >= _SMALLEST_SHARED else 0
-        slots, words = round(settings.heldout_slots * away), round(settings.heldout_phrasings * away)
-        shared[Split.HELDOUT_SLOTS] += by_chance[:slots]
-        shared[Split.HELDOUT_PHRASINGS] += by_chance[slots : slots + words]
-        shared[Split.TRAIN] += by_chance[slots + words :]
-    return shared
+        divided = len(group) if len(group) >= _FEWEST_TO_HOLD_OUT else 0
+        slots, words = round(settings.heldout_slots * divided), round(settings.heldout_phrasings * divided)
+        by_split[Split.HELDOUT_SLOTS] += by_chance[:slots]
+        by_split[Split.HELDOUT_PHRASINGS] += by_chance[slots : slots + words]
+        by_split[Split.TRAIN] += by_chance[slots + words :]
+    return by_split
 
 
 def _chosen(pathways: Sequence[Pathway], most: int) -> list[Pathway]:
-    """Of several pathways to one end the shortest, and of each program as many ends as are wanted."""
+    """The shortest pathway to each end, for at most `most` ends of each program."""
     ends: dict[tuple[str, ...], Pathway] = {}
     for pathway in sorted(pathways, key=lambda each: len(each.steps)):
         ends.setdefault(_end(pathway), pathway)
     taken: Counter[str] = Counter()
     chosen: list[Pathway] = []
-    for pathway in sorted(ends.values(), key=lambda each: (_FIRST.index(each.end_kind), each.pathway_id)):
+    for pathway in sorted(ends.values(), key=lambda each: (_ORDER_OF_KINDS.index(each.end_kind), each.pathway_id)):
         taken[pathway.program] += 1
         if taken[pathway.program] <= most:
             chosen.append(pathway)
@@ -201,7 +201,7 @@ def _slots(brief: PathwayBrief, written: Written) -> tuple[Slot, ...]:
 
 
 def _wanted(pathway: Pathway, shown: Evidence) -> dict[str, str]:
-    # What needs a selection shows without one too, but cannot be pressed.
+    # An entry that needs a selection is visible without one, but disabled.
     usable = pathway.needs_selection and pathway.end_kind is EndKind.MENU_ITEM
     return shown.model_dump() | ({"state": "clickable"} if usable else {})
 

@@ -1,4 +1,4 @@
-"""The deep-search chain: a depth-first walk over what can be pressed in a running program (paper 6.2, computers)."""
+"""The deep search: a depth-first walk over the pressable elements of a running program (paper 6.2, computers)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from trajmill.stages.environments.base import EnvironmentFactory
 from trajmill.stages.queries.pathways.base import STAGE, PathwayProgram, WalkBounds, WalkResult
 from trajmill.stages.queries.pathways.deny_list import DenyList
 from trajmill.stages.queries.pathways.elements import ElementKey, ProgramState, plain_name, promises_dialog
-from trajmill.stages.queries.pathways.navigator import Lost, Navigator, OutOfBounds, ProgramEnded
+from trajmill.stages.queries.pathways.navigator import ElementMissing, Navigator, OutOfBounds, ProgramEnded
 from trajmill.stages.queries.pathways.press_result import PressResult, menu_entry, press_result
 from trajmill.stages.queries.pathways.start_query import start_query
 
@@ -23,16 +23,16 @@ _COMMANDS = frozenset({"menu_item", "button", "link"})
 _ENTRIES = frozenset({"menu", "menu_item"})
 MADE_BY = "deep-search-1"
 _WAITS_FOR_DIALOG = 4
-"""A large program takes longer to build a dialog than to close the menu that it was asked for in."""
+"""Waits for a dialog: a large program closes the menu some time before it shows the dialog."""
 
 
 class _Node(NamedTuple):
-    """A state of the program, and the way to it."""
+    """A state of the program and the way to it."""
 
     way: tuple[PathwayStep, ...]
     state: ProgramState
     known: frozenset[ElementKey]
-    """Elements of earlier states; they are pressed there."""
+    """Elements of the states before; they are pressed there."""
     before: frozenset[str]
     """Ids of the states on the way."""
 
@@ -40,18 +40,18 @@ class _Node(NamedTuple):
 async def deep_search(
     factory: EnvironmentFactory, program: PathwayProgram, bounds: WalkBounds, deny_list: DenyList, origin: Origin
 ) -> WalkResult:
-    """Find the pathways of a program: press what opens something, then go back by Escape or by reset and replay.
+    """Find the pathways of a program: press elements that open something, and go back by Escape or reset and replay.
 
-    Menus and tabs are pressed, and what promises a dialog by an ellipsis; other entries and buttons
-    only where the program says so (`PathwayProgram.presses_commands`). An entry of a menu that
-    the deny list names is recorded and never pressed. A program that ends or hangs on the way is reset, and the branch
-    is a failure with its reason. No exception leaves the walk: a walk that cannot begin is a failure too.
+    The walk presses menus, tabs, and elements that announce a dialog by an ellipsis. It presses other entries and
+    buttons only if the program allows it (`PathwayProgram.presses_commands`). A menu entry on the deny list is recorded
+    and never pressed. A program that ends or hangs is reset, and the branch becomes a failure. The walk raises no
+    exception: a walk that cannot begin is a failure, too.
 
     Args:
         factory: makes the environments; it is left open.
-        program: where to begin.
-        bounds: how far to go.
-        deny_list: what never to press.
+        program: the program to walk.
+        bounds: how far the walk goes.
+        deny_list: elements that are never pressed.
         origin: common columns of the rows.
     """
     walk = _Walk(factory, program, bounds, deny_list, origin)
@@ -97,7 +97,7 @@ class _Walk:
             self.fail("its tree shows nothing that opens a menu, a dialog or a tab", FailureClass.ENVIRONMENT)
 
     def fail(self, message: str, failure_class: FailureClass) -> None:
-        """Note a branch that was not walked."""
+        """Record the failure of a branch."""
         self.failures.append(
             Failure(
                 stage=STAGE,
@@ -118,7 +118,7 @@ class _Walk:
         if len(node.way) >= self._bounds.depth:
             return
         for key in self._to_press(new):
-            opened = await self._tried(node, key)
+            opened = await self._press(node, key)
             if opened is not None and opened.state.state_id not in self._visited:
                 self._visited.add(opened.state.state_id)
                 await self._expand(opened)
@@ -126,10 +126,10 @@ class _Walk:
     def _to_press(self, new: dict[ElementKey, UIElement]) -> Sequence[ElementKey]:
         return list(_pressable(new, self._program.presses_commands, self._deny_list))[: self._bounds.breadth]
 
-    async def _tried(self, node: _Node, key: ElementKey) -> _Node | None:
+    async def _press(self, node: _Node, key: ElementKey) -> _Node | None:
         """Press one element of a state; returns the state that it opens, None if the walk cannot go on from there."""
         try:
-            before = await self._back_at(node, key)
+            before = await self._return_to(node, key)
             way = (*node.way, self._step(key, before))
             after = await self.navigator.press(way)
             opened = press_result(key, before, after)
@@ -138,38 +138,38 @@ class _Walk:
                     break
                 after = await self.navigator.wait(way)
                 opened = press_result(key, before, after)
-            self._require_program(after)
+            self._check_program(after)
         except EnvironmentFailure as error:
-            await self._survive(node, key, error)
+            await self._record_broken_branch(node, key, error)
             return None
         states = node.before | {node.state.state_id}
         if opened is None or after.state_id in states:
-            self._note_pressed(way)
+            self._mark_pressed(way)
             return None
         self._record(way, opened, before.elements[key], pressed=True)
         return _Node(way, after, node.known | frozenset(node.state.elements), states)
 
-    async def _back_at(self, node: _Node, key: ElementKey) -> ProgramState:
-        """Stand where an element was seen; from a reset where it is not there, since what is there is another place."""
+    async def _return_to(self, node: _Node, key: ElementKey) -> ProgramState:
+        """Return to the state that showed an element; if the element is missing there, try again from a reset."""
         state = await self.navigator.go_to(node.way)
         if key not in state.elements:
             self.navigator.forget()
             state = await self.navigator.go_to(node.way)
         if key not in state.elements:
-            raise Lost(f"{key.target} is not there again")
+            raise ElementMissing(f"{key.target} is not there again")
         return state
 
-    def _require_program(self, state: ProgramState) -> None:
+    def _check_program(self, state: ProgramState) -> None:
         if not state.alive:
             raise ProgramEnded("the program has ended, or shows nothing")
         if self._app and not state.observation.app:
             raise ProgramEnded("the program is no longer in front")
 
-    async def _survive(self, node: _Node, key: ElementKey, error: EnvironmentFailure) -> None:
+    async def _record_broken_branch(self, node: _Node, key: ElementKey, error: EnvironmentFailure) -> None:
         """Record a branch that failed and prepare a reset, in a new environment if the old one failed."""
         place = " > ".join([*(step.name for step in node.way), key.text])
         self.fail(f"{place}: {error}", error.failure_class)
-        if isinstance(error, Lost):
+        if isinstance(error, ElementMissing):
             return
         self._broken += 1
         if isinstance(error, ProgramEnded):
@@ -179,8 +179,8 @@ class _Walk:
         if self._broken > self._bounds.failures:
             raise EnvironmentFailure(f"more than {self._bounds.failures} branches broke", error.failure_class)
 
-    def _note_pressed(self, way: tuple[PathwayStep, ...]) -> None:
-        """Note that an entry was pressed and opened nothing: it is a command or a switch."""
+    def _mark_pressed(self, way: tuple[PathwayStep, ...]) -> None:
+        """Record that an entry was pressed and opened nothing: it is a command or a switch."""
         known = self.found.get(self._id(way))
         if known is not None:
             self.found[known.pathway_id] = known.model_copy(update={"pressed": True})

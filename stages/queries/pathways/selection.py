@@ -1,4 +1,4 @@
-"""Which pathways need a selected object: found by trying both ways, or by asking a model (paper 6.2, computers)."""
+"""Finds which pathways need a selected object: by a second walk, or by asking a model (paper 6.2, computers)."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _MAX_TOKENS = 300
 
 
 class ClassifiedPathways(NamedTuple):
-    """Pathways with the answer, where it was found, whether they need a selection."""
+    """Pathways; where it is known, each says whether it needs a selection."""
 
     pathways: tuple[Pathway, ...]
     failures: tuple[Failure, ...]
 
 
 class SelectionAnswer(Record):
-    """What a model says of one pathway."""
+    """The answer of a model about one pathway."""
 
     why: str
     needs_selection: bool
@@ -48,13 +48,13 @@ async def needs_by_tree(
 ) -> ClassifiedPathways:
     """Find which pathways need a selection: go to their disabled ends again, with something selected.
 
-    What could be pressed without a selection does not need one, as far as a tree can tell. What is disabled both ways
-    lacks something else.
+    A pathway whose end can be pressed without a selection does not need one, as far as the tree shows. An end that is
+    disabled in both walks needs something else.
 
     Args:
         factory: makes the environment; it is left open.
-        program: that the pathways were found in. One where nothing can be selected leaves them as they are.
-        pathways: of one walk.
+        program: the program of the pathways. If nothing can be selected in it, they stay as they are.
+        pathways: the result of one walk.
         bounds: of this second, shorter walk.
         origin: common columns of the failures.
     """
@@ -64,7 +64,7 @@ async def needs_by_tree(
     navigator = Navigator(factory, start_query(program, origin), opening, bounds)
     disabled = [each for each in pathways if not each.enabled]
     enabled: set[str] = set()
-    looked: set[str] = {each.pathway_id for each in pathways if each.enabled}
+    checked: set[str] = {each.pathway_id for each in pathways if each.enabled}
     failures: list[Failure] = []
     try:
         for way, ends in _by_parent(disabled).items():
@@ -75,20 +75,20 @@ async def needs_by_tree(
                 await navigator.give_up()
                 continue
             usable = {key.target for key, element in state.elements.items() if element.clickable}
-            looked |= {each.pathway_id for each in ends}
+            checked |= {each.pathway_id for each in ends}
             enabled |= {each.pathway_id for each in ends if each.steps[-1].target in usable}
     except OutOfBounds:
         message = "the walk with a selection ended early: its steps or seconds were used up"
         failures += [_failure(each, message, FailureClass.LIMIT, origin, TREE) for each in disabled[:1]]
     finally:
         await navigator.give_up()
-    told = [
+    classified = [
         each.model_copy(update={"needs_selection": each.pathway_id in enabled, "selection_by": TREE})
-        if each.pathway_id in looked
+        if each.pathway_id in checked
         else each
         for each in pathways
     ]
-    return ClassifiedPathways(tuple(told), tuple(failures))
+    return ClassifiedPathways(tuple(classified), tuple(failures))
 
 
 def selection_prompt(own: Path | None = None) -> Prompt:
@@ -103,32 +103,32 @@ def selection_prompt(own: Path | None = None) -> Prompt:
 async def needs_by_model(
     second_opinion: PromptedModel, program: PathwayProgram, pathways: Sequence[Pathway], origin: Origin
 ) -> ClassifiedPathways:
-    """A second opinion on what the tree has not shown to need a selection.
+    """Ask a model about the pathways for which the tree shows no need of a selection.
 
-    What a tree has shown (disabled without, enabled with) stands. A pathway of which the model gives no answer stays
-    as it is, with a failure.
+    A need that the tree has shown (disabled without a selection, enabled with one) is kept. If the model gives no
+    answer, the pathway stays as it is, and there is a failure.
 
     Args:
         second_opinion: the model that is asked, once for each pathway, with `selection_prompt`.
-        program: that the pathways were found in.
-        pathways: to be judged.
+        program: the program of the pathways.
+        pathways: the pathways to classify.
         origin: common columns of the failures.
     """
-    told: list[Pathway] = []
+    classified: list[Pathway] = []
     failures: list[Failure] = []
     for pathway in pathways:
         if pathway.needs_selection:
-            told.append(pathway)
+            classified.append(pathway)
             continue
         try:
             answer = await second_opinion.ask(_request(second_opinion, program, pathway), SelectionAnswer)
         except ModelFailure as error:
             failures.append(_failure(pathway, str(error), error.failure_class, origin, second_opinion.prompt.version))
-            told.append(pathway)
+            classified.append(pathway)
             continue
         update = {"needs_selection": answer.needs_selection, "selection_by": second_opinion.version}
-        told.append(pathway.model_copy(update=update))
-    return ClassifiedPathways(tuple(told), tuple(failures))
+        classified.append(pathway.model_copy(update=update))
+    return ClassifiedPathways(tuple(classified), tuple(failures))
 
 
 def _by_parent(pathways: Sequence[Pathway]) -> dict[tuple[PathwayStep, ...], list[Pathway]]:
@@ -136,7 +136,7 @@ def _by_parent(pathways: Sequence[Pathway]) -> dict[tuple[PathwayStep, ...], lis
     ways: dict[tuple[str, ...], tuple[PathwayStep, ...]] = {}
     for pathway in pathways:
         way = pathway.steps[:-1]
-        # The same menu may have been seen on two screens.
+        # Two screens may have shown the same menu.
         way = ways.setdefault(tuple(step.target for step in way), way)
         grouped.setdefault(way, []).append(pathway)
     return grouped

@@ -1,4 +1,4 @@
-"""The query that starts a walk: it tells a reset the program and its start state."""
+"""The query that starts a walk; it names the program and its start state for a reset."""
 
 from __future__ import annotations
 

@@ -16,27 +16,27 @@ _SELECTED = "selected"
 
 
 class PathwayBrief(NamedTuple):
-    """What one query is to be written from."""
+    """The input of a writer for one query."""
 
     pathway: Pathway
     program: PathwayProgram
     heldout: bool
-    """Whether it must be phrased as training never sees it."""
+    """Whether it must have a phrasing that training never sees."""
     seed: int
 
     @property
     def name(self) -> str:
-        """What the pathway leads to."""
+        """The name of the pathway's end."""
         return plain_name(self.pathway.end_name)
 
     @property
     def menu(self) -> str:
-        """The menu or window that holds its end; the program where none does."""
+        """The menu or window that contains its end; the program if there is none."""
         return plain_name(self.pathway.steps[-2].name) if len(self.pathway.steps) > 1 else self.program.title
 
     @property
     def task(self) -> str:
-        """As it stands on the query."""
+        """The task name that is stored on the query."""
         return f"{self.program.name}.{self.pathway.end_kind}"
 
 
@@ -45,11 +45,11 @@ class PathwayWriter(Protocol):
 
     @property
     def version(self) -> str:
-        """Stands on every query that it writes."""
+        """Name and version; stored with every query that it writes."""
         ...
 
     async def write(self, brief: PathwayBrief) -> Written:
-        """Steps 3 and 4 of the paper; equal briefs give equal queries where the writer can.
+        """Steps 3 and 4 of the paper. Equal briefs give equal queries if the writer is deterministic.
 
         Raises:
             ModelFailure: the model behind it did not answer.
@@ -67,13 +67,13 @@ class PathwayGrammar:
         self._by_end = packaged_phrasings("trajmill.stages.queries.pathways")
 
     async def write(self, brief: PathwayBrief) -> Written:
-        """Draw a template and fill it in; a selection that is needed is asked for before."""
+        """Draw a template and fill it in; a clause before it asks for the selection, if one is needed."""
         rng = Random(brief.seed)
         words = {"name": brief.name, "menu": brief.menu, "program": brief.program.title}
         template = self._by_end[brief.pathway.end_kind].draw(brief.heldout, rng)
         text = parse_template(template.text, brief.task).expand(words, rng).strip()
         if brief.program.opening and brief.program.title not in text:
-            # It is not on the screen from the start.
+            # The program is not on the screen at the start, so the instruction must name it.
             text = f"in {brief.program.title}, {text}"
         phrasing = f"{brief.task}/{template.id}"
         said = {"target": brief.name}

@@ -1,7 +1,7 @@
 """Example tasks that people wrote: the seed of a curriculum (CODA 3.4). One JSON object per line.
 
-For example `{"instruction": "Order me a pizza", "platform": "phone", "apps": ["bites"]}`; `start_state` may stand there
-too, as the environment's reset understands it.
+For example `{"instruction": "Order me a pizza", "platform": "phone", "apps": ["bites"]}`. A `start_state`, in the form
+that the environment's reset takes, is optional.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ class HumanTask(Record):
 
 
 def read_human_tasks(path: Path) -> tuple[HumanTask, ...]:
-    """The tasks of a file, in order; empty lines are passed over.
+    """The tasks of a file, in order; empty lines are ignored.
 
     Raises:
-        BadInputError: the file cannot be read or holds no task, or a line is none.
+        BadInputError: the file cannot be read or has no task, or a line is not a task.
     """
     try:
         text = path.read_text(encoding="utf-8")

@@ -1,7 +1,7 @@
 """New tasks proposed by a model: a curriculum from human tasks (CODA 3.4), or from a start screenshot (paper 6.2).
 
-A proposal has no annotated path and no programmatic check: only critics judge attempts at it. A
-proposal that repeats a task, is too long or is no task becomes a failure with its reason.
+A proposal has no annotated path and no programmatic check, so only critics judge attempts at it. A proposal that
+repeats a task, is too long or is not a task becomes a failure with its reason.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ STAGE = "propose"
 UNCHECKED = "proposed, without a path to walk"
 """Validation outcome of a proposal."""
 MAX_STEPS = (15, 25, STEP_CAP)
-"""Step limit by difficulty 1 to 3: without a path there is nothing to count."""
+"""Step limit by difficulty 1 to 3, because there is no path whose steps could be counted."""
 LONGEST_TASK = 400
 """Characters."""
 SPARE_REQUESTS = 2
 """Additional requests for a starting point, to replace refused tasks."""
 _FEWEST_WORDS = 2
-_MOST_SHOWN = 200
+_LONGEST_QUOTE = 200
 _EXCUSE = re.compile(
     r"(?:(?:i['’]?m|i am|we are)\s+)?(?:sorry|unable)\b|(?:i|we)\s+(?:cannot|can['’]?t|can not)\b|as an ai\b",
     re.IGNORECASE,
@@ -41,7 +41,7 @@ _PLACEHOLDER = re.compile(r"\[[^\]]*\]|<[^>]*>|\{[^}]*\}|_{3,}|\bx{3,}\b", re.IG
 
 
 class Proposed(NamedTuple):
-    """New tasks, and what was refused on the way."""
+    """New tasks, and the proposals that were refused."""
 
     queries: tuple[Query, ...]
     """Of split `train`, in the order of the starting points; without path, slots and goal check."""
@@ -58,20 +58,20 @@ async def propose_tasks(
     heldout_apps: Collection[str] = (),
     at_once: int = 1,
 ) -> Proposed:
-    """Have `wanted` new tasks proposed, spread evenly over the starting points.
+    """Let a model propose `wanted` new tasks, divided evenly between the starting points.
 
-    A task that says what an existing one, an example or a new one says, in the same or nearly the same words, is
-    refused. Held-out queries count among the existing ones, but are never shown to the model.
+    A task is refused if it has the same or nearly the same words as an existing query, an example or another new task.
+    Held-out queries count as existing queries, but are never shown to the model.
 
     Args:
         proposer: the model and its prompts.
-        starts: where the tasks are to be done.
+        starts: where the tasks begin.
         existing: all queries of the run, of every split.
-        wanted: tasks over all starting points.
-        seed: decides what is proposed.
+        wanted: number of tasks for all starting points together.
+        seed: decides on the proposals.
         origin: common columns of the rows.
         heldout_apps: apps that training never sees; a starting point that needs one is refused.
-        at_once: starting points that are asked about at the same time; it changes only the duration.
+        at_once: starting points for which the model is asked at the same time; it changes only the duration.
     """
     free = asyncio.Semaphore(at_once)
 
@@ -97,7 +97,7 @@ class _Proposing:
         self._failures: list[Failure] = []
 
     async def run(self, wanted: int, seed: int, heldout_apps: Collection[str]) -> Proposed:
-        """Ask until there are `wanted` tasks, or as often as is allowed."""
+        """Ask until there are `wanted` tasks, at most `SPARE_REQUESTS` times more than needed."""
         heldout = sorted(set(self._start.apps) & set(heldout_apps))
         if heldout:
             self._fail(self._start.id, f"training must not see the app {heldout[0]}: it is held out", FailureClass.TASK)
@@ -128,10 +128,10 @@ class _Proposing:
 
     def _admit(self, task: ProposedTask) -> bool:
         text = one_line(task.instruction)
-        reason = _no_task(task.instruction, text) or self._repetition(text)
+        reason = _why_no_task(task.instruction, text) or self._repetition(text)
         if reason:
             self._fail(
-                content_id("proposal", self._start.id, text), f"{reason}: {text[:_MOST_SHOWN]}", FailureClass.TASK
+                content_id("proposal", self._start.id, text), f"{reason}: {text[:_LONGEST_QUOTE]}", FailureClass.TASK
             )
             return False
         self._known.add(text)
@@ -140,11 +140,11 @@ class _Proposing:
         return True
 
     def _repetition(self, text: str) -> str:
-        like = self._known.find(text)
-        if like is None:
+        similar = self._known.find(text)
+        if similar is None:
             return ""
-        how = "the same words as" if like.same_words else "nearly the same words as"
-        return f'{how} "{like.text[:_MOST_SHOWN]}"'
+        how = "the same words as" if similar.same_words else "nearly the same words as"
+        return f'{how} "{similar.text[:_LONGEST_QUOTE]}"'
 
     def _made(self) -> Proposed:
         return Proposed(tuple(self._queries), tuple(self._failures))
@@ -159,7 +159,7 @@ class _Proposing:
 def _without_repetitions(
     made: Sequence[Proposed], proposer: TaskProposer, starts: Sequence[StartingPoint], origin: Origin
 ) -> Proposed:
-    """The tasks of all starting points; refuses a task that another one has in the same words on the same platform."""
+    """The tasks of all starting points; of two tasks with the same words on one platform the second is refused."""
     queries: dict[tuple[str, str], Query] = {}
     failures: list[Failure] = []
     for each, start in zip(made, starts, strict=True):
@@ -167,14 +167,16 @@ def _without_repetitions(
         for query in each.queries:
             key = (query.platform, query.instruction.casefold())
             if key in queries:
-                text = f"{start.source}: the same words as on another starting point: {query.instruction[:_MOST_SHOWN]}"
+                text = (
+                    f"{start.source}: the same words as on another starting point: {query.instruction[:_LONGEST_QUOTE]}"
+                )
                 failures.append(_failure(query.query_id, text, FailureClass.TASK, proposer.version(start), origin))
             else:
                 queries[key] = query
     return Proposed(tuple(queries.values()), tuple(failures))
 
 
-def _no_task(proposed: str, text: str) -> str:
+def _why_no_task(proposed: str, text: str) -> str:
     """Why a text cannot be a task; empty if it can."""
     if len(proposed) > LONGEST_TASK:
         return f"it has {len(proposed)} characters; at most {LONGEST_TASK} are allowed"
@@ -193,10 +195,10 @@ def proposed_query(start: StartingPoint, text: str, difficulty: int, version: st
         start: where the task begins.
         text: its instruction.
         difficulty: 1 to 3.
-        version: what made it.
+        version: prompt and model that made it.
         origin: common columns.
     """
-    # A name of its own: without slots, the task is what tells its goal from others.
+    # Each proposal has its own task name: without slots, the name alone makes its goal different from others.
     task = f"{start.source}.{content_id(start.platform, start.apps, start.start_state, text.casefold())[:12]}"
     return Query(
         query_id=Query.make_id(start.platform, task, (), start.start_state, text),

@@ -18,14 +18,14 @@ from trajmill.stages.queries.proposals.starting_points import StartingPoint, Tas
 
 ROLE = "writer"
 RELIABLE = 0.7
-"""Success from which a task counts as done reliably."""
+"""Success from which the policy does a task reliably."""
 FAILING = 0.25
-"""Success under which it counts as failing."""
+"""Success below which it fails at a task."""
 BATCH = 10
 """Tasks asked for in one request."""
 TEMPERATURE = 0.8
 _MOST_LISTED = 30
-"""Tasks of a kind that a prompt lists; the last ones, which are the newest."""
+"""Most tasks of a kind in a prompt; the newest are listed."""
 _LONGEST_LISTED = 300
 _MAX_TOKENS = 2048
 _PACKAGE = "trajmill.stages.queries.proposals"
@@ -41,7 +41,7 @@ class ProposedTask(Record):
 
 
 class ProposalAnswer(Record):
-    """What a proposer answers."""
+    """The answer of a proposer."""
 
     tasks: Annotated[tuple[ProposedTask, ...], Field(min_length=1, max_length=2 * BATCH)]
 
@@ -73,19 +73,19 @@ class TaskProposer:
     prompts: ProposalPrompts = field(default_factory=proposal_prompts)
 
     def version(self, start: StartingPoint) -> str:
-        """Stands on every task that it proposes for a starting point: prompt and model."""
+        """Prompt and model; stored with every task that it proposes for a starting point."""
         return self._prompted(start).version
 
     async def propose(
         self, start: StartingPoint, known: Sequence[str], count: int, seed: int
     ) -> tuple[ProposedTask, ...]:
-        """About `count` tasks, as the model wrote them: nothing is checked yet.
+        """About `count` tasks as the model wrote them, not yet checked.
 
         Args:
             start: where the tasks begin.
-            known: instructions that exist already, none of them held out: they are shown to the model.
+            known: existing instructions, which are shown to the model; none may be held out.
             count: how many to ask for.
-            seed: another one gives other tasks.
+            seed: another seed gives other tasks.
 
         Raises:
             ModelFailure: no valid answer.

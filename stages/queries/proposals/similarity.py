@@ -1,4 +1,4 @@
-"""Whether a proposed task says what another one says already, in the same or in nearly the same words."""
+"""Finds whether a proposed task has the same or nearly the same words as another task."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 TOO_SIMILAR = 0.8
-"""Share of the words of two tasks that both have, from which one is a repetition of the other."""
+"""Share of common words from which a task is a repetition of another."""
 
 _WORD = re.compile(r"\w+(?:[:.,'’-]\w+)*")
 
 
 class SimilarTask(NamedTuple):
-    """A task that says the same."""
+    """A task with the same or nearly the same words."""
 
     text: str
     same_words: bool
@@ -38,7 +38,7 @@ class KnownTasks:
             self._sets.append((frozenset(words), instruction))
 
     def find(self, instruction: str) -> SimilarTask | None:
-        """The task with the same words, else the one most like it of those that are too like, else None."""
+        """The task with the same words, else the most similar task from `TOO_SIMILAR` on, else None."""
         words = _words(instruction)
         if words in self._by_words:
             return SimilarTask(self._by_words[words], True)
@@ -52,7 +52,7 @@ def _words(text: str) -> tuple[str, ...]:
 
 
 def _shared(mine: frozenset[str], other: frozenset[str]) -> float:
-    # A cheap bound first: most pairs differ in length alone.
+    # A cheap test first: most pairs differ too much in length.
     small, large = sorted((len(mine), len(other)))
     if large == 0 or small < TOO_SIMILAR * large:
         return 0.0

@@ -1,4 +1,4 @@
-"""Reads the first screen of each starting point: tasks are proposed from it."""
+"""Reads the first screen of each starting point, from which tasks are proposed."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ async def start_screens(
         starts: starting points without screens.
         factory: makes the environments of a platform.
         seed: of the reset to a starting point.
-        limits: how long a reset may take, and how many are tried.
+        limits: how long a reset may take, and how many resets are tried.
         origin: common columns of failures.
-        at_once: environments of a platform under way at the same time.
+        at_once: environments of a platform that are open at the same time.
     """
     pools = {platform: EnvironmentPool(factory(platform), at_once) for platform in {each.platform for each in starts}}
     try:

@@ -1,4 +1,4 @@
-"""Where new tasks are proposed: apps in a start state, with the tasks that are known for them."""
+"""Starting points of new tasks: apps in a start state, with the known tasks for them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trajmill.schemas.tables.query import Platform, Source
 from trajmill.stages.queries.proposals.human_tasks import HumanTask
 
 PROPOSED = frozenset({Source.CURRICULUM, Source.SCREENSHOT})
-"""Sources of the queries that a model proposed: no programmatic check says whether one was done."""
+"""Sources of the queries that a model proposed; they have no programmatic check."""
 
 
 class TaskSuccess(NamedTuple):
@@ -38,7 +38,7 @@ class StartingPoint(NamedTuple):
     """Instructions that people wrote for it."""
     successes: tuple[TaskSuccess, ...] = ()
     screen: Observation | ScreenHandle | None = None
-    """The screen that it starts with, to propose from; None for a curriculum."""
+    """Its first screen, from which tasks are proposed; None for a curriculum."""
 
     @property
     def source(self) -> Source:
@@ -59,7 +59,7 @@ def curriculum_starting_points(
 
     Args:
         tasks: what people wrote.
-        successes: the success so far; that of other apps is left out.
+        successes: the success so far; tasks of other apps are ignored.
     """
     examples: dict[tuple[Platform, tuple[str, ...], str], list[str]] = defaultdict(list)
     for task in tasks:
@@ -74,6 +74,6 @@ def curriculum_starting_points(
 
 
 def in_turn(starts: Sequence[StartingPoint], wanted: int, round_number: int) -> Sequence[StartingPoint]:
-    """The starting points that get a task in a round, at most `wanted`; over the rounds each has its turn."""
+    """At most `wanted` starting points, which get a task in this round; over the rounds all take turns."""
     first = (round_number - 1) * wanted % len(starts) if starts else 0
     return [*starts[first:], *starts[:first]][:wanted]
