@@ -27,6 +27,7 @@ from trajmill.flows.tasks.judge import JUDGE, JUDGE_GUIDED
 from trajmill.pipelines.reading.history import read_history
 from trajmill.pipelines.rollout import attempt_counter
 from trajmill.schemas.errors import BadInputError, TrajmillError
+from trajmill.schemas.nearest import instead_of
 from trajmill.schemas.tables.round_summary import RoundSummary
 from trajmill.warehouse.layout import create_warehouse
 from trajmill.warehouse.lock import sole_worker
@@ -86,7 +87,7 @@ def run_stage(name: str, config: Config) -> StageReport:
         RunInUseError: another process works on the run.
     """
     if name not in COMMANDS:
-        raise BadInputError(f"there is no stage {name!r}; there are {', '.join(COMMANDS)}")
+        raise BadInputError(f"there is no stage {name!r}; {instead_of(name, COMMANDS)}")
     warehouse = create_warehouse(config.run.root)
     models = models_ready(config, warehouse.run(config.run_id)) if asks_models(name) else nullcontext()
     with sole_worker(warehouse, config.run_id), models:

@@ -14,6 +14,7 @@ from trajmill.flows.round import watched
 from trajmill.flows.tasks.generate import GENERATE, generate
 from trajmill.flows.tasks.walk import WALK, walk_queries
 from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.nearest import instead_of
 from trajmill.schemas.tables.query import Query, Source
 from trajmill.schemas.tables.trajectory import Trajectory
 from trajmill.warehouse.atomic import disk_full_as_error
@@ -38,7 +39,7 @@ def walk(config: Config, queries: int, source: str = "") -> WalkReport:
         TrajmillError: there is no such source, no query can be made, or another process works on the run.
     """
     if source and source not in set(Source):
-        raise BadInputError(f"there is no source {source!r}; there are {', '.join(Source)}")
+        raise BadInputError(f"there is no source {source!r}; {instead_of(source, Source)}")
     name = f"{config.run.name}-walk-{source}{queries}"[-40:].lstrip("-_")
     trial = config.model_copy(update={"run": config.run.model_copy(update={"name": name, "rounds": 1})})
     warehouse = create_warehouse(trial.run.root)

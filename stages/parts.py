@@ -8,12 +8,12 @@ A package adds a part with an entry point and no change here, for example an env
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points
 
 from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.nearest import instead_of
 from trajmill.schemas.spec import Spec
 
 
@@ -42,9 +42,7 @@ class PartGroup:
             return _load(EntryPoint(kind, self.built_in[kind], self.name))
         added = self._added()
         if kind not in added:
-            close = difflib.get_close_matches(kind, self.kinds(), n=1, cutoff=0.5)
-            instead = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(self.kinds())}"
-            raise BadInputError(f"there is no {self.word} of kind {kind!r}; {instead}")
+            raise BadInputError(f"there is no {self.word} of kind {kind!r}; {instead_of(kind, self.kinds())}")
         return _load(added[kind])
 
     def _added(self) -> dict[str, EntryPoint]:

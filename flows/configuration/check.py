@@ -9,6 +9,7 @@ from typing import NamedTuple
 from trajmill.flows.configuration.config import OWN_JUDGE, Config
 from trajmill.flows.configuration.models import EMBEDDED
 from trajmill.flows.configuration.tables import KeyPath, tables_in
+from trajmill.schemas.nearest import instead_of
 from trajmill.schemas.spec import decisive_fields
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
 
@@ -47,9 +48,9 @@ def missing_for_environment(config: Config) -> list[Missing]:
 
 def missing_endpoints(config: Config) -> list[Missing]:
     """Roles and judges whose endpoint is not defined, endpoints without an address, and names that are taken."""
-    known = ", ".join([EMBEDDED, *config.endpoints])
+    known = [EMBEDDED, *config.endpoints]
     found = [
-        Missing(keys, f"{'.'.join(keys)}: there is no [endpoints.{name}]; there are {known}")
+        Missing(keys, f"{'.'.join(keys)}: there is no [endpoints.{name}]; {instead_of(name, known)}")
         for keys, name in (*config.asked_endpoints(), *_named_by_judges(config))
         if name != EMBEDDED and name not in config.endpoints
     ]

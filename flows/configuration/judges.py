@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from dataclasses import dataclass, replace
 
@@ -12,6 +11,7 @@ from trajmill.flows.configuration.models import CriticRoles
 from trajmill.flows.configuration.prompts import prompts_of
 from trajmill.pipelines.judge import RejudgeIdentity
 from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.nearest import instead_of
 from trajmill.schemas.record import content_id
 from trajmill.stages.critics.base import Ask
 from trajmill.stages.critics.rule import Rule
@@ -59,7 +59,8 @@ def judge_named(config: Config, name: str) -> NamedJudge:
     if name == OWN_JUDGE:
         return own_judge(config)
     if name not in config.judges:
-        raise BadInputError(f"there is no [judges.{name}] in the configuration; {_instead(config, name)}")
+        advice = instead_of(name, [*config.judges, OWN_JUDGE])
+        raise BadInputError(f"there is no [judges.{name}] in the configuration; {advice}")
     section, roles = config.judges[name], config.models.critic
     voting = CriticRoles(
         step=section.step or roles.step,
@@ -67,14 +68,6 @@ def judge_named(config: Config, name: str) -> NamedJudge:
         multimodal=section.multimodal or roles.multimodal,
     )
     return _judge(config, name, section, voting)
-
-
-def _instead(config: Config, name: str) -> str:
-    known = [*config.judges, OWN_JUDGE]
-    close = difflib.get_close_matches(name, known, n=1)
-    if close:
-        return f"did you mean {close[0]}?"
-    return f"there are {', '.join(known)} (the run's own)" if config.judges else f'only "{OWN_JUDGE}", the run\'s own'
 
 
 def _judge(config: Config, name: str, spec: JudgeSpec, roles: CriticRoles) -> NamedJudge:

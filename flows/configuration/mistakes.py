@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 from collections.abc import Iterable, Mapping
@@ -14,6 +13,7 @@ from pydantic_core import ErrorDetails
 from trajmill.flows.configuration.by_kind import UNKNOWN_KIND
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.tables import KeyPath, key_paths, spec_at
+from trajmill.schemas.nearest import nearest
 
 
 class WrittenFile(NamedTuple):
@@ -41,19 +41,19 @@ class WrittenFile(NamedTuple):
 
     def _message(self, keys: KeyPath, detail: ErrorDetails) -> str:
         if detail["type"] == "extra_forbidden":
-            return f"unknown key {'.'.join(keys)}{self._nearest(keys)}"
+            return f"unknown key {'.'.join(keys)}; {self._instead(keys)}"
         if detail["type"] == UNKNOWN_KIND:
             return f"{'.'.join(keys)}: {detail['msg']}"
         what = detail["msg"].removeprefix("Input ")
         return f"{'.'.join(keys)} {what}, not {json.dumps(detail['input'], default=str)}"
 
-    def _nearest(self, keys: KeyPath) -> str:
+    def _instead(self, keys: KeyPath) -> str:
         siblings = list(spec_at(Config, keys[:-1], self.tables).model_fields)
-        close = difflib.get_close_matches(keys[-1], siblings, n=1, cutoff=0.5)
+        close = nearest(keys[-1], siblings)
         if close:
-            return f"; did you mean {'.'.join((*keys[:-1], close[0]))}?"
+            return f"did you mean {'.'.join((*keys[:-1], close))}?"
         elsewhere = [".".join(known) for known in key_paths(Config) if known[-1] == keys[-1]]
-        return f"; did you mean {elsewhere[0]}?" if elsewhere else f"; there are {', '.join(siblings)}"
+        return f"did you mean {elsewhere[0]}?" if elsewhere else f"there are {', '.join(siblings)}"
 
 
 def _line_of(text: str, keys: KeyPath) -> int | None:

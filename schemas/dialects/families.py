@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -15,6 +14,7 @@ from trajmill.schemas.dialects.qwen_vl import Qwen3Desktop, Qwen3Mobile, Qwen25D
 from trajmill.schemas.dialects.ui_tars import UiTarsDesktop, UiTarsMobile
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.geometry import Size
+from trajmill.schemas.nearest import instead_of
 from trajmill.schemas.pixel_budget import ANY_SIZE, GUI_OWL, QWEN2_5_VL, QWEN3_VL, UI_TARS, PixelBudget
 from trajmill.schemas.tables.query import Platform
 
@@ -86,6 +86,4 @@ def family_named(name: str) -> Family:
     """
     if family := FAMILIES.get(name):
         return family
-    near = difflib.get_close_matches(name.lower(), FAMILIES, 1, 0.4)
-    advice = f"did you mean {near[0]}?" if near else f"there are {', '.join(FAMILIES)}"
-    raise BadInputError(f"no model family is named {name!r:.60}: {advice}")
+    raise BadInputError(f"no model family is named {name!r:.60}; {instead_of(name.lower(), FAMILIES)}")

@@ -17,12 +17,12 @@ SUMMARY_WORDS = 30
 
 
 class Ask(StrEnum):
-    """How much is asked for; the decision is the same."""
+    """How many votes are asked for; the decision is the same."""
 
     NEEDED = "needed"
-    """Nothing more once the decision stands: a channel that says Incorrect makes the later ones superfluous."""
+    """Stop when the decision is certain: after a channel that says Incorrect, no other is asked."""
     CHANNELS = "channels"
-    """Every channel, so that each can be calibrated; within one, nothing more once its opinion stands."""
+    """Ask every channel, so that each can be calibrated; stop within a channel when its result is certain."""
     ALL = "all"
     """Every vote of every pass, so that each ingredient can be calibrated."""
 
@@ -51,7 +51,7 @@ class Vote(NamedTuple):
     redundant_steps: tuple[int, ...] = ()
     first_error_step: int | None = None
     number: int = 0
-    """Its place among the votes of its channel, which whoever collects them gives it."""
+    """Its number among the votes of its channel; `voting` sets it."""
 
 
 VoteFailure = JudgeFailure | ModelFailure
@@ -100,8 +100,8 @@ class TrajectoryCritic(Protocol):
             episode: the episode.
             screens: where its screens are read.
             steps: what the step critic said of it.
-            draw: seed of the vote. Equal numbers get equal votes; a critic that samples draws anew for every number,
-                one that does not ignores it. A vote that failed is asked again under a number not used before.
+            draw: seed of the vote: equal seeds give equal votes. A critic that does not sample ignores it. A vote that
+            failed is asked for again with a new seed.
 
         Raises:
             JudgeFailure: no usable vote; never to be read as a verdict.

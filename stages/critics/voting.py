@@ -3,9 +3,9 @@
 A critic whose model gives several answers to one request casts its votes of a pass in one: the screenshots are sent and
 read once.
 
-A vote that fails is neither yes nor no: it is asked again under another number, within bounds, and then counts as
-missing. A pass that missing votes could still turn stays open. Passes are held one after the other, cheapest first, and
-only what one lets through goes to the next.
+A vote that fails is neither Correct nor Incorrect: it is asked for again with another seed, a bounded number of times,
+and then counts as missing. A pass stays open if its missing votes could change the result. The passes run one after the
+other, cheapest first, and a trajectory goes to the next pass only if the one before did not say Incorrect.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from trajmill.stages.critics.rule import ChannelRule, PassRule, all_of
 
 
 class VotingCase(NamedTuple):
-    """What is voted on."""
+    """The episode that critics vote on, with their evidence."""
 
     episode: Episode
     screens: ScreenReader
     steps: Sequence[StepResult]
-    """What the step critic said."""
+    """The results of the step critic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +44,9 @@ class ChannelCritics:
 
     rule: ChannelRule
     critics: tuple[tuple[TrajectoryCritic, ...], ...]
-    """Those of each pass. They take turns: vote i is cast by critic i modulo their number, asked again too."""
+    """The critics of each pass. They take turns: critic i modulo their number casts vote i, repeats too."""
     tries: int = 1
-    """Calls for one vote, at most."""
+    """Largest number of calls for one vote."""
 
     @property
     def version(self) -> str:
@@ -55,12 +55,12 @@ class ChannelCritics:
 
 
 class VotingResult(NamedTuple):
-    """What came of asking a channel, or one pass of it."""
+    """The result of a channel or of one pass."""
 
     outcome: bool | None
-    """None if votes are missing that could turn it."""
+    """Whether it says Correct; None if missing votes could change the result."""
     votes: tuple[Vote, ...]
-    """The valid ones, in the order of their numbers."""
+    """The valid votes, in the order of their numbers."""
     missing: VoteFailure | None
     """Why the last of the missing votes is missing; None if none is."""
 

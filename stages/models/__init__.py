@@ -1,1 +1,1 @@
-"""Models behind roles: one protocol, many servers."""
+"""Models: one protocol, and an implementation for each way to run a model."""

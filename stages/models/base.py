@@ -1,4 +1,4 @@
-"""The protocol between whoever asks and whatever model answers."""
+"""The protocol of chat models, and its records."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation, ScreenHandle
 
 MessagePart = str | Observation | ScreenHandle
-"""Text, a screen of which a model takes what it can read (pixels or accessibility tree), or a picture alone, such as a
-screenshot on which an action is marked."""
+"""Text; or a screen, of which a model reads the pixels or the accessibility tree; or a picture alone, such as a
+screenshot with an action marked on it."""
 
 
 class ChatMessage(NamedTuple):
@@ -38,16 +38,16 @@ class ChatRequest:
     n: int = 1
     """Samples asked for in one request."""
     top_logprobs: int = 0
-    """For each token of the answer, log probabilities of so many candidates; 0 asks for none."""
+    """For each token of the answer, the log probabilities of so many candidates; 0 asks for none."""
     answer_schema: str = ""
     """JSON schema that the answer must follow, as JSON; empty for free text."""
     image_scale: float = 1.0
-    """Share of their sides at which images are sent, before the model's own pixel budget; under 1 in a cheap pass."""
+    """Factor on the sides of images, applied before the model's pixel budget; under 1 in a cheap pass."""
     trajectory_id: str | None = None
-    """What the call is accounted to; decides nothing of the answer."""
+    """The trajectory that the call is made for; it does not change the answer."""
     step_index: int | None = None
     draws: tuple[int, ...] = ()
-    """Of votes, the draw of each sample; decides nothing of the answer, for which the first one stands in `seed`."""
+    """The draw of each sample where votes are asked for. They do not change the answer: `seed` holds the first."""
 
 
 class TokenLogprob(NamedTuple):
@@ -71,11 +71,11 @@ class Completion(NamedTuple):
     others: tuple[str, ...] = ()
     """The other samples where more than one was asked for."""
     logprobs: tuple[TokenLogprob, ...] = ()
-    """Of `text`, where they were asked for."""
+    """The tokens of `text`, where they were asked for."""
     price: float = 0.0
     """In the currency of the configuration; 0 for a local model and for an answer from the cache."""
     cached: bool = False
-    """Whether it comes from the request cache, so that nothing was computed for it."""
+    """Whether the answer comes from the request cache, so that nothing was computed for it."""
 
 
 class ChatModel(Protocol):
@@ -83,11 +83,11 @@ class ChatModel(Protocol):
 
     @property
     def version(self) -> str:
-        """Identifies the weights; stands on every row the model makes."""
+        """Identifies the weights; every row that the model makes stores it."""
         ...
 
     def frame(self, screen: Size) -> CoordinateFrame:
-        """How positions in its texts relate to a screenshot of that size, as it is sent to it."""
+        """How the model writes positions on a screenshot of that size."""
         ...
 
     async def complete(self, request: ChatRequest) -> Completion:
@@ -99,7 +99,7 @@ class ChatModel(Protocol):
         ...
 
     async def close(self) -> None:
-        """Let go of connections and weights; closing twice is fine."""
+        """Free connections and weights; closing twice is fine."""
         ...
 
 

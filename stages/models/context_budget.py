@@ -1,4 +1,4 @@
-"""The room for one request to a model."""
+"""How much a critic may show a model in one request."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from trajmill.schemas.record import Record
 
 
 class ContextBudget(Record):
-    """The room for one request."""
+    """Bounds of what one request may hold."""
 
     screens: int = Field(default=24, ge=2)
-    """Most screens in it, as pictures or as captions."""
+    """Largest number of screens in a request, as pictures or as captions."""
     tokens: int = Field(default=24_000, ge=1)
-    """Most tokens of text and pictures together, as estimated here; the answer is not among them."""
+    """Largest number of tokens of text and pictures together, as estimated here. The answer is not counted."""
 
 
 USUAL_BUDGET: Final = ContextBudget()
@@ -23,5 +23,5 @@ USUAL_BUDGET: Final = ContextBudget()
 
 
 def budget_of(context_tokens: int, images: int) -> ContextBudget:
-    """The room in a model's context: a quarter of it is left for the answer and for what the estimate misses."""
+    """The budget for a model's context. A quarter is left for the answer and for errors of the estimate."""
     return ContextBudget(screens=images, tokens=context_tokens * 3 // 4)

@@ -18,20 +18,20 @@ from trajmill.schemas.observation import ScreenHandle
 from trajmill.schemas.pixel_budget import PixelBudget
 
 _UNREADABLE = (OSError, SyntaxError, ValueError, EOFError, Image.DecompressionBombError)
-"""What Pillow raises for bytes that are no picture, or a broken or absurdly large one."""
+"""Pillow's errors for bytes that are no picture, or a broken or far too large one."""
 _FAST_PNG = 1
-"""zlib level: the bytes travel once over a local network, so time counts for more than size."""
+"""zlib level. The bytes travel over a local network, so a fast encoding matters more than a small one."""
 
 
 class SentImage(NamedTuple):
-    """A picture as it goes to a model."""
+    """A picture in the form that is sent to a model."""
 
     data: bytes
     """The encoded picture."""
     media_type: str
-    """`image/png`, unless the stored picture had the right size already and is of another format."""
+    """`image/png`; the stored format if the stored picture already has the right size."""
     size: Size
-    """What `data` decodes to."""
+    """Width and height of the picture in `data`."""
 
     @property
     def data_url(self) -> str:

@@ -1,4 +1,4 @@
-"""Chat messages as they stand on a `model_calls` row: screens by id, never by pixels."""
+"""Chat messages as a `model_calls` row stores them: screens by id, never by pixels."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from trajmill.stages.models.base import ChatMessage, MessagePart
 
 
 def messages_to_json(messages: tuple[ChatMessage, ...]) -> str:
-    """Compact JSON of messages, fit to be stored; an observation or a picture becomes `{"screen": id}`."""
+    """Compact JSON of messages that can be stored; an observation or a picture becomes `{"screen": id}`."""
     return json.dumps(
         [
             {

@@ -1,4 +1,4 @@
-"""What the specs of all kinds of models have in common."""
+"""The base class of the specs of models."""
 
 from __future__ import annotations
 
@@ -36,21 +36,21 @@ class ModelSpec(Spec):
     read: system message, layout of the messages, names of actions, sizes of images, coordinates (see models.md);
     `any`: as the embedded policy, with images as they are."""
     max_pixels: PositiveInt = 3_211_264
-    """Most pixels of an image as it is sent."""
+    """Largest number of pixels of an image as it is sent."""
     context_tokens: Annotated[int, Field(ge=4096)] = 32_000
-    """Longest request with its answer that the model takes. Critics are shown as much of a trajectory as three quarters
-    of it hold, and are told what was left out."""
+    """Length of the model's context in tokens, for a request and its answer. A critic shows the model as much of a
+    trajectory as three quarters of it hold, and says what was left out."""
     max_images: Annotated[int, Field(ge=2)] = 24
-    """Most images in one request: as many as the server allows, e.g. by vLLM's `--limit-mm-per-prompt`."""
+    """Largest number of images in one request: as many as the server allows, e.g. by vLLM's `--limit-mm-per-prompt`."""
     max_in_flight: Annotated[PositiveInt, OPERATIONAL] = 64
-    """Most requests under way at once; fewer when a server says that it is busy."""
+    """Largest number of requests in flight; fewer when a server says that it is busy."""
     cache: Annotated[bool, OPERATIONAL] = True
-    """Whether answers are kept and found again by the request; those of a sampled policy never are."""
+    """Whether answers are cached by their request; answers of a sampled policy never are."""
 
     @property
     @abstractmethod
     def version(self) -> str:
-        """The version of the model that stands on its rows.
+        """The version that the model's rows store.
 
         Raises:
             BadInputError: its folder holds no model.
@@ -63,11 +63,11 @@ class ModelSpec(Spec):
 
     @property
     def context_budget(self) -> ContextBudget:
-        """Most that a critic shows the model in one request."""
+        """How much a critic shows the model in one request."""
         return budget_of(self.context_tokens, self.max_images)
 
     def frame(self, screen: Size) -> CoordinateFrame:
-        """How positions in the model's texts relate to a screen.
+        """How the model writes positions on a screen.
 
         Raises:
             ModelFailure: no picture of the screen fits its pixel budget.
@@ -91,12 +91,12 @@ class ModelSpec(Spec):
         request_cache: Path | None = None,
         accounting: Accounting | None = None,
     ) -> ChatModel:
-        """The model, with kept answers and a row for each call where these are asked for.
+        """The model; on request with a cache of its answers, and with a row for each call.
 
         Args:
-            variables: environment variables, among which a kind looks for its key.
-            request_cache: folder of kept answers; None asks again for everything.
-            accounting: who gets the rows of its calls; None makes none.
+            variables: environment variables; some kinds read their key from one.
+            request_cache: folder of the cached answers; None caches nothing.
+            accounting: gets the rows of its calls; None makes no rows.
 
         Raises:
             BadInputError: the variable of the key is not set, the model cannot be loaded, or the folder is no cache.

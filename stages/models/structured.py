@@ -25,7 +25,7 @@ A = TypeVar("A", bound=Record)
 
 _OBJECT_START = re.compile(r'\{\s*["}]')
 _MOST_STARTS = 200
-"""CandidateGrid tried in one reply: the time that a reply of nothing but openings takes."""
+"""Largest number of places in one reply that are tried as the start of an object; it bounds the time of a parse."""
 _MOST_SHOWN = 4000
 """Characters of a refused reply that are sent back with the question."""
 _MOST_ERRORS = 6
@@ -104,8 +104,8 @@ class _Sample(NamedTuple, Generic[A]):
             try:
                 return parse_answer(completion.text, self.answer)
             except ValueError as error:
-                problem = _told(str(error), completion)
-            attempt, completion = _again(self.asked, completion.text, problem, number), None
+                problem = _problem_with_quote(str(error), completion)
+            attempt, completion = _repeated_request(self.asked, completion.text, problem, number), None
         return AnswerFailure(f"{self.asked.role}: no valid answer in {self.tries} tries; last: {problem}")
 
 
@@ -117,7 +117,7 @@ def _first_completions(completion: Completion, samples: int) -> list[Completion 
     if samples == 1:
         return [completion]
     texts = (completion.text, *completion.others)[:samples]
-    # Why a sample ended and what it took is not told of each.
+    # A completion has one finish reason and one count of tokens for all its samples.
     found = [completion._replace(text=text, others=(), finish_reason="") for text in texts]
     return [*found, *[None] * (samples - len(found))]
 
@@ -190,12 +190,14 @@ def _storable(value: Any) -> Any:
 
 def _problems(error: ValidationError) -> str:
     found = error.errors(include_url=False, include_context=False, include_input=False)
-    told = [_one_line(f"{'.'.join(map(str, each['loc'])) or 'answer'}: {each['msg']}") for each in found[:_MOST_ERRORS]]
-    more = len(found) - len(told)
-    return "; ".join([*told, f"and {more} more"] if more else told)
+    listed = [
+        _one_line(f"{'.'.join(map(str, each['loc'])) or 'answer'}: {each['msg']}") for each in found[:_MOST_ERRORS]
+    ]
+    more = len(found) - len(listed)
+    return "; ".join([*listed, f"and {more} more"] if more else listed)
 
 
-def _told(problem: str, completion: Completion) -> str:
+def _problem_with_quote(problem: str, completion: Completion) -> str:
     cut = f" (cut off after {completion.output_tokens} tokens)" if completion.finish_reason == "length" else ""
     begins = _one_line(completion.text[: 4 * _MOST_QUOTED])[:_MOST_QUOTED]
     return f'{problem}{cut}, reply begins "{begins}"' if begins else f"the reply is empty{cut}"
@@ -205,7 +207,7 @@ def _one_line(text: str) -> str:
     return " ".join(storable(text).split())
 
 
-def _again(asked: ChatRequest, reply: str, problem: str, number: int) -> ChatRequest:
+def _repeated_request(asked: ChatRequest, reply: str, problem: str, number: int) -> ChatRequest:
     refused = ChatMessage("assistant", (storable(reply[:_MOST_SHOWN]),))
     wish = ChatMessage(
         "user",

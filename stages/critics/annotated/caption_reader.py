@@ -24,7 +24,7 @@ _LIST_CHANGED = "the list has changed"
 _CONTROLS = ("radio", "switch", "checkbox", "stepper button", "text field", "search field", "menu")
 
 
-class ToldChange(NamedTuple):
+class CaptionChange(NamedTuple):
     """The first old and the last new value of one control."""
 
     kind: str
@@ -67,7 +67,7 @@ class CaptionReader:
     visited: set[str] = field(default_factory=set)
     forms: set[str] = field(default_factory=set)
     """Pages whose caption says that they are forms."""
-    changed: dict[tuple[str, str], ToldChange] = field(default_factory=dict)
+    changed: dict[tuple[str, str], CaptionChange] = field(default_factory=dict)
     """By page and name of the control."""
     tapped: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
     """By page: role and words of what was tapped and is no control, oldest first."""
@@ -83,7 +83,7 @@ class CaptionReader:
         for kind, name, new, old in _CHANGE.findall(line):
             place = (self.page, _plain(name))
             first = self.changed[place].old if place in self.changed else _plain(old)
-            self.changed[place] = ToldChange(kind, first, _plain(new))
+            self.changed[place] = CaptionChange(kind, first, _plain(new))
         texts = [_plain(text) for text in _SHOWS.findall(line)]
         gone = len(_HAS_NO_LONGER.findall(line))
         opened = _PAGE.search(line)

@@ -13,7 +13,7 @@ from trajmill.schemas.episode import Episode
 from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.tables.query import Slot
 from trajmill.schemas.tables.verdict import Channel
-from trajmill.stages.critics.annotated.caption_reader import CaptionEvent, CaptionReader, ToldChange
+from trajmill.stages.critics.annotated.caption_reader import CaptionChange, CaptionEvent, CaptionReader
 from trajmill.stages.critics.annotated.channel import AnnotatedChannel
 from trajmill.stages.critics.annotated.problem_finder import ProblemFinder
 from trajmill.stages.critics.annotated.task import AnnotatedTask, TaskPart, asked_in_words, pages_from
@@ -125,7 +125,7 @@ class _ReportProblems(ProblemFinder):
             return True
         return not slot.said and slot.page not in reader.visited
 
-    def _asked(self, page: str, name: str, change: ToldChange, part: TaskPart) -> bool:
+    def _asked(self, page: str, name: str, change: CaptionChange, part: TaskPart) -> bool:
         if any(page == slot.page and change.answers(name, slot) for slot in self._task.slots):
             return True
         return asked_in_words(Control("", change.kind, name, change.new), page, self._task, part)

@@ -1,8 +1,7 @@
-"""An action in words, as it is told to a model that judges it, and text of others as it is shown to a model.
+"""Describes an action in words for a model that judges it, and quotes untrusted text.
 
-What the caption of a step leaves out stands here: which button, how often, for how long, whether a text replaced what
-was there. Where no tree names the element, the place is told as shares of the screen, which mean the same in whatever
-size and coordinate space a model sees it.
+It says more than the caption of a step: which button, how often, for how long, whether a text replaced another. Where
+no tree names the element, the place is given in shares of the screen, which hold in every size and coordinate space.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from trajmill.stages.critics.trees.caption import describe_action, describe_elem
 from trajmill.stages.critics.trees.element_action import ElementAction, read_element_action, scroll_direction
 
 LONGEST_TEXT = 600
-"""Characters of a typed or answered text that are told; what is longer is cut, with a mark."""
+"""Characters of a typed or answered text; a longer text is cut and marked."""
 _PRESSES = {1: "Clicked", 2: "Double-clicked", 3: "Triple-clicked"}
 
 
@@ -48,17 +47,17 @@ def action_in_words(action_json: str | None, elements: tuple[UIElement, ...], sc
 
 
 def untrusted(text: str, longest: int | None = None) -> str:
-    """A text by others as one line in double quotes, in which it can neither end its quotes nor start a line.
+    """Quote an untrusted text on one line, so that it can neither end its quotes nor start a line.
 
-    The marks that chat templates are made of (`<|im_end|>`, `<|image_pad|>`) are broken up: a tokeniser would take
-    them for its own wherever they stand, as the end of a message or a picture that is not there.
+    Control marks of chat templates (`<|im_end|>`, `<|image_pad|>`) are broken up: a tokeniser reads them as the end
+    of a message, or as a picture.
     """
     cut = text if longest is None or len(text) <= longest else text[:longest] + " [cut]"
     return quotable(quoted(cut))
 
 
 def quotable(words: str) -> str:
-    """Words that quote others, without the marks that chat templates are made of."""
+    """A text without the control marks of chat templates."""
     return words.replace("<|", "< |").replace("|>", "| >")
 
 

@@ -121,13 +121,13 @@ class ModelCaptioner:
 def _tree_caption(screen_id: str, elements: tuple[UIElement, ...]) -> str:
     """Everything with words on a screen, what counts first: how the controls stand, values, items, then the rest."""
     state = read_screen(screen_id, elements)
-    told = {state.title, *state.values, *(text for text, _ in state.items)}
-    told |= {word for control in state.controls.values() for word in (control.label, control.value)}
+    said = {state.title, *state.values, *(text for text, _ in state.items)}
+    said |= {word for control in state.controls.values() for word in (control.label, control.value)}
     parts = [f"{c.kind} {quoted(c.label)} is {quoted(c.value)}" for c in state.controls.values()]
     parts += [f"typing goes to {describe_element(e)}" for e in elements if "focused" in e.states]
     parts += [f"shows {quoted(text)}" for text in state.values]
     parts += [f"lists {quoted(text)}{_beside(note)}" for text, note in state.items]
-    others = (f"{describe_element(e)}{_beside(_note(e))}" for e in elements if e.text and e.text not in told)
+    others = (f"{describe_element(e)}{_beside(_note(e))}" for e in elements if e.text and e.text not in said)
     parts += list(dict.fromkeys(others))[:_MOST_OTHERS]
     if any(element.role == "keyboard" for element in elements):
         parts.append("the keyboard is up")
@@ -135,7 +135,7 @@ def _tree_caption(screen_id: str, elements: tuple[UIElement, ...]) -> str:
 
 
 def _note(element: UIElement) -> str:
-    """What stands beside an element; the value of a control's part names its group, which is told already."""
+    """What stands beside an element; the value of a control's part names its group."""
     return "" if control_kind(element) else element.value
 
 

@@ -15,7 +15,7 @@ from trajmill.stages.critics.model.action_words import untrusted
 from trajmill.stages.critics.model.answers import TrajectoryAnswer, trajectory_answer
 from trajmill.stages.critics.model.context_fit import fit, kept, text_tokens
 from trajmill.stages.critics.model.request import ask_critic_several
-from trajmill.stages.critics.model.transcript import Transcript, lay_out, say_what_is_left_out, transcribe
+from trajmill.stages.critics.model.transcript import Transcript, lay_out, omission_note, transcribe
 from trajmill.stages.models.base import ChatModel, ChatRequest, MessagePart, gives_several
 from trajmill.stages.models.context_budget import USUAL_BUDGET, ContextBudget
 from trajmill.stages.models.prompted import GREEDY, PromptedModel, Sampling
@@ -23,12 +23,12 @@ from trajmill.stages.models.prompts import Prompt
 
 
 class ScreenPart(NamedTuple):
-    """A screen as a model is shown it."""
+    """A screen in the form in which a model reads it."""
 
     part: MessagePart
-    """A picture, or words."""
+    """A picture or a text."""
     tokens: int
-    """An estimate of what it takes."""
+    """Estimated number of tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class ModelChannel(ABC):
     async def screen_parts(
         self, shown: Transcript, episode: Episode, screens: ScreenReader
     ) -> Mapping[str, ScreenPart]:
-        """By id, the screens of a transcript as the model is shown them.
+        """The screens of a transcript in the form in which the model reads them, by id.
 
         Raises:
             JudgeFailure: a screen is missing, or cannot be put into words.
@@ -65,13 +65,13 @@ class ModelChannel(ABC):
 
     @abstractmethod
     def request(
-        self, told: Mapping[str, str], laid_out: tuple[MessagePart, ...], sampling: Sampling, subject: str
+        self, fields: Mapping[str, str], parts: tuple[MessagePart, ...], sampling: Sampling, subject: str
     ) -> ChatRequest:
         """The request that shows the screens and steps.
 
         Args:
-            told: the fields that every prompt has.
-            laid_out: the screens and steps, in order.
+            fields: the values of the prompt's fields.
+            parts: the screens and steps, in order.
             sampling: how the answer is drawn.
             subject: id of the trajectory.
         """
@@ -111,8 +111,8 @@ class ModelChannel(ABC):
         self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult], draw: int
     ) -> ChatRequest:
         subject = episode.trajectory.trajectory_id
-        told = transcribe(episode, screens, steps)
-        shown = told.only(kept(len(told.screens), self.budget.screens))
+        whole = transcribe(episode, screens, steps)
+        shown = whole.only(kept(len(whole.screens), self.budget.screens))
         parts = await self.screen_parts(shown, episode, screens)
         room = self.budget.tokens - text_tokens(self.prompt.system + self.prompt.user + episode.query.instruction)
         chosen = fit(
@@ -123,11 +123,11 @@ class ModelChannel(ABC):
         )
         fields = {
             "instruction": untrusted(episode.query.instruction),
-            "left_out": say_what_is_left_out(len(told.screens), shown, chosen),
+            "left_out": omission_note(len(whole.screens), shown, chosen),
         }
-        laid_out = lay_out(shown, chosen, lambda screen_id: parts[screen_id].part)
+        evidence = lay_out(shown, chosen, lambda screen_id: parts[screen_id].part)
         sampling = self.sampling._replace(seed=self.sampling.seed + draw)
-        return self.request(fields, laid_out, sampling, subject)
+        return self.request(fields, evidence, sampling, subject)
 
     def _vote(self, answer: TrajectoryAnswer, episode: Episode) -> Vote:
         """The vote that an answer stands for, with steps by their index."""

@@ -1,8 +1,8 @@
-"""Which screens and steps of a trajectory go into one request when not all of them fit.
+"""Selects the screens and steps of a trajectory for one request when not all of them fit.
 
-The rule: the first and the last always stay, as they say what there was and what came of it. Of the room that is left,
-half goes to the screens right before the last one, where a task is usually decided, and the rest is spread evenly over
-those between. Screens go before steps do, because a step's line costs little and says what happened meanwhile.
+The first and the last always stay: they show the start and the outcome. Half of the remaining room goes to the screens
+right before the last one, where a task is usually decided; the rest is spread evenly over the others. Screens are left
+out before steps, because a step's line costs few tokens and says what happened.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from trajmill.schemas.geometry import Size
 from trajmill.stages.models.base import ChatModel
 
 _BYTES_PER_TOKEN = 3
-"""UTF-8 bytes; Latin text has about four to a token, so that the estimate is rather too high, Chinese about three."""
+"""UTF-8 bytes per token. Latin text has about four, Chinese about three, so the estimate is rather too high."""
 _PATCH = 28
 """Pixels on the side of one image token in Qwen2.5-VL; later families take larger ones."""
 _FRAME_TOKENS = 10
-"""Marks around a picture or a line."""
+"""Tokens of the marks around a picture or a line."""
 
 
-class Kept(NamedTuple):
-    """Positions of what stays, ascending."""
+class KeptPositions(NamedTuple):
+    """Positions of the screens and steps that stay, ascending."""
 
     screens: tuple[int, ...]
     steps: tuple[int, ...]
@@ -42,9 +42,9 @@ def picture_tokens(model: ChatModel, screen: Size, scale: float) -> int:
 
 
 def kept(count: int, wanted: int) -> tuple[int, ...]:
-    """Which of `count` things in a row stay when only `wanted` can: the module's rule.
+    """The positions that stay when only `wanted` of `count` screens or steps fit, by the rule of this module.
 
-    With room for one it is the last.
+    With room for one, the last stays.
     """
     if wanted >= count:
         return tuple(range(count))
@@ -56,7 +56,7 @@ def kept(count: int, wanted: int) -> tuple[int, ...]:
     return (0, *middle, *range(count - tail, count))
 
 
-def fit(screen_tokens: Sequence[int], step_tokens: Sequence[int], room: int, subject: str) -> Kept:
+def fit(screen_tokens: Sequence[int], step_tokens: Sequence[int], room: int, subject: str) -> KeptPositions:
     """The screens and steps that stay so that all fits into `room` tokens; at least two of each, where there are two.
 
     Raises:
@@ -67,7 +67,7 @@ def fit(screen_tokens: Sequence[int], step_tokens: Sequence[int], room: int, sub
     sizes = [(count, steps) for count in range(screens, least, -1)]
     sizes += [(least, count) for count in range(steps, min(2, steps) - 1, -1)]
     for screen_count, step_count in sizes:
-        found = Kept(kept(screens, screen_count), kept(steps, step_count))
+        found = KeptPositions(kept(screens, screen_count), kept(steps, step_count))
         if sum(screen_tokens[at] for at in found.screens) + sum(step_tokens[at] for at in found.steps) <= room:
             return found
     raise JudgeFailure(f"{subject}: not even the first and the last screen fit into the {room} tokens left for them")

@@ -62,8 +62,8 @@ class ModelMultimodalChannel(ModelChannel):
         }
 
     def request(
-        self, told: Mapping[str, str], laid_out: tuple[MessagePart, ...], sampling: Sampling, subject: str
+        self, fields: Mapping[str, str], parts: tuple[MessagePart, ...], sampling: Sampling, subject: str
     ) -> ChatRequest:
         """The prompt, then the screens and steps."""
-        asked = critic_request("critic.multimodal", self.prompt.fill(**told), laid_out, sampling, subject)
+        asked = critic_request("critic.multimodal", self.prompt.fill(**fields), parts, sampling, subject)
         return replace(asked, image_scale=self.image_scale)

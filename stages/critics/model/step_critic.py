@@ -1,10 +1,9 @@
 """The step critic by a vision-language model: screen before with the action marked, action, screen after (paper 6.3).
 
 The steps of one trajectory are asked one after the other, because the history that goes with a step is the summaries of
-those before it: the paper counts the interaction history to the state, and what an action was done for can only be told
-from what came of the ones before. The actions alone could be asked about at once, but without a tree they say no more
-than where something was pressed. It costs latency, not throughput: trajectories are judged beside each other, and a
-trajectory that is judged again after a failure finds the answers that it had in the request cache.
+those before it: in the paper the interaction history is part of the state, and the purpose of an action follows from
+the outcomes of earlier ones. This costs latency, not throughput: many trajectories are judged at the same time, and a
+trajectory that is judged again after a failure finds its earlier answers in the request cache.
 """
 
 from __future__ import annotations
@@ -30,9 +29,9 @@ from trajmill.stages.models.prompts import Prompt
 
 STEP_FIELDS = frozenset({"instruction", "history", "number", "action"})
 LONGEST_SUMMARY = 400
-"""Characters: thirty long words. In writing without spaces the number of words bounds nothing."""
+"""Characters, as many as thirty long words have. In languages without spaces a bound on words has no effect."""
 _LONGEST_HISTORY = 60
-"""Summaries that go with a step; of a longer history the first, the last half and some between."""
+"""Most summaries in one request. Of a longer history it holds the first, the last half and some between."""
 
 
 def step_prompt(own: Path | None = None) -> Prompt:
@@ -52,7 +51,7 @@ class ModelStepCritic:
     prompt: Prompt = field(default_factory=step_prompt)
     sampling: Sampling = GREEDY
     budget: ContextBudget = USUAL_BUDGET
-    """Both screens have to fit; of the history as much as fits beside them is told."""
+    """Both screens must fit; the history gets the room that is left."""
 
     @property
     def version(self) -> str:
@@ -101,7 +100,7 @@ class ModelStepCritic:
 
 
 def _pictures(step: Step, screens: ScreenReader) -> tuple[str | ScreenHandle, ...]:
-    """Both screens, or one where nothing has changed: two equal pictures cost twice and invite to see a difference."""
+    """Both screens, or one where nothing has changed: a second equal picture costs tokens and suggests a difference."""
     before = ("The screen before the action:", marked_picture(step, screens))
     if step.screen_after == step.screen_before:
         return (*before, "After the action the screen is exactly the same, without the mark.")
@@ -109,7 +108,7 @@ def _pictures(step: Step, screens: ScreenReader) -> tuple[str | ScreenHandle, ..
 
 
 def _history(earlier: Sequence[StepResult], room: int) -> str:
-    """A line for each earlier step, as many as fit into so many tokens, and how many are left out."""
+    """A line for each earlier step, as many as fit into `room` tokens, and the number of those left out."""
     if not earlier:
         return "(nothing yet)"
     lines = [f"Step {number}: {untrusted(step.summary)}" for number, step in enumerate(earlier, start=1)]
@@ -118,8 +117,8 @@ def _history(earlier: Sequence[StepResult], room: int) -> str:
     choices = (kept(len(lines), count) for count in counts)
     shown = next((chosen for chosen in choices if sum(costs[at] for at in chosen) <= room), ())
     left_out = len(lines) - len(shown)
-    told = [lines[at] for at in shown]
-    return "\n".join([*told, f"({left_out} steps between them are left out.)"] if left_out else told)
+    listed = [lines[at] for at in shown]
+    return "\n".join([*listed, f"({left_out} steps between them are left out.)"] if left_out else listed)
 
 
 def _summary(answer: StepAnswer) -> str:

@@ -76,8 +76,8 @@ class ModelTextChannel(ModelChannel):
         return captions
 
     def request(
-        self, told: Mapping[str, str], laid_out: tuple[MessagePart, ...], sampling: Sampling, subject: str
+        self, fields: Mapping[str, str], parts: tuple[MessagePart, ...], sampling: Sampling, subject: str
     ) -> ChatRequest:
         """The report, within the prompt."""
-        filled = self.prompt.fill(**told, report="\n".join(map(str, laid_out)))
+        filled = self.prompt.fill(**fields, report="\n".join(map(str, parts)))
         return critic_request("critic.text", filled, (), sampling, subject)

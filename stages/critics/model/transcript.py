@@ -1,8 +1,8 @@
-"""An episode as a trajectory critic is told it: screens and, between them, a line for each step.
+"""The part of an episode that a trajectory critic reads: screens and, between them, a line for each step.
 
-Only what could be seen goes in: the actions, the screens and what the step critic noted. Nothing of the query but its
-instruction (no goal, constraints, path or reward), and nothing that the agent said of itself except what it typed or
-answered, so that its own view of the matter persuades nobody.
+It holds only what could be seen: the actions, the screens and the step critic's summaries. Of the query it holds the
+instruction alone (no goal, constraints, path or reward); of the agent's own words only what it typed or answered, so
+that its opinion of itself cannot influence the critic.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.tables.trajectory import StopReason
 from trajmill.stages.critics.base import StepResult
 from trajmill.stages.critics.model.action_words import action_in_words, untrusted
-from trajmill.stages.critics.model.context_fit import Kept
+from trajmill.stages.critics.model.context_fit import KeptPositions
 from trajmill.stages.critics.model.request import stored_evidence
 from trajmill.stages.models.base import MessagePart
 
@@ -28,7 +28,7 @@ _STOPPED = {
 }
 
 
-class ToldScreen(NamedTuple):
+class TranscriptScreen(NamedTuple):
     """A screen that differs from the one before it."""
 
     screen_id: str
@@ -37,21 +37,21 @@ class ToldScreen(NamedTuple):
 
 
 class Transcript(NamedTuple):
-    """All there is to tell of an episode."""
+    """The screens and steps of an episode."""
 
-    screens: tuple[ToldScreen, ...]
-    """A screen that a step left as it was does not come again."""
+    screens: tuple[TranscriptScreen, ...]
+    """A screen that a step did not change is not repeated."""
     steps: tuple[str, ...]
     """A line for each step; they are numbered from 1."""
     ending: str
 
     def only(self, positions: Sequence[int]) -> Transcript:
-        """The same with these screens alone."""
+        """The transcript with only the screens at these positions."""
         return self._replace(screens=tuple(self.screens[at] for at in positions))
 
 
 def transcribe(episode: Episode, screens: ScreenReader, notes: Sequence[StepResult]) -> Transcript:
-    """An episode, told.
+    """Make the transcript of an episode.
 
     Raises:
         JudgeFailure: it has no step, or a screen or an action of it cannot be read.
@@ -59,7 +59,7 @@ def transcribe(episode: Episode, screens: ScreenReader, notes: Sequence[StepResu
     if not episode.steps:
         raise JudgeFailure(f"{episode.trajectory.trajectory_id}: there is no step to judge")
     summaries = {note.index: note.summary for note in notes}
-    shown = [ToldScreen(episode.steps[0].screen_before, 0)]
+    shown = [TranscriptScreen(episode.steps[0].screen_before, 0)]
     lines: list[str] = []
     with stored_evidence(episode):
         for number, step in enumerate(episode.steps, start=1):
@@ -68,13 +68,13 @@ def transcribe(episode: Episode, screens: ScreenReader, notes: Sequence[StepResu
             note = f" Noted: {untrusted(summaries[step.index])}." if step.index in summaries else ""
             lines.append(f"Step {number}: {words}.{note}{'' if moved else ' The screen stayed the same.'}")
             if moved:
-                shown.append(ToldScreen(step.screen_after, number))
+                shown.append(TranscriptScreen(step.screen_after, number))
     return Transcript(tuple(shown), tuple(lines), _STOPPED.get(episode.trajectory.stop_reason, ""))
 
 
-def lay_out(told: Transcript, kept: Kept, show: Callable[[str], MessagePart]) -> tuple[MessagePart, ...]:
-    """Screens and steps in order; where steps are left out, a line says which."""
-    screens = {told.screens[at].after: told.screens[at] for at in kept.screens}
+def lay_out(transcript: Transcript, kept: KeptPositions, show: Callable[[str], MessagePart]) -> tuple[MessagePart, ...]:
+    """The message parts of screens and steps in order; a line names the steps that are left out."""
+    screens = {transcript.screens[at].after: transcript.screens[at] for at in kept.screens}
     steps = set(kept.steps)
     parts: list[MessagePart] = []
     left_out: list[int] = []
@@ -84,22 +84,22 @@ def lay_out(told: Transcript, kept: Kept, show: Callable[[str], MessagePart]) ->
             parts.append(f"(Steps {left_out[0]} to {left_out[-1]} are left out.)")
             left_out.clear()
 
-    for number in range(len(told.steps) + 1):
+    for number in range(len(transcript.steps) + 1):
         if number and number - 1 in steps:
             close_gap()
-            parts.append(told.steps[number - 1])
+            parts.append(transcript.steps[number - 1])
         elif number:
             left_out.append(number)
         if number in screens:
             close_gap()
             label = f"Screen after step {number}:" if number else "Screen before step 1:"
             parts += [label, show(screens[number].screen_id)]
-    return (*parts, told.ending)
+    return (*parts, transcript.ending)
 
 
-def say_what_is_left_out(screens: int, told: Transcript, kept: Kept) -> str:
-    """How much of `screens` different screens and of all steps is shown, in words."""
-    shown, lines, steps = len(kept.screens), len(kept.steps), len(told.steps)
+def omission_note(screens: int, transcript: Transcript, kept: KeptPositions) -> str:
+    """A sentence on how many of all screens and steps are shown."""
+    shown, lines, steps = len(kept.screens), len(kept.steps), len(transcript.steps)
     if shown == screens and lines == steps:
         return f"All {screens} different screens and all {steps} steps follow."
     which = "the first, the last ones and some spread evenly between them"

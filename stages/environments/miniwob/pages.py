@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
 from trajmill.schemas.errors import BadInputError, EnvironmentFailure, FailureClass
+from trajmill.schemas.nearest import instead_of
 
 
 def pages_folder() -> Path:
@@ -44,12 +44,7 @@ def refuse_unknown_pages(names: Sequence[str], key: str) -> None:
     """
     known = page_names()
     mistakes = [
-        f"{key}: there is no MiniWoB++ page {name!r}{_nearest(name, known)}" for name in names if name not in known
+        f"{key}: there is no MiniWoB++ page {name!r}; {instead_of(name, known)}" for name in names if name not in known
     ]
     if mistakes:
         raise BadInputError("\n".join(mistakes))
-
-
-def _nearest(name: str, known: Sequence[str]) -> str:
-    close = difflib.get_close_matches(name, known, n=1)
-    return f"; did you mean {close[0]!r}?" if close else f"; there are {', '.join(known[:5])}, ... ({len(known)} pages)"

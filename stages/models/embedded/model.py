@@ -1,7 +1,7 @@
-"""The embedded policy as a chat model: it reads the prompt and the screen's elements, and answers in GUI-Owl's words.
+"""The embedded policy as a chat model: it reads the prompt and the screen's elements, and answers in GUI-Owl's form.
 
-Requests that wait at the same time are scored in one forward pass. Scores are computed in double precision and rounded,
-and each request brings its own random numbers: an answer depends on the request alone, not on its company.
+Requests that wait at the same time are scored in one forward pass. An answer depends on its request alone, not on the
+other requests of the batch: scores are computed in double precision and rounded, and each request has its own seed.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from trajmill.stages.models.embedded.replies import reply_for
 
 _DECIMALS = 6
 _MOST_REMEMBERED = 4096
-"""Screens after which the caches are emptied, so that a long run stays small."""
+"""After so many screens the caches are emptied, so that a long run needs little memory."""
 _MAX_BATCH = 256
 _LETTERS_PER_TOKEN = 4
 
 
 class _Asked(NamedTuple):
-    """What a request asks, taken apart."""
+    """The parts of a request that decide its answer."""
 
     user: UserText
     user_text: str
@@ -48,14 +48,14 @@ class _Asked(NamedTuple):
 
 
 class _Waiting(NamedTuple):
-    """A request and where its answer goes."""
+    """A request and the future that gets its answer."""
 
     asked: _Asked
     answer: asyncio.Future[Completion]
 
 
 class EmbeddedModel:
-    """A `ChatModel` around a `PolicyNetwork`; to be used from one event loop at a time."""
+    """A `ChatModel` around a `PolicyNetwork`; use it from one event loop at a time."""
 
     def __init__(self, network: PolicyNetwork, version: str) -> None:
         self._network = network.double().eval()
@@ -71,14 +71,14 @@ class EmbeddedModel:
         return self._version
 
     def frame(self, screen: Size) -> CoordinateFrame:
-        """It writes pixels of the screenshot itself."""
+        """The embedded policy writes positions in pixels of the stored screenshot."""
         return native_frame(screen)
 
     async def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing: there are no connections."""
 
     async def complete(self, request: ChatRequest) -> Completion:
-        """Answer a request together with all others that are waiting now.
+        """Answer a request in one batch with all others that wait now.
 
         Raises:
             ModelFailure: the request shows no screen with an accessibility tree.
@@ -87,12 +87,12 @@ class EmbeddedModel:
         answer: asyncio.Future[Completion] = loop.create_future()
         self._waiting.append(_Waiting(self._asked(request), answer))
         if len(self._waiting) == 1:
-            # Two turns of the loop: episodes that were woken together step first, then ask together.
+            # Waits two turns of the loop, so that episodes that continue together also ask in one batch.
             loop.call_soon(loop.call_soon, self._answer_waiting)
         return await answer
 
     def answer(self, requests: Sequence[ChatRequest]) -> list[Completion]:
-        """Answer some requests in one batch, without an event loop.
+        """Answer requests in one batch, without an event loop.
 
         Raises:
             ModelFailure: a request shows no screen with an accessibility tree.

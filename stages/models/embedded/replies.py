@@ -1,4 +1,4 @@
-"""The words around a chosen action: thought and conclusion from templates."""
+"""Writes the reply for a chosen action; thought and conclusion come from templates."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _PLANS = {
 
 
 def reply_for(policy_input: PolicyInput, chosen: int, user: UserText, *, phone: bool) -> Reply:
-    """The reply that carries out the candidate at index `chosen`."""
+    """The reply for the candidate at index `chosen`."""
     candidate = policy_input.candidates[chosen]
     told = Conclusion(
         CONCLUSION_VERBS[candidate.verb],
@@ -55,7 +55,7 @@ def _thought(policy_input: PolicyInput, candidate: CandidateAction, instruction:
 
 
 def _new_notes(policy_input: PolicyInput, instruction: str) -> tuple[str, ...]:
-    """Data on the screen that the user did not say and that is not noted yet: later steps may need it."""
+    """Values on the screen that the user did not say and that are not noted yet: later steps may need them."""
     known = {*noted_values(policy_input.conclusions)}
     fresh = [text for value in policy_input.values if (text := plain(value)) not in known and text not in instruction]
     return tuple(fresh[:_MOST_NOTES])

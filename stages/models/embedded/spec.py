@@ -24,7 +24,7 @@ class EmbeddedSpec(ModelSpec):
 
     @property
     def version(self) -> str:
-        """A hash of its weights, which are read.
+        """A hash of its weights; reads them.
 
         Raises:
             BadInputError: the folder holds no complete embedded policy.
@@ -32,7 +32,7 @@ class EmbeddedSpec(ModelSpec):
         return self.connect({}).version
 
     def frame(self, screen: Size) -> CoordinateFrame:
-        """It writes pixels of the screenshot itself."""
+        """The embedded policy writes positions in pixels of the stored screenshot."""
         return native_frame(screen)
 
     def connect(self, variables: Mapping[str, str]) -> EmbeddedModel:

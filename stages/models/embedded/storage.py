@@ -1,4 +1,4 @@
-"""Policies on disk: `model.safetensors` and `config.json` in one folder, as Hugging Face lays models out."""
+"""Policies on disk: `model.safetensors` and `config.json` in one folder, which is Hugging Face's layout."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MODEL_TYPE = "trajmill_candidate_scorer"
 
 
 def untrained_network(seed: int, shape: NetworkShape | None = None) -> PolicyNetwork:
-    """A network that has seen nothing; equal seeds give equal weights."""
+    """A network before training; equal seeds give equal weights."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return PolicyNetwork(shape or NetworkShape())
@@ -60,7 +60,7 @@ def load_network(folder: Path) -> PolicyNetwork:
 
 
 def embedded_model(network: PolicyNetwork) -> EmbeddedModel:
-    """The chat model around a network; the network itself is left as it is."""
+    """The chat model around a copy of a network."""
     return EmbeddedModel(copy.deepcopy(network), network_version(network))
 
 

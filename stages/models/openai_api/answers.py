@@ -10,8 +10,8 @@ from trajmill.stages.models.base import Completion, TokenLogprob
 from trajmill.stages.models.openai_api.failure import ExchangeFailure, FailureReason, one_line
 
 _WHOLE = frozenset({"stop", "length"})
-"""Finish reasons of an answer that the model ended or that `max_tokens` cut; anything else is no answer of the model
-(`abort`, `error`, `content_filter`)."""
+"""Finish reasons of a usable answer: the model ended it, or `max_tokens` cut it. Other reasons (`abort`, `error`,
+`content_filter`) mean that the model gave no answer."""
 
 
 class _Candidate(BaseModel):
@@ -67,13 +67,13 @@ class _ErrorAnswer(BaseModel):
 
 
 def completion(body: bytes, samples: int, input_price: float, output_price: float) -> Completion:
-    """What a server answered to a request for `samples` samples; prices are per million tokens.
+    """Read a server's answer to a request for `samples` samples; prices are per million tokens.
 
     Of several samples, one that the server broke off is empty, and the last ones are missing where the server gave
     fewer.
 
     Raises:
-        ExchangeFailure: it is no answer (`FailureReason.GARBAGE`).
+        ExchangeFailure: the body holds no usable answer (`FailureReason.GARBAGE`).
     """
     try:
         answer = _Answer.model_validate_json(body)
@@ -97,7 +97,7 @@ def completion(body: bytes, samples: int, input_price: float, output_price: floa
 
 
 def model_names(body: bytes) -> tuple[str, ...] | None:
-    """Names in the answer to `GET /models`; None where it is no such answer."""
+    """The model names in the answer to `GET /models`; None where the body is no such answer."""
     try:
         return tuple(model.id for model in _Models.model_validate_json(body).data)
     except ValidationError:

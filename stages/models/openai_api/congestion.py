@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class CongestionWindow:
-    """Bound of the requests in flight at one server."""
+    """The largest number of requests in flight at one server."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -18,18 +18,18 @@ class CongestionWindow:
 
     @property
     def epoch(self) -> int:
-        """Number of times that it shrank; a request remembers the epoch in which it was sent."""
+        """How often the window shrank. A request keeps the epoch in which it was sent."""
         return self._epoch
 
     def shrink(self, epoch: int) -> None:
-        """Halve, because a request sent in `epoch` found the server busy.
+        """Halve the window, because a request sent in `epoch` found the server busy.
 
-        Requests that were in flight together complain together: only the first of them counts.
+        Requests that were in flight together fail together; only the first of them shrinks the window.
         """
         if epoch == self._epoch:
             self._size = max(1.0, self._size / 2)
             self._epoch += 1
 
     def grow(self) -> None:
-        """One request was answered: a whole window of answers lets one more in."""
+        """Note that one request was answered: a whole window of answers lets one more request in."""
         self._size = min(float(self._most), self._size + 1 / self._size)

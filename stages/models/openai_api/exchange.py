@@ -1,4 +1,4 @@
-"""One HTTP exchange with one server: a bounded answer, or why there is none."""
+"""One HTTP exchange with one server: gives an answer of bounded size, or the reason why there is none."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from trajmill.stages.models.openai_api.retry import retry_after_seconds
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
 
 MOST_BYTES: Final = 8 * 2**20
-"""Largest answer that is read: several times the log probabilities of the longest sensible one."""
+"""Largest answer in bytes that is read: several times the longest sensible one with its log probabilities."""
 _KEEP_SECONDS = 4.0
-"""An idle connection is given up before uvicorn, below vLLM, does so after five seconds: the one who comes too late
-would send a request into a closed connection."""
+"""Seconds after which an idle connection is closed. The server of vLLM (uvicorn) closes it after five; a request sent
+later would fail."""
 _LARGE_BYTES = 2**20
-"""A larger body is written piece by piece, so that the event loop gets a turn in between."""
+"""Bytes. A larger body is written in pieces, so that the event loop can do other work in between."""
 _BUSY = frozenset({429, 503})
 _PASSING = frozenset({408, 425})
 """Answers below 500 after which the same request may succeed."""
 
 
 def open_session(spec: OpenAiSpec, api_key: str) -> aiohttp.ClientSession:
-    """An HTTP client of the running event loop; its connections are bounded by whoever sends requests.
+    """Open an HTTP client in the running event loop. It sets no bound on connections; the router does.
 
-    Neither proxies of the environment nor cookies are used, and no redirect is followed: each would send screens
-    somewhere else than to the server that the configuration names.
+    It ignores the environment's proxies, stores no cookies and follows no redirect, because each of these could send
+    screens to another place than the server that the configuration names.
     """
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_SECONDS),

@@ -15,13 +15,13 @@ class FailureReason(StrEnum):
     BUSY = "busy"
     """429 or 503: the server gets fewer requests at a time."""
     GARBAGE = "garbage"
-    """An answer that is none: not the protocol's JSON, no choice, no text."""
+    """The answer cannot be used: it is not the protocol's JSON, or holds no choice or no text."""
     REFUSED = "refused"
     """The request itself is wrong for this server (context too long, unknown model, bad key): not tried again."""
 
 
 class ExchangeFailure(Exception):
-    """One attempt failed; never leaves this package."""
+    """One attempt failed. Nothing outside this package sees this error."""
 
     def __init__(self, reason: FailureReason, message: str, retry_after: float | None = None) -> None:
         super().__init__(message)
@@ -31,6 +31,6 @@ class ExchangeFailure(Exception):
 
 
 def one_line(text: str, most: int = 200) -> str:
-    """Text of a server, which may hold anything, as one line of at most `most` characters."""
+    """Any text of a server as one line of at most `most` characters."""
     line = " ".join("".join(letter if letter.isprintable() else " " for letter in text[: 4 * most]).split())
     return line if len(line) <= most else line[: most - 3] + "..."

@@ -1,4 +1,4 @@
-"""The client: one call is a few attempts at a few servers, within bounds."""
+"""The client. One call tries a bounded number of times, at one or more servers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from trajmill.stages.models.openai_api.spec import OpenAiSpec
 
 
 class _Connection(NamedTuple):
-    """What lives in one event loop."""
+    """The session and the router of one event loop."""
 
     loop: asyncio.AbstractEventLoop
     session: aiohttp.ClientSession
@@ -32,7 +32,7 @@ class _Connection(NamedTuple):
 class OpenAiModel:
     """A `ChatModel` at one or more OpenAI-compatible servers.
 
-    It may be used in one event loop after another (connections are opened anew in each), but not in two at a time.
+    It can be used in one event loop after another, since it opens new connections in each, but not in two at a time.
     """
 
     def __init__(self, spec: OpenAiSpec, api_key: str = "") -> None:
@@ -52,7 +52,7 @@ class OpenAiModel:
         return self._spec.several_answers
 
     def frame(self, screen: Size) -> CoordinateFrame:
-        """Positions in its texts, for a screen that is sent at `image_scale` 1.
+        """How the model writes positions on a screen that is sent at `image_scale` 1.
 
         Raises:
             ModelFailure: the screen is too elongated for the model.
@@ -60,7 +60,7 @@ class OpenAiModel:
         return self._family.frame(screen)
 
     async def complete(self, request: ChatRequest) -> Completion:
-        """Answer a request, at most `attempts` times tried.
+        """Answer a request; tries at most `attempts` times.
 
         Raises:
             ModelFailure: a picture does not decode, the servers refuse the request (context too long,
@@ -73,7 +73,7 @@ class OpenAiModel:
             lease = await connection.router.lease(avoid)
             reason: FailureReason | None = None
             try:
-                # Made with a place in hand, so that callers who wait for their turn hold no pictures.
+                # Made only after a server is assigned, so that waiting callers hold no pictures in memory.
                 body = body or await self._body(request)
                 received = await exchange(connection.session, "POST", under(lease.server.url, "chat/completions"), body)
                 connection.router.answered(lease.server)
@@ -87,10 +87,10 @@ class OpenAiModel:
         raise AssertionError("the last attempt returns or raises")
 
     async def check(self) -> None:
-        """Find out whether a server is there, and whether every one that is knows the model.
+        """Check that at least one server answers, and that every server that answers knows the model.
 
         Raises:
-            BadInputError: none is there, one does not know the model, or refuses the key; one line.
+            BadInputError: no server answers, or one does not know the model or refuses the key; one line.
         """
         urls = self._spec.addresses
         connection = await self._connected()
@@ -99,7 +99,7 @@ class OpenAiModel:
             raise BadInputError(f"no model server answers: {absences[0]}; start it or correct its URL")
 
     async def close(self) -> None:
-        """Let go of connections; closing twice is fine, and a later call opens new ones."""
+        """Close all connections. Closing twice is fine, and a later call opens new ones."""
         connection, self._connection = self._connection, None
         if connection is not None:
             if connection.loop is asyncio.get_running_loop():
@@ -128,7 +128,7 @@ class OpenAiModel:
         return request_body(*arguments)
 
     def _wait(self, router: Router, server: Server, attempt: int, failure: ExchangeFailure) -> float:
-        """Seconds until the next attempt; raises `ModelFailure` where there is none."""
+        """Seconds until the next attempt; raises `ModelFailure` after the last one."""
         where, longest = f"{shown(server.url)} ({self.version})", self._spec.longest_wait_seconds
         if failure.reason is FailureReason.REFUSED:
             raise ModelFailure(f"{where}: {failure}") from None

@@ -1,4 +1,4 @@
-"""Asking a server which models it serves: whether it is there, and whether it is the right one."""
+"""Asks a server for its list of models, to see whether it answers and serves the right model."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trajmill.stages.models.openai_api.exchange import exchange, under
 from trajmill.stages.models.openai_api.failure import ExchangeFailure, FailureReason
 
 _SECONDS = 10.0
-"""Bound of the question; listing its models takes a server no time."""
+"""Time limit of the request in seconds; a server lists its models at once."""
 
 
 async def absence(session: aiohttp.ClientSession, url: str, model: str) -> str | None:
@@ -41,7 +41,7 @@ async def absence(session: aiohttp.ClientSession, url: str, model: str) -> str |
 
 
 async def is_there(session: aiohttp.ClientSession, url: str) -> bool:
-    """Whether a server answers at all; one that refuses the question does."""
+    """Whether a server answers at all; a refusal is an answer, too."""
     try:
         async with asyncio.timeout(_SECONDS):
             await exchange(session, "GET", under(url, "models"))
@@ -53,6 +53,6 @@ async def is_there(session: aiohttp.ClientSession, url: str) -> bool:
 
 
 def shown(url: str) -> str:
-    """A base URL as it may stand in a message: without user and password."""
+    """A base URL for a message: without user and password."""
     parts = urlsplit(url)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl().rstrip("/")

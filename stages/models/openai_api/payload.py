@@ -11,11 +11,11 @@ from trajmill.stages.models.base import ChatMessage, ChatRequest, MessagePart
 from trajmill.stages.models.images import sent_image
 
 _SEEDS = 2**63
-"""Servers keep a seed in a signed integer of 64 bits."""
+"""Servers store a seed as a signed integer of 64 bits."""
 
 
 def has_pictures(request: ChatRequest) -> bool:
-    """Whether making its body takes the time of decoding and encoding pictures."""
+    """Whether the request shows pictures, which take time to decode and encode."""
     return any(not isinstance(part, str) for message in request.messages for part in message.parts)
 
 

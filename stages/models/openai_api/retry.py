@@ -8,11 +8,11 @@ from email.utils import parsedate_to_datetime
 
 
 def retry_after_seconds(value: str | None, date: str | None) -> float | None:
-    """Seconds that a `Retry-After` header asks for (RFC 9110, 10.2.3); None without one that can be read.
+    """Seconds that a `Retry-After` header asks for (RFC 9110, 10.2.3); None without a readable header.
 
     Args:
         value: Seconds, or an HTTP date.
-        date: The `Date` header of the same answer, against which a date is read: the server's clock need not be ours.
+        date: The `Date` header of the same answer. A date in `value` is compared with it, since clocks may differ.
     """
     if value is None:
         return None
@@ -26,9 +26,9 @@ def retry_after_seconds(value: str | None, date: str | None) -> float | None:
 
 
 def backoff_seconds(attempt: int, first: float, longest: float) -> float:
-    """Seconds to wait after a failed attempt (counted from 1): doubled each time, then half of it left to chance.
+    """Seconds to wait after a failed attempt (counted from 1): doubled each time; half of the wait is random.
 
-    Chance is not seeded on purpose: callers that were refused together must not come back together.
+    The random part has no seed on purpose: callers that were refused together must not come back together.
     """
     return float(min(longest, first * 2.0 ** min(attempt - 1, 30)) * random.uniform(0.5, 1.0))
 

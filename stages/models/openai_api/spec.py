@@ -39,7 +39,7 @@ class OpenAiSpec(ModelSpec):
     kind: Literal["openai_api"] = "openai_api"
     """A vLLM server or any other that speaks OpenAI's protocol."""
     model: Annotated[str, Field(min_length=1)]
-    """The model's name on its server; it stands as its version on each row."""
+    """The model's name on its server; each row stores it as the version."""
     urls: Annotated[tuple[str, ...], OPERATIONAL] = ()
     """Base addresses of servers with this model, e.g. `http://gpu-1:8000/v1`; the least busy one is asked."""
     api_key_variable: Annotated[str, OPERATIONAL] = ""
@@ -78,7 +78,7 @@ class OpenAiSpec(ModelSpec):
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """Base addresses of its servers, that of the one which trajmill starts included."""
+        """Base addresses of its servers, including the server that trajmill starts."""
         own = () if self.serve is None else (f"http://127.0.0.1:{self.serve.port}/v1",)
         return (*self.urls, *own)
 

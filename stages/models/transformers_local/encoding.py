@@ -1,8 +1,8 @@
-"""Requests as numbers: tokens of the chat, patches of its pictures, and rows padded to one batch.
+"""Encodes requests: tokens of the chat, patches of its pictures, and rows padded to one batch.
 
-The processors that come with vision-language models do this too, but need torchvision for videos nobody sends. The
-layout here is that of the Qwen vision-language models (Qwen2-VL and later, GUI-Owl): a picture's placeholder token is
-repeated once for each merged patch.
+The processors of vision-language models do this too, but need torchvision for videos, which trajmill never sends. The
+layout here is that of the Qwen vision-language models (Qwen2-VL and later, GUI-Owl): a picture has one placeholder
+token for each merged patch.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from trajmill.stages.models.local.pictures import rgb_pictures
 
 
 class EncodedPictures(NamedTuple):
-    """EncodedPictures of one prompt, in order."""
+    """The pictures of one prompt, in order."""
 
     patches: Tensor
     """(patches of all pictures, values of a patch)."""
@@ -32,7 +32,7 @@ class EncodedPictures(NamedTuple):
 
 
 class EncodedPrompt(NamedTuple):
-    """A request as the model reads it."""
+    """The encoded form of a request."""
 
     tokens: list[int]
     pictures: EncodedPictures | None
@@ -55,12 +55,12 @@ class PictureReader:
             ModelFailure: an image that does not decode.
         """
         pictures = rgb_pictures(screens, self._budget, scale)
-        # Not resized again: the coordinates that the model writes are those of the size that was sent.
+        # Not resized again: the model writes coordinates in the size that was sent.
         read = self._processor(images=pictures, do_resize=False, return_tensors="pt")
         return EncodedPictures(read["pixel_values"], read["image_grid_thw"])
 
     def places(self, pictures: EncodedPictures) -> list[int]:
-        """How many tokens each picture takes."""
+        """The number of tokens of each picture."""
         return [int(grid.prod()) // self._merged for grid in pictures.grids]
 
 
@@ -82,7 +82,7 @@ def encode(tokenizer: PreTrainedTokenizerBase, reader: PictureReader | None, req
 
 
 def _spread(tokens: Sequence[int], placeholder: int, places: Sequence[int]) -> list[int]:
-    """The tokens with each picture's placeholder repeated as often as it takes places."""
+    """Repeat each picture's placeholder for each of its tokens."""
     if tokens.count(placeholder) != len(places):
         raise ModelFailure(f"the chat template has {tokens.count(placeholder)} places for {len(places)} pictures")
     rest = iter(places)

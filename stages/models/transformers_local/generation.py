@@ -1,4 +1,4 @@
-"""Weights, and what they make of a batch of prompts."""
+"""Loads a model's weights, and generates samples for batches of prompts."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ from trajmill.stages.models.transformers_local.spec import TransformersSpec
 
 
 class SampleTask(NamedTuple):
-    """One sample to make."""
+    """One sample to generate."""
 
     prompt: EncodedPrompt
     sampling: RowSampling
 
 
 class Sample(NamedTuple):
-    """One sample as it came out of a batch."""
+    """One generated sample."""
 
     text: str
     tokens: int
-    """Those of the answer, and the one that ends it."""
+    """The tokens of the answer, and the one that ends it."""
     finish_reason: str
     logprobs: tuple[TokenLogprob, ...]
 
 
 class LoadedModel:
-    """A network with its tokenizer and, if it sees, its reader of pictures."""
+    """A network with its tokenizer and, for a vision model, its reader of pictures."""
 
     def __init__(
         self, network: Any, tokenizer: PreTrainedTokenizerBase, reader: PictureReader | None, context: int
@@ -62,7 +62,7 @@ class LoadedModel:
         ends = tokenizer.eos_token_id if ends is None else ends
         self._ends = list(ends) if isinstance(ends, list) else [ends]
         self._padding = self._ends[0] if tokenizer.pad_token_id is None else tokenizer.pad_token_id
-        # The model's own defaults (a temperature, a repetition penalty) would mix with what each request asks for.
+        # The model's own defaults (a temperature, a repetition penalty) would change what each request asks for.
         network.generation_config = GenerationConfig(  # type: ignore[no-untyped-call]
             eos_token_id=self._ends, pad_token_id=self._padding
         )
@@ -88,7 +88,7 @@ class LoadedModel:
         except Exception as error:  # whatever torch and transformers raise on a device and on a prompt
             if len(rows) == 1:
                 return [ModelFailure(f"the model failed: {short_reason(error)}")]
-        # Too much for the memory, or spoilt by one of them: half as many at once.
+        # The batch is too large for the memory, or one row fails: try each half alone.
         half = len(rows) // 2
         return [*self.generate(rows[:half]), *self.generate(rows[half:])]
 
@@ -138,7 +138,7 @@ def load_model(spec: TransformersSpec) -> LoadedModel:
         BadInputError: the folder holds no model that can be loaded here, or the spec names another family.
     """
     folder = model_folder(spec.model)
-    # Its bars would be drawn across those of the command line.
+    # Its progress bars would disturb those of the command line.
     disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
         config = AutoConfig.from_pretrained(folder, local_files_only=True)
@@ -152,7 +152,7 @@ def load_model(spec: TransformersSpec) -> LoadedModel:
         raise BadInputError(f"{folder}: transformers cannot load this model: {short_reason(error)}") from error
     network, found = loaded
     if found["missing_keys"]:
-        # They would be random numbers.
+        # Missing weights would be random numbers.
         raise BadInputError(f"{folder}: weights are missing, {min(found['missing_keys'])} among them; copy it again")
     use_template(tokenizer, folder)
     device = "cuda" if torch.cuda.is_available() else "cpu"

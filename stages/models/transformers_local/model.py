@@ -1,8 +1,8 @@
 """A Hugging Face model in this process, on a CPU or a GPU: text models, and vision-language models of the Qwen family.
 
-It needs no server, and is the slow way: requests that wait at the same time are computed as one batch, and the next
-batch begins when the longest answer of this one is done. There is no guided decoding: `answer_schema` changes nothing,
-and whoever needs an answer in that form lets `trajmill.stages.models.structured.ask` check it and ask again.
+It needs no server, but is slow: requests that wait at the same time are computed as one batch, and the next batch
+begins when the longest answer of this one is done. There is no guided decoding: `answer_schema` has no effect. Callers
+that need a structured answer use `trajmill.stages.models.structured.ask`, which checks the answer and asks again.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from trajmill.stages.models.transformers_local.spec import TransformersSpec
 
 
 class _Waiting(NamedTuple):
-    """A request, encoded, and where its answer goes."""
+    """An encoded request and the future that gets its answer."""
 
     rows: Sequence[SampleTask]
-    """One for each sample that it asks for."""
+    """One entry for each sample that the request asks for."""
     answer: asyncio.Future[Completion]
 
 
 class TransformersModel(FolderModel[LoadedModel]):
-    """A `ChatModel` on a model's folder; to be used from one event loop at a time.
+    """A `ChatModel` on a model's folder; use it from one event loop at a time.
 
-    Closing it lets go of the weights; a request after that loads them again.
+    Closing it frees the weights; a later request loads them again.
     """
 
     def __init__(self, spec: TransformersSpec) -> None:
@@ -48,7 +48,7 @@ class TransformersModel(FolderModel[LoadedModel]):
         self._waiting: list[_Waiting] = []
         self._encoding = 0
         self._work: asyncio.Task[None] | None = None
-        # One thread for each, so that pictures are read while the model computes, and no two batches share the memory.
+        # One thread encodes while the other computes; two batches never share the memory.
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="prompts")
         self._computer = ThreadPoolExecutor(1, thread_name_prefix="batches")
 
@@ -61,8 +61,8 @@ class TransformersModel(FolderModel[LoadedModel]):
         """Answer a request together with the others that are waiting.
 
         Raises:
-            ModelFailure: the request is longer than the model's context, shows a picture that does not decode, or one
-                to a model that reads none; or the computation failed.
+            ModelFailure: the request is longer than the model's context, shows a picture that does not decode or that
+            the model cannot read, or the computation failed.
         """
         loop = asyncio.get_running_loop()
         self._encoding += 1
@@ -70,7 +70,7 @@ class TransformersModel(FolderModel[LoadedModel]):
             prompt = await loop.run_in_executor(self._reader, self._encode, request)
         finally:
             self._encoding -= 1
-            # Callers that were woken together are encoded one after the other, then answered together.
+            # Callers that continue together are encoded one after the other, then answered in one batch.
             if not self._encoding:
                 self._begin()
         waiting = _Waiting([SampleTask(prompt, sampling) for sampling in rows_of(request)], loop.create_future())
@@ -80,11 +80,11 @@ class TransformersModel(FolderModel[LoadedModel]):
         return await waiting.answer
 
     async def close(self) -> None:
-        """Let go of the weights; closing twice is fine."""
+        """Free the weights; closing twice is fine."""
         self._let_go()
 
     def _begin(self) -> None:
-        """Answer those who wait, from the next turn of the loop on."""
+        """Start to answer the waiting requests in the next turn of the loop."""
         if self._work is None or self._work.done():
             self._work = asyncio.ensure_future(self._answer_waiting())
 
@@ -98,7 +98,7 @@ class TransformersModel(FolderModel[LoadedModel]):
                     _give(each, samples)
 
     def _take(self) -> list[_Waiting]:
-        """The next batch: one request, and as many more as fit; those whose callers gave up are left out."""
+        """The next batch: one request and as many more as fit, without those that their callers cancelled."""
         waiting = [each for each in self._waiting if not each.answer.done()]
         sizes = list(accumulate(len(each.rows) for each in waiting))
         count = max(1, bisect_right(sizes, self._max_batch))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Mapping, Sequence
 from itertools import islice
 from random import Random
 from typing import NamedTuple
 
 from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.nearest import instead_of
 from trajmill.schemas.tables.query import Split
 from trajmill.stages.environments.simulated.world import TaskGraph, World
 from trajmill.stages.queries.graph.sampling import TaskSample, apps_of, paths, sample
@@ -36,8 +36,7 @@ def divide_tasks(world: World, heldout_apps: Collection[str]) -> TaskSides:
     """
     for name in heldout_apps:
         if name not in world.apps:
-            close = difflib.get_close_matches(name, world.apps, n=1) or sorted(world.apps)
-            raise BadInputError(f"heldout_app_names: there is no app `{name}`; did you mean `{'`, `'.join(close)}`?")
+            raise BadInputError(f"heldout_app_names: there is no app {name!r}; {instead_of(name, sorted(world.apps))}")
     tasks = world.tasks()
     heldout = tuple(task for task in tasks if any(app in heldout_apps for app in apps_of(task.graph)))
     return TaskSides(tuple(task for task in tasks if task not in heldout), heldout)

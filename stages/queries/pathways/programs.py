@@ -10,6 +10,7 @@ import yaml
 from pydantic import ValidationError
 
 from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.nearest import instead_of
 from trajmill.schemas.record import Record
 from trajmill.schemas.tables.query import Platform
 from trajmill.stages.queries.pathways.base import PathwayProgram
@@ -50,7 +51,7 @@ def read_programs(file: Path, names: tuple[str, ...] = ()) -> tuple[PathwayProgr
     known = {program.name: program for program in programs}
     for name in names:
         if name not in known:
-            raise BadInputError(f"{file}: there is no program {name!r}; there are {', '.join(known)}")
+            raise BadInputError(f"{file}: there is no program {name!r}; {instead_of(name, known)}")
     return tuple(known[name] for name in names) if names else programs
 
 

@@ -58,7 +58,7 @@ def test_an_unknown_page_is_named_with_the_nearest_one(tmp_path: Path) -> None:
     assert (pages_folder() / "click-test.html").is_file()
     tasks = ("click-test", "click-buton")
     config = Config(run=RunSection(root=tmp_path), environment=MiniWobSpec(tasks=tasks))
-    with pytest.raises(BadInputError, match=r"environment.tasks: [^\n]*'click-buton'; did you mean 'click-button'\?\Z"):
+    with pytest.raises(BadInputError, match=r"environment.tasks: [^\n]*'click-buton'; did you mean click-button\?\Z"):
         generate(start(config))
     assert read_table(open_warehouse(tmp_path), "queries").num_rows == 0
 

@@ -81,7 +81,7 @@ def test_a_mistake_stands_where_it_was_made(text: str, place: tuple[str, ...], k
 
 
 def test_the_nearest_kind_is_named() -> None:
-    with pytest.raises(ValidationError, match="there is no world of kind 'fone'; did you mean 'phone'"):
+    with pytest.raises(ValidationError, match="there is no world of kind 'fone'; did you mean phone"):
         read('{"world": {"kind": "fone"}}')
 
 

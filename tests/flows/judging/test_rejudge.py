@@ -154,7 +154,7 @@ def test_what_a_server_did_not_answer_is_a_failure_and_no_verdict_and_is_made_go
     ("arguments", "message"),
     [
         (["--again", "--judge", "bigg"], "there is no [judges.bigg] in the configuration; did you mean big?\n"),
-        (["--again", "--judge", "x"], "there are big, plain, judge (the run's own)\n"),
+        (["--again", "--judge", "x"], "there are big, plain, judge\n"),
         (
             ["--again", "--judge", "plain", "--round", "9"],
             "has no finished trajectory in round 9; run `trajmill rollout` first\n",

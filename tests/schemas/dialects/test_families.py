@@ -143,7 +143,7 @@ def test_a_family_is_equal_in_every_process(family: Family) -> None:
 
 def test_a_name_that_is_none_names_the_nearest_in_one_line() -> None:
     assert family_named("qwen3-vl") is FAMILIES["qwen3-vl"]
-    with pytest.raises(BadInputError, match=r"^no model family is named 'qwen3vl': did you mean qwen3-vl\?$"):
+    with pytest.raises(BadInputError, match=r"^no model family is named 'qwen3vl'; did you mean qwen3-vl\?$"):
         family_named("qwen3vl")
     with pytest.raises(BadInputError, match=r"there are gui-owl, "):
         family_named("???")

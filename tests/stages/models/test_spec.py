@@ -61,7 +61,7 @@ def test_a_key_that_is_not_set_and_a_missing_address_are_one_line() -> None:
 
 
 def test_an_unknown_family_names_the_nearest() -> None:
-    with pytest.raises(ValidationError, match=r"no model family is named 'qwen25-vl': did you mean qwen2\.5-vl\?"):
+    with pytest.raises(ValidationError, match=r"no model family is named 'qwen25-vl'; did you mean qwen2\.5-vl\?"):
         OpenAiSpec(model="m", family="qwen25-vl")
 
 

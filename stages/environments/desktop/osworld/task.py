@@ -13,6 +13,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.nearest import instead_of
 from trajmill.schemas.record import Record
 from trajmill.schemas.tables.query import PathStep
 from trajmill.stages.environments.desktop.osworld.metrics import METRICS
@@ -176,7 +177,7 @@ def _refuse_unknown(where: str, part: str, known: Iterable[str], used: Iterable[
     known = sorted(known)
     for name in used:
         if name not in known:
-            raise BadInputError(f"{where}: {part}: {name!r} is not done here; there are {', '.join(known)}")
+            raise BadInputError(f"{where}: {part}: {name!r} is not done here; {instead_of(name, known)}")
 
 
 def _refuse_steps(where: str, part: str, steps: Iterable[SetupStep]) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from trajmill.schemas.nearest import nearest
 from trajmill.stages.environments.simulated.app_files import app_spec
 from trajmill.stages.environments.simulated.app_files.app_spec import EFFECT_KINDS, AppSpec, ErrandSpec
 from trajmill.stages.environments.simulated.app_files.yaml_file import Mistake, NodePath, YamlFile
@@ -61,7 +61,7 @@ def _explain(error: ErrorDetails, path: NodePath) -> str:
     last = str(error["loc"][-1]) if error["loc"] else ""
     match error["type"]:
         case "extra_forbidden":
-            return f"unknown key `{last}`; {_nearest(last)}"
+            return f"unknown key `{last}`; {_instead(last)}"
         case "missing":
             where = f" in `{path[-1]}`" if path and isinstance(path[-1], str) else ""
             return f"the key `{last}` is missing{where}; add it"
@@ -87,9 +87,9 @@ def _short(value: Any) -> str:
     return text if len(text) <= 40 else text[:37] + "..."
 
 
-def _nearest(key: str) -> str:
-    close = difflib.get_close_matches(key, [known for known in _known_keys() if known != key], n=1)
-    return f"did you mean `{close[0]}`?" if close else "remove it"
+def _instead(key: str) -> str:
+    close = nearest(key, [known for known in _known_keys() if known != key])
+    return f"did you mean {close}?" if close else "remove it"
 
 
 def _known_keys() -> list[str]:

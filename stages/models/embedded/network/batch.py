@@ -1,4 +1,4 @@
-"""Situations side by side, padded, as tensors."""
+"""A batch of situations as padded tensors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from trajmill.stages.models.embedded.reading.words import Lexicon
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """`b` situations, padded to the longest of each kind; 0 is the id of no word."""
+    """`b` situations, padded to the longest of each kind; id 0 means that there is no word."""
 
     instruction: Tensor
     """(b, m) word ids."""
@@ -48,18 +48,18 @@ class Batch:
     """(b, n) true where there is a candidate."""
 
     def double(self) -> Batch:
-        """The same with flags in double precision."""
+        """The same batch with flags in double precision."""
         return replace(self, flags=self.flags.double(), instruction_flags=self.instruction_flags.double())
 
 
 @dataclass(frozen=True, slots=True)
 class Bags:
-    """The rows of the embedding table that each word is the mean of; word 0 has none."""
+    """For each word, the rows of the embedding table whose mean is its vector; word 0 has none."""
 
     rows: Tensor
     offsets: Tensor
     weights: Tensor
-    """(words,) how much sharing the word says: little for stop words, nothing for word 0."""
+    """(words,) the weight of the word when two texts share it: little for stop words, 0 for word 0."""
 
 
 def collate(situations: Sequence[Situation]) -> Batch:

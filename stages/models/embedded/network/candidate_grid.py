@@ -1,4 +1,4 @@
-"""Candidates without padding: where each stands in the padded grid of its batch."""
+"""Candidates without padding, and the place of each in the padded grid of its batch."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 class CandidateGrid(NamedTuple):
-    """Where the `c` candidates of a batch stand in its (b, n) grid: most of the grid is padding."""
+    """The places of the `c` candidates of a batch in its (b, n) grid, most of which is padding."""
 
     exists: Tensor
     """(b, n)"""

@@ -1,4 +1,4 @@
-"""Which words a candidate shares with instruction, guidance and history: plain equality, no parameters."""
+"""Finds the words that a candidate shares with instruction, guidance and history: by equality, without parameters."""
 
 from __future__ import annotations
 

@@ -14,20 +14,20 @@ from trajmill.stages.models.embedded.reading.features import KINDS
 PAIR_BUCKETS = 2**18
 _MIX_CANDIDATE, _MIX_OTHER = 0x1E3779B1, 0x05EBCA77
 _ANCHOR_SHIFT = torch.tensor([2**30 + 1, 2**30 + 2**29])
-"""Keeps titles and last targets apart from each other and from words."""
+"""Gives titles, last targets and words different codes."""
 
 
 class Hidden(NamedTuple):
-    """What is kept from the network for one update, so that it learns to do without."""
+    """The inputs that are hidden from the network for one update, so that it learns to work without them."""
 
     words: Tensor
-    """(b, m) words of the instruction whose meaning is hidden; that a candidate carries them is not."""
+    """(b, m) words of the instruction whose meaning is hidden; it stays visible which candidates hold them."""
     pairs: Tensor
-    """(b,) rows for which the memory of pairs is silent."""
+    """(b,) rows for which the memory of pairs is switched off."""
 
 
 class PairMemory(nn.Module):
-    """What single pairs speak for: a candidate with a word of the instruction, the screen's title or the last target.
+    """Weights of pairs: a candidate with a word of the instruction, the screen's title or the last target.
 
     The wide half of a wide-and-deep network: it learns that `School` goes with `Theatre play`, or `Small` with `tiny`,
     from a few examples, where an embedding needs hundreds. All weights start at zero.
@@ -41,7 +41,7 @@ class PairMemory(nn.Module):
     def forward(
         self, batch: Batch, kinds: Tensor, weights: Tensor, grid: CandidateGrid, hidden: Hidden | None
     ) -> Tensor:
-        """(c,) what the pairs add to the logits."""
+        """(c,) the sum that the pairs add to the logits."""
         codes = grid.take(batch.codes)[:, None]
         heard = weights[batch.instruction.long()]
         if hidden is not None:
@@ -58,5 +58,5 @@ class PairMemory(nn.Module):
 
 
 def _is_choice(kinds: Tensor) -> Tensor:
-    """Whether candidates are items and options: which one is wanted is for the instruction to say, not the screen."""
+    """Whether candidates are items or options: the instruction decides between these, not the screen."""
     return (kinds == KINDS.index("list_item")) | (kinds == KINDS.index("radio"))

@@ -1,7 +1,7 @@
 """The network: late interaction of each candidate with the instruction, then attention among candidates.
 
-Before its first update the network is exactly the exploration policy: what it adds to the lexical prior starts at zero,
-and the prior's weights are ordinary parameters.
+Before its first update the network is exactly the exploration policy: it adds terms to the lexical prior, and these
+terms start at zero. The prior's weights are ordinary parameters.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class NetworkShape(NamedTuple):
     layers: int = 2
     heads: int = 4
     exact_bias: float = 4.0
-    """Start value of what a word of the instruction gains in attention by standing on the candidate."""
+    """Start value of the extra attention of a candidate to a word of the instruction that its own text holds."""
 
 
 class PolicyNetwork(nn.Module):
@@ -73,7 +73,7 @@ class PolicyNetwork(nn.Module):
             batch: Situations whose ids index `vectors`.
             vectors: Result of `word_vectors`; row 0 belongs to no word.
             weights: (words,) weights of shared words.
-            hidden: What is kept from the network, in training only.
+            hidden: The inputs that are hidden from the network; only in training.
         """
         grid = grid_of(batch.exists)
         texts, fields, kinds, flags = (
@@ -113,7 +113,7 @@ class PolicyNetwork(nn.Module):
 
 
 class InstructionAttention(nn.Module):
-    """Each candidate looks at the words of the instruction; words that it carries itself draw more attention."""
+    """Each candidate attends to the words of the instruction, and more so to words that its own text holds."""
 
     def __init__(self, width: int, heads: int, exact_bias: float) -> None:
         super().__init__()
@@ -124,7 +124,7 @@ class InstructionAttention(nn.Module):
         self.nothing = nn.Parameter(torch.zeros(heads))
 
     def forward(self, tokens: Tensor, spoken: Tensor, said: Tensor, shared: Tensor, grid: CandidateGrid) -> Tensor:
-        """(c, width): what the instruction says of each candidate.
+        """(c, width) the instruction as each candidate attends to it.
 
         Args:
             tokens: (c, width) candidates.
@@ -138,7 +138,7 @@ class InstructionAttention(nn.Module):
         scores = query @ key.transpose(-1, -2) * (query.shape[-1] ** -0.5)
         scores = scores + self.exact[:, None, None] * grid.pad(shared)[:, None]
         scores = scores.masked_fill(~said[:, None, None], -torch.inf)
-        # A candidate that the instruction does not speak of may look at nothing.
+        # A candidate that the instruction does not speak of may attend to no word.
         nothing = self.nothing[None, :, None, None].expand(*scores.shape[:3], 1)
         share = torch.cat([scores, nothing], -1).softmax(-1)[..., :-1]
         heard: Tensor = self.out(grid.take(_join(share @ value)))
@@ -146,7 +146,7 @@ class InstructionAttention(nn.Module):
 
 
 class CandidateLayer(nn.Module):
-    """One pre-norm transformer layer over the task's gist and the candidates."""
+    """One pre-norm transformer layer over the summary vector of the task and the candidates."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -156,7 +156,7 @@ class CandidateLayer(nn.Module):
         self.widen, self.narrow = nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
 
     def forward(self, gist: Tensor, tokens: Tensor, grid: CandidateGrid) -> tuple[Tensor, Tensor]:
-        """(b, width) gist and (c, width) candidates, in and out."""
+        """Update the summary vectors (b, width) of the tasks and the candidates (c, width)."""
         rows = len(gist)
         inputs = self.inputs(self.before_attention(torch.cat([gist, tokens])))
         padded = torch.cat([inputs[:rows, None], grid.pad(inputs[rows:])], 1)

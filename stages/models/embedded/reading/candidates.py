@@ -12,7 +12,7 @@ from trajmill.schemas.observation import UIElement
 from trajmill.stages.models.embedded.reading.words import STOP_WORDS, tokens
 
 MAX_PRESSES = 64
-"""Most elements of one screen that are candidates; the rest of a longer page is out of reach until it scrolls."""
+"""Largest number of elements of one screen that become candidates; the rest can be reached by scrolling."""
 MAX_TYPED = 24
 _LONGEST_SPAN = 3
 _WHEEL_CLICKS = 3
@@ -35,7 +35,7 @@ class CandidateAction(NamedTuple):
     """The element pressed, or the list scrolled."""
     states: tuple[str, ...] = ()
     beside: str = ""
-    """What stands in the same row without being pressable: the number of a stepper, the label of an input."""
+    """Text in the same row that cannot be pressed: the number of a stepper, the label of an input."""
 
     def action(self, *, phone: bool) -> Action:
         """The action that this candidate stands for."""
@@ -60,7 +60,7 @@ class CandidateAction(NamedTuple):
 
 
 def screen_candidates(elements: Sequence[UIElement], size: Size, *, phone: bool) -> list[CandidateAction]:
-    """What a screen offers whatever the task: presses, scrolls, system buttons, the end."""
+    """The candidates of a screen for any task: presses, scrolls, system buttons, the end."""
     readable = [e for e in elements if e.role in ("text", "value") and "clickable" not in e.states]
     presses = [
         CandidateAction(
@@ -92,7 +92,7 @@ def screen_candidates(elements: Sequence[UIElement], size: Size, *, phone: bool)
 
 
 def _beside(element: UIElement, readable: Sequence[UIElement]) -> str:
-    """The value, or else the text, of the first readable element whose middle lies in the element's row."""
+    """The value (without one, the text) of the first readable element whose middle lies in the element's row."""
     top, bottom = element.bounds.top, element.bounds.bottom
     return next((e.value or e.text for e in readable if top <= e.bounds.center.y < bottom), "")
 
@@ -115,7 +115,7 @@ def typed_candidates(instruction: str, notes: Sequence[str], field: UIElement) -
 
 
 def _spans(text: str) -> list[str]:
-    """Runs of up to three words within one clause that neither start nor end with a stop word, as written."""
+    """All sequences of one to three words within one clause that neither start nor end with a stop word."""
     found = tokens(text)
     breaks = [i > 0 and not text[found[i - 1].end : found[i].start].isspace() for i in range(len(found))]
     spans = []

@@ -1,4 +1,4 @@
-"""What the embedded policy writes of its own steps, and how it reads them back from the history."""
+"""Writes the conclusions of the embedded policy's steps, and reads them back from the history."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _QUOTED = re.compile(r'"([^"]*)"')
 
 
 class Conclusion(NamedTuple):
-    """One step as its conclusion tells it."""
+    """The fields of one conclusion."""
 
     verb: str
-    """Opened, Tapped, Typed, Scrolled, ...; empty for words in another form."""
+    """Opened, Tapped, Typed, Scrolled, ...; empty for a text in another form."""
     target: str
     """What was tapped or typed."""
     field: str
@@ -30,7 +30,7 @@ class Conclusion(NamedTuple):
 
 
 def write_conclusion(conclusion: Conclusion, *, how: str = "", into: bool = False) -> str:
-    """The conclusion of a step; `how` stands behind the verb, `into` says that the target went into an input."""
+    """Write a conclusion; `how` follows the verb, and `into` says that the target was typed into an input."""
     parts = [conclusion.verb, how] if how else [conclusion.verb]
     if conclusion.target:
         parts.append(quoted(conclusion.target))
@@ -43,7 +43,7 @@ def write_conclusion(conclusion: Conclusion, *, how: str = "", into: bool = Fals
 
 
 def read_conclusion(text: str) -> Conclusion:
-    """A conclusion as `write_conclusion` wrote it; all fields empty for one in other words."""
+    """Read a conclusion that `write_conclusion` wrote; all fields are empty for another text."""
     match = _CONCLUSION.fullmatch(text)
     if match is None:
         return Conclusion("", "", "", "", ())
@@ -52,17 +52,17 @@ def read_conclusion(text: str) -> Conclusion:
 
 
 def noted_values(conclusions: Sequence[Conclusion]) -> list[str]:
-    """All values noted so far, latest first, each once."""
+    """All values noted so far without repetitions, latest first."""
     return list(dict.fromkeys(note for conclusion in reversed(conclusions) for note in conclusion.notes))
 
 
 @lru_cache(maxsize=8192)
 def plain(text: str) -> str:
-    """A text of the screen or the user as it stands in a conclusion: on one line, without quotes, shortened."""
+    """A text of the screen or the user in the form of conclusions: one line, without quotes, shortened."""
     line = " ".join(text.split()).replace('"', "'")
     return line if len(line) <= 60 else line[:59] + "…"
 
 
 def quoted(text: str) -> str:
-    """The same in quotes."""
+    """The `plain` text in quotes."""
     return f'"{plain(text)}"'

@@ -1,4 +1,4 @@
-"""Kinds and flags of candidates: all that the network sees of them beside words."""
+"""Kinds and flags of candidates: with the words, they are all that the network sees of a candidate."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ CONCLUSION_VERBS = {
 }
 """How a conclusion names what a candidate does."""
 _LEAVING = {"back": "back", "close": "back", "show desktop": "home"}
-"""Buttons that every app has, by their label: they do what the system's buttons do."""
+"""Buttons of apps that do the same as a button of the system, by their label."""
 _KIND_INDEX = {kind: index for index, kind in enumerate(KINDS)}
 _FLAG_INDEX = {flag: index for index, flag in enumerate(FLAGS)}
 _SETTLED = [_FLAG_INDEX[name] for name in ("chosen", "done_once", "done_twice", "done_often")]
 _COUNTS = slice(_FLAG_INDEX["counts"], _FLAG_INDEX["counts"] + 4)
 _SEARCHES, _TO_LAUNCHER = ("down", "up", "back", "enter"), ("home",)
-"""Kinds of candidates that may bring into view what a line of guidance names; apps are opened on the launcher."""
+"""Kinds of candidates that can bring the target of a guidance line into view; apps are opened on the launcher."""
 
 
 def kind_of(candidate: CandidateAction) -> int:
@@ -54,7 +54,7 @@ def kind_of(candidate: CandidateAction) -> int:
 
 
 def pair_code(candidate: CandidateAction) -> int:
-    """The code under which pairs with a candidate are remembered; 0 for text to type, which the user makes up."""
+    """The candidate's code in the memory of pairs; 0 for text to type, which the user makes up."""
     if candidate.verb == "type":
         return 0
     return code_of(f"{candidate.verb} {candidate.text}".casefold())
@@ -86,7 +86,7 @@ def with_task(
     *,
     filled: bool,
 ) -> NDArray[np.float32]:
-    """The flags with the task's part filled in.
+    """Fill in the flags that depend on the task.
 
     Args:
         flags: (candidates, FLAGS) as the screen alone gives them.
@@ -120,7 +120,7 @@ def with_task(
 
 
 def _counting(sign: str, shown: int, numbers: Sequence[int]) -> tuple[float, ...]:
-    """Whether a number is counted, stands where the user wants it, and whether the button moves it there or away."""
+    """Flags of a stepper: has a number, the number is the wanted one, the button moves towards it, or away from it."""
     said = shown in numbers
     wanted = {"+": any(number > shown for number in numbers), "-": any(number < shown for number in numbers)}
     towards = not said and wanted.get(sign, False)
@@ -128,14 +128,14 @@ def _counting(sign: str, shown: int, numbers: Sequence[int]) -> tuple[float, ...
 
 
 def _says(note: str, text: str) -> bool:
-    """Whether a noted value is the text, by itself or after a label."""
+    """Whether a noted value is the text, alone or after a label."""
     return note == text or note.endswith(f": {text}")
 
 
 def with_guidance(
     flags: NDArray[np.float32], candidates: Sequence[CandidateAction], left: Sequence[GuidanceLine]
 ) -> NDArray[np.float32]:
-    """The flags with the part of the guidance filled in; `left` are its lines that are not done yet."""
+    """Fill in the flags that depend on the guidance; `left` are its lines that are not done yet."""
     flags = flags.copy()
     if not left:
         flags[:, _FLAG_INDEX["hints_done"]] = [float(candidate.verb == "finish") for candidate in candidates]

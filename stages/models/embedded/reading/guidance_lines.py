@@ -13,7 +13,7 @@ from trajmill.stages.models.embedded.reading.words import tokens
 
 _LINE = re.compile(r'(?:\d+[.)]\s*)?(?P<verb>\w+)[^"]*(?:"(?P<target>[^"]*)")?(?P<rest>.*)')
 _LOOKAHEAD = 3
-"""Lines that a step may be ahead of: what a line asks for may stand already."""
+"""How many lines a step may be ahead: the screen may already show what a line asks for."""
 
 
 class GuidanceLine(NamedTuple):
@@ -21,16 +21,16 @@ class GuidanceLine(NamedTuple):
 
     verb: str
     target: str
-    """What it quotes; empty for a line that quotes nothing."""
+    """The quoted text; empty for a line without quotes."""
     field: frozenset[str]
     """Words after the quoted target: the label it belongs to."""
     words: str
-    """The target, or the whole line where nothing is quoted."""
+    """The target; the whole line if it has no quotes."""
 
 
 @lru_cache(maxsize=8192)
 def read_guidance_line(line: str) -> GuidanceLine:
-    """A line of guidance, whatever its form."""
+    """Read a line of guidance in any form."""
     match = _LINE.match(line.strip())
     if match is None:
         return GuidanceLine("", "", frozenset(), line)
@@ -39,39 +39,39 @@ def read_guidance_line(line: str) -> GuidanceLine:
     return GuidanceLine(match["verb"].casefold(), target, field, target or line)
 
 
-def remaining_lines(hints: Sequence[GuidanceLine], conclusions: Sequence[Conclusion]) -> Sequence[GuidanceLine]:
+def remaining_lines(lines: Sequence[GuidanceLine], conclusions: Sequence[Conclusion]) -> Sequence[GuidanceLine]:
     """The lines that are not done yet."""
     following = 0
     for conclusion in conclusions:
-        for ahead, hint in enumerate(hints[following : following + _LOOKAHEAD], start=1):
-            if _fulfils(conclusion, hint):
+        for ahead, line in enumerate(lines[following : following + _LOOKAHEAD], start=1):
+            if _fulfils(conclusion, line):
                 following += ahead
                 break
-    return hints[following:]
+    return lines[following:]
 
 
-def names(hint: GuidanceLine, candidate: CandidateAction) -> bool:
-    """Whether a line asks for a candidate: its text, of its group where the line says one."""
-    if not hint.target or (candidate.verb == "type") != (hint.verb == "type"):
+def names(line: GuidanceLine, candidate: CandidateAction) -> bool:
+    """Whether a line asks for a candidate: the texts are equal, and so are the groups if the line names one."""
+    if not line.target or (candidate.verb == "type") != (line.verb == "type"):
         return False
-    return plain(candidate.text) == hint.target and _fits(hint, candidate.field)
+    return plain(candidate.text) == line.target and _fits(line, candidate.field)
 
 
-def asks_to_fill(hint: GuidanceLine, candidate: CandidateAction) -> bool:
+def asks_to_fill(line: GuidanceLine, candidate: CandidateAction) -> bool:
     """Whether a line asks to type into the input that pressing the candidate would focus."""
     is_input = candidate.role in ("text_field", "search_field") and "focused" not in candidate.states
-    return hint.verb == "type" and is_input and _fits(hint, candidate.text)
+    return line.verb == "type" and is_input and _fits(line, candidate.text)
 
 
-def _fulfils(conclusion: Conclusion, hint: GuidanceLine) -> bool:
-    if (conclusion.verb == "Typed") != (hint.verb == "type"):
+def _fulfils(conclusion: Conclusion, line: GuidanceLine) -> bool:
+    if (conclusion.verb == "Typed") != (line.verb == "type"):
         return False
-    if hint.target:
-        return conclusion.target == hint.target and _fits(hint, conclusion.field)
+    if line.target:
+        return conclusion.target == line.target and _fits(line, conclusion.field)
     done = {token.normal for token in tokens(conclusion.target)}
-    return bool(done) and done <= {token.normal for token in tokens(hint.words)}
+    return bool(done) and done <= {token.normal for token in tokens(line.words)}
 
 
-def _fits(hint: GuidanceLine, label: str) -> bool:
+def _fits(line: GuidanceLine, label: str) -> bool:
     words = {token.normal for token in tokens(label)}
-    return not hint.field or not words or bool(words & hint.field)
+    return not line.field or not words or bool(words & line.field)

@@ -1,6 +1,6 @@
-"""What the network sees of one request: word ids and flags, nothing else.
+"""The features of one request, which are all that the network sees: word ids and flags.
 
-Everything here is computed from what stands in the request: the user's text and the screen's elements.
+They are computed from the request alone: the user's text and the screen's elements.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Situation(NamedTuple):
     """Words of all guidance lines from the next one on."""
     title: Ids
     shown: Ids
-    """Words of what can be read but not pressed."""
+    """Words of the elements that can be read but not pressed."""
     last: Ids
     """Words of the last conclusion."""
     before: Ids
@@ -73,13 +73,13 @@ class Situation(NamedTuple):
     instruction_codes: Codes
     """(m,) the words of the instruction, for the memory of pairs."""
     codes: Codes
-    """(n,) the candidates as wholes, 0 for one that the memory of pairs passes over."""
+    """(n,) one code for each whole candidate, 0 for a candidate that the memory of pairs ignores."""
     anchors: Codes
     """(2,) title of the screen and target of the last step, 0 for none."""
 
 
 def _typed(instruction: str, conclusions: Sequence[Conclusion], focused: UIElement | None) -> list[CandidateAction]:
-    """What can be typed now: nothing right after typing, for more text would only be appended."""
+    """What can be typed now. Nothing right after typing, because more text would only be appended."""
     if focused is None or (conclusions and conclusions[-1].verb == CONCLUSION_VERBS["type"]):
         return []
     return typed_candidates(instruction, noted_values(conclusions), focused)
@@ -117,7 +117,7 @@ class _Offered(NamedTuple):
     codes: Codes
 
     def joined(self, more: _Offered) -> _Offered:
-        """These candidates, then `more`."""
+        """The candidates of both, these first."""
         return _Offered(
             np.concatenate((self.texts, more.texts)),
             np.concatenate((self.fields, more.fields)),
@@ -128,7 +128,7 @@ class _Offered(NamedTuple):
 
 
 class _ScreenPart(NamedTuple):
-    """What is the same in every request that shows the screen."""
+    """The features that are equal in every request that shows the screen."""
 
     candidates: tuple[CandidateAction, ...]
     title_text: str
@@ -152,7 +152,7 @@ class PolicyInput(NamedTuple):
 
 @dataclass(slots=True)
 class InputReader:
-    """Turns requests into inputs of the policy; remembers words, screens and conclusions that come again."""
+    """Turns requests into inputs of the policy; caches words, screens and conclusions."""
 
     lexicon: Lexicon = field(default_factory=Lexicon)
     screens: dict[tuple[str, bool], _ScreenPart] = field(default_factory=dict)

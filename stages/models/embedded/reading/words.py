@@ -21,11 +21,11 @@ PADDING = 0
 WORD_BUCKETS = 4096
 PIECE_BUCKETS = 4096
 MAX_PIECES = 12
-"""Most buckets that one word adds up: itself and its letter trigrams."""
+"""Largest number of buckets of one word: one for itself and one for each letter trigram."""
 
 
 class Token(NamedTuple):
-    """One word of a text and where it stands."""
+    """One word of a text and its position."""
 
     normal: str
     start: int
@@ -70,9 +70,9 @@ class Lexicon:
 
     ids: dict[str, int] = field(default_factory=dict)
     buckets: list[tuple[int, ...]] = field(default_factory=lambda: [()])
-    """By id: rows of the embedding table that the word's vector is the mean of; none for `PADDING`."""
+    """By id: the rows of the embedding table whose mean is the word's vector; none for `PADDING`."""
     weights: list[float] = field(default_factory=lambda: [0.0])
-    """By id: how much it says that two texts share the word."""
+    """By id: the weight of the word when two texts share it."""
     codes: list[int] = field(default_factory=lambda: [0])
     """By id: the word as a number that is the same in every lexicon."""
     texts: dict[str, list[int]] = field(default_factory=dict)

@@ -26,7 +26,7 @@ def test_an_errand_is_not_held_out_for_an_app_that_its_file_names_but_it_does_no
 
 
 def test_an_unknown_app_is_refused_with_the_nearest_name(world: World) -> None:
-    with pytest.raises(BadInputError, match="there is no app `mial`; did you mean `mail`"):
+    with pytest.raises(BadInputError, match="there is no app 'mial'; did you mean mail"):
         divide_tasks(world, ["mial"])
 
 

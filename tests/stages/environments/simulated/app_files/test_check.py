@@ -40,7 +40,7 @@ def test_right_apps_have_no_mistakes(tmp_path: Path, text: str) -> None:
 @pytest.mark.parametrize(
     ("right", "wrong", "message"),
     [
-        ("text: Holiday mode", "txt: Holiday mode", "unknown key `txt`; did you mean `text`?"),
+        ("text: Holiday mode", "txt: Holiday mode", "unknown key `txt`; did you mean text?"),
         ("kind: switch", "kind: swich", "unknown kind `swich`"),
         ("id: water,", "id: amount,", "another widget of the screen has the id `amount`"),
         ("variable: amount", "variable: amuont", "unknown variable `amuont`"),

@@ -1,0 +1,44 @@
+"""The TOML blocks of README.md and docs/*.md are configurations that load, or entry points of a package."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from trajmill.flows.configuration.file import load_config
+from trajmill.stages.agents.kinds import AGENTS
+from trajmill.stages.critics.spec import JudgeSpec
+from trajmill.stages.environments.kinds import ENVIRONMENTS
+from trajmill.stages.export.kinds import EXPORTERS
+from trajmill.stages.models.kinds import MODELS
+from trajmill.stages.training.kinds import RECIPES
+
+ROOT = Path(__file__).parents[3]
+BLOCKS = [
+    pytest.param(block, id=f"{page.name}-{number}")
+    for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+    for number, block in enumerate(re.findall(r"```toml\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL))
+]
+GROUPS = {group.name for group in (AGENTS, ENVIRONMENTS, EXPORTERS, MODELS, RECIPES)}
+
+
+def test_the_pages_have_blocks() -> None:
+    assert len(BLOCKS) > 5
+    assert JudgeSpec.model_fields
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_a_block_loads(block: str, tmp_path: Path) -> None:
+    tables = tomllib.loads(block)
+    if "project" in tables:
+        assert set(tables["project"]["entry-points"]) <= GROUPS
+        return
+    for table in tables.get("endpoints", {}).values():
+        table.pop("serve", None)
+    (tmp_path / "trajmill.toml").write_text(block, encoding="utf-8")
+    for name in re.findall(r'"([\w./]+\.(?:yaml|jsonl|md))"', block):
+        file = tmp_path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("", encoding="utf-8")
+    load_config(tmp_path / "trajmill.toml")
