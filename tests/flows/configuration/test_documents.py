@@ -8,7 +8,6 @@ import pytest
 
 from trajmill.flows.configuration.file import load_config
 from trajmill.stages.agents.kinds import AGENTS
-from trajmill.stages.critics.spec import JudgeSpec
 from trajmill.stages.environments.kinds import ENVIRONMENTS
 from trajmill.stages.export.kinds import EXPORTERS
 from trajmill.stages.models.kinds import MODELS
@@ -25,7 +24,6 @@ GROUPS = {group.name for group in (AGENTS, ENVIRONMENTS, EXPORTERS, MODELS, RECI
 
 def test_the_pages_have_blocks() -> None:
     assert len(BLOCKS) > 5
-    assert JudgeSpec.model_fields
 
 
 @pytest.mark.parametrize("block", BLOCKS)
@@ -34,8 +32,6 @@ def test_a_block_loads(block: str, tmp_path: Path) -> None:
     if "project" in tables:
         assert set(tables["project"]["entry-points"]) <= GROUPS
         return
-    for table in tables.get("endpoints", {}).values():
-        table.pop("serve", None)
     (tmp_path / "trajmill.toml").write_text(block, encoding="utf-8")
     for name in re.findall(r'"([\w./]+\.(?:yaml|jsonl|md))"', block):
         file = tmp_path / name
