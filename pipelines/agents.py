@@ -1,4 +1,4 @@
-"""The agent of a stage as its workers open it."""
+"""Describes the agent of a stage, which the workers open."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ class ActingAgent:
 
     spec: AgentSpec
     endpoint: Endpoint | None = None
-    """Its model; None for an agent that asks nobody."""
+    """Its model; None for an agent without a model."""
     temperature: float = 1.0
 
     def identity(self) -> object:
-        """All that decides its steps; the weights of its model count by the name of their folder, which is a hash."""
-        asked = self.endpoint and self.endpoint.spec.model_dump(mode="json")
-        return [self.spec.identity(), asked, self.temperature]
+        """Everything that decides its steps; the weights of its model by the name of their folder, which is a hash."""
+        model_fields = self.endpoint and self.endpoint.spec.model_dump(mode="json")
+        return [self.spec.identity(), model_fields, self.temperature]
 
     @asynccontextmanager
-    async def at_work(self) -> AsyncIterator[AgentMaker]:
-        """What makes the agent for a query; all agents share one model, which is let go of at the end.
+    async def open(self) -> AsyncIterator[AgentMaker]:
+        """Give a function that makes the agent for a query; all agents share one model, which is closed at the end.
 
         Raises:
             BadInputError: the model cannot be connected.

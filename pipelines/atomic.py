@@ -1,4 +1,4 @@
-"""Makes queries for atomic operations, and walks them where their episodes will happen."""
+"""Makes queries for atomic operations, and walks them in the environment of the run."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def queries_for_operations(
     """Queries of all splits, each of which has been walked in the environment and meets its goal.
 
     Args:
-        counts: of each operation.
-        apps: programs whose operations are asked for.
-        heldout_apps: those of them that training never sees.
+        counts: number of queries of each operation.
+        apps: the programs to make queries for.
+        heldout_apps: the programs that training never sees.
         environment: where the queries are walked.
-        instances: environments at once.
-        seed: decides what is drawn.
+        instances: environments that work at the same time.
+        seed: decides on objects and phrasings.
         origin: common columns of the rows.
     """
     queries = atomic_queries(counts, apps, heldout_apps, seed, origin)

@@ -22,20 +22,20 @@ from trajmill.warehouse.shards import write_tables
 
 @dataclass(frozen=True)
 class DeriveExamples:
-    """The work of one shard: derives supervised examples of judged trajectories, named by id."""
+    """The work of one shard: derives supervised examples from judged trajectories, given by id."""
 
     warehouse: Warehouse
     at: StageRun
     origin: Origin
     rounds: tuple[int, ...]
-    """The rounds that the trajectories are of."""
+    """The rounds of the trajectories."""
     trust_judge: bool
-    """False learns from every finished trajectory, whatever its judgement (an ablation)."""
+    """False uses every finished trajectory, whatever its judgement (an ablation)."""
     trust_step_critic: bool
     """False keeps the steps that the step critic found useless (an ablation)."""
 
     def identity(self, trajectory_ids: Sequence[str]) -> object:
-        """The trajectories and what is trusted."""
+        """The trajectories, and whether the judge and the step critic are trusted."""
         return [list(trajectory_ids), self.trust_judge, self.trust_step_critic]
 
     def __call__(self, shard: str, trajectory_ids: Sequence[str]) -> WrittenFiles:
@@ -71,7 +71,7 @@ class DeriveRLSteps:
     """By query id, the trajectory that is its remembered success of an earlier round."""
     seed: int
     policy_frame: Callable[[Size], CoordinateFrame] = native_frame
-    """How the policy's positions relate to a screen of a size."""
+    """The coordinate frame of the policy for a screen size."""
 
     def identity(self, trajectory_ids: Sequence[str]) -> object:
         """The trajectories, and the remembered successes that may stand in for failed groups."""

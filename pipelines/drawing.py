@@ -1,6 +1,6 @@
-"""Journals the screens of finished episodes, each once; simulated screens are drawn in processes of their own.
+"""Writes the screens of finished episodes to a journal, each once; other processes draw simulated screens.
 
-Drawing a simulated screen costs more than all else in a step, and nothing waits for it but the end of its episode.
+Drawing a simulated screen costs more than the rest of a step, and only the end of its episode waits for it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _CHECK_OWNER_SECONDS = 1.0
 
 @contextmanager
 def screen_writer(warehouse: Warehouse, at: StageRun, shard: str, draws: bool) -> Iterator[ScreenWriter]:
-    """A writer into the shard's journal of screens; `draws` says that pixels are made only when they are asked for."""
+    """A writer to the shard's journal of screens; with `draws`, other processes draw the pixels."""
     journal = ScreenJournal(journal_path(warehouse, at, shard))
     try:
         yield ScreenWriter(journal, WarehouseScreens(warehouse), drawing_processes() if draws else None)
@@ -37,7 +37,7 @@ def screen_writer(warehouse: Warehouse, at: StageRun, shard: str, draws: bool) -
 
 @lru_cache(maxsize=1)
 def drawing_processes() -> Executor:
-    """Processes that draw, one per core up to four; they start once and end with this process."""
+    """The processes that draw, one per core up to four; they start once and end with this process."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["trajmill.stages.environments.simulated.drawing.draw"])
     return ProcessPoolExecutor(
@@ -46,16 +46,16 @@ def drawing_processes() -> Executor:
 
 
 class ScreenWriter:
-    """Puts screens into a journal unless they are in it, or committed, already."""
+    """Writes screens to a journal, unless they are in it or committed already."""
 
     def __init__(self, journal: ScreenJournal, committed: Container[str], executor: Executor | None) -> None:
         self._journal = journal
         self._committed = committed
         self._executor = executor
-        self._under_way: dict[str, asyncio.Task[None]] = {}
+        self._running: dict[str, asyncio.Task[None]] = {}
 
     async def write(self, observations: Iterable[Observation]) -> None:
-        """Return when the screens of all observations are on disk."""
+        """Write the screens of all observations; returns when they are on disk."""
         new = [observation for observation in observations if observation.screen.screen_id not in self._committed]
         if self._executor is None:
             for observation in new:
@@ -67,10 +67,10 @@ class ScreenWriter:
         screen_id = observation.screen.screen_id
         if screen_id in self._journal.ids():
             return
-        task = self._under_way.get(screen_id)
+        task = self._running.get(screen_id)
         if task is None:
-            task = self._under_way[screen_id] = asyncio.create_task(self._draw(observation, executor))
-            task.add_done_callback(lambda _: self._under_way.pop(screen_id, None))
+            task = self._running[screen_id] = asyncio.create_task(self._draw(observation, executor))
+            task.add_done_callback(lambda _: self._running.pop(screen_id, None))
         await task
 
     async def _draw(self, observation: Observation, executor: Executor) -> None:
@@ -79,7 +79,7 @@ class ScreenWriter:
 
 
 def _end_with(owner: int) -> None:
-    """End this process when its owner ends: a process that is killed cannot tell the ones that it has started."""
+    """End this process when its owner ends, because a killed owner cannot end the processes that it started."""
 
     def watch() -> None:
         while _is_alive(owner):

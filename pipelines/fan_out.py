@@ -1,8 +1,8 @@
-"""Does the work of a stage in shards: one Beam element per shard, each written once under a name made of its contents.
+"""Does the work of a stage in shards, one Beam element per shard. Each is written once; its name hashes its work.
 
-A shard's name hashes what the shard is to do. Beam may run a shard again after a failure, and a killed run is started
-again, perhaps with more or fewer workers: a shard that was finished under the same name stands, any other is done. What
-an earlier split of the work has left behind has other names, so it is never taken for a shard of this one.
+Beam may run a shard again after a failure, and a killed run may continue with another number of workers. A finished
+shard of the same name is kept; all others are done. Shards of an earlier split have other names, so they are never
+taken for shards of this one.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class WrittenFiles:
-    """What a shard, or all shards of a stage, have written."""
+    """The files that a shard, or all shards of a stage, have written."""
 
     files: Mapping[str, Sequence[DataFile]]
     """The files, by table."""
     dropped: Mapping[str, int] = field(default_factory=dict)
-    """How much became no row, by reason."""
+    """By reason, how much gave no row."""
 
     def rows(self, table: str) -> int:
         """Rows written for a table."""
@@ -43,10 +43,10 @@ class WrittenFiles:
 
 
 class ShardWork(Protocol[P]):
-    """What is done with the payload of one shard; picklable."""
+    """The work on the payload of one shard; picklable."""
 
     def identity(self, payload: P, /) -> object:
-        """All that decides the rows of a shard beside its run, round and stage, as JSON values."""
+        """Everything that decides the rows of a shard except its run, round and stage, as JSON values."""
         ...
 
     def __call__(self, shard: str, payload: P, /) -> WrittenFiles:
@@ -56,14 +56,14 @@ class ShardWork(Protocol[P]):
 
 @dataclass(frozen=True)
 class BeamSettings:
-    """Where pipelines run. The in-process runner is named because Beam's default tries to download another."""
+    """The Beam runner and its options. The in-process runner is named, because Beam's default downloads another."""
 
     runner: str = "FnApiRunner"
     options: tuple[str, ...] = ()
     """Further Beam options, e.g. `--flink_master=...`."""
 
     def pipeline_options(self) -> PipelineOptions:
-        """The options as Beam reads them."""
+        """The options in Beam's class."""
         return PipelineOptions([f"--runner={self.runner}", *self.options])
 
 
@@ -108,16 +108,16 @@ class _DoShard(beam.DoFn, Generic[P]):
 def fan_out(
     warehouse: Warehouse, at: StageRun, payloads: Sequence[P], work: ShardWork[P], settings: BeamSettings
 ) -> WrittenFiles:
-    """Do `work` on every payload as a shard of the stage and return what was written.
+    """Do `work` on every payload, each a shard of the stage, and return the files.
 
-    Shards with the same payload and work that an earlier try has finished stand.
+    A shard that an earlier call has finished with the same payload and work is kept.
 
     Raises:
-        TrajmillError: as `work` raised it; or a worker has written to another folder than this process reads.
+        TrajmillError: `work` raised it, or a worker has written to a folder that this process does not see.
     """
     staging = at.staging(warehouse)
     shards = {_shard_name(number, work.identity(payload)): payload for number, payload in enumerate(payloads)}
-    with _errors_as_raised(at.stage), beam.Pipeline(options=settings.pipeline_options()) as pipeline:
+    with _original_errors(at.stage), beam.Pipeline(options=settings.pipeline_options()) as pipeline:
         (
             pipeline
             | "Shards" >> beam.Create(list(shards.items()))
@@ -128,12 +128,12 @@ def fan_out(
 
 
 def split_evenly(items: Sequence[T], shards: int) -> list[Sequence[T]]:
-    """Deal items out to at most `shards` lists of nearly equal length, none of them empty."""
+    """Divide items between at most `shards` lists of nearly equal length, none of them empty."""
     return [items[start::shards] for start in range(min(shards, len(items)))]
 
 
 def _shard_name(number: int, identity: object) -> str:
-    """The number keeps the files of a stage in the order of its payloads."""
+    """The number in the name keeps the files of a stage in the order of its payloads."""
     return f"{number:05d}-{content_id('shard', identity)}"
 
 
@@ -155,8 +155,8 @@ def _joined(shards: Iterable[WrittenFiles]) -> WrittenFiles:
 
 
 @contextmanager
-def _errors_as_raised(step: str) -> Iterator[None]:
-    """Take off what Beam appends to the text of an error: it is one line for the user."""
+def _original_errors(step: str) -> Iterator[None]:
+    """Remove what Beam appends to the message of an error, which is one line for the user."""
     try:
         yield
     except TrajmillError as error:

@@ -27,7 +27,7 @@ class NewQueries(NamedTuple):
     model_calls: tuple[ModelCall, ...] = ()
 
     def with_more(self, more: NewQueries) -> NewQueries:
-        """These rows and, after them, others."""
+        """These rows, followed by more."""
         return NewQueries(
             (*self.queries, *more.queries), (*self.failures, *more.failures), (*self.model_calls, *more.model_calls)
         )
@@ -39,7 +39,7 @@ class WriterModel(NamedTuple):
     model: Endpoint
     prompts: WriterPrompts
     in_flight: int
-    """Queries that it is asked for at once."""
+    """Queries that it writes at the same time."""
 
 
 def queries_from_dags(
@@ -49,9 +49,9 @@ def queries_from_dags(
     origin: Origin,
     writer: WriterModel | None = None,
 ) -> NewQueries:
-    """Validated queries of all splits; a language model writes them, or without one the grammar.
+    """Make validated queries of all splits; a language model writes them, or the grammar if there is none.
 
-    The grammar stands in where the model's drafts are refused, so that no task goes missing.
+    The grammar writes the queries for which the model's drafts are refused, so that no task is missing.
 
     Raises:
         BadInputError: an app to hold out does not exist, a phrasing cannot be parsed, or the model cannot be connected.
@@ -65,8 +65,10 @@ def queries_from_dags(
                 return await generate_queries(world, settings, seed, origin, grammar, validator)
             model = writer.model.open(origin, calls.append)
             stack.push_async_callback(model.close)
-            pen = ModelWriter(model, writer.prompts)
-            return await generate_queries(world, settings, seed, origin, pen, validator, writer.in_flight, grammar)
+            model_writer = ModelWriter(model, writer.prompts)
+            return await generate_queries(
+                world, settings, seed, origin, model_writer, validator, writer.in_flight, grammar
+            )
 
     made = asyncio.run(make())
     return NewQueries(made.queries, made.failures, tuple(calls))

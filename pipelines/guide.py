@@ -37,7 +37,7 @@ class GuideSpec:
 
     @asynccontextmanager
     async def open(self, origin: Origin, sink: Callable[[ModelCall], None]) -> AsyncIterator[Guide]:
-        """The guide, its models connected, each once, until the end; a row for each call is given to `sink`.
+        """The guide with its models connected until the end; `sink` gets a row for each call.
 
         Raises:
             BadInputError: a model cannot be connected.
@@ -54,23 +54,23 @@ class GuideSpec:
 
 @dataclass(frozen=True)
 class WriteGuidance:
-    """The work of one shard: writes guidance from trajectories, named by id."""
+    """The work of one shard: writes guidance from trajectories, given by id."""
 
     warehouse: Warehouse
     at: StageRun
     origin: Origin
     references: frozenset[str]
-    """Those of the trajectories that walk the annotated path; the others are successes of the policy."""
+    """Ids of the trajectories that walk the annotated path; the others are successes of the policy."""
     guide: GuideSpec = GuideSpec()
     concurrency: int = 1
-    """Trajectories that are worked on at once."""
+    """Trajectories that are worked on at the same time."""
 
     def identity(self, trajectory_ids: Sequence[str]) -> object:
         """The trajectories, and which of them walk an annotated path."""
         return [[name, name in self.references] for name in trajectory_ids]
 
     def __call__(self, shard: str, trajectory_ids: Sequence[str]) -> WrittenFiles:
-        """Write guidance, the model calls that it took, and a failure for each trajectory that gives none."""
+        """Write guidance, its model calls, and a failure for each trajectory that gives no guidance."""
         calls: list[ModelCall] = []
         written = asyncio.run(self._write(trajectory_ids, calls))
         rows: dict[str, Sequence[Row]] = {

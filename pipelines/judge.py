@@ -23,9 +23,9 @@ from trajmill.warehouse.shards import write_tables
 R = TypeVar("R", bound=Row)
 
 AGAIN = "judge_again"
-"""Begins the names of stages in which another judge judges stored trajectories, and stands on their failures."""
+"""Start of the names of stages that judge stored trajectories again; also the stage on their failures."""
 _SEED_STRIDE = 1_000_000
-"""Between the seeds of repeated judgings; no channel has as many votes."""
+"""Distance between the seeds of repeated tries; no channel has so many votes."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class RejudgeIdentity:
 
     name: str
     judge_id: str
-    """Content id of its specification."""
+    """Hash of everything that decides its verdicts."""
 
     @property
     def stage(self) -> str:
@@ -42,7 +42,7 @@ class RejudgeIdentity:
         return f"{AGAIN}:{self.name}"
 
     def stamped(self, row: R) -> R:
-        """The same row with the name of this judge."""
+        """The same row with the name and id of this judge."""
         if isinstance(row, Failure):
             return row.model_copy(update={"stage": self.stage})
         return row.model_copy(update={"judge": self.name, "judge_id": self.judge_id})
@@ -50,7 +50,7 @@ class RejudgeIdentity:
 
 @dataclass(frozen=True)
 class JudgeTrajectories:
-    """The work of one shard: judges trajectories of a run, named by id."""
+    """The work of one shard: judges trajectories of a run, given by id."""
 
     warehouse: Warehouse
     at: StageRun
@@ -58,14 +58,14 @@ class JudgeTrajectories:
     judge: JudgeSpec
     critics: CriticModels
     rounds: tuple[int, ...]
-    """The rounds that the trajectories are of."""
+    """The rounds of the trajectories."""
     tried: Mapping[str, int]
-    """By trajectory, how often it could not be judged; none for those judged for the first time."""
+    """By trajectory id, the number of failed tries; new trajectories are missing."""
     rejudge: RejudgeIdentity | None = None
     """Names the judge on its verdicts; None for the run's own judge, whose rows name none."""
 
     def identity(self, trajectory_ids: Sequence[str]) -> object:
-        """The judge, the trajectories and how often each of them could not be judged before."""
+        """The judge, and the trajectories with their failed tries."""
         return [self.judge.identity(), [[name, self.tried.get(name, 0)] for name in trajectory_ids]]
 
     def __call__(self, shard: str, trajectory_ids: Sequence[str]) -> WrittenFiles:
@@ -91,11 +91,11 @@ class JudgeTrajectories:
         by_tries: dict[int, list[Episode]] = defaultdict(list)
         for episode in episodes:
             by_tries[self.tried.get(episode.trajectory.trajectory_id, 0)].append(episode)
-        for tried, alike in by_tries.items():
-            # Another seed: else the request cache would answer with what was no answer before.
+        for tried, same_tries in by_tries.items():
+            # Each try has another seed; otherwise the request cache would give the same invalid answer again.
             critics = replace(self.critics, seed=self.critics.seed + tried * _SEED_STRIDE)
             async with self.judge.open(critics, self.origin, sink) as judge:
-                made = await judge_episodes(alike, judge, screens, self.origin, self.judge.concurrency)
+                made = await judge_episodes(same_tries, judge, screens, self.origin, self.judge.concurrency)
             judged.episodes.extend(made.episodes)
             judged.failures.extend(made.failures)
         return judged

@@ -1,4 +1,4 @@
-"""Judges a labelled set of others, whose trajectories stand in files and in no warehouse."""
+"""Judges a labelled set of other people, whose trajectories are in files and not in a warehouse."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ READER = "labelled-set-1"
 
 @dataclass
 class LabelledVerdicts:
-    """What came of judging a labelled set."""
+    """The votes on a labelled set, and the counts of trajectories without votes."""
 
     evidence: list[LabelledVotes] = field(default_factory=list)
     versions: set[str] = field(default_factory=set)
-    """Of the judge, as they stand on its judgements."""
+    """Versions of the judge on its judgements."""
     failures: list[Failure] = field(default_factory=list)
     """One for each trajectory that could not be read or judged."""
     calls: list[ModelCall] = field(default_factory=list)
     unread: int = 0
     """Labelled trajectories that could not be read."""
     absent: int = 0
-    """Labelled trajectories whose file is not there: the whole set is large, and a part of it will do."""
+    """Labelled trajectories without a file; the whole set is large, so a part of it is enough."""
     void: int = 0
-    """Trajectories that the set itself says are not valid."""
+    """Trajectories that the set marks as not valid."""
     unsure: int = 0
     """Trajectories whose annotator was unsure."""
 
@@ -47,7 +47,7 @@ class LabelledVerdicts:
 def judge_labelled(
     folder: Path, labels: Sequence[Label], spec: JudgeSpec, critics: CriticModels, origin: Origin, stage: str
 ) -> LabelledVerdicts:
-    """Judge the labelled trajectories that are there, `spec.concurrency` at a time; files are read as they are needed.
+    """Judge the labelled trajectories that have files, `spec.concurrency` at a time; files are read when needed.
 
     Args:
         folder: the set, see `trajmill.stages.critics.calibration.labelled.trajectories`.
@@ -55,7 +55,7 @@ def judge_labelled(
         spec: the judge.
         critics: the models that it asks.
         origin: the common columns of failures and model calls.
-        stage: what failures stand under.
+        stage: stage name on the failures.
     """
     return asyncio.run(_Judging(folder, origin, stage).run(labels, spec, critics))
 
@@ -66,11 +66,11 @@ class _Judging:
     def __init__(self, folder: Path, origin: Origin, stage: str) -> None:
         self._folder, self._origin, self._stage = folder, origin, stage
         self._screens = FolderScreens()
-        self._under_way: dict[str, LabelledEpisode] = {}
+        self._being_judged: dict[str, LabelledEpisode] = {}
         self._made = LabelledVerdicts()
 
     async def run(self, labels: Sequence[Label], spec: JudgeSpec, critics: CriticModels) -> LabelledVerdicts:
-        """Judge all there is."""
+        """Judge all trajectories that have files."""
         calls: dict[str | None, list[ModelCall]] = defaultdict(list)
 
         def account(call: ModelCall) -> None:
@@ -81,19 +81,19 @@ class _Judging:
             episodes = (each.episode for each in self._read(labels))
             async for one in judge_each(episodes, judge, self._screens, self._origin, spec.concurrency):
                 name = one.episode.trajectory.trajectory_id
-                known = self._under_way.pop(name)
+                known = self._being_judged.pop(name)
                 self._screens.drop(known.screens)
-                spent = [_spent_on(call) for call in calls.pop(name, ())]
+                costs = [_cost_of(call) for call in calls.pop(name, ())]
                 if one.failure is not None:
                     self._made.failures.append(one.failure.model_copy(update={"stage": self._stage}))
                 elif one.episode.judgement is not None:
-                    self._judged(known.label, one.episode, spent)
+                    self._add_votes(known.label, one.episode, costs)
         return self._made
 
-    def _judged(self, label: Label, episode: Episode, spent: Sequence[CallCost]) -> None:
+    def _add_votes(self, label: Label, episode: Episode, costs: Sequence[CallCost]) -> None:
         assert label.passed is not None and episode.judgement is not None
         votes = [vote_in(verdict) for verdict in episode.trajectory_verdicts]
-        self._made.evidence.append(LabelledVotes(label.passed, votes, spent))
+        self._made.evidence.append(LabelledVotes(label.passed, votes, costs))
         self._made.versions.add(episode.judgement.made_by)
 
     def _read(self, labels: Sequence[Label]) -> Iterator[LabelledEpisode]:
@@ -115,7 +115,7 @@ class _Judging:
                 self._made.void += 1
                 self._screens.drop(read.screens)
                 continue
-            self._under_way[read.episode.trajectory.trajectory_id] = read
+            self._being_judged[read.episode.trajectory.trajectory_id] = read
             yield read
 
     def _unreadable(self, label: Label, error: UnreadableError) -> Failure:
@@ -129,8 +129,8 @@ class _Judging:
         )
 
 
-def _spent_on(call: ModelCall) -> CallCost:
-    """What a call took."""
+def _cost_of(call: ModelCall) -> CallCost:
+    """The cost of a call."""
     return CallCost(
         call.role,
         call.payload_hash,

@@ -1,4 +1,4 @@
-"""Models as workers reach them: described by a spec, opened where they are used, each once."""
+"""Gives workers their models: a spec describes each model, and a worker opens it once."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Endpoint:
 
     spec: ModelSpec
     request_cache: Path | None = None
-    """Folder of the request cache; None asks again for everything."""
+    """Folder of the request cache; None caches nothing."""
 
     @property
     def budget(self) -> ContextBudget:
@@ -33,11 +33,11 @@ class Endpoint:
         return self.spec.context_budget
 
     def frame(self, screen: Size) -> CoordinateFrame:
-        """How positions in the model's texts relate to a screen."""
+        """The coordinate frame of the model's texts for a screen size."""
         return self.spec.frame(screen)
 
     def connect(self) -> ChatModel:
-        """The model; weights in this process are loaded once, however often it is asked for.
+        """The model; weights are loaded once into this process.
 
         Raises:
             BadInputError: the variable of the key is not set, or the model cannot be loaded.
@@ -52,7 +52,7 @@ class Endpoint:
 
 
 class OpenEndpoints:
-    """Opens each endpoint once, with a row for each of its calls, and closes them all at the end."""
+    """Opens each endpoint once, records its calls, and closes all endpoints at the end."""
 
     def __init__(self, origin: Origin, sink: Callable[[ModelCall], None]) -> None:
         """Open nothing yet.

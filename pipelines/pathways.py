@@ -1,4 +1,4 @@
-"""Walks programs for their pathways, a shard for each, and makes queries of what was found."""
+"""Walks programs for their pathways, one shard for each, and makes queries from the pathways."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ class WalkPrograms:
     bounds: WalkBounds
     second_opinion: Endpoint | None
     selection: Prompt
-    """What the second opinion is asked with."""
+    """The prompt of the second opinion."""
 
     def identity(self, program: PathwayProgram) -> object:
-        """The program, how far it is walked and where."""
+        """The program, the bounds of the walk, and the environment."""
         return [program.model_dump(), self.bounds.model_dump(), identity_of(self.environment)]
 
     def __call__(self, shard: str, program: PathwayProgram) -> WrittenFiles:
-        """Walk a program; write its pathways, a failure for all that could not be walked, and the calls that it took.
+        """Walk a program; write its pathways, a failure for each branch that could not be walked, and model calls.
 
         Raises:
             BadInputError: the model cannot be connected, or the environment's package is missing.
@@ -79,7 +79,7 @@ class WalkPrograms:
 
 
 def walk_programs(work: WalkPrograms, programs: Sequence[PathwayProgram], beam: BeamSettings) -> WrittenFiles:
-    """Walk programs, each once however often it is asked for; a screen that several show is written once."""
+    """Walk programs, each only once; a screen that several programs show is written once."""
     made = fan_out(work.warehouse, work.at, programs, work, beam)
     screens = write_screens(work.warehouse, work.at, work.origin, made_by=work.environment.kind)
     return WrittenFiles({**made.files, "screens": [screens]}, made.dropped)
@@ -97,11 +97,11 @@ def queries_from_pathways(
     """Queries of all splits, each of which has been walked in the environment and meets its goal.
 
     Args:
-        pathways: of the programs.
-        programs: that were walked.
-        settings: how many, and what is held out.
+        pathways: the pathways of the programs.
+        programs: the programs that were walked.
+        settings: how many queries, and what is held out.
         environment: where the queries are walked.
-        instances: environments at once.
+        instances: environments that work at the same time.
         seed: decides between phrasings.
         origin: common columns of the rows.
     """
@@ -109,12 +109,12 @@ def queries_from_pathways(
     async def make() -> NewQueries:
         made = NewQueries(())
         for platform in dict.fromkeys(program.platform for program in programs):
-            there = [program for program in programs if program.platform is platform]
+            on_platform = [program for program in programs if program.platform is platform]
             found = tuple(pathway for pathway in pathways if pathway.platform is platform)
             factory = environment.factory(platform)
             try:
                 new = await make_queries(
-                    factory, CollectedPathways(found, (), (), {}, {}), there, settings, seed, origin, instances
+                    factory, CollectedPathways(found, (), (), {}, {}), on_platform, settings, seed, origin, instances
                 )
             finally:
                 await factory.close()

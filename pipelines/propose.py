@@ -32,14 +32,14 @@ class ProposalCounts(NamedTuple):
     """How many tasks are proposed in a round."""
 
     curriculum: int
-    """From the tasks of people and the success so far."""
+    """From example tasks and the success so far."""
     screenshot: int
-    """From the screens that these tasks start with."""
+    """From the first screens of the example tasks."""
 
 
 @dataclass(frozen=True)
 class ProposeTasks:
-    """The work of one round; its only shard gets the starting points for which people wrote tasks."""
+    """The work of one round; its only shard gets the starting points of the example tasks."""
 
     warehouse: Warehouse
     at: StageRun
@@ -52,17 +52,17 @@ class ProposeTasks:
     heldout_apps: tuple[str, ...]
     limits: Limits
     environments: int
-    """Environments that are open at once."""
+    """Environments that are open at the same time."""
     in_flight: int
-    """Grounds that the writer is asked about at once."""
+    """Starting points for which the writer is asked at the same time."""
 
     def identity(self, starts: Sequence[StartingPoint]) -> object:
-        """The tasks of people, and how many are wanted; the writer and its prompts are the run's."""
+        """The example tasks and the wanted numbers; the run decides the writer and its prompts."""
         known = [[start.id, start.examples, start.successes] for start in starts]
         return [known, self.wanted, self.run_seed, self.heldout_apps]
 
     def __call__(self, shard: str, starts: Sequence[StartingPoint]) -> WrittenFiles:
-        """Write the proposed queries, the calls that they took, and a failure for all that was refused.
+        """Write the proposed queries, their model calls, and a failure for each refused proposal.
 
         Raises:
             BadInputError: the model cannot be connected.
@@ -92,15 +92,15 @@ class ProposeTasks:
             self.origin,
             self.environments,
         )
-        seen = [start for start in screenshot if start.id in started.screens]
-        await screens.write(started.screens[start.id] for start in seen)
+        with_screen = [start for start in screenshot if start.id in started.screens]
+        await screens.write(started.screens[start.id] for start in with_screen)
         model = self.writer.open(self.origin, sink)
 
-        async def ask(among: Sequence[StartingPoint], known: Sequence[Query], wanted: int) -> Proposed:
+        async def ask(of_starts: Sequence[StartingPoint], known: Sequence[Query], wanted: int) -> Proposed:
             seed = int(content_id("propose", self.run_seed, self.at.round)[:8], 16)
             return await propose_tasks(
                 TaskProposer(model, self.prompts),
-                among,
+                of_starts,
                 known,
                 wanted,
                 seed,
@@ -110,21 +110,21 @@ class ProposeTasks:
             )
 
         try:
-            able = [start for start in curriculum if start.id in started.screens]
-            taught = await ask(able, existing, self.wanted.curriculum)
-            shown = [start._replace(screen=started.screens[start.id]) for start in seen]
-            looked = await ask(shown, (*existing, *taught.queries), self.wanted.screenshot)
+            reachable = [start for start in curriculum if start.id in started.screens]
+            from_curriculum = await ask(reachable, existing, self.wanted.curriculum)
+            with_screens = [start._replace(screen=started.screens[start.id]) for start in with_screen]
+            from_screens = await ask(with_screens, (*existing, *from_curriculum.queries), self.wanted.screenshot)
         finally:
             await model.close()
-        failures = (*started.failures, *taught.failures, *looked.failures)
-        return Proposed((*taught.queries, *looked.queries), failures)
+        failures = (*started.failures, *from_curriculum.failures, *from_screens.failures)
+        return Proposed((*from_curriculum.queries, *from_screens.queries), failures)
 
     def _seed(self, start: StartingPoint) -> int:
         return episode_seed(self.run_seed, self.at.round, start.id, Purpose.TRAIN, 0)
 
 
 def propose_new_tasks(work: ProposeTasks, starts: Sequence[StartingPoint], beam: BeamSettings) -> WrittenFiles:
-    """Propose the tasks of a round and return what was written; a second call finds the work done."""
+    """Propose the tasks of a round and return the files; a second call does nothing more."""
     made = fan_out(work.warehouse, work.at, [starts], work, beam)
     screens = write_screens(work.warehouse, work.at, work.origin, made_by=work.environment.kind)
     return WrittenFiles({**made.files, "screens": [screens]}, made.dropped)

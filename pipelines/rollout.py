@@ -1,4 +1,4 @@
-"""Runs attempts in shards: each finished attempt is journaled at once, a shard's rows are written at its end."""
+"""Runs attempts in shards: a finished attempt is written to a journal, and the rows at the end of the shard."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _JOURNALS = "episodes-*.jsonl"
 
 
 class JournaledAttempt(Record):
-    """A finished attempt as a journal holds it."""
+    """A finished attempt in a journal."""
 
     trajectory: Trajectory
     steps: tuple[Step, ...]
@@ -57,7 +57,7 @@ class RunAttempts:
     concurrency: int
 
     def identity(self, attempts: Sequence[Attempt]) -> object:
-        """The attempts, and who makes them where."""
+        """The attempts, the environment and the agent."""
         return [
             [_identity(attempt) for attempt in attempts],
             identity_of(self.environment),
@@ -65,7 +65,7 @@ class RunAttempts:
         ]
 
     def __call__(self, shard: str, attempts: Sequence[Attempt]) -> WrittenFiles:
-        """Run the attempts that no journal of the stage holds yet, then write the rows of all of the shard's."""
+        """Run the attempts that are in no journal of the stage, then write the rows of all attempts of the shard."""
         journal = Journal(self.at.staging(self.warehouse) / _JOURNALS.replace("*", shard))
         with screen_writer(self.warehouse, self.at, shard, self.environment.draws_screens) as screens:
             try:
@@ -81,18 +81,18 @@ class RunAttempts:
             await screens.write(rollout.screens.values())
             journal.append(_to_line(rollout))
 
-        async with self.agent.at_work() as make_agent:
+        async with self.agent.open() as make_agent:
             by_id = {attempt.trajectory_id(make_agent(attempt.query)): attempt for attempt in attempts}
             finished = {one.trajectory_id: one for one in _journaled(self._journals(), by_id)}
-            left = [attempt for trajectory_id, attempt in by_id.items() if trajectory_id not in finished]
-            for platform, those in _by_platform(left).items():
+            remaining = [attempt for trajectory_id, attempt in by_id.items() if trajectory_id not in finished]
+            for platform, of_platform in _by_platform(remaining).items():
                 factory = self.environment.factory(platform)
-                await run_attempts(those, make_agent, factory, self.limits, self.origin, record, self.concurrency)
+                await run_attempts(of_platform, make_agent, factory, self.limits, self.origin, record, self.concurrency)
         finished |= {one.trajectory_id: one for one in _journaled([journal.path], by_id)}
         return [finished[trajectory_id] for trajectory_id in sorted(by_id)]
 
     def _journals(self) -> list[Path]:
-        """All journals of the stage: an earlier try may have split the attempts among other shards."""
+        """All journals of the stage, because an earlier try may have divided the attempts into other shards."""
         return sorted(self.at.staging(self.warehouse).glob(_JOURNALS))
 
     def _write(self, shard: str, finished: Sequence[JournaledAttempt]) -> WrittenFiles:
@@ -111,14 +111,14 @@ class RunAttempts:
 
 
 def run_in_shards(work: RunAttempts, attempts: Sequence[Attempt], shards: int, beam: BeamSettings) -> WrittenFiles:
-    """Run attempts in `shards` shards and return what was written; a screen that several shards saw is written once."""
+    """Run attempts in `shards` shards and return the files; a screen of several shards is written once."""
     made = fan_out(work.warehouse, work.at, split_evenly(attempts, shards), work, beam)
     screens = write_screens(work.warehouse, work.at, work.origin, made_by=work.environment.kind)
     return WrittenFiles({**made.files, "screens": [screens]}, made.dropped)
 
 
 def attempt_counter(warehouse: Warehouse, at: StageRun) -> RecordCounter:
-    """Counts the attempts of a stage that have finished so far."""
+    """A counter of the finished attempts of a stage."""
     return RecordCounter(at.staging(warehouse), _JOURNALS)
 
 

@@ -1,1 +1,1 @@
-"""Where rows live: shards, commits, releases, screens, DuckDB views. Knows nothing of stages."""
+"""Stores rows: shards, commits, releases, screens and DuckDB views. Knows nothing of stages."""

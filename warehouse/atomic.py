@@ -1,4 +1,4 @@
-"""Writes files that appear whole or not at all, and turns a full disk into one line for the user."""
+"""Writes files that appear complete or not at all, and reports a full disk in one line."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yield a temporary path next to `path`; what was written there becomes `path` when the block ends well.
+    """Yield a temporary path next to `path`; the file written there becomes `path` if the block raises nothing.
 
     Raises:
-        TrajmillError: the disk is full; nothing is visible at `path` that was not there before.
+        TrajmillError: the disk is full; `path` is unchanged.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
@@ -61,7 +61,7 @@ def replacing_folder(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def disk_full_as_error(path: Path) -> Iterator[None]:
-    """Turn an operating system's "no space left" into one line for the user."""
+    """Turn a "no space left" error into a message of one line."""
     try:
         yield
     except Exception as error:
@@ -73,13 +73,13 @@ def disk_full_as_error(path: Path) -> Iterator[None]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a small UTF-8 file that appears whole or not at all."""
+    """Write a small UTF-8 file that appears complete or not at all."""
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
 def is_disk_full(error: Exception) -> bool:
-    """Whether an error of any of our engines says that there is no space left."""
+    """Whether an error of the operating system, Delta or DuckDB means that no space is left."""
     # deltalake and DuckDB give the operating system's error as text only.
     return getattr(error, "errno", None) in _FULL or any(os.strerror(number) in str(error) for number in _FULL)
 

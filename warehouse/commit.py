@@ -16,10 +16,10 @@ from trajmill.warehouse.delta_log import delta_table
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.shards import DataFile
 
-_KEEP = "interval 36500 days"
+_KEEP_FOREVER = "interval 36500 days"
 _TABLE_SETTINGS = {
-    "delta.logRetentionDuration": _KEEP,
-    "delta.deletedFileRetentionDuration": _KEEP,
+    "delta.logRetentionDuration": _KEEP_FOREVER,
+    "delta.deletedFileRetentionDuration": _KEEP_FOREVER,
     "delta.checkpointInterval": "10",
 }
 
@@ -27,10 +27,10 @@ _TABLE_SETTINGS = {
 def commit_stage(warehouse: Warehouse, at: StageRun, files: Mapping[str, Sequence[DataFile]]) -> dict[str, int]:
     """Commit the shards of one stage to their tables and return each table's version.
 
-    Idempotent as a whole: after a crash between two tables, the same call completes it. What other rows point to is
-    committed first (`screens`, then in the order of `trajmill.schemas.tables.registry.TABLES`).
-    The DuckDB views are not refreshed here: that costs as much as all tables of a stage together, and whoever reads
-    through trajmill refreshes them first.
+    After a crash between two tables, the same call completes the commit. Rows that others refer to are committed first
+    (`screens`, then in the order of `trajmill.schemas.tables.registry.TABLES`).
+    The DuckDB views are not refreshed here, because this costs as much as all tables of a stage together; every reader
+    in trajmill refreshes them first.
     """
     order = sorted(files, key=lambda table: (table != "screens", list(TABLES).index(table)))
     return {table: commit(warehouse, table, files[table], at) for table in order if any(f.rows for f in files[table])}
@@ -39,15 +39,15 @@ def commit_stage(warehouse: Warehouse, at: StageRun, files: Mapping[str, Sequenc
 def commit(warehouse: Warehouse, table: str, files: Sequence[DataFile], at: StageRun) -> int:
     """Make shards visible as one new version of a table and return the version.
 
-    A stage run that was committed before adds nothing. The table is created at its first commit, and columns that
-    the schema has gained since are added to it.
+    A stage run that was committed before adds nothing. The first commit creates the table, and later ones add columns
+    that are new in the schema.
 
     Raises:
-        TrajmillError: the disk is full; the table is as it was before.
+        TrajmillError: the disk is full; the table is unchanged.
     """
     with disk_full_as_error(warehouse.table(table)):
         delta = delta_table(warehouse, table) or _create(warehouse, table)
-        if _done(delta, at):
+        if _is_committed(delta, at):
             return int(delta.version())
         _add_missing_columns(delta, table)
         delta.create_write_transaction(
@@ -61,7 +61,7 @@ def commit(warehouse: Warehouse, table: str, files: Sequence[DataFile], at: Stag
         return int(delta.version())
 
 
-def _done(delta: DeltaTable, at: StageRun) -> bool:
+def _is_committed(delta: DeltaTable, at: StageRun) -> bool:
     last = delta.transaction_version(at.name)
     return last is not None and last >= at.attempt
 
@@ -74,7 +74,7 @@ def _create(warehouse: Warehouse, table: str) -> DeltaTable:
 
 def _add_missing_columns(delta: DeltaTable, table: str) -> None:
     known = {field.name for field in delta.schema().fields}
-    # Rows that are there already have no value in a new column, so it is nullable for Delta whatever the record says.
+    # Existing rows have no value in a new column, so Delta gets it as nullable, even if the record requires a value.
     missing = [field.with_nullable(True) for field in arrow_schema(table) if field.name not in known]
     if missing:
         delta.alter.add_columns(Schema.from_arrow(pa.schema(missing)).fields)

@@ -1,6 +1,6 @@
-"""Reads the log of a Delta table: its version, its files, what was committed.
+"""Reads the log of a Delta table: its version, its files and its columns.
 
-Paths are taken from the log's relative ones: `DeltaTable.file_uris` percent-encodes the folder's own name, and
+Paths are made from the relative ones in the log: `DeltaTable.file_uris` percent-encodes the folder's own name, and
 `to_pyarrow_dataset` brings its own file system and threads.
 """
 
@@ -21,7 +21,7 @@ _FIRST_ENTRY = Path("_delta_log", f"{0:020d}.json")
 
 
 class Snapshot(NamedTuple):
-    """What is committed to a table."""
+    """The committed state of a table."""
 
     log_entry: str
     """Name of the newest entry of the table's log, empty without any commit; an equal name means no change."""
@@ -33,7 +33,7 @@ class Snapshot(NamedTuple):
 
 
 def delta_table(warehouse: Warehouse, table: str, version: int | None = None) -> DeltaTable | None:
-    """The Delta table at a version (None: the newest); None as long as nothing was committed to it."""
+    """The Delta table at a version (None: the newest); None if nothing was committed to it."""
     folder = warehouse.table(table)
     if not (folder / _FIRST_ENTRY).is_file():
         return None
@@ -50,7 +50,8 @@ def committed_files(
 ) -> list[Path]:
     """Absolute paths of the Parquet files of a table's version, sorted; empty if nothing was committed.
 
-    With `rounds`, files that the log's statistics exclude are left out; the others may still hold other rounds' rows.
+    With `rounds`, files without rows of these rounds are left out by the log's statistics; the others may still have
+    rows of other rounds.
     """
     delta = delta_table(warehouse, table, version)
     if delta is None:
@@ -66,8 +67,8 @@ def newest_log_entry(warehouse: Warehouse, table: str) -> str:
 
 
 def snapshot(warehouse: Warehouse, table: str) -> Snapshot:
-    """What is committed to a table."""
-    # Asked before the table is read: a commit in between makes the entry too old, and the reader look again.
+    """The committed state of a table."""
+    # The entry is read before the table: after a commit in between it is too old, so that the reader looks again.
     entry = newest_log_entry(warehouse, table)
     delta = delta_table(warehouse, table)
     if delta is None:
@@ -84,7 +85,7 @@ def table_versions(warehouse: Warehouse) -> dict[str, int]:
 
 
 def _first_column_count(folder: Path) -> int:
-    # Read by hand: opening a second DeltaTable takes longer than all the rest.
+    # The first entry is parsed here, because opening a second DeltaTable takes longer than everything else.
     actions = map(json.loads, (folder / _FIRST_ENTRY).read_text(encoding="utf-8").splitlines())
     [schema] = [action["metaData"]["schemaString"] for action in actions if "metaData" in action]
     return len(json.loads(schema)["fields"])

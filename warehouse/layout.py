@@ -1,4 +1,4 @@
-"""The folders of a warehouse, and the version that guards them."""
+"""The folders of a warehouse, and its schema version."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trajmill.warehouse.atomic import write_text
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _VERSION_FILE = "warehouse.json"
 ONLY_SHARD = "00000"
-"""Name of the shard of a stage that has but one."""
+"""Name of the shard of a stage with only one shard."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Warehouse:
         return self.root / "tables" / name
 
     def staging(self, run_id: str) -> Path:
-        """Folder of what the stages of a run have done so far."""
+        """Folder of the journals and markers of a run's stages."""
         return self.root / "staging" / checked_name(run_id)
 
     def release(self, name: str) -> Path:
@@ -55,13 +55,13 @@ class Warehouse:
 
 @dataclass(frozen=True, slots=True)
 class StageRun:
-    """One stage in one round of a run: where its files go and what its commits are called."""
+    """One stage in one round of a run; gives the names of its files and commits."""
 
     run_id: str
     round: int
     stage: str
     attempt: int = 0
-    """Raised by one to do a committed stage again on purpose; its rows are added to the earlier ones."""
+    """A higher number does a committed stage again on purpose; its rows are added to the earlier ones."""
 
     def __post_init__(self) -> None:
         checked_name(self.run_id)
@@ -78,13 +78,13 @@ class StageRun:
         return warehouse.staging(self.run_id) / f"r{self.round:04d}-{self.stage}{suffix}"
 
     def shard_name(self, shard: str = ONLY_SHARD) -> str:
-        """File name of one shard, the same in every table and at every repetition."""
+        """File name of one shard, the same in every table and in every try."""
         suffix = f"-a{self.attempt}" if self.attempt else ""
         return f"{self.name}{suffix}-{shard}.parquet"
 
 
 def create_warehouse(root: Path) -> Warehouse:
-    """Open the warehouse at `root`, making it if there is none.
+    """Open the warehouse at `root`; make it if there is none.
 
     Raises:
         BadInputError: see `open_warehouse`; or `root` is a file or cannot be made.

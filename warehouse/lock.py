@@ -13,15 +13,15 @@ from trajmill.warehouse.layout import Warehouse
 
 
 class RunInUseError(TrajmillError):
-    """Another process is at work on the run."""
+    """Another process works on the run."""
 
 
 @contextmanager
 def sole_worker(warehouse: Warehouse, run_id: str) -> Iterator[None]:
-    """Be the only process that works on a run.
+    """Lock a run, so that no other process works on it.
 
     Raises:
-        RunInUseError: another process is; at once, without waiting.
+        RunInUseError: another process works on it; raised immediately.
     """
     path = warehouse.staging(run_id) / "lock"
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -28,7 +28,7 @@ def read_table(
 ) -> pa.Table:
     """Read committed rows of a table, in the order of their files' names.
 
-    Columns that a file was written without are null. Without any commit, the table is empty but has its columns.
+    Columns that a file does not have are null. A table without any commit is empty but has its columns.
 
     Args:
         warehouse: where to read.
@@ -74,7 +74,7 @@ def read_rows(
 
 
 def table_of(record: type[Row]) -> str:
-    """Name of the table that a record is a row of. Raises KeyError for a record that is none."""
+    """Name of the table of a record class. Raises KeyError for a class without a table."""
     for name, row in TABLES.items():
         if row is record:
             return name

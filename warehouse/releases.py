@@ -1,4 +1,4 @@
-"""Releases: training sets as plain files; a manifest, written last, names the tables' versions they were made from."""
+"""Writes and reads releases: training sets as plain files, with a manifest that is written last."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def write_release(
 ) -> Release:
     """Make the files that lie in `warehouse.release(name)` a release, by writing its manifest.
 
-    Doing it again with the same files is a no-op that returns the release as it stands.
+    A second call with the same files changes nothing and returns the existing release.
 
     Args:
         warehouse: where the release is.

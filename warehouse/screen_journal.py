@@ -1,7 +1,7 @@
-"""The journal of screens that a worker has seen: encoded images and trees, each screen once.
+"""A journal of the screens that a worker has seen: encoded images and trees, each screen once.
 
 A record is a fixed header (lengths of id, tree and image in bytes; width and height in pixels), then the id, the tree
-as JSON and the image. A reader may open a journal while its worker is still writing: it sees the whole records.
+as JSON and the image. A reader may open a journal while its worker is still writing; it sees only complete records.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SUFFIX = ".screens"
 
 
 class StagedScreen(NamedTuple):
-    """One screen as a journal holds it."""
+    """One screen in a journal."""
 
     screen_id: str
     size: Size
@@ -33,17 +33,17 @@ class StagedScreen(NamedTuple):
 
 
 def journal_path(warehouse: Warehouse, at: StageRun, shard: str) -> Path:
-    """Where the worker of a shard keeps the screens that it sees."""
+    """Path of the journal of screens of a shard."""
     return at.staging(warehouse) / f"{shard}{_SUFFIX}"
 
 
 def journal_paths(warehouse: Warehouse, at: StageRun) -> list[Path]:
-    """The journals of screens of a stage, those of an earlier split into shards included."""
+    """Paths of the journals of screens of a stage, including those of an earlier division into shards."""
     return sorted(at.staging(warehouse).glob(f"*{_SUFFIX}"))
 
 
 class _RecordSpan(NamedTuple):
-    """Where the parts of a record lie in the file, in bytes."""
+    """The positions of the parts of a record in the file, in bytes."""
 
     tree: int
     image: int
@@ -55,20 +55,20 @@ class ScreenJournal:
     """An append-only file of screens, written by one process at a time; also reads them by id."""
 
     def __init__(self, path: Path) -> None:
-        """Use the journal at `path`, which the first `append` makes if there is none; its whole records are found."""
+        """Use the journal at `path` and find its complete records; the first `append` makes the file if missing."""
         self.path = path
         self._spans: dict[str, _RecordSpan] = {}
-        self._whole = 0
+        self._complete_bytes = 0
         self._writer: int | None = None
         self._reader: int | None = None
         if path.exists():
             self._scan()
 
     def append(self, observation: Observation) -> bool:
-        """Draw and keep the observation's screen; False, and nothing drawn, if it is there already.
+        """Draw and store the observation's screen; returns False and draws nothing if it is stored already.
 
         Raises:
-            TrajmillError: the disk is full; the journal is as it was before.
+            TrajmillError: the disk is full; the journal is unchanged.
         """
         screen = observation.screen
         if screen.screen_id in self._spans:
@@ -78,7 +78,7 @@ class ScreenJournal:
         header = _HEADER.pack(len(name), len(tree), len(image), screen.size.width, screen.size.height)
         with disk_full_as_error(self.path):
             if self._writer is None:
-                self._writer = open_for_append(self.path, self._whole)
+                self._writer = open_for_append(self.path, self._complete_bytes)
             append_whole(self._writer, b"".join((header, name, tree, image)))
         self._remember(screen.screen_id, len(tree), len(image), screen.size)
         return True
@@ -116,17 +116,17 @@ class ScreenJournal:
     def _scan(self) -> None:
         with self.path.open("rb") as file:
             length = file.seek(0, os.SEEK_END)
-            while self._whole + _HEADER.size <= length:
-                file.seek(self._whole)
+            while self._complete_bytes + _HEADER.size <= length:
+                file.seek(self._complete_bytes)
                 id_bytes, tree_bytes, image_bytes, width, height = _HEADER.unpack(file.read(_HEADER.size))
-                if self._whole + _HEADER.size + id_bytes + tree_bytes + image_bytes > length:
+                if self._complete_bytes + _HEADER.size + id_bytes + tree_bytes + image_bytes > length:
                     return
                 self._remember(file.read(id_bytes).decode(), tree_bytes, image_bytes, Size(width, height))
 
     def _remember(self, screen_id: str, tree_bytes: int, image_bytes: int, size: Size) -> None:
-        tree = self._whole + _HEADER.size + len(screen_id.encode())
-        self._whole = tree + tree_bytes + image_bytes
-        self._spans[screen_id] = _RecordSpan(tree, tree + tree_bytes, self._whole, size)
+        tree = self._complete_bytes + _HEADER.size + len(screen_id.encode())
+        self._complete_bytes = tree + tree_bytes + image_bytes
+        self._spans[screen_id] = _RecordSpan(tree, tree + tree_bytes, self._complete_bytes, size)
 
     def _read(self, start: int, end: int) -> bytes:
         if self._reader is None:
@@ -135,7 +135,7 @@ class ScreenJournal:
 
 
 def _tree_to_json(elements: Sequence[UIElement]) -> bytes:
-    # On-screen text may hold lone surrogates, which no UTF-8 column can store.
+    # Text on a screen may contain lone surrogates, which no UTF-8 column can store.
     return json.dumps(elements, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 

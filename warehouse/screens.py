@@ -1,4 +1,4 @@
-"""Reads the pixels and trees of committed screens by id, and writes those that a stage has seen first."""
+"""Reads the pixels and trees of committed screens by id, and writes the new screens of a stage."""
 
 from __future__ import annotations
 
@@ -29,8 +29,7 @@ _DECODED_TREES = 4096
 class WarehouseScreens:
     """The committed screens by id; a `ScreenReader`. An id is known if `id in screens`.
 
-    Only ids and sizes are held in memory, and the trees (as Arrow) of the files that were asked for; images are read
-    from disk each time.
+    Memory holds only ids, sizes, and the trees (as Arrow) of files that were used; images are read from disk each time.
     """
 
     def __init__(self, warehouse: Warehouse) -> None:
@@ -42,7 +41,7 @@ class WarehouseScreens:
         self.refresh()
 
     def refresh(self) -> None:
-        """Take in what was committed since."""
+        """Find the screens that were committed since."""
         known = {file.path for file in self._files}
         for path in committed_files(self._warehouse, "screens"):
             if path not in known:
@@ -95,13 +94,13 @@ class WarehouseScreens:
 
 
 def write_screens(warehouse: Warehouse, at: StageRun, origin: Origin, made_by: str) -> DataFile:
-    """Write the screens in the stage's journals that are not committed yet as its shard of `screens`, ordered by id.
+    """Write the stage's shard of `screens`: the screens in its journals that are not committed yet, ordered by id.
 
     Args:
         warehouse: where to write.
-        at: the stage run whose workers have kept the journals; a screen may stand in several.
+        at: the stage run of the journals; a screen may be in several of them.
         origin: common columns of the rows.
-        made_by: what drew the screens.
+        made_by: the environment that drew the screens.
     """
     committed = WarehouseScreens(warehouse)
     with ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""Workers write shards: Parquet files at deterministic paths inside the table's folder, invisible until committed."""
+"""Writes shards: Parquet files at deterministic paths in the table's folder, invisible until they are committed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _HUGGING_FACE = {b"huggingface": json.dumps({"info": {"features": {"image": {"_t
 
 
 class DataFile(NamedTuple):
-    """A shard as it is on disk; what a commit needs to know of it."""
+    """A shard on disk, with what a commit needs."""
 
     path: str
     """Relative to the table's folder."""
@@ -70,10 +70,10 @@ def write_shard(
     data: pa.Table | Iterable[pa.RecordBatch],
     shard: str = ONLY_SHARD,
 ) -> DataFile:
-    """Write rows as one shard of a table; readers see them after `commit` only.
+    """Write rows as one shard of a table; readers see them only after `commit`.
 
-    Writing the same shard again replaces it, unless it is committed: a committed file never changes and is returned
-    as it stands. `data` has the table's columns, in any order; batches are written as they come, in constant memory.
+    Writing the same shard again replaces it, unless it is committed: a committed file never changes and is returned.
+    `data` has the table's columns in any order; batches are written one by one, in constant memory.
 
     Raises:
         TrajmillError: the disk is full.
@@ -171,7 +171,7 @@ def _statistics(footer: pq.FileMetaData) -> dict[str, Any]:
 
 
 def _fits(limit: object) -> bool:
-    """Whether a value may stand in the log: long texts would bloat it, and Delta keeps no bounds of booleans."""
+    """Whether the log may contain a value: long texts make it large, and Delta keeps no bounds of booleans."""
     if isinstance(limit, str):
         return len(limit) <= _LONGEST_STATISTIC
     return isinstance(limit, int | float) and not isinstance(limit, bool)

@@ -26,9 +26,9 @@ _WIDEST_CELL = 60
 
 
 def run_sql(warehouse: Warehouse, query: str) -> pa.Table:
-    """Answer one SELECT over the tables and the ready-made views of a warehouse.
+    """Answer one SELECT over the tables and views of a warehouse.
 
-    The query can read the warehouse's files and no others, and writes nothing.
+    The query can read only the files of the warehouse, and writes nothing.
 
     Raises:
         BadInputError: the query is wrong, or does more than read.
@@ -51,7 +51,8 @@ def format_rows(rows: pa.Table, form: Format) -> str:
     """Rows as text, ending in a newline.
 
     `json` is an array with one object per line and `csv` has a header line; both are complete: nested values are
-    JSON, bytes base64. `table` is for reading: long cells are cut, and what is not printable is shown as `?`.
+    JSON, bytes base64. `table` is for people: long cells are cut, and characters that cannot be printed are shown as
+    `?`.
     """
     match form:
         case "json":
@@ -71,7 +72,7 @@ def _fresh_views(warehouse: Warehouse, spare: Path) -> Path:
     try:
         return refresh_views(warehouse)
     except OSError:
-        # A warehouse on a read-only disk can still be read.
+        # The views of a warehouse on a read-only disk are written to a temporary folder.
         database = spare / warehouse.database.name
         write_views(warehouse, database)
         return database
@@ -94,7 +95,7 @@ def _one_line(error: duckdb.Error) -> str:
 
 
 def _value_rows(rows: pa.Table) -> list[Sequence[object]]:
-    # Column names may repeat, so not by name.
+    # Rows are not dicts, because column names may repeat.
     return list(zip(*(column.to_pylist() for column in rows.columns), strict=True))
 
 

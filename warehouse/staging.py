@@ -1,7 +1,7 @@
-"""Keeps what a stage has done so far: append-only journals, and markers that are written after the work.
+"""Stores the progress of a stage: append-only journals, and markers that are written after the work.
 
-A journal survives `kill -9`: each record is handed to the operating system before `append` returns, and a record
-that was cut short is not there.
+A journal survives `kill -9`: the operating system has each record before `append` returns, and incomplete records are
+ignored.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Journal:
         """Add one record: one line of JSON, without the newline.
 
         Raises:
-            TrajmillError: the disk is full; the journal is as it was before.
+            TrajmillError: the disk is full; the journal is unchanged.
         """
         if b"\n" in record:
             raise ValueError("a journal record is one line")
@@ -44,7 +44,7 @@ class Journal:
             append_whole(self._descriptor, record + b"\n")
 
     def read(self) -> Iterator[bytes]:
-        """The whole records, oldest first, without their newlines; empty if there is no such file."""
+        """The complete records, oldest first, without their newlines; empty if there is no file."""
         if not self.path.exists():
             return
         with self.path.open("rb") as lines:
@@ -60,22 +60,22 @@ class Journal:
 
 
 class RecordCounter:
-    """Counts the records of journals that others are writing; reads each byte once."""
+    """Counts the records of journals that other processes write; reads each byte once."""
 
     def __init__(self, folder: Path, pattern: str) -> None:
-        """Count in the journals of a folder whose names match a pattern, also in those that are made later."""
+        """Count in the journals of a folder whose names match a pattern, including journals that are made later."""
         self._folder, self._pattern = folder, pattern
         self._read: dict[Path, int] = defaultdict(int)
         self._records = 0
 
     def count(self) -> int:
-        """The whole records so far; what was counted stays counted when a journal is removed."""
+        """The number of complete records so far; it stays when a journal is removed."""
         for path in self._folder.glob(self._pattern):
             with suppress(FileNotFoundError), path.open("rb") as file:
                 start = file.seek(self._read[path])
                 while block := file.read(_BLOCK):
                     if end := block.rfind(b"\n") + 1:
-                        # What follows is a record that may be cut off and written anew.
+                        # The rest is an incomplete record, which may be cut off and written again.
                         self._read[path] = start + end
                         self._records += block.count(b"\n")
                     start += len(block)
@@ -83,23 +83,23 @@ class RecordCounter:
 
 
 def stage_key(stage: str, configuration: object, inputs: object) -> str:
-    """The key of the work of a stage: work with an equal key gives the same rows.
+    """The key of a stage's work: equal keys give equal rows.
 
     Args:
         stage: name of the stage.
-        configuration: what it is configured with, as JSON-serialisable values.
-        inputs: ids or versions of what it reads, as JSON-serialisable values.
+        configuration: its configuration as JSON values.
+        inputs: ids or versions of its inputs as JSON values.
     """
     return content_id("stage", stage, configuration, inputs)
 
 
 def mark_done(folder: Path, key: str, result: Mapping[str, object]) -> None:
-    """Write the marker of a finished stage, last of all, with a small JSON result."""
+    """Write the marker of a finished stage with a small JSON result; this is the last step of a stage."""
     write_text(folder / _MARKER, json.dumps({"key": key, "result": result}, sort_keys=True) + "\n")
 
 
 def read_marker(folder: Path, key: str) -> dict[str, Any] | None:
-    """The result that `mark_done` wrote under this key; None without a marker, or with one of another key."""
+    """The result that `mark_done` wrote with this key; None if there is no marker or it has another key."""
     path = folder / _MARKER
     if not path.exists():
         return None
@@ -108,12 +108,12 @@ def read_marker(folder: Path, key: str) -> dict[str, Any] | None:
 
 
 def is_done(folder: Path) -> bool:
-    """Whether the folder has the marker of a finished stage, under whatever key."""
+    """Whether the folder has the marker of a finished stage, with any key."""
     return (folder / _MARKER).exists()
 
 
 def sweep(folder: Path) -> None:
-    """Remove what a finished stage has left beside its marker: its rows are committed."""
+    """Remove the files of a finished stage except its marker; its rows are committed."""
     if not is_done(folder):
         return
     for path in folder.iterdir():
@@ -122,7 +122,7 @@ def sweep(folder: Path) -> None:
 
 
 def open_for_append(path: Path, whole: int) -> int:
-    """Open a journal file for appending, first cutting off what follows its `whole` bytes of records."""
+    """Open a journal for appending; everything after its first `whole` bytes, the complete records, is cut off."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     os.ftruncate(descriptor, whole)
@@ -131,7 +131,7 @@ def open_for_append(path: Path, whole: int) -> int:
 
 
 def append_whole(descriptor: int, record: bytes) -> None:
-    """Write a record in full, or leave the file as it was and raise OSError."""
+    """Write a complete record, or leave the file unchanged and raise OSError."""
     start = os.lseek(descriptor, 0, os.SEEK_CUR)
     try:
         left = memoryview(record)

@@ -15,10 +15,10 @@ _DAY = 86_400.0
 
 
 def vacuum(warehouse: Warehouse, *, older_than_days: float, now: float) -> list[Path]:
-    """Delete what killed workers have left in the tables' folders, and return the deleted paths.
+    """Delete the files of killed workers in the tables' folders, and return the deleted paths.
 
     A file stays if the newest version of its table or a version that a release names refers to it, if it is younger
-    than `older_than_days`, or if its stage was begun and is not finished, and so may yet commit it.
+    than `older_than_days`, or if its stage has started and not finished, because that stage may still commit it.
 
     Args:
         warehouse: where to delete.
@@ -43,7 +43,7 @@ def vacuum(warehouse: Warehouse, *, older_than_days: float, now: float) -> list[
 
 
 def _unfinished_prefixes(warehouse: Warehouse) -> tuple[str, ...]:
-    """How the names of shards begin whose stages were begun and are not finished; see `StageRun`."""
+    """The prefixes of shard names whose stages have started and not finished; see `StageRun`."""
     prefixes = []
     for folder in (warehouse.root / "staging").glob("*/r*-*"):
         if is_done(folder):

@@ -1,7 +1,7 @@
-"""Writes `trajmill.duckdb`: a view per table over exactly the committed files, and the ready-made views.
+"""Writes `trajmill.duckdb`: a view of the committed rows of each table, and the ready-made views.
 
-A changed copy replaces the file, so that whoever has the old one open keeps reading it. The views
-name absolute paths, since DuckDB resolves relative ones against the reader's own folder.
+A changed copy replaces the file, so that a reader that has the old one open can continue. The views use absolute paths,
+because DuckDB resolves relative ones against the folder of the reader.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ CREATE OR REPLACE MACRO wilson_high(successes, n, z := 1.959964) AS least(
 
 
 def refresh_views(warehouse: Warehouse) -> Path:
-    """Bring the warehouse's DuckDB file up to date with what is committed, and return its path.
+    """Update the warehouse's DuckDB file to the committed rows, and return its path.
 
     Raises:
         TrajmillError: the disk is full.
@@ -81,10 +81,10 @@ def write_views(warehouse: Warehouse, path: Path) -> None:
         try:
             _update(warehouse, temporary)
         except duckdb.Error:
-            # Damaged, or somebody has put something of their own where a view belongs.
+            # The file is damaged, or somebody has made something else with the name of a view.
             temporary.unlink()
             _write_anew(warehouse, temporary)
-        # A write-ahead log that somebody left beside the old file does not belong to the new one.
+        # A write-ahead log of the old file does not belong to the new one.
         path.with_name(path.name + ".wal").unlink(missing_ok=True)
 
 
@@ -122,7 +122,7 @@ def _update(warehouse: Warehouse, path: Path) -> None:
 
 
 def _known(connection: duckdb.DuckDBPyConnection, definitions: str) -> dict[str, Snapshot]:
-    """What the views in the file show; empty if they are defined otherwise or for another folder."""
+    """The state that the views in the file show; empty if their definitions or their folder differ."""
     connection.execute("CREATE SCHEMA IF NOT EXISTS bookkeeping")
     connection.execute("CREATE TABLE IF NOT EXISTS bookkeeping.shown (definitions VARCHAR, committed VARCHAR)")
     row = connection.execute("SELECT committed FROM bookkeeping.shown WHERE definitions = ?", [definitions]).fetchone()
@@ -130,7 +130,7 @@ def _known(connection: duckdb.DuckDBPyConnection, definitions: str) -> dict[str,
 
 
 def _current(warehouse: Warehouse, table: str, known: Snapshot | None) -> Snapshot:
-    """What is committed to a table; its log stays closed if it has no new entry."""
+    """The committed state of a table; its log is read only if it has a new entry."""
     if known is not None and known.log_entry == newest_log_entry(warehouse, table):
         return known
     return snapshot(warehouse, table)
@@ -141,7 +141,7 @@ def _ready_made_query(name: str) -> str:
 
 
 def _table_query(warehouse: Warehouse, table: str, committed: Snapshot) -> str:
-    """A query for the committed rows of a table that has all of its columns, whatever the files have."""
+    """A query for the committed rows of a table with all columns, even those that files lack."""
     stored = committed.columns if committed.files else ()
     columns = ", ".join(
         f'"{field.name}"' if field.name in stored else f'CAST(NULL AS {duckdb_type(field.type)}) AS "{field.name}"'
@@ -151,7 +151,7 @@ def _table_query(warehouse: Warehouse, table: str, committed: Snapshot) -> str:
         return f"SELECT {columns} WHERE false"
     folder = warehouse.table(table)
     paths = ", ".join(quoted(f"{folder}/{name}") for name in committed.files)
-    # Taking the union of the columns means opening every file.
+    # A union of the columns opens every file, so it is taken only if needed.
     union = "true" if committed.mixed else "false"
     return f"SELECT {columns} FROM read_parquet([{paths}], union_by_name = {union}, hive_partitioning = false)"
 

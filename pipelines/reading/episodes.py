@@ -35,11 +35,11 @@ def read_episodes(
 
     Args:
         warehouse: where to read.
-        run_id: the run that they are of.
-        trajectory_ids: which trajectories.
-        rounds: rounds of these trajectories, so that less is read; all if None.
-        with_verdicts: whether step verdicts, votes and the judgement of the run's own judge are read too.
-        with_guidance: whether the hints that were given are read too.
+        run_id: the run of the trajectories.
+        trajectory_ids: the trajectories to read.
+        rounds: rounds of these trajectories, to read less; None reads all rounds.
+        with_verdicts: whether to read the step verdicts, votes and judgement of the run's own judge.
+        with_guidance: whether to read the guidance of the attempts.
     """
     queries = queries_of(warehouse, run_id)
     chosen = _Chosen(run_id, pa.array(sorted(trajectory_ids), pa.string()), rounds)
@@ -81,7 +81,7 @@ def guidance_texts(warehouse: Warehouse, run_id: str) -> dict[str, str]:
 
 
 class _Chosen(NamedTuple):
-    """Which trajectories are read."""
+    """The trajectories to read."""
 
     run_id: str
     ids: pa.Array

@@ -14,7 +14,7 @@ _COLLECTED = (Purpose.TRAIN, Purpose.GUIDED)
 
 
 def read_history(warehouse: Warehouse, run_id: str, rounds: Collection[int]) -> History:
-    """Read the attempts that were made to learn from and that the run's own judge has judged."""
+    """Read the attempts at training queries, guided or not, that the run's own judge has judged."""
     judgements = read_verdicts(warehouse, "judgements", ["trajectory_id", "correct"], rounds=rounds, run_id=run_id)
     correct = dict(zip(*(column.to_pylist() for column in judgements.columns), strict=True))
     columns = ["round", "query_id", "trajectory_id", "steps", "purpose", "attempt"]

@@ -1,4 +1,4 @@
-"""Reads the queries of a run, once per process and commit: workers look queries up by id, nobody sends them."""
+"""Reads the queries of a run once per process and commit; workers find queries by id, so none is sent to them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from trajmill.warehouse.read import read_rows
 def queries_of(warehouse: Warehouse, run_id: str) -> Mapping[str, Query]:
     """The committed queries of a run by id, in order of id.
 
-    A round may add queries, so they are read again after each commit. To look up many, keep the mapping.
+    A round may add queries, so they are read again after each commit. Keep the mapping to look up many queries.
     """
     return _as_of(warehouse, run_id, newest_log_entry(warehouse, "queries"))
 

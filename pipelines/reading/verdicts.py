@@ -1,4 +1,4 @@
-"""Reads the committed verdicts of one judge: the run's own judge, or another one that judged the same again."""
+"""Reads the committed verdicts of one judge: the run's own judge, or one that judged stored trajectories again."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def read_verdicts(
         warehouse: where to read.
         table: a table with the column `judge_id`.
         columns: names of the columns to read.
-        run_id: the run that they are of.
-        rounds: only rows of these rounds; of all if None.
-        judge_id: of another judge; None is the run's own judge, which alone decides what is learned from.
+        run_id: the run of the rows.
+        rounds: only rows of these rounds; None reads all rounds.
+        judge_id: id of the judge; None is the run's own judge, which alone decides what is trained on.
     """
     rows = read_table(warehouse, table, [*columns, "judge_id"], rounds=rounds, run_id=run_id)
     return of_judge(rows, judge_id).select(list(columns))
