@@ -1,4 +1,4 @@
-"""What travels through a pipeline: one trajectory with its steps and, later, its verdicts; screens by id."""
+"""The record that travels through a pipeline: a trajectory with its steps and, later, its verdicts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Episode(Record):
     trajectory: Trajectory
     steps: tuple[Step, ...]
     guidance: str = ""
-    """The hints that the agent was given, where they are read; empty without any."""
+    """The guidance that the agent got, where it is read; empty without any."""
     calls: tuple[ModelCall, ...] = ()
     step_verdicts: tuple[StepVerdict, ...] = ()
     trajectory_verdicts: tuple[TrajectoryVerdict, ...] = ()

@@ -49,7 +49,7 @@ class ScreenHandle:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """One look at an environment."""
+    """What an environment shows at one moment."""
 
     screen: ScreenHandle
     elements: tuple[UIElement, ...] | None

@@ -1,4 +1,4 @@
-"""What every description of a part is: a frozen record that is a section of the configuration and opens the part.
+"""The base class of specs: a frozen record that is a section of the configuration and opens a part.
 
 A spec is the one description of an environment, an agent, a critic, a model, an exporter or a recipe. It is what the
 user writes in the configuration, what a worker is sent, and what opens the part. Its fields carry their defaults, and

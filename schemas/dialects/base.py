@@ -1,4 +1,4 @@
-"""What a dialect is: `parse` never raises on model text and never executes it."""
+"""The protocol of dialects: `parse` never raises on model text and never executes it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Dialect(Protocol):
         ...
 
     def task_text(self, instruction: str, guidance: str | None, past: Sequence[str]) -> str:
-        """What the user says: the task, hints for it, and what was done in the steps that are not shown."""
+        """The user's text: the task, guidance for it, and the conclusions of the steps that are not shown."""
         ...
 
     def parse(self, text: str, frame: CoordinateFrame) -> Reply | ParseFailure:

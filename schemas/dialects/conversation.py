@@ -25,7 +25,7 @@ class PastStep(NamedTuple, Generic[Screen]):
     reply: str
     """What it wrote, in the family's dialect."""
     conclusion: str
-    """What of it stands in the task's text once the reply is not shown any more."""
+    """The step's line in the task's text when the reply is not shown."""
 
 
 class SpokenMessage(NamedTuple, Generic[Screen]):
@@ -61,7 +61,7 @@ def conversation(
         platform: decides the dialect.
         frame: of the current screen.
         instruction: of the task.
-        guidance: hints for the task, None without any.
+        guidance: guidance for the task, None without any.
         past: the steps before it, oldest first.
         screen: the current one.
     """

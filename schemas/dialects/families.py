@@ -23,7 +23,7 @@ class Family(NamedTuple):
     """What the descendants of one vision-language model share; equal families are equal in every process."""
 
     name: str
-    """As it stands in a configuration."""
+    """The family's name in a configuration."""
     mobile: Dialect
     """Wire format of actions on phones."""
     desktop: Dialect
@@ -34,9 +34,9 @@ class Family(NamedTuple):
     """The sizes of pictures that it takes."""
 
     past_screens: int = 0
-    """How many of the last screens it is shown again, each with its reply to it."""
+    """How many of the last screens are in a prompt, each with the model's reply to it."""
     keeps_replies: bool = False
-    """Whether it is told its earlier replies even where their screens are not shown."""
+    """Whether a prompt holds earlier replies even where their screens are not shown."""
 
     def dialect(self, platform: Platform) -> Dialect:
         """Its wire format of actions on a platform; browsers are driven like desktops."""

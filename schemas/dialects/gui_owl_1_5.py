@@ -52,7 +52,7 @@ class _GuiOwl(ToolCallDialect):
         return self._system.replace("{screen}", written_extent(frame), 1)
 
     def task_text(self, instruction: str, guidance: str | None, past: Sequence[str]) -> str:
-        """The task, hints for it, and a line for each step that is not shown."""
+        """The task, guidance for it, and a line for each step that is not shown."""
         hints = f"\n\nGuidance:\n{guidance.strip()}" if guidance else ""
         lines = [f"Step {number}: {one_line(step)}" for number, step in enumerate(past, 1)]
         done = "\n".join(lines) or "None"

@@ -67,7 +67,7 @@ class _Qwen(ToolCallDialect):
         return self._system.replace("{screen}", written_extent(frame), 1)
 
     def task_text(self, instruction: str, guidance: str | None, past: Sequence[str]) -> str:
-        """The task, hints for it, and all steps in one line."""
+        """The task, guidance for it, and all steps in one line."""
         hints = f"\nGuidance:\n{guidance.strip()}" if guidance else ""
         done = "".join(f"Step {number}: {one_line(step)}; " for number, step in enumerate(past, 1))
         return f"The user query: {instruction}{hints}\n{_PROGRESS}{done}"

@@ -1,4 +1,4 @@
-"""By which signs a reply tells the dialect that it is written in.
+"""Recognises the dialect of a reply by its signs.
 
 Dialects share tools and names, but not what they mean: the same numbers are pixels in one and thousandths in another.
 So a reply that bears the signs of another dialect is refused instead of being read wrongly.
@@ -12,7 +12,7 @@ from typing import Final
 GUI_OWL_V3: Final = "gui-owl"
 GUI_OWL_1_5: Final = "gui-owl-1.5"
 QWEN2_5_VL: Final = "qwen2.5-vl"
-"""Bears no sign: a call without a word around it could be of any dialect."""
+"""A reply without a sign: a call alone could be of any dialect."""
 QWEN3_VL: Final = "qwen3-vl"
 UI_TARS: Final = "ui-tars"
 
@@ -25,7 +25,7 @@ _WRITERS = {
     "hscroll": f"{QWEN3_VL} or {GUI_OWL_1_5}",
     "interact": GUI_OWL_1_5,
 }
-"""Who writes names of actions that not every dialect knows."""
+"""Names of actions that only some dialects know, and these dialects."""
 _CALL = "<tool_call>"
 _CONCLUSION = re.compile(r"</tool_call>\s*(?:Conclusion:|<conclusion>)")
 _UI_TARS_CALL = re.compile(

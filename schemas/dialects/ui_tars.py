@@ -70,7 +70,7 @@ class _UiTars:
     """How each is called, one a line."""
 
     def system_prompt(self, frame: CoordinateFrame) -> str:
-        """Says nothing of the format: UI-TARS is told it in the task's text."""
+        """A message without the format: for UI-TARS the format stands in the task's text."""
         return _SYSTEM
 
     def task_text(self, instruction: str, guidance: str | None, past: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""What did not become a row; never silently dropped."""
+"""A failure: work that gave no row. It is stored and never dropped silently."""
 
 from __future__ import annotations
 

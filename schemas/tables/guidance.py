@@ -17,7 +17,7 @@ class DroppedStep(Record):
 
 
 class Guidance(Row):
-    """Hints for one query, written from one successful or reference trajectory."""
+    """Guidance for one query, written from one successful or reference trajectory."""
 
     guidance_id: str
     query_id: str
@@ -29,7 +29,7 @@ class Guidance(Row):
     """The outcome of each step kept, in order."""
     dropped_steps: tuple[DroppedStep, ...]
     text: str
-    """What is put into the prompt."""
+    """The text in the prompt."""
 
     arrow_schema: ClassVar[pa.Schema] = table_schema(
         required("guidance_id", pa.string()),

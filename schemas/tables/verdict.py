@@ -36,8 +36,8 @@ class StepVerdict(Row):
     """At most 30 words."""
     label: StepLabel
     judge: str | None = None
-    """Who judged anew (`judge --again`, `calibrate`): the NAME of a `[judges.NAME]`. Null where it was the round's own
-    judge, whose rows alone decide what is learned from."""
+    """The judge of a repeated judgement (`judge --again`, `calibrate`): the NAME of a `[judges.NAME]`. Null for the
+    run's own judge; only its rows decide what is learned from."""
     judge_id: str | None = None
     """Content id of that judge's settings; null as `judge` is."""
 

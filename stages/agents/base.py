@@ -51,7 +51,7 @@ class EpisodeView:
     seed: int
     """Seed of the episode."""
     past_observations: tuple[Observation, ...] = ()
-    """What each of those decisions was made on."""
+    """The observation before each of those decisions."""
 
 
 class Agent(Protocol):
@@ -85,7 +85,7 @@ class AgentMaker(Protocol):
 
 
 class AgentModel(NamedTuple):
-    """Whom agents ask, and how."""
+    """The model that agents ask, and how they ask it."""
 
     model: ChatModel
     family: Family

@@ -1,4 +1,4 @@
-"""Walks the annotated path of its query; what it does is what guidance is written from (paper 6.4)."""
+"""Walks the annotated path of its query; guidance is written from the steps of this walk (paper 6.4)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class _Move(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReferenceAgent:
-    """Knows the path of one query; how far it has come stands in its decisions' role outputs.
+    """Knows the path of one query, and stores its position on the path in the role outputs of its decisions.
 
     Paths of the simulated world are walked by a walker that knows its pages; all others by element ids alone.
     """

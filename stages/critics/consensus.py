@@ -50,9 +50,9 @@ async def decide(
     """Ask the channels and combine their votes.
 
     Raises:
-        JudgeFailure: votes are missing that could turn the decision. There is then none: a missing vote
+        JudgeFailure: missing votes could change the decision. There is then no decision: a missing vote
             neither counts as one nor lowers the number that is needed.
-        ModelFailure: so it is, and the last of them is missing because a model did not answer.
+        ModelFailure: the same, and the last vote is missing because a model did not answer.
     """
     results = await _ask_channels(VotingCase(episode, screens, steps), judge)
     correct = all_of(result.outcome for result in results)

@@ -36,7 +36,7 @@ class PassRule(NamedTuple):
     """Models that take turns in voting."""
 
     def outcome(self, correct: int, incorrect: int) -> bool | None:
-        """What so many valid votes decide; None while the others could still turn it."""
+        """The result of the valid votes; None while the missing ones could still change it."""
         if correct >= self.quorum:
             return True
         if incorrect > self.votes - self.quorum:

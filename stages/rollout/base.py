@@ -1,4 +1,4 @@
-"""What is to be rolled out, within which limits, and what comes of it."""
+"""Attempts, the limits of an episode, and finished attempts."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class FinishedAttempt:
     failure: Failure | None = None
     """Why it is void, with the number of tries; None if it is not."""
     earlier_failure: Failure | None = None
-    """What ended the tries before the one that stands, with their number; None where that is the first."""
+    """The failure of the earlier tries, with their number; None if the first try counts."""
 
 
 Recorder = Callable[[FinishedAttempt], Awaitable[None]]

@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class _Transcript:
-    """What has happened so far in one episode."""
+    """The events of one episode so far."""
 
     decisions: list[Decision] = field(default_factory=list)
     observations: list[Observation] = field(default_factory=list)
@@ -163,7 +163,7 @@ def _rollout(
 
 
 def void_rollout(attempt: Attempt, agent: Agent, origin: Origin, failure: StageError) -> FinishedAttempt:
-    """The rollout of an attempt for which no environment could be started."""
+    """The finished attempt for which no environment could be started."""
     return _rollout(attempt, agent, "none", origin, _Transcript(), StopReason.FAILED, None, failure, 0.0)
 
 
