@@ -13,9 +13,9 @@ from trajmill.pipelines.reading.episodes import read_episodes
 from trajmill.schemas.dialects.families import Family
 from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.stages.export.formats.card import ExportedRelease
-from trajmill.stages.export.formats.sample import LeftOutStep, ReleasedStep, Sample, sample_of
+from trajmill.stages.export.formats.rows.step_example import LeftOutStep, ReleasedStep, StepExample, step_example
 from trajmill.stages.export.formats.spec import FormatSpec
-from trajmill.stages.export.formats.write import Exported, write_folder
+from trajmill.stages.export.formats.write import ExportedFolder, write_folder
 from trajmill.stages.export.trl.exporter import SFT_FILE
 from trajmill.warehouse.atomic import disk_full_as_error, replacing_folder
 from trajmill.warehouse.layout import Warehouse
@@ -38,7 +38,7 @@ class ExportRequest(NamedTuple):
     """A new folder, or an empty one."""
 
 
-def export_release_to(warehouse: Warehouse, request: ExportRequest) -> Exported:
+def export_release_to(warehouse: Warehouse, request: ExportRequest) -> ExportedFolder:
     """Write the supervised rows of a release in a trainer's format and a family's words.
 
     Raises:
@@ -72,7 +72,7 @@ def _released_steps(warehouse: Warehouse, release: Release) -> list[ReleasedStep
 
 def _steps(
     warehouse: Warehouse, release: Release, family: Family, rows: Sequence[ReleasedStep], screens: WarehouseScreens
-) -> Iterator[Sample | LeftOutStep]:
+) -> Iterator[StepExample | LeftOutStep]:
     """The rows in the order of the release, the trajectories of some of them read at a time."""
     trajectories = iter([list(of_one) for _, of_one in groupby(rows, key=lambda row: row.trajectory_id)])
     rounds = range(release.round + 1)
@@ -82,4 +82,4 @@ def _steps(
         episodes = {episode.trajectory.trajectory_id: episode for episode in read}
         for row in (row for of_one in chunk for row in of_one):
             episode = episodes.get(row.trajectory_id)
-            yield LeftOutStep("no_trajectory") if episode is None else sample_of(family, episode, row, screens.size)
+            yield LeftOutStep("no_trajectory") if episode is None else step_example(family, episode, row, screens.size)

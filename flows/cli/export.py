@@ -48,6 +48,6 @@ def export(
     name = release if release is not None else newest_release(warehouse)
     exported = export_release_to(warehouse, ExportRequest(name, spec, chosen, out))
     written, tally = exported.written, exported.tally
-    print(f"{name}: {written.rows:,} rows of {tally.samples:,} steps in {len(written.shards)} shards, {out}")
+    print(f"{name}: {written.rows:,} rows of {tally.examples:,} steps in {len(written.shards)} shards, {out}")
     for reason, count in tally.left_out.most_common():
         print(f"left out  {count:,} steps: {reason}")

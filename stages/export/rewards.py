@@ -1,4 +1,4 @@
-"""Reward functions for trainers that sample replies to a step's prompt, held against the target of the row.
+"""Reward functions for trainers that example replies to a step's prompt, held against the target of the row.
 
 TRL calls `ces_rewards`, `coda_rewards` or `action_rewards` with the column `target`; verl calls `compute_score` with
 the ground truth of a row. A reply is parsed in the dialect of the target's family and never executed; no text raises.
@@ -30,7 +30,7 @@ from trajmill.schemas.dialects.base import Reply
 from trajmill.schemas.dialects.families import family_named
 from trajmill.schemas.geometry import Size
 from trajmill.stages.derive.rewards import MALFORMED_PENALTY
-from trajmill.stages.export.target import Target
+from trajmill.stages.export.target import ReplyTarget
 
 CES_FORMAT, CES_ACTION = 0.1, 0.9
 """Coefficients alpha of CES, equation 21."""
@@ -63,7 +63,7 @@ def score_reply(text: str, target: str) -> ReplyScore:
 
     Args:
         text: what the model wrote.
-        target: JSON of a `Target`, as the column `target` holds it.
+        target: JSON of a `ReplyTarget`, as the column `target` holds it.
 
     Raises:
         pydantic.ValidationError: the target is none.
@@ -131,9 +131,9 @@ def compute_score(
 
 
 @lru_cache(maxsize=1024)
-def _target(text: str) -> Target:
+def _target(text: str) -> ReplyTarget:
     # The replies of a group share their target.
-    return Target.model_validate_json(text)
+    return ReplyTarget.model_validate_json(text)
 
 
 def _said(completion: Any) -> str:
@@ -160,7 +160,7 @@ def _type_of(action: Action) -> tuple[object, ...]:
             return action.kind, getattr(action, "button", None), getattr(action, "count", None)
 
 
-def _right(action: Action, target: Target) -> bool:
+def _right(action: Action, target: ReplyTarget) -> bool:
     """Whether an action of the target's type has the right parameters."""
     wanted = target.action
     if isinstance(action, Swipe) and isinstance(wanted, Swipe):
@@ -177,7 +177,7 @@ def _right(action: Action, target: Target) -> bool:
     return point is None or _within(*point, target)
 
 
-def _within(x: int, y: int, target: Target) -> bool:
+def _within(x: int, y: int, target: ReplyTarget) -> bool:
     if target.box is not None:
         return target.box.contains(x, y)
     wanted = pressed_point(target.action)
@@ -189,7 +189,7 @@ def _near(one: tuple[int, int], other: tuple[int, int], screen: Size) -> bool:
     return across**2 + down**2 <= UNBOXED_REACH**2
 
 
-def _closeness(action: Action, target: Target) -> float:
+def _closeness(action: Action, target: ReplyTarget) -> float:
     said = _text_of(target.action)
     if said is not None:
         return _f1(_text_of(action) or "", said)

@@ -10,7 +10,7 @@ from trajmill.schemas.record import Record
 from trajmill.schemas.tables.query import Platform
 
 
-class Target(Record):
+class ReplyTarget(Record):
     """The action of a step that was judged right, and what is needed to hold a reply against it."""
 
     family: str

@@ -8,21 +8,21 @@ from typing import NamedTuple, Protocol
 
 from trajmill.schemas.dialects.families import Family
 from trajmill.stages.export.base import BulkScreenReader
-from trajmill.stages.export.formats.sample import Sample
+from trajmill.stages.export.formats.rows.step_example import StepExample
 
 DATA_FOLDER = "data"
 """Where the rows lie in the folder of every format."""
 
 
 class WrittenRows(NamedTuple):
-    """What a format made of the samples."""
+    """What a format made of the examples."""
 
     rows: int
     shards: tuple[str, ...]
     """Paths of the files with rows, relative to the folder."""
 
 
-class Settings(NamedTuple):
+class TrainerSettings(NamedTuple):
     """What a trainer must be told about the data, for texts that a format writes beside it."""
 
     family: Family
@@ -31,7 +31,7 @@ class Settings(NamedTuple):
 
 
 class TrainerFormat(Protocol):
-    """Writes samples as one trainer reads them."""
+    """Writes examples as one trainer reads them."""
 
     @property
     def kind(self) -> str:
@@ -43,7 +43,7 @@ class TrainerFormat(Protocol):
         """Whether loss weights are numbers of rows, because the trainer reads none."""
         ...
 
-    def write(self, folder: Path, samples: Iterable[Sample], screens: BulkScreenReader) -> WrittenRows:
+    def write(self, folder: Path, examples: Iterable[StepExample], screens: BulkScreenReader) -> WrittenRows:
         """Write all rows, and their images, into an empty folder.
 
         Raises:
@@ -52,10 +52,10 @@ class TrainerFormat(Protocol):
         """
         ...
 
-    def finish(self, folder: Path, settings: Settings) -> None:
+    def finish(self, folder: Path, settings: TrainerSettings) -> None:
         """Write what stands beside the rows: a description of the columns, a reward function."""
         ...
 
-    def advice(self, settings: Settings) -> str:
+    def advice(self, settings: TrainerSettings) -> str:
         """How the trainer is to be called, for the card, in Markdown."""
         ...

@@ -10,8 +10,8 @@ import yaml
 from trajmill.schemas.dialects.families import FAMILIES, Family
 from trajmill.schemas.errors import ModelFailure
 from trajmill.schemas.geometry import Size
-from trajmill.stages.export.formats.base import Settings, TrainerFormat, WrittenRows
-from trajmill.stages.export.formats.sample import image_tokens
+from trajmill.stages.export.formats.base import TrainerFormat, TrainerSettings, WrittenRows
+from trajmill.stages.export.formats.rows.step_example import image_tokens
 from trajmill.stages.export.formats.tally import Tally
 
 SIMULATED: Final = frozenset({"simulated", "webapp"})
@@ -32,7 +32,7 @@ class ExportedRelease(NamedTuple):
 
 
 def export_card(
-    source: ExportedRelease, form: TrainerFormat, settings: Settings, tally: Tally, written: WrittenRows
+    source: ExportedRelease, form: TrainerFormat, settings: TrainerSettings, tally: Tally, written: WrittenRows
 ) -> str:
     """The text of README.md."""
     family = settings.family
@@ -62,10 +62,10 @@ def _front_matter(source: ExportedRelease, form: TrainerFormat, written: Written
     return f"---\n{yaml.safe_dump(values, sort_keys=False, allow_unicode=True)}---"
 
 
-def _what(source: ExportedRelease, settings: Settings, tally: Tally, written: WrittenRows) -> str:
+def _what(source: ExportedRelease, settings: TrainerSettings, tally: Tally, written: WrittenRows) -> str:
     family = settings.family
     return (
-        f"{written.rows:,} rows of {tally.samples:,} steps in {len(tally.trajectories):,} trajectories of "
+        f"{written.rows:,} rows of {tally.examples:,} steps in {len(tally.trajectories):,} trajectories of "
         f"{len(tally.queries):,} queries, exported from release `{source.release}` (round {source.round} of run "
         f"`{source.run_id}`, trajmill {source.code_version}). All are of split `train`. Messages are written as the "
         f"family `{family.name}` writes them: positions as {family.space.value}, pictures in patches of "
@@ -81,10 +81,10 @@ def _origin(tally: Tally) -> str:
     ruled = sum(count for name, count in tally.agents.items() if name in _RULE_AGENTS)
     templated = max(made_up, ruled)
     return (
-        f"{_share(simulated, tally.samples)} of the steps were made in simulated apps, the rest in real programs. "
-        f"The thoughts and conclusions of {_share(templated, tally.samples)} were filled into templates by the "
+        f"{_share(simulated, tally.examples)} of the steps were made in simulated apps, the rest in real programs. "
+        f"The thoughts and conclusions of {_share(templated, tally.examples)} were filled into templates by the "
         "built-in policy or a rule; the rest were written by a model. "
-        f"{_share(tally.guided, tally.samples)} of the steps are of attempts that were made with hints, which stand "
+        f"{_share(tally.guided, tally.examples)} of the steps are of attempts that were made with hints, which stand "
         "in no prompt (column `guided`)."
     )
 
@@ -94,7 +94,7 @@ def _weights(form: TrainerFormat, tally: Tally, written: WrittenRows) -> str:
         return "Every step is one row; `loss_scale` of its reply is its weight."
     return (
         "The trainer reads no weights, so a step has as many rows as it weighs (`loss_weight`; `copy` numbers them): "
-        f"{tally.samples:,} steps are {written.rows:,} rows, and some steps have none."
+        f"{tally.examples:,} steps are {written.rows:,} rows, and some steps have none."
     )
 
 

@@ -10,11 +10,11 @@ from typing import Any
 import pyarrow as pa
 
 from trajmill.stages.export.base import BulkScreenReader
-from trajmill.stages.export.formats.base import Settings, WrittenRows
-from trajmill.stages.export.formats.columns import BLOCK_MESSAGES
-from trajmill.stages.export.formats.parquet import ParquetWriter
-from trajmill.stages.export.formats.sample import Sample
-from trajmill.stages.export.formats.turns import in_blocks
+from trajmill.stages.export.formats.base import TrainerSettings, WrittenRows
+from trajmill.stages.export.formats.rows.columns import BLOCK_MESSAGES
+from trajmill.stages.export.formats.rows.parquet import ParquetWriter
+from trajmill.stages.export.formats.rows.step_example import StepExample
+from trajmill.stages.export.formats.rows.turns import in_blocks
 
 _COLUMNS = (pa.field("prompt", BLOCK_MESSAGES), pa.field("target", pa.string()))
 
@@ -27,14 +27,14 @@ class GrpoFormat:
     kind: str = "grpo"
     weights_as_rows: bool = True
 
-    def write(self, folder: Path, samples: Iterable[Sample], screens: BulkScreenReader) -> WrittenRows:
+    def write(self, folder: Path, examples: Iterable[StepExample], screens: BulkScreenReader) -> WrittenRows:
         """Write all rows with their images."""
-        return ParquetWriter(_COLUMNS, _values, self.shard_bytes).write(folder, samples, screens)
+        return ParquetWriter(_COLUMNS, _values, self.shard_bytes).write(folder, examples, screens)
 
-    def finish(self, folder: Path, settings: Settings) -> None:
+    def finish(self, folder: Path, settings: TrainerSettings) -> None:
         """The reward functions are importable: nothing stands beside the rows."""
 
-    def advice(self, settings: Settings) -> str:
+    def advice(self, settings: TrainerSettings) -> str:
         """How `GRPOTrainer` is to be called."""
         return (
             "```python\nfrom trajmill.stages.export.rewards import ces_rewards  # or coda_rewards, action_rewards\n\n"
@@ -44,5 +44,5 @@ class GrpoFormat:
         )
 
 
-def _values(sample: Sample) -> Mapping[str, Any]:
-    return {"prompt": in_blocks(sample.messages[:-1]), "target": sample.target.model_dump_json()}
+def _values(example: StepExample) -> Mapping[str, Any]:
+    return {"prompt": in_blocks(example.messages[:-1]), "target": example.target.model_dump_json()}

@@ -13,10 +13,10 @@ import yaml
 from trajmill.schemas.dialects.families import Family
 from trajmill.schemas.pixel_budget import QWEN3_VL
 from trajmill.stages.export.base import BulkScreenReader
-from trajmill.stages.export.formats.base import DATA_FOLDER, Settings, WrittenRows
-from trajmill.stages.export.formats.json_lines import JsonLinesWriter
-from trajmill.stages.export.formats.sample import Sample
-from trajmill.stages.export.formats.turns import in_one_prompt, in_strings
+from trajmill.stages.export.formats.base import DATA_FOLDER, TrainerSettings, WrittenRows
+from trajmill.stages.export.formats.rows.json_lines import JsonLinesWriter
+from trajmill.stages.export.formats.rows.step_example import StepExample
+from trajmill.stages.export.formats.rows.turns import in_one_prompt, in_strings
 
 DATASET: Final = "trajmill"
 """Its name in `dataset_info.json`."""
@@ -45,11 +45,11 @@ class LlamaFactoryFormat:
     kind: str = "llamafactory"
     weights_as_rows: bool = True
 
-    def write(self, folder: Path, samples: Iterable[Sample], screens: BulkScreenReader) -> WrittenRows:
+    def write(self, folder: Path, examples: Iterable[StepExample], screens: BulkScreenReader) -> WrittenRows:
         """Write all rows, and the images beside them."""
-        return JsonLinesWriter(_values, self.shard_bytes).write(folder, samples, screens)
+        return JsonLinesWriter(_values, self.shard_bytes).write(folder, examples, screens)
 
-    def finish(self, folder: Path, settings: Settings) -> None:
+    def finish(self, folder: Path, settings: TrainerSettings) -> None:
         """Write `dataset_info.json`, and the settings that the data needs."""
         (folder / "dataset_info.json").write_text(json.dumps(_INFO, indent=1) + "\n", encoding="utf-8")
         needed = {
@@ -63,7 +63,7 @@ class LlamaFactoryFormat:
         }
         (folder / SETTINGS_FILE).write_text(yaml.safe_dump(needed, sort_keys=False), encoding="utf-8")
 
-    def advice(self, settings: Settings) -> str:
+    def advice(self, settings: TrainerSettings) -> str:
         """How the trainer is to be called."""
         budget = settings.family.budget
         return (
@@ -79,5 +79,5 @@ def _template(family: Family) -> str:
     return "qwen3_vl_nothink" if family.budget.factor == QWEN3_VL.factor else "qwen2_vl"
 
 
-def _values(sample: Sample) -> Mapping[str, Any]:
-    return {"messages": in_strings(in_one_prompt(sample.messages))}
+def _values(example: StepExample) -> Mapping[str, Any]:
+    return {"messages": in_strings(in_one_prompt(example.messages))}

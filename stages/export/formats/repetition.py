@@ -5,18 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 
-from trajmill.stages.export.formats.sample import Sample
+from trajmill.stages.export.formats.rows.step_example import StepExample
 
 
-def repeated_by_weight(samples: Iterable[Sample]) -> Iterator[Sample]:
-    """Each sample as often as it weighs: none, once or more often; the copies of all weigh what the samples weigh.
+def repeated_by_weight(examples: Iterable[StepExample]) -> Iterator[StepExample]:
+    """Each example as often as it weighs: none, once or more often; the copies of all weigh what the examples weigh.
 
-    Rounding is carried on from sample to sample, so that of ten samples of weight 0.4 four are kept, evenly spread,
-    and the sum is right to half a row. The same samples give the same rows.
+    Rounding is carried on from example to example, so that of ten examples of weight 0.4 four are kept, evenly spread,
+    and the sum is right to half a row. The same examples give the same rows.
     """
     due = 0.5
-    for sample in samples:
+    for example in examples:
         before = math.floor(due)
-        due += sample.lineage.loss_weight
+        due += example.lineage.loss_weight
         for copy in range(math.floor(due) - before):
-            yield sample._replace(lineage=sample.lineage._replace(copy=copy))
+            yield example._replace(lineage=example.lineage._replace(copy=copy))

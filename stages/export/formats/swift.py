@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from trajmill.stages.export.base import BulkScreenReader
-from trajmill.stages.export.formats.base import DATA_FOLDER, Settings, WrittenRows
-from trajmill.stages.export.formats.json_lines import JsonLinesWriter
-from trajmill.stages.export.formats.sample import Sample
-from trajmill.stages.export.formats.turns import in_one_prompt, in_strings
+from trajmill.stages.export.formats.base import DATA_FOLDER, TrainerSettings, WrittenRows
+from trajmill.stages.export.formats.rows.json_lines import JsonLinesWriter
+from trajmill.stages.export.formats.rows.step_example import StepExample
+from trajmill.stages.export.formats.rows.turns import in_one_prompt, in_strings
 
 
 @dataclass(frozen=True)
@@ -22,14 +22,14 @@ class SwiftFormat:
     kind: str = "swift"
     weights_as_rows: bool = False
 
-    def write(self, folder: Path, samples: Iterable[Sample], screens: BulkScreenReader) -> WrittenRows:
+    def write(self, folder: Path, examples: Iterable[StepExample], screens: BulkScreenReader) -> WrittenRows:
         """Write all rows, and the images beside them."""
-        return JsonLinesWriter(_values, self.shard_bytes).write(folder, samples, screens)
+        return JsonLinesWriter(_values, self.shard_bytes).write(folder, examples, screens)
 
-    def finish(self, folder: Path, settings: Settings) -> None:
+    def finish(self, folder: Path, settings: TrainerSettings) -> None:
         """Nothing stands beside the rows."""
 
-    def advice(self, settings: Settings) -> str:
+    def advice(self, settings: TrainerSettings) -> str:
         """How the trainer is to be called."""
         budget = settings.family.budget
         return (
@@ -40,7 +40,7 @@ class SwiftFormat:
         )
 
 
-def _values(sample: Sample) -> Mapping[str, Any]:
-    said = in_strings(in_one_prompt(sample.messages))
-    weighed: list[dict[str, Any]] = [*said[:-1], {**said[-1], "loss_scale": sample.lineage.loss_weight}]
+def _values(example: StepExample) -> Mapping[str, Any]:
+    said = in_strings(in_one_prompt(example.messages))
+    weighed: list[dict[str, Any]] = [*said[:-1], {**said[-1], "loss_scale": example.lineage.loss_weight}]
     return {"messages": weighed}

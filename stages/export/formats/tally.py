@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 from trajmill.schemas.geometry import Size
-from trajmill.stages.export.formats.sample import Sample
+from trajmill.stages.export.formats.rows.step_example import StepExample
 
 _BYTES_PER_TOKEN = 2
 """Fewer than a tokenizer takes in any text of ours, so that the length is never too small."""
@@ -15,14 +15,14 @@ _ROUNDED_TO = 256
 
 
 class Tally:
-    """Counts samples as they pass."""
+    """Counts examples as they pass."""
 
     def __init__(self) -> None:
-        self.samples = 0
+        self.examples = 0
         self.guided = 0
         self.images = 0
         self.longest = 0
-        """Tokens of the longest sample, at most."""
+        """Tokens of the longest example, at most."""
         self.trajectories: set[str] = set()
         self.queries: set[str] = set()
         self.labels: Counter[str] = Counter()
@@ -37,15 +37,15 @@ class Tally:
         """How many images of each size."""
         self.left_out: Counter[str] = Counter()
 
-    def counted(self, samples: Iterable[Sample]) -> Iterator[Sample]:
-        """The samples as they are."""
-        for sample in samples:
-            self._add(sample)
-            yield sample
+    def counted(self, examples: Iterable[StepExample]) -> Iterator[StepExample]:
+        """The examples as they are."""
+        for example in examples:
+            self._add(example)
+            yield example
 
     @property
     def max_length(self) -> int:
-        """A number of tokens that no sample exceeds."""
+        """A number of tokens that no example exceeds."""
         return math.ceil(self.longest / _ROUNDED_TO) * _ROUNDED_TO
 
     def counts(self) -> Mapping[str, Mapping[str, int]]:
@@ -61,16 +61,16 @@ class Tally:
         }
         return {name: dict(sorted(of.items(), key=lambda each: (-each[1], each[0]))) for name, of in named.items()}
 
-    def _add(self, sample: Sample) -> None:
-        lineage = sample.lineage
-        self.samples += 1
+    def _add(self, example: StepExample) -> None:
+        lineage = example.lineage
+        self.examples += 1
         self.guided += lineage.guided
         self.images += len(lineage.image_sizes)
         self.longest = max(self.longest, lineage.image_tokens + math.ceil(lineage.text_bytes / _BYTES_PER_TOKEN))
         self.trajectories.add(lineage.trajectory_id)
         self.queries.add(lineage.query_id)
         self.labels[lineage.step_label or "none"] += 1
-        self.kinds[sample.target.action.kind] += 1
+        self.kinds[example.target.action.kind] += 1
         self.platforms[lineage.platform] += 1
         self.environments[lineage.environment] += 1
         self.agents[lineage.agent] += 1

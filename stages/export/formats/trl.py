@@ -10,11 +10,11 @@ from typing import Any
 import pyarrow as pa
 
 from trajmill.stages.export.base import BulkScreenReader
-from trajmill.stages.export.formats.base import Settings, WrittenRows
-from trajmill.stages.export.formats.columns import BLOCK_MESSAGES
-from trajmill.stages.export.formats.parquet import ParquetWriter
-from trajmill.stages.export.formats.sample import Sample
-from trajmill.stages.export.formats.turns import in_blocks
+from trajmill.stages.export.formats.base import TrainerSettings, WrittenRows
+from trajmill.stages.export.formats.rows.columns import BLOCK_MESSAGES
+from trajmill.stages.export.formats.rows.parquet import ParquetWriter
+from trajmill.stages.export.formats.rows.step_example import StepExample
+from trajmill.stages.export.formats.rows.turns import in_blocks
 
 _COLUMNS = (pa.field("prompt", BLOCK_MESSAGES), pa.field("completion", BLOCK_MESSAGES))
 
@@ -27,14 +27,14 @@ class TrlFormat:
     kind: str = "trl"
     weights_as_rows: bool = True
 
-    def write(self, folder: Path, samples: Iterable[Sample], screens: BulkScreenReader) -> WrittenRows:
+    def write(self, folder: Path, examples: Iterable[StepExample], screens: BulkScreenReader) -> WrittenRows:
         """Write all rows with their images."""
-        return ParquetWriter(_COLUMNS, _values, self.shard_bytes).write(folder, samples, screens)
+        return ParquetWriter(_COLUMNS, _values, self.shard_bytes).write(folder, examples, screens)
 
-    def finish(self, folder: Path, settings: Settings) -> None:
+    def finish(self, folder: Path, settings: TrainerSettings) -> None:
         """Nothing stands beside the rows."""
 
-    def advice(self, settings: Settings) -> str:
+    def advice(self, settings: TrainerSettings) -> str:
         """How `SFTTrainer` is to be called."""
         return (
             f"`SFTConfig(max_length={settings.max_length})` or `max_length=None`: the default of 1,024 cuts images in "
@@ -42,6 +42,6 @@ class TrlFormat:
         )
 
 
-def _values(sample: Sample) -> Mapping[str, Any]:
-    blocks = in_blocks(sample.messages)
+def _values(example: StepExample) -> Mapping[str, Any]:
+    blocks = in_blocks(example.messages)
     return {"prompt": blocks[:-1], "completion": blocks[-1:]}

@@ -11,11 +11,11 @@ import pyarrow as pa
 
 from trajmill.schemas.tables.query import Split
 from trajmill.stages.export.base import BulkScreenReader
-from trajmill.stages.export.formats.base import Settings, WrittenRows
-from trajmill.stages.export.formats.columns import STRING_MESSAGES
-from trajmill.stages.export.formats.parquet import ParquetWriter
-from trajmill.stages.export.formats.sample import Sample
-from trajmill.stages.export.formats.turns import in_strings
+from trajmill.stages.export.formats.base import TrainerSettings, WrittenRows
+from trajmill.stages.export.formats.rows.columns import STRING_MESSAGES
+from trajmill.stages.export.formats.rows.parquet import ParquetWriter
+from trajmill.stages.export.formats.rows.step_example import StepExample
+from trajmill.stages.export.formats.rows.turns import in_strings
 
 REWARD_FILE: Final = "reward.py"
 _REWARD = '''\
@@ -53,16 +53,16 @@ class VerlFormat:
     kind: str = "verl"
     weights_as_rows: bool = True
 
-    def write(self, folder: Path, samples: Iterable[Sample], screens: BulkScreenReader) -> WrittenRows:
+    def write(self, folder: Path, examples: Iterable[StepExample], screens: BulkScreenReader) -> WrittenRows:
         """Write all rows with their images."""
         numbers = _Numbered()
-        return ParquetWriter(_COLUMNS, numbers.values, self.shard_bytes).write(folder, samples, screens)
+        return ParquetWriter(_COLUMNS, numbers.values, self.shard_bytes).write(folder, examples, screens)
 
-    def finish(self, folder: Path, settings: Settings) -> None:
+    def finish(self, folder: Path, settings: TrainerSettings) -> None:
         """Write the file that verl loads the reward function from."""
         (folder / REWARD_FILE).write_text(_REWARD, encoding="utf-8")
 
-    def advice(self, settings: Settings) -> str:
+    def advice(self, settings: TrainerSettings) -> str:
         """How the trainer is to be called."""
         return (
             f"`data.max_prompt_length={settings.max_length} data.image_key=images "
@@ -79,9 +79,9 @@ class _Numbered:
     def __init__(self) -> None:
         self._rows = 0
 
-    def values(self, sample: Sample) -> Mapping[str, Any]:
+    def values(self, example: StepExample) -> Mapping[str, Any]:
         """The columns of one row."""
-        lineage = sample.lineage
+        lineage = example.lineage
         extra = {
             "split": Split.TRAIN.value,
             "index": self._rows,
@@ -92,8 +92,8 @@ class _Numbered:
         self._rows += 1
         return {
             "data_source": f"trajmill/{lineage.environment}",
-            "prompt": in_strings(sample.messages[:-1]),
+            "prompt": in_strings(example.messages[:-1]),
             "ability": "gui",
-            "reward_model": {"style": "rule", "ground_truth": sample.target.model_dump_json()},
+            "reward_model": {"style": "rule", "ground_truth": example.target.model_dump_json()},
             "extra_info": extra,
         }

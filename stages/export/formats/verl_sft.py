@@ -10,11 +10,11 @@ from typing import Any
 import pyarrow as pa
 
 from trajmill.stages.export.base import BulkScreenReader
-from trajmill.stages.export.formats.base import Settings, WrittenRows
-from trajmill.stages.export.formats.columns import STRING_MESSAGES
-from trajmill.stages.export.formats.parquet import ParquetWriter
-from trajmill.stages.export.formats.sample import Sample
-from trajmill.stages.export.formats.turns import in_one_prompt, in_strings
+from trajmill.stages.export.formats.base import TrainerSettings, WrittenRows
+from trajmill.stages.export.formats.rows.columns import STRING_MESSAGES
+from trajmill.stages.export.formats.rows.parquet import ParquetWriter
+from trajmill.stages.export.formats.rows.step_example import StepExample
+from trajmill.stages.export.formats.rows.turns import in_one_prompt, in_strings
 
 _COLUMNS = (pa.field("messages", STRING_MESSAGES),)
 
@@ -27,14 +27,14 @@ class VerlSftFormat:
     kind: str = "verl-sft"
     weights_as_rows: bool = True
 
-    def write(self, folder: Path, samples: Iterable[Sample], screens: BulkScreenReader) -> WrittenRows:
+    def write(self, folder: Path, examples: Iterable[StepExample], screens: BulkScreenReader) -> WrittenRows:
         """Write all rows with their images."""
-        return ParquetWriter(_COLUMNS, _values, self.shard_bytes).write(folder, samples, screens)
+        return ParquetWriter(_COLUMNS, _values, self.shard_bytes).write(folder, examples, screens)
 
-    def finish(self, folder: Path, settings: Settings) -> None:
+    def finish(self, folder: Path, settings: TrainerSettings) -> None:
         """Nothing stands beside the rows."""
 
-    def advice(self, settings: Settings) -> str:
+    def advice(self, settings: TrainerSettings) -> str:
         """How the trainer is to be called."""
         return (
             f"`data.messages_key=messages data.image_key=images data.max_length={settings.max_length} "
@@ -45,5 +45,5 @@ class VerlSftFormat:
         )
 
 
-def _values(sample: Sample) -> Mapping[str, Any]:
-    return {"messages": in_strings(in_one_prompt(sample.messages))}
+def _values(example: StepExample) -> Mapping[str, Any]:
+    return {"messages": in_strings(in_one_prompt(example.messages))}

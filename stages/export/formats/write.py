@@ -9,16 +9,16 @@ from typing import Final, NamedTuple
 
 from trajmill.schemas.dialects.families import Family
 from trajmill.stages.export.base import BulkScreenReader
-from trajmill.stages.export.formats.base import Settings, TrainerFormat, WrittenRows
+from trajmill.stages.export.formats.base import TrainerFormat, TrainerSettings, WrittenRows
 from trajmill.stages.export.formats.card import ExportedRelease, export_card
 from trajmill.stages.export.formats.repetition import repeated_by_weight
-from trajmill.stages.export.formats.sample import LeftOutStep, Sample
+from trajmill.stages.export.formats.rows.step_example import LeftOutStep, StepExample
 from trajmill.stages.export.formats.tally import Tally
 
 FIGURES_FILE: Final = "export.json"
 
 
-class Exported(NamedTuple):
+class ExportedFolder(NamedTuple):
     """What a folder holds."""
 
     written: WrittenRows
@@ -30,9 +30,9 @@ def write_folder(
     form: TrainerFormat,
     family: Family,
     source: ExportedRelease,
-    steps: Iterable[Sample | LeftOutStep],
+    steps: Iterable[StepExample | LeftOutStep],
     screens: BulkScreenReader,
-) -> Exported:
+) -> ExportedFolder:
     """Write the rows of all steps into an empty folder; memory does not grow with their number.
 
     Raises:
@@ -40,9 +40,9 @@ def write_folder(
         OSError: the disk is full, or the folder cannot be written.
     """
     tally = Tally()
-    samples = tally.counted(_kept(steps, tally))
-    written = form.write(folder, repeated_by_weight(samples) if form.weights_as_rows else samples, screens)
-    settings = Settings(family, tally.max_length)
+    examples = tally.counted(_kept(steps, tally))
+    written = form.write(folder, repeated_by_weight(examples) if form.weights_as_rows else examples, screens)
+    settings = TrainerSettings(family, tally.max_length)
     form.finish(folder, settings)
     card = export_card(source, form, settings, tally, written)
     (folder / "README.md").write_text(card, encoding="utf-8")
@@ -55,15 +55,15 @@ def write_folder(
         "max_pixels": family.budget.max_pixels,
         "max_length": tally.max_length,
         "rows": written.rows,
-        "steps": tally.samples,
+        "steps": tally.examples,
         "shards": list(written.shards),
         "left_out": dict(sorted(tally.left_out.items())),
     }
     (folder / FIGURES_FILE).write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
-    return Exported(written, tally)
+    return ExportedFolder(written, tally)
 
 
-def _kept(steps: Iterable[Sample | LeftOutStep], tally: Tally) -> Iterator[Sample]:
+def _kept(steps: Iterable[StepExample | LeftOutStep], tally: Tally) -> Iterator[StepExample]:
     for step in steps:
         if isinstance(step, LeftOutStep):
             tally.left_out[step.reason] += 1

@@ -15,7 +15,7 @@ from trajmill.schemas.dialects.families import family_named
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.tables.query import Platform
 from trajmill.stages.export.formats.kinds import FORMATS
-from trajmill.stages.export.formats.sample import same_action
+from trajmill.stages.export.formats.rows.step_example import same_action
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.read import read_table
 from trajmill.warehouse.releases import newest_release

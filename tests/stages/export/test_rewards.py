@@ -12,7 +12,7 @@ from trajmill.schemas.dialects.families import FAMILIES, family_named
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.tables.query import Platform
 from trajmill.stages.export.rewards import action_rewards, ces_rewards, coda_rewards, compute_score, score_reply
-from trajmill.stages.export.target import Target
+from trajmill.stages.export.target import ReplyTarget
 
 SCREEN = Size(1000, 2000)
 BOX = Box(400, 900, 600, 1100)
@@ -22,7 +22,7 @@ def target(
     action: Action, box: Box | None = None, family: str = "qwen3-vl", platform: Platform = Platform.PHONE
 ) -> str:
     resized = family_named(family).budget.fit(SCREEN)
-    made = Target(family=family, platform=platform, action=action, box=box, screen=SCREEN, resized=resized)
+    made = ReplyTarget(family=family, platform=platform, action=action, box=box, screen=SCREEN, resized=resized)
     return made.model_dump_json()
 
 

@@ -20,8 +20,8 @@ from trajmill.schemas.tables.step import TargetElement
 from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.export.formats.card import ExportedRelease
 from trajmill.stages.export.formats.kinds import format_spec
-from trajmill.stages.export.formats.sample import ReleasedStep, sample_of
-from trajmill.stages.export.formats.write import Exported, write_folder
+from trajmill.stages.export.formats.rows.step_example import ReleasedStep, step_example
+from trajmill.stages.export.formats.write import ExportedFolder, write_folder
 
 SOURCE = ExportedRelease("run-r0001", "run", 1, "test", "apache-2.0")
 PHONE_ACTIONS: tuple[Action, ...] = (
@@ -57,7 +57,7 @@ class Written(NamedTuple):
     """A folder and what is told of it."""
 
     folder: Path
-    exported: Exported
+    exported: ExportedFolder
 
 
 def write(
@@ -73,7 +73,7 @@ def write(
     spec = format_spec(kind).model_copy(update={"shard_bytes": shard_bytes})
     chosen = family_named(family)
     steps = (
-        sample_of(
+        step_example(
             chosen,
             one,
             ReleasedStep(
@@ -92,7 +92,7 @@ class ReadRow(NamedTuple):
 
     columns: Mapping[str, Any]
     messages: tuple[tuple[str, str], ...]
-    """Role and text, `<image>` where an image stands; without the reply where the trainer samples it."""
+    """Role and text, `<image>` where an image stands; without the reply where the trainer examples it."""
     images: tuple[bytes, ...]
     reply: str | None
 

@@ -18,10 +18,10 @@ from trajmill.schemas.dialects.base import Reply
 from trajmill.schemas.dialects.families import FAMILIES, family_named
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.query import Platform
-from trajmill.stages.export.formats.columns import LINEAGE
 from trajmill.stages.export.formats.kinds import FORMATS, format_spec
-from trajmill.stages.export.formats.sample import Lineage, same_action
-from trajmill.stages.export.target import Target
+from trajmill.stages.export.formats.rows.columns import LINEAGE
+from trajmill.stages.export.formats.rows.step_example import Lineage, same_action
+from trajmill.stages.export.target import ReplyTarget
 
 kinds = pytest.mark.parametrize("kind", FORMATS.kinds())
 families = pytest.mark.parametrize("family", FAMILIES)
@@ -109,7 +109,7 @@ def test_a_prompt_comes_with_the_target_of_its_reply(kind: str, tmp_path: Path) 
     rows = read(write(kind, "qwen2.5-vl", tmp_path / "out", walked()).folder)
     first = rows[0].columns
     text = first["target"] if kind == "grpo" else first["reward_model"]["ground_truth"]
-    target = Target.model_validate_json(text)
+    target = ReplyTarget.model_validate_json(text)
     assert target.box == BOX and target.action == action_from_json(first["action"])
     assert target.screen == (720, 1280) and target.resized == (728, 1288)
     assert all(row.reply is None for row in rows)

@@ -16,7 +16,7 @@ from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER, Message
 from trajmill.schemas.tables.step import Step
 from trajmill.stages.derive.conversation import PLACEHOLDERS
 from trajmill.stages.derive.family_conversation import StepConversation, family_conversation
-from trajmill.stages.export.target import Target
+from trajmill.stages.export.target import ReplyTarget
 from trajmill.stages.guidance.strip import quotes_guidance
 
 
@@ -69,12 +69,12 @@ class Lineage(NamedTuple):
     screen_ids: tuple[str, ...]
 
 
-class Sample(NamedTuple):
+class StepExample(NamedTuple):
     """One training row before it takes a trainer's form."""
 
     messages: tuple[Message, ...]
     """With `<image>` where an image stands; the last is the reply."""
-    target: Target
+    target: ReplyTarget
     lineage: Lineage
 
 
@@ -85,9 +85,9 @@ class LeftOutStep(NamedTuple):
     """`not_expressible`, `screen_outside_budget`, ..."""
 
 
-def sample_of(
+def step_example(
     family: Family, episode: Episode, row: ReleasedStep, size_of: Callable[[str], Size]
-) -> Sample | LeftOutStep:
+) -> StepExample | LeftOutStep:
     """The row of a released step.
 
     Args:
@@ -111,7 +111,7 @@ def sample_of(
     reason = _unfit(family, episode, spoken, frame, action)
     if reason is not None:
         return LeftOutStep(reason)
-    target = Target(
+    target = ReplyTarget(
         family=family.name,
         platform=episode.query.platform,
         action=action,
@@ -119,7 +119,7 @@ def sample_of(
         screen=frame.screen,
         resized=frame.resized,
     )
-    return Sample(spoken.messages, target, _lineage(family, episode, step, row, spoken, size_of))
+    return StepExample(spoken.messages, target, _lineage(family, episode, step, row, spoken, size_of))
 
 
 def image_tokens(family: Family, size: Size) -> int:

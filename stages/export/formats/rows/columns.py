@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from trajmill.stages.export.columns.blocks import BLOCK
 from trajmill.stages.export.columns.images import IMAGES
-from trajmill.stages.export.formats.sample import Lineage
+from trajmill.stages.export.formats.rows.step_example import Lineage
 
 STRING_MESSAGES: Final = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
 BLOCK_MESSAGES: Final = pa.list_(pa.struct([("role", pa.string()), ("content", pa.list_(BLOCK))]))

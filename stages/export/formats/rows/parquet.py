@@ -1,4 +1,4 @@
-"""Writes samples as Parquet files that hold their images: shards of about 500 MB, row groups of about 64 MB."""
+"""Writes examples as Parquet files that hold their images: shards of about 500 MB, row groups of at most 60 MB of images."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import pyarrow as pa
 from trajmill.stages.export.base import BulkScreenReader, ImageReader
 from trajmill.stages.export.columns.features import with_features
 from trajmill.stages.export.formats.base import DATA_FOLDER, WrittenRows
-from trajmill.stages.export.formats.columns import IMAGE_COLUMN, LINEAGE, lineage_values
-from trajmill.stages.export.formats.sample import Sample
+from trajmill.stages.export.formats.rows.columns import IMAGE_COLUMN, LINEAGE, lineage_values
+from trajmill.stages.export.formats.rows.step_example import StepExample
 from trajmill.stages.export.spool import ImageSpool
 from trajmill.stages.export.write import write_parquet
 
@@ -29,11 +29,11 @@ _AHEAD = 1024
 
 @dataclass(frozen=True)
 class ParquetWriter:
-    """Writes one row for each sample: columns of the trainer, the images, the lineage."""
+    """Writes one row for each example: columns of the trainer, the images, the lineage."""
 
     columns: tuple[pa.Field, ...]
     """Those that the trainer reads, without the images."""
-    values: Callable[[Sample], Mapping[str, Any]]
+    values: Callable[[StepExample], Mapping[str, Any]]
     """Their values in one row."""
     shard_bytes: int
 
@@ -42,7 +42,7 @@ class ParquetWriter:
         """Columns of the files."""
         return with_features(pa.schema([*self.columns, IMAGE_COLUMN, *LINEAGE]))
 
-    def write(self, folder: Path, samples: Iterable[Sample], screens: BulkScreenReader) -> WrittenRows:
+    def write(self, folder: Path, examples: Iterable[StepExample], screens: BulkScreenReader) -> WrittenRows:
         """Write all shards.
 
         Raises:
@@ -53,7 +53,7 @@ class ParquetWriter:
         names: list[str] = []
         with TemporaryFile(dir=folder) as file:
             spool = ImageSpool(file, screens)
-            groups = _Groups(_groups(_fetched(samples, spool), spool, self.values, self.schema))
+            groups = _Groups(_groups(_fetched(examples, spool), spool, self.values, self.schema))
             while groups.more():
                 name = f"{DATA_FOLDER}/train-{len(names):05d}.parquet"
                 rows += write_parquet(folder, name, self.schema, groups.shard(self.shard_bytes)).rows
@@ -89,11 +89,11 @@ class _Groups:
             self._next = next(self._groups, None)
 
 
-def _fetched(samples: Iterable[Sample], spool: ImageSpool) -> Iterator[Sample]:
-    """The samples as they are, each after its images have been laid in."""
-    waiting: list[Sample] = []
-    for sample in samples:
-        waiting.append(sample)
+def _fetched(examples: Iterable[StepExample], spool: ImageSpool) -> Iterator[StepExample]:
+    """The examples as they are, each after its images have been laid in."""
+    waiting: list[StepExample] = []
+    for example in examples:
+        waiting.append(example)
         if len(waiting) == _AHEAD:
             spool.lay_in(screen for each in waiting for screen in each.lineage.screen_ids)
             yield from waiting
@@ -103,19 +103,22 @@ def _fetched(samples: Iterable[Sample], spool: ImageSpool) -> Iterator[Sample]:
 
 
 def _groups(
-    samples: Iterable[Sample], images: ImageReader, values: Callable[[Sample], Mapping[str, Any]], schema: pa.Schema
+    examples: Iterable[StepExample],
+    images: ImageReader,
+    values: Callable[[StepExample], Mapping[str, Any]],
+    schema: pa.Schema,
 ) -> Iterator[_Group]:
     rows: list[dict[str, Any]] = []
     seen: dict[str, bytes] = {}
     distinct = copies = 0
-    for sample in samples:
-        for screen in sample.lineage.screen_ids:
+    for example in examples:
+        for screen in example.lineage.screen_ids:
             if screen not in seen:
                 seen[screen] = images.image(screen)
                 distinct += len(seen[screen])
             copies += len(seen[screen])
-        shown = [{"bytes": seen[screen], "path": None} for screen in sample.lineage.screen_ids]
-        rows.append({**values(sample), "images": shown, **lineage_values(sample.lineage)})
+        shown = [{"bytes": seen[screen], "path": None} for screen in example.lineage.screen_ids]
+        rows.append({**values(example), "images": shown, **lineage_values(example.lineage)})
         if distinct >= GROUP_BYTES or copies >= _GROUP_COPIES or len(rows) == _GROUP_ROWS:
             yield _Group(pa.RecordBatch.from_pylist(rows, schema=schema), distinct)
             rows, seen, distinct, copies = [], {}, 0, 0

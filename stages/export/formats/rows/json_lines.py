@@ -1,4 +1,4 @@
-"""Writes samples as lines of JSON beside their images, each distinct one as a file of its own."""
+"""Writes examples as lines of JSON beside their images, each distinct one as a file of its own."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from trajmill.stages.export.base import BulkScreenReader
 from trajmill.stages.export.formats.base import DATA_FOLDER, WrittenRows
-from trajmill.stages.export.formats.columns import plain_lineage
-from trajmill.stages.export.formats.sample import Sample
+from trajmill.stages.export.formats.rows.columns import plain_lineage
+from trajmill.stages.export.formats.rows.step_example import StepExample
 
 IMAGE_FOLDER: Final = "images"
 _AT_ONCE = 256
@@ -21,13 +21,13 @@ _ENDINGS = ((b"\x89PNG", "png"), (b"\xff\xd8\xff", "jpg"), (b"RIFF", "webp"))
 
 @dataclass(frozen=True)
 class JsonLinesWriter:
-    """Writes one line for each sample: what the trainer reads, paths of the images, the lineage."""
+    """Writes one line for each example: what the trainer reads, paths of the images, the lineage."""
 
-    values: Callable[[Sample], Mapping[str, Any]]
+    values: Callable[[StepExample], Mapping[str, Any]]
     """What the trainer reads, without the images."""
     shard_bytes: int
 
-    def write(self, folder: Path, samples: Iterable[Sample], screens: BulkScreenReader) -> WrittenRows:
+    def write(self, folder: Path, examples: Iterable[StepExample], screens: BulkScreenReader) -> WrittenRows:
         """Write all shards and images.
 
         Raises:
@@ -36,7 +36,7 @@ class JsonLinesWriter:
         """
         (folder / DATA_FOLDER).mkdir()
         files = _ImageFiles(folder, screens)
-        lines = self._lines(samples, files)
+        lines = self._lines(examples, files)
         rows = 0
         names: list[str] = []
         line = next(lines, None)
@@ -50,13 +50,13 @@ class JsonLinesWriter:
                     line = next(lines, None)
         return WrittenRows(rows, tuple(names))
 
-    def _lines(self, samples: Iterable[Sample], files: _ImageFiles) -> Iterator[bytes]:
-        stream = iter(samples)
+    def _lines(self, examples: Iterable[StepExample], files: _ImageFiles) -> Iterator[bytes]:
+        stream = iter(examples)
         while chunk := list(islice(stream, _AT_ONCE)):
-            files.add(screen for sample in chunk for screen in sample.lineage.screen_ids)
-            for sample in chunk:
-                paths = [files.paths[screen] for screen in sample.lineage.screen_ids]
-                row = {**self.values(sample), "images": paths, **plain_lineage(sample.lineage)}
+            files.add(screen for example in chunk for screen in example.lineage.screen_ids)
+            for example in chunk:
+                paths = [files.paths[screen] for screen in example.lineage.screen_ids]
+                row = {**self.values(example), "images": paths, **plain_lineage(example.lineage)}
                 yield json.dumps(row, ensure_ascii=False).encode() + b"\n"
 
 
