@@ -26,7 +26,7 @@ def export(
     ],
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="Where to write; new or empty.")],
     release: Annotated[
-        str | None, typer.Option("--release", metavar="NAME", help="The newest release of the run if none.")
+        str | None, typer.Option("--release", metavar="NAME", help="The newest release if none.")
     ] = None,
     max_pixels: Annotated[
         int | None,

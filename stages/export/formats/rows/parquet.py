@@ -1,4 +1,4 @@
-"""Writes examples as Parquet files that hold their images: shards of about 500 MB, row groups of at most 60 MB of images."""
+"""Writes examples as Parquet files that hold their images: shards of about 500 MB, few and large row groups."""
 
 from __future__ import annotations
 
