@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from trajmill.pipelines.fan_out import WrittenFiles
 from trajmill.pipelines.reading.episodes import read_episodes
-from trajmill.schemas.coordinates import CoordinateFrame, native_frame
-from trajmill.schemas.geometry import Size
+from trajmill.pipelines.reading.rewards import attempt_rewards
+from trajmill.schemas.dialects.families import ANY, Family
+from trajmill.schemas.episode import Episode
 from trajmill.schemas.record import Origin
 from trajmill.stages.derive.base import as_trusted
 from trajmill.stages.derive.end_to_end import end_to_end_examples
-from trajmill.stages.derive.rl_steps import failed_groups, rl_steps, stored_rewards
+from trajmill.stages.derive.rl_steps import PolicyWords, RLBatch, replayable, rl_steps
+from trajmill.stages.derive.spec import RLSpec
 from trajmill.warehouse.layout import StageRun, Warehouse
-from trajmill.warehouse.read import read_table
 from trajmill.warehouse.screens import WarehouseScreens
 from trajmill.warehouse.shards import write_tables
 
@@ -62,49 +63,33 @@ class DeriveExamples:
 
 @dataclass(frozen=True)
 class DeriveRLSteps:
-    """Derives the RL rows of all unguided attempts of a round in one shard: rewards are normalised over the round."""
+    """Derives the RL rows of all unguided attempts of a round in one shard: rewards are compared over the round."""
 
     warehouse: Warehouse
     at: StageRun
     origin: Origin
+    spec: RLSpec
+    rounds: tuple[int, ...]
+    """The rounds that the trajectories are of."""
     remembered: Mapping[str, str]
     """By query id, the trajectory that is its remembered success of an earlier round."""
+    may_be_judged: frozenset[str]
+    """Trajectories that a later round judges if they have no judgement yet."""
     seed: int
-    policy_frame: Callable[[Size], CoordinateFrame] = native_frame
-    """The coordinate frame of the policy for a screen size."""
+    family: Family = ANY
+    """Of the policy."""
 
     def identity(self, trajectory_ids: Sequence[str]) -> object:
-        """The trajectories, and the remembered successes that may stand in for failed groups."""
-        return [list(trajectory_ids), dict(self.remembered), self.seed]
+        """The trajectories, what may stand in for failed groups, and how rows are made."""
+        return [list(trajectory_ids), dict(self.remembered), self.seed, self.spec.identity(), self.family.name]
 
     def __call__(self, shard: str, trajectory_ids: Sequence[str]) -> WrittenFiles:
         """Write the RL rows of the trajectories."""
-        episodes = read_episodes(
-            self.warehouse,
-            self.at.run_id,
-            trajectory_ids,
-            rounds=[self.at.round],
-            with_verdicts=True,
-        )
-        wanted = {self.remembered[query] for query in failed_groups(episodes) if query in self.remembered}
-        successes = (
-            read_episodes(self.warehouse, self.at.run_id, wanted, with_verdicts=True, with_guidance=True)
-            if wanted
-            else []
-        )
-        earlier = read_table(
-            self.warehouse,
-            "rl_steps",
-            ["round", "trajectory_id", "reward"],
-            rounds=range(self.at.round),
-            run_id=self.at.run_id,
-        )
-        size_of = WarehouseScreens(self.warehouse).size
+        episodes = read_episodes(self.warehouse, self.at.run_id, trajectory_ids, rounds=self.rounds, with_verdicts=True)
         made = rl_steps(
-            episodes,
-            {episode.query.query_id: episode for episode in successes},
-            stored_rewards(earlier),
-            lambda screen_id: self.policy_frame(size_of(screen_id)),
+            RLBatch(episodes, self._successes(episodes), self._earlier(trajectory_ids), self.may_be_judged),
+            self.spec,
+            PolicyWords(self.family, WarehouseScreens(self.warehouse).size),
             self.seed,
             self.origin,
         )
@@ -112,3 +97,16 @@ class DeriveRLSteps:
             write_tables(self.warehouse, self.at, {"rl_steps": made.rows}, shard),
             Counter(dropped.reason for dropped in made.dropped),
         )
+
+    def _successes(self, episodes: Sequence[Episode]) -> dict[str, Episode]:
+        failed = replayable(episodes, self.may_be_judged) if self.spec.replay else ()
+        wanted = {self.remembered[query] for query in failed if query in self.remembered}
+        if not wanted:
+            return {}
+        found = read_episodes(self.warehouse, self.at.run_id, wanted, with_verdicts=True, with_guidance=True)
+        return {episode.query.query_id: episode for episode in found}
+
+    def _earlier(self, trajectory_ids: Sequence[str]) -> list[list[float]]:
+        if self.spec.normalise != "batch":
+            return []
+        return attempt_rewards(self.warehouse, self.at.run_id, range(self.at.round), frozenset(trajectory_ids))

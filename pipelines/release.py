@@ -15,6 +15,7 @@ from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Query
 from trajmill.stages.curate.leakage import TrainingText, example_texts, leaks_in_texts, rl_step_texts
 from trajmill.stages.curate.training_set import TrainingSet, training_set
+from trajmill.stages.derive.rl_steps import compares_rollouts
 from trajmill.stages.export.base import ExportedFile, Exporter
 from trajmill.stages.export.card import CardContents, DroppedRows, dataset_card
 from trajmill.stages.export.check import check_release
@@ -28,7 +29,12 @@ from trajmill.warehouse.read import read_batches, read_table
 from trajmill.warehouse.releases import read_release, release_names, write_release
 from trajmill.warehouse.screens import WarehouseScreens
 
-_RL_TEXTS = ("rl_step_id", "group", "prompt", "response")
+_RL_TEXTS = ("rl_step_id", "group", "trajectory_id", "prompt", "response")
+NO_GROUPS = (
+    "There are no RL rows: no group of the round has two rollouts of one query with different rewards to compare "
+    "(`rollout.group_size`, `rl.keep_without_spread`)."
+)
+"""What the card of a release says whose groups are all of size one, or all gone."""
 _IMAGES_EVERY = 50
 _GROUPS_EVERY = 4
 """How much of a release is read again before it is sealed."""
@@ -75,16 +81,16 @@ def make_release(warehouse: Warehouse, request: ReleaseRequest, queries: Sequenc
     texts = chain(example_texts(curated.examples.to_batches()), rl_step_texts(rl_steps.to_batches()))
     _refuse_leaks(queries, texts, request.heldout_apps)
     folder = warehouse.release(request.name)
-    exporters = [spec.open() for spec in request.formats]
+    is_rl = compares_rollouts(rl_steps)
+    exporters = [each for each in (spec.open() for spec in request.formats) if is_rl or each.table != "rl_steps"]
     tables = {
         "examples": curated.examples.to_batches(),
         "rl_steps": read_batches(warehouse, "rl_steps", rounds=[origin.round], run_id=origin.run_id),
     }
     files = export_release(folder, exporters, tables, WarehouseScreens(warehouse))
     _refuse_problems(folder, exporters, _guidance(warehouse, origin))
-    (folder / "README.md").write_text(
-        dataset_card(_card_contents(request, curated, versions), exporters, files), encoding="utf-8"
-    )
+    contents = _card_contents(request, curated, versions)._replace(notes=() if is_rl else (NO_GROUPS,))
+    (folder / "README.md").write_text(dataset_card(contents, exporters, files), encoding="utf-8")
     write_release(
         warehouse,
         request.name,

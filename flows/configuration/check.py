@@ -94,6 +94,18 @@ def missing_for_operations(config: Config) -> list[Missing]:
     return [Missing(("atomic",), f'atomic: its programs are those of environment.kind = "desktop", not {kind}')]
 
 
+def missing_for_groups(config: Config) -> list[Missing]:
+    """What a round needs so that its attempts make groups."""
+    size, unguided, found = config.rollout.group_size, config.unguided_episodes, []
+    if size > max(1, unguided):
+        message = f"rollout.group_size: a round makes {unguided} attempts without hints, fewer than a group of {size}"
+        found.append(Missing(("rollout", "group_size"), message))
+    if size == 1 and config.train.learns_from == "rl_steps":
+        message = "rollout.group_size: the recipe of [train] compares attempts at one query; set 2 or more"
+        found.append(Missing(("rollout", "group_size"), message))
+    return found
+
+
 def _named_by_judges(config: Config) -> Iterator[tuple[KeyPath, str]]:
     for name, judge in config.judges.items():
         yield ("judges", name, "step"), judge.step or EMBEDDED

@@ -23,6 +23,7 @@ from trajmill.schemas.spec import OPERATIONAL, Fraction, Spec
 from trajmill.stages.agents.kinds import AGENTS
 from trajmill.stages.agents.spec import AgentSpec, EndToEndSpec
 from trajmill.stages.critics.spec import JudgeSpec
+from trajmill.stages.derive.spec import RLSpec
 from trajmill.stages.environments.kinds import ENVIRONMENTS
 from trajmill.stages.environments.simulated.spec import SimulatedSpec
 from trajmill.stages.environments.spec import EnvironmentSpec
@@ -73,6 +74,9 @@ class RolloutSection(Spec):
 
     episodes_per_round: PositiveInt = 600
     """Episodes in each round, guided ones included."""
+    group_size: PositiveInt = 1
+    """Unguided attempts at each query that a round chooses, each with its own seed: the group within which RL compares
+    them."""
     concurrency: Annotated[PositiveInt, OPERATIONAL] = 128
     """Episodes that one worker has under way at once."""
     temperature: PositiveFloat = 1.0
@@ -176,6 +180,7 @@ class Config(Spec):
     queries: QueriesSection = QueriesSection()
     rollout: RolloutSection = RolloutSection()
     judge: JudgeSection = JudgeSection()
+    rl: RLSpec = RLSpec()
     guidance: GuidanceSection = GuidanceSection()
     agent: Annotated[AgentSpec, by_kind(AGENTS, "end_to_end")] = EndToEndSpec()
     train: Annotated[RecipeSpec, by_kind(RECIPES, "embedded-sft")] = EmbeddedSftSpec()
@@ -207,6 +212,12 @@ class Config(Spec):
             if not asked:
                 del decisive[section]
         return decisive
+
+    @property
+    def unguided_episodes(self) -> int:
+        """Episodes of a round that get no guidance."""
+        episodes = self.rollout.episodes_per_round
+        return episodes - int(episodes * (self.guidance.share if self.guidance.enabled else 0.0))
 
     @property
     def run_id(self) -> str:

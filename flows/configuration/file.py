@@ -13,6 +13,7 @@ from trajmill.flows.configuration.check import (
     missing_endpoints,
     missing_files,
     missing_for_environment,
+    missing_for_groups,
     missing_for_operations,
     missing_for_proposals,
 )
@@ -47,6 +48,7 @@ def load_config(path: Path | None = None) -> Config:
         *missing_endpoints(config),
         *missing_for_proposals(config),
         *missing_for_operations(config),
+        *missing_for_groups(config),
     ]
     if missing:
         raise BadInputError("\n".join(written.mistake(each.keys, each.message) for each in missing))

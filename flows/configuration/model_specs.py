@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.models import EMBEDDED
 from trajmill.pipelines.models import Endpoint
-from trajmill.schemas.coordinates import CoordinateFrame, native_frame
-from trajmill.schemas.geometry import Size
+from trajmill.schemas.dialects.families import ANY, Family
 
 REQUEST_CACHE = "request-cache"
 """Folder of the request cache within a warehouse; it may be deleted at any time."""
@@ -24,7 +23,7 @@ def models_of(config: Config, names: Iterable[str]) -> tuple[Endpoint, ...]:
     return tuple(model_of(config, name) for name in names if name != EMBEDDED)
 
 
-def policy_frame(config: Config) -> Callable[[Size], CoordinateFrame]:
-    """The coordinate frame of the policy for a screen size."""
+def policy_family(config: Config) -> Family:
+    """How the policy is asked and answers."""
     policy = config.models.policy
-    return native_frame if policy == EMBEDDED else model_of(config, policy).frame
+    return ANY if policy == EMBEDDED else config.endpoints[policy].vision_family

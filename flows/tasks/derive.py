@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pyarrow.parquet as pq
 
-from trajmill.flows.configuration.model_specs import policy_frame
+from trajmill.flows.configuration.model_specs import policy_family
 from trajmill.flows.context import RoundContext
 from trajmill.flows.stage import StageOutcome, StageReport, finished, run_once
 from trajmill.flows.tasks.judge import trajectories_of_round
@@ -16,7 +16,9 @@ from trajmill.pipelines.derive import DeriveExamples, DeriveRLSteps
 from trajmill.pipelines.fan_out import fan_out, split_evenly
 from trajmill.pipelines.reading.history import read_history
 from trajmill.schemas.tables.trajectory import Purpose
+from trajmill.stages.critics.unjudged import TRIED_AT_MOST, Unjudged
 from trajmill.warehouse.layout import StageRun
+from trajmill.warehouse.read import read_table
 from trajmill.warehouse.shards import DataFile
 
 DERIVE = "derive"
@@ -59,24 +61,45 @@ def derive(context: RoundContext) -> StageReport:
 
 
 def derive_rl(context: RoundContext) -> StageReport:
-    """RL rows from the round's unguided attempts."""
+    """RL rows from the round's unguided attempts, and from earlier groups that waited for a judgement."""
 
     def work(at: StageRun) -> StageOutcome:
-        trajectories = trajectories_of_round(context, Purpose.TRAIN)
-        earlier = read_history(context.warehouse, context.run_id, range(context.round))
+        own, spec = trajectories_of_round(context, Purpose.TRAIN), context.config.rl
+        late = unjudged_of_earlier_rounds(context, Purpose.TRAIN) if spec.carry_over else []
+        trajectories = sorted({*own, *_groups_of(context, late)})
+        tried_again = [one.trajectory_id for one in late if one.tried + 1 < TRIED_AT_MOST]
+        history = read_history(context.warehouse, context.run_id, range(context.round))
         job = DeriveRLSteps(
             context.warehouse,
             at,
             context.origin,
-            earlier.shortest_success(),
-            context.config.run.seed,
-            policy_frame(context.config),
+            spec,
+            rounds=tuple(sorted({context.round, *(one.round for one in late)})),
+            remembered=history.shortest_success(guided=spec.replay_guided),
+            may_be_judged=frozenset([*own, *tried_again] if spec.carry_over else ()),
+            seed=context.config.run.seed,
+            family=policy_family(context.config),
         )
         made = fan_out(context.warehouse, at, [trajectories], job, context.beam)
         rows_out = len(_trajectories_in(context, made.files.get("rl_steps", [])))
         return StageOutcome(len(trajectories), rows_out, made.files, {"dropped": dict(made.dropped)})
 
     return run_once(context, DERIVE_RL, work)
+
+
+def _groups_of(context: RoundContext, late: Sequence[Unjudged]) -> list[str]:
+    """All attempts that stand in one group with attempts that were judged late."""
+    columns = ["round", "query_id", "purpose", "trajectory_id"]
+    rounds = {one.round for one in late}
+    table = read_table(context.warehouse, "trajectories", columns, rounds=rounds, run_id=context.run_id)
+    rows = list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+    waited = {one.trajectory_id for one in late}
+    groups = {(number, query_id) for number, query_id, _, trajectory_id in rows if trajectory_id in waited}
+    return [
+        trajectory_id
+        for number, query_id, purpose, trajectory_id in rows
+        if (number, query_id) in groups and purpose == Purpose.TRAIN
+    ]
 
 
 def left_out(context: RoundContext) -> dict[str, int]:

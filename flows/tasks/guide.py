@@ -9,7 +9,7 @@ from trajmill.flows.configuration.prompts import prompts_of
 from trajmill.flows.context import RoundContext
 from trajmill.flows.policy import acting, policy_before
 from trajmill.flows.stage import StageOutcome, StageReport, finished, run_once
-from trajmill.flows.tasks.rollout import attempt_all, training_queries, unguided_episodes
+from trajmill.flows.tasks.rollout import attempt_all, training_queries
 from trajmill.pipelines.agents import ActingAgent
 from trajmill.pipelines.fan_out import fan_out, split_evenly
 from trajmill.pipelines.guide import GuideSpec, WriteGuidance
@@ -112,7 +112,7 @@ def _hard_queries(context: RoundContext) -> HardQueries:
 
 
 def _guided_episodes(context: RoundContext) -> int:
-    return context.config.rollout.episodes_per_round - unguided_episodes(context)
+    return context.config.rollout.episodes_per_round - context.config.unguided_episodes
 
 
 def _reference_walks(context: RoundContext, rounds: range) -> dict[str, str]:

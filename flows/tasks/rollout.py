@@ -31,7 +31,8 @@ def rollout(context: RoundContext) -> StageReport:
         if not context.config.train.reweight:
             averages = dict.fromkeys(averages, 0.0)
         seed = int(content_id("plan", context.config.run.seed, context.round)[:12], 16)
-        planned = plan_attempts(averages, unguided_episodes(context), seed)
+        size = context.config.rollout.group_size
+        planned = plan_attempts(averages, context.config.unguided_episodes, seed, size)
         tries = {plan.query_id: plan.attempts for plan in planned}
         attempts = plan_rollouts(queries, tries, context.config.run.seed, context.round)
         policy = policy_before(context)
@@ -44,13 +45,6 @@ def rollout(context: RoundContext) -> StageReport:
 def training_queries(context: RoundContext) -> list[Query]:
     """The queries of the training split, in order of id."""
     return [query for query in context.queries.values() if query.split is Split.TRAIN]
-
-
-def unguided_episodes(context: RoundContext) -> int:
-    """Episodes of a round that get no guidance."""
-    settings = context.config
-    guided = settings.guidance.share if settings.guidance.enabled else 0.0
-    return settings.rollout.episodes_per_round - int(settings.rollout.episodes_per_round * guided)
 
 
 def attempt_all(context: RoundContext, at: StageRun, attempts: Sequence[Attempt], agent: ActingAgent) -> StageOutcome:

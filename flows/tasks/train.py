@@ -21,11 +21,12 @@ def train(context: RoundContext, progress: Progress | None = None) -> StageRepor
     """Train, unless there are no examples, the judge is too imprecise, or the recipe trains only in the last round."""
 
     def work(at: StageRun) -> StageOutcome:
-        rows = finished(context, RELEASE).result["examples"]
-        precision = judge_precision(context)
         settings = context.config
+        rows = finished(context, RELEASE).result[settings.train.learns_from]
+        precision = judge_precision(context)
         reason = reason_not_to_train(
             rows,
+            settings.train.learns_from,
             precision,
             served=policy_before(context).version if is_served(context) else None,
             waits_for_last_round=bool(settings.train.frozen_explorer_updates) and context.round < settings.run.rounds,

@@ -39,6 +39,9 @@ class Example(Row):
     trajectory_id: str
     step_index: int | None
     split: Split
+    guided: bool | None = None
+    """Whether the completion was given with guidance in the prompt, which the messages leave out; null on rows of
+    earlier versions."""
 
     arrow_schema: ClassVar[pa.Schema] = table_schema(
         required("example_id", pa.string()),
@@ -52,4 +55,5 @@ class Example(Row):
         required("trajectory_id", pa.string()),
         optional("step_index", pa.int32()),
         required("split", pa.string()),
+        optional("guided", pa.bool_()),
     )

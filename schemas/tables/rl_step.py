@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from trajmill.schemas.record import STRINGS, Row, required, table_schema
+from trajmill.schemas.record import STRINGS, Row, optional, required, table_schema
 from trajmill.schemas.tables.example import Message
 
 
@@ -15,7 +15,7 @@ class RLStep(Row):
 
     rl_step_id: str
     group: str
-    """The query whose rollouts are compared."""
+    """The query whose rollouts, of one round and policy version, are compared."""
     trajectory_id: str
     step_index: int
     prompt: tuple[Message, ...]
@@ -28,9 +28,16 @@ class RLStep(Row):
     advantage: float
     """Normalised reward, the same on all steps of a trajectory."""
     step_weight: float
-    """One over the trajectory's length: every trajectory weighs the same."""
+    """One over the trajectory's length, so that every trajectory weighs the same, or 1."""
     replayed: bool
     """Whether the trajectory is a remembered success of an earlier round."""
+    group_size: int | None = None
+    """Rollouts of the group, the replayed one included; null on rows of earlier versions."""
+    policy_version: str | None = None
+    """Version of the policy that gave the response; null on rows of earlier versions."""
+    guided: bool | None = None
+    """Whether the response was given with guidance in the prompt, which the prompt of the row leaves out; only a
+    replayed one may be. Null on rows of earlier versions."""
 
     arrow_schema: ClassVar[pa.Schema] = table_schema(
         required("rl_step_id", pa.string()),
@@ -46,4 +53,7 @@ class RLStep(Row):
         required("advantage", pa.float64()),
         required("step_weight", pa.float64()),
         required("replayed", pa.bool_()),
+        optional("group_size", pa.int32()),
+        optional("policy_version", pa.string()),
+        optional("guided", pa.bool_()),
     )

@@ -49,12 +49,16 @@ class History(NamedTuple):
             counts[attempt.query_id] += not attempt.guided and not attempt.correct
         return dict(counts)
 
-    def shortest_success(self) -> dict[str, str]:
-        """For each query that has been solved, the id of its shortest judged-correct trajectory."""
+    def shortest_success(self, *, guided: bool = True) -> dict[str, str]:
+        """For each query that has been solved, the id of its shortest judged-correct trajectory.
+
+        Args:
+            guided: whether attempts with guidance count.
+        """
         solved = [
             Success(attempt.query_id, attempt.trajectory_id, attempt.steps)
             for attempt in self.attempts
-            if attempt.correct
+            if attempt.correct and (guided or not attempt.guided)
         ]
         chosen = shortest_successes(solved, per_query=1)
         return {success.query_id: success.trajectory_id for success in solved if success.trajectory_id in chosen}

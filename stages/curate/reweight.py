@@ -44,16 +44,17 @@ class Attempts(NamedTuple):
     attempts: int
 
 
-def plan_attempts(averages: Mapping[str, float], total: int, seed: int) -> list[Attempts]:
-    """Share `total` attempts among queries by `task_weight`, in order of query id; every count is exact to below one.
+def plan_attempts(averages: Mapping[str, float], total: int, seed: int, group_size: int = 1) -> list[Attempts]:
+    """Share `total` attempts among queries by `task_weight`, in order of query id, whole groups at a time.
 
     Uses systematic sampling: one random offset, then equal strides along the summed weights. So chance leaves out no
-    query.
+    query; every count is exact to below one group.
 
     Args:
         averages: success average by query id.
-        total: attempts to share out.
+        total: attempts to share out; those that make no whole group are left out.
         seed: decides the offset and the order of the queries.
+        group_size: attempts at a query each time that it is chosen.
     """
     if not averages:
         return []
@@ -61,12 +62,13 @@ def plan_attempts(averages: Mapping[str, float], total: int, seed: int) -> list[
     draw = random.Random(seed)
     draw.shuffle(order)
     ends = list(itertools.accumulate(task_weight(averages[query_id]) for query_id in order))
-    stride = ends[-1] / total if total else 0.0
+    groups = total // group_size
+    stride = ends[-1] / groups if groups else 0.0
     offset = draw.random()
     counts = dict.fromkeys(order, 0)
-    for index in range(total):
+    for index in range(groups):
         spot = bisect.bisect_right(ends, (index + offset) * stride)
-        counts[order[min(spot, len(order) - 1)]] += 1
+        counts[order[min(spot, len(order) - 1)]] += group_size
     return [Attempts(query_id, counts[query_id]) for query_id in sorted(counts) if counts[query_id]]
 
 

@@ -114,5 +114,6 @@ def _example(episode: Episode, step: Step, messages: tuple[Message, ...], origin
         trajectory_id=trajectory_id,
         step_index=step.index,
         split=episode.query.split,
+        guided=episode.trajectory.purpose is Purpose.GUIDED,
         **origin.common(MADE_BY),
     )

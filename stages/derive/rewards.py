@@ -1,4 +1,4 @@
-"""One reward per trajectory, and its normalisation over all trajectories seen (paper 3.1.2, TRPO)."""
+"""One reward per trajectory, and its normalisation within a group or over all trajectories seen (paper 3.1.2)."""
 
 from __future__ import annotations
 
@@ -39,42 +39,55 @@ def trajectory_reward(episode: Episode) -> TrajectoryReward:
     if episode.judgement is None or not episode.steps:
         raise ValueError(f"trajectory {episode.trajectory.trajectory_id} has no judgement or no steps")
     malformed = sum(step.action is None for step in episode.steps)
-    return TrajectoryReward(float(episode.judgement.correct), MALFORMED_PENALTY * malformed / len(episode.steps))
+    return reward_of(episode.judgement.correct, malformed, len(episode.steps))
 
 
-class RunningReward(NamedTuple):
-    """Running moments of the rewards observed across trajectories."""
+def reward_of(correct: bool, malformed: int, steps: int) -> TrajectoryReward:
+    """The reward of a trajectory by its judgement and how many of its replies were no action."""
+    return TrajectoryReward(float(correct), MALFORMED_PENALTY * malformed / steps)
+
+
+class RewardMoments(NamedTuple):
+    """Mean and mean square of some rewards."""
 
     mean: float
     mean_square: float
 
     @property
     def deviation(self) -> float:
-        """The running standard deviation."""
+        """The standard deviation of the rewards themselves, not an estimate of a larger population's."""
         return math.sqrt(max(0.0, self.mean_square - self.mean**2))
 
+    @property
+    def have_spread(self) -> bool:
+        """Whether any two of the rewards differ."""
+        return self.deviation >= _EPSILON
+
     def advantage(self, reward: float) -> float:
-        """(R - mean) / (deviation + epsilon) of paper 3.1.2; 0 while no two rewards differ."""
-        if self.deviation < _EPSILON:
+        """(R - mean) / (deviation + epsilon) of paper 3.1.2; 0 where no two rewards differ."""
+        if not self.have_spread:
             return 0.0
         return (reward - self.mean) / (self.deviation + _EPSILON)
 
 
-def running_reward(batches: Iterable[Sequence[float]]) -> RunningReward | None:
+def moments(rewards: Sequence[float]) -> RewardMoments:
+    """The moments of at least one reward."""
+    return RewardMoments(math.fsum(rewards) / len(rewards), math.fsum(r * r for r in rewards) / len(rewards))
+
+
+def running_moments(batches: Iterable[Sequence[float]]) -> RewardMoments | None:
     """The running moments after some batches of trajectory rewards, oldest first; None before the first reward.
 
     An earlier batch weighs half of the one after it. A pure function of the rewards: what was stored is all that a
     restart needs.
     """
-    running: RunningReward | None = None
-    for rewards in batches:
-        if not rewards:
-            continue
-        mean, square = math.fsum(rewards) / len(rewards), math.fsum(r * r for r in rewards) / len(rewards)
+    running: RewardMoments | None = None
+    for batch in map(moments, filter(None, batches)):
         if running is None:
-            running = RunningReward(mean, square)
+            running = batch
         else:
-            running = RunningReward(
-                _DECAY * running.mean + (1 - _DECAY) * mean, _DECAY * running.mean_square + (1 - _DECAY) * square
+            running = RewardMoments(
+                _DECAY * running.mean + (1 - _DECAY) * batch.mean,
+                _DECAY * running.mean_square + (1 - _DECAY) * batch.mean_square,
             )
     return running

@@ -40,6 +40,8 @@ class CardContents(NamedTuple):
     trajectories: int
     """Distinct trajectories in it."""
     dropped: Sequence[DroppedRows]
+    notes: Sequence[str] = ()
+    """Sentences on what else is not in it, and why."""
 
 
 class _Config(NamedTuple):
@@ -60,9 +62,9 @@ NEUTRAL steps that changed nothing were left out; the prompts of the steps after
 Where an attempt was made with guidance, the guidance is not in the prompt. Exact duplicates were removed.
 
 All rows are of split `train`; held-out queries are never exported. Coordinates are pixels of the image in the row.
-Images are the stored screenshots, byte for byte. `rl` holds all attempts of the round: `advantage` is the
-trajectory's reward (accuracy plus format) normalised by its running mean and deviation, `step_weight` one over the
-trajectory's length, `replayed` marks remembered successes."""
+Images are the stored screenshots, byte for byte. `rl`, where there is one, holds the round's groups of attempts at one
+query whose rewards differ: `advantage` is the trajectory's reward (accuracy plus format) normalised within its group
+unless `[rl]` says otherwise, `step_weight` weighs its steps, `replayed` marks remembered successes."""
 
 _PLACEHOLDERS = "The placeholder dialects of the files do not mix."
 
@@ -80,7 +82,7 @@ def dataset_card(contents: CardContents, exporters: Sequence[Exporter], files: I
         _files(configs, written),
         _loading(configs),
         "## How it was made\n\n" + _HOW_MADE,
-        "## What was left out\n\n" + _table(("reason", "rows"), contents.dropped),
+        "\n\n".join(["## What was left out", *contents.notes, _table(("reason", "rows"), contents.dropped)]),
         "## Lineage\n\n" + _table(("what", "version"), _lineage(contents)),
         "## Columns\n\n" + "\n\n".join(_columns(config) for config in configs),
         "## For trainers\n\n" + "\n".join([*(each.advice for each in exporters), _PLACEHOLDERS]),

@@ -37,19 +37,22 @@ def compare(old: Iterable[SplitSuccess], new: Iterable[SplitSuccess], tolerance:
     )
 
 
-def reason_not_to_train(examples: int, precision: Precision, served: str | None, waits_for_last_round: bool) -> str:
+def reason_not_to_train(
+    rows: int, learns_from: str, precision: Precision, served: str | None, waits_for_last_round: bool
+) -> str:
     """Why a round trains no policy; empty if it trains one.
 
     Args:
-        examples: how many the release has.
+        rows: how many the release has for the recipe.
+        learns_from: the table that they are of.
         precision: how the judge's precision compares with its floor. An unknown one is no reason.
         served: version of the policy if somebody else serves and trains it.
         waits_for_last_round: whether this is an earlier round of a control run that trains once, at its end.
     """
     if served is not None:
         return f"{served} is served, and trained by its own trainer: the release is for it"
-    if examples == 0:
-        return "no trajectory was accepted"
+    if rows == 0:
+        return "no group has rewards that differ" if learns_from == "rl_steps" else "no trajectory was accepted"
     if precision is Precision.TOO_LOW:
         return "the judge's precision is under its floor"
     if waits_for_last_round:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from pathlib import Path
+from typing import ClassVar, Literal
 
 from pydantic import NonNegativeInt, PositiveInt
 
@@ -14,6 +15,8 @@ from trajmill.stages.training.base import Progress, TrainingReport
 class RecipeSpec(Spec):
     """How the policy is trained on a release."""
 
+    learns_from: ClassVar[Literal["examples", "rl_steps"]] = "examples"
+    """The table whose rows of the release it takes."""
     keep_per_query: PositiveInt = 2
     """Most trajectories kept for one query, shortest first."""
     reweight: bool = True

@@ -25,7 +25,7 @@ def small_config(root: Path, rounds: int = 2) -> Config:
     return Config(
         run=RunSection(root=root, rounds=rounds, name="small"),
         queries=QueriesSection(train=24, heldout_slots=6, heldout_phrasings=6, heldout_apps=0),
-        rollout=RolloutSection(episodes_per_round=60, concurrency=16),
+        rollout=RolloutSection(episodes_per_round=60, concurrency=16, group_size=4),
         judge=JudgeSection(precision_floor=0.0),
         guidance=GuidanceSection(after_failures=1, share=0.4),
         train=EmbeddedSftSpec(min_updates=5, max_updates=10),

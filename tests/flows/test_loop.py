@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from trajmill.pipelines.reading.episodes import guidance_texts
 from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.tables.policy_version import PolicyVersion
 from trajmill.schemas.tables.query import Query, Split
+from trajmill.schemas.tables.rl_step import RLStep
 from trajmill.schemas.tables.round_summary import RoundSummary
 from trajmill.schemas.tables.trajectory import Purpose, Trajectory
 from trajmill.warehouse.layout import Warehouse, open_warehouse
@@ -51,6 +53,23 @@ def test_only_training_queries_are_learned_from(small_run: Warehouse) -> None:
         assert {splits[query_id] for query_id in rows[key].to_pylist()} == {Split.TRAIN}
         learned = {purposes[name] for name in rows["trajectory_id"].to_pylist()}
         assert Purpose.TRAIN in learned and learned <= {Purpose.TRAIN, Purpose.GUIDED}
+
+
+def test_attempts_are_made_and_compared_in_groups_of_the_configured_size(small_run: Warehouse) -> None:
+    size = small_config(small_run.root).rollout.group_size
+    made = Counter(
+        (row.round, row.query_id) for row in read_rows(small_run, Trajectory) if row.purpose is Purpose.TRAIN
+    )
+    assert {attempts % size for attempts in made.values()} == {0}
+    seeds = [row.seed for row in read_rows(small_run, Trajectory) if row.purpose is Purpose.TRAIN]
+    assert len(set(seeds)) == len(seeds)
+    rows = read_rows(small_run, RLStep)
+    members: dict[tuple[int, str], set[str]] = {}
+    for row in rows:
+        members.setdefault((row.round, row.group), set()).add(row.trajectory_id)
+    assert members
+    for row in rows:
+        assert row.group_size == len(members[row.round, row.group]) == made[row.round, row.group]
 
 
 def test_no_example_is_derived_of_a_query_that_is_held_out(small_run: Warehouse, tmp_path: Path) -> None:

@@ -63,8 +63,10 @@ def rl_lessons(release: Path) -> Lessons:
     """The RL rows of a release; a lesson's weight is advantage times step weight (paper 3.1.2).
 
     Raises:
-        BadInputError: a file of the release is missing or is none of ours.
+        BadInputError: the release has no RL rows, or a file of it is none of ours.
     """
+    if not (release / RL_FILE).exists():
+        raise BadInputError(f"{release} has no RL rows: nothing to compare; set rollout.group_size to 2 or more")
     rows = _read(release / RL_FILE, _RL_COLUMNS).to_pylist()
     turns = [_turn(row, row["response"], row["advantage"] * row["step_weight"]) for row in rows]
     return lessons(turns, _screens(release))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
@@ -77,6 +77,7 @@ class EmbeddedSftSpec(EmbeddedRecipe):
 class EmbeddedRlSpec(EmbeddedRecipe):
     """Trajectory-level RL of the embedded policy on stored responses (paper 3.1.2)."""
 
+    learns_from: ClassVar[Literal["examples", "rl_steps"]] = "rl_steps"
     kind: Literal["embedded-rl"] = "embedded-rl"
     """Trajectory-level RL of the embedded policy."""
     epochs: PositiveFloat = 2.0

@@ -73,6 +73,10 @@ def test_the_printed_configuration_reads_back_the_same(tmp_path: Path) -> None:
             "[release]\nformats = ['trll']\n",
             "2: release.formats: there is no release format of kind 'trll'; did you mean trl?",
         ),
+        (
+            "[rollout]\ngroup_size = 400\n",
+            "2: rollout.group_size: a round makes 300 attempts without hints, fewer than a group of 400",
+        ),
         ("[train]\nlearning_rate = nan\n", "2: train.learning_rate should be a finite number, not NaN"),
         ("[environment]\napps = ['mine.yaml']\n", "2: environment.apps: there is no mine.yaml"),
         ("[run\n", "1: not TOML: Expected ']' at the end of a table declaration"),

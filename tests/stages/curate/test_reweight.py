@@ -24,15 +24,17 @@ def test_rare_successes_weigh_more() -> None:
         task_weight(1.5)
 
 
-@given(averages, st.integers(0, 200), st.integers(0, 5))
-def test_every_query_gets_its_share_of_the_attempts(given_: dict[str, float], total: int, seed: int) -> None:
-    plan = plan_attempts(given_, total, seed)
-    assert sum(p.attempts for p in plan) == total
-    assert plan == plan_attempts(dict(reversed(given_.items())), total, seed)
+@given(averages, st.integers(0, 200), st.integers(0, 5), st.integers(1, 8))
+def test_every_query_gets_its_share_of_the_groups(given_: dict[str, float], total: int, seed: int, size: int) -> None:
+    plan = plan_attempts(given_, total, seed, size)
+    groups = total // size
+    assert sum(p.attempts for p in plan) == groups * size
+    assert plan == plan_attempts(dict(reversed(given_.items())), total, seed, size)
     summed = sum(task_weight(a) for a in given_.values())
     counts = {p.query_id: p.attempts for p in plan}
+    assert not any(attempts % size for attempts in counts.values())
     for query_id, average in given_.items():
-        assert abs(counts.get(query_id, 0) - total * task_weight(average) / summed) < 1 + 1e-6
+        assert abs(counts.get(query_id, 0) / size - groups * task_weight(average) / summed) < 1 + 1e-6
 
 
 def test_no_queries_no_attempts() -> None:

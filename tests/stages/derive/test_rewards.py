@@ -6,7 +6,7 @@ import statistics
 import pytest
 
 from tests.stages.derive.samples import TAP, episode, failure, step, success
-from trajmill.stages.derive.rewards import RunningReward, running_reward, trajectory_reward
+from trajmill.stages.derive.rewards import RewardMoments, running_moments, trajectory_reward
 
 
 def test_accuracy_and_format_are_kept_apart() -> None:
@@ -25,7 +25,7 @@ def test_no_judgement_is_no_reward() -> None:
 
 def test_the_first_batch_is_normalised_by_its_own_mean_and_deviation() -> None:
     rewards = [1.0, 0.0, 0.0, -0.5]
-    running = running_reward([rewards])
+    running = running_moments([rewards])
     assert running is not None
     assert running.mean == pytest.approx(statistics.fmean(rewards))
     assert running.deviation == pytest.approx(statistics.pstdev(rewards))
@@ -35,13 +35,13 @@ def test_the_first_batch_is_normalised_by_its_own_mean_and_deviation() -> None:
 
 
 def test_earlier_batches_fade() -> None:
-    running = running_reward([[0.0] * 10, [], [1.0] * 4])
-    assert running == RunningReward(0.5, 0.5)
+    running = running_moments([[0.0] * 10, [], [1.0] * 4])
+    assert running == RewardMoments(0.5, 0.5)
     assert running is not None and running.advantage(1.0) == pytest.approx(1.0, abs=1e-5)
 
 
 def test_equal_rewards_say_nothing() -> None:
-    assert running_reward([]) is None
+    assert running_moments([]) is None
     for reward in (0.0, 0.1, 1.0):
-        running = running_reward([[reward] * 7])
+        running = running_moments([[reward] * 7])
         assert running is not None and running.advantage(reward) == 0.0

@@ -2,38 +2,101 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import pyarrow as pa
 import pytest
 
-from tests.stages.derive.samples import DONE, ORIGIN, TAP, episode, failure, frame_of, query, step, success
+from tests.stages.derive.samples import DONE, ORIGIN, TAP, episode, failure, query, size_of, step, success
+from trajmill.schemas.dialects.families import ANY, FAMILIES
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Split
 from trajmill.schemas.tables.registry import rows_from_arrow, rows_to_arrow
 from trajmill.schemas.tables.trajectory import Purpose
-from trajmill.stages.derive.rl_steps import RLRows, failed_groups, rl_steps, stored_rewards
+from trajmill.stages.derive.rl_steps import (
+    PolicyWords,
+    RLBatch,
+    RLRows,
+    compares_rollouts,
+    replayable,
+    rl_steps,
+)
+from trajmill.stages.derive.spec import RLSpec
 
 A, B = query("a"), query("b")
+GROUP = RLSpec()
+BATCH = RLSpec(normalise="batch")
+WORDS = PolicyWords(ANY, size_of)
 
 
 def derive(
     episodes: Sequence[Episode],
+    spec: RLSpec = GROUP,
     remembered: Mapping[str, Episode] | None = None,
     earlier: Sequence[Sequence[float]] = (),
     seed: int = 0,
+    may_be_judged: Sequence[str] = (),
 ) -> RLRows:
-    return rl_steps(episodes, remembered or {}, earlier, frame_of, seed, ORIGIN)
+    return rl_steps(RLBatch(episodes, remembered or {}, earlier, may_be_judged), spec, WORDS, seed, ORIGIN)
 
 
-def test_one_advantage_per_trajectory_spread_on_all_its_steps() -> None:
+def advantages(made: RLRows) -> dict[str, float]:
+    """The one advantage of each trajectory."""
+    found: dict[str, set[float]] = {}
+    for row in made.rows:
+        found.setdefault(row.trajectory_id, set()).add(row.advantage)
+    assert all(len(values) == 1 for values in found.values())
+    return {trajectory_id: values.pop() for trajectory_id, values in found.items()}
+
+
+def id_of(one: Episode) -> str:
+    return one.trajectory.trajectory_id
+
+
+def guided_success(length: int, name: str) -> Episode:
+    made = success(length, name, A)
+    return made.model_copy(update={"trajectory": made.trajectory.model_copy(update={"purpose": Purpose.GUIDED})})
+
+
+def test_rewards_are_compared_within_their_group() -> None:
+    easy = [success(2, "s1", A), success(2, "s2", A), success(2, "s3", A), failure(4, "f1", A)]
+    hard = [success(2, "s4", B), failure(3, "f2", B), failure(3, "f3", B), failure(3, "f4", B)]
+    made = advantages(derive([*easy, *hard]))
+    # a: mean 3/4, deviation sqrt(3)/4; b: mean 1/4, the same deviation.
+    for won in easy[:3]:
+        assert made[id_of(won)] == pytest.approx(0.57735, abs=1e-5)
+    assert made[id_of(easy[3])] == pytest.approx(-1.73205, abs=1e-5)
+    assert made[id_of(hard[0])] == pytest.approx(1.73205, abs=1e-5)
+    for lost in hard[1:]:
+        assert made[id_of(lost)] == pytest.approx(-0.57735, abs=1e-5)
+
+
+def test_rewards_may_be_compared_over_the_batch() -> None:
+    batch = [success(2, "s1", A), failure(2, "f1", A), success(2, "s2", B), success(2, "s3", B)]
+    made = advantages(derive(batch, BATCH.model_copy(update={"keep_without_spread": True})))
+    # Mean 3/4, deviation sqrt(3)/4, for both groups alike.
+    assert [made[id_of(one)] for one in batch] == pytest.approx([0.57735, -1.73205, 0.57735, 0.57735], abs=1e-5)
+    later = advantages(derive(batch[:2], BATCH, earlier=[[0.0, 0.0]]))
+    # Half of the earlier mean 0 and half of 1/2: 1/4, deviation sqrt(1/4 - 1/16) = 0.43301.
+    assert [later[id_of(one)] for one in batch[:2]] == pytest.approx([1.73205, -0.57735], abs=1e-5)
+
+
+def test_all_steps_of_a_trajectory_share_its_advantage_and_its_weight() -> None:
     made = derive([success(2, "s", A), failure(4, "f", A)])
     won = [row for row in made.rows if row.accuracy_reward == 1.0]
     lost = [row for row in made.rows if row.accuracy_reward == 0.0]
     assert ([r.step_index for r in won], [r.step_index for r in lost]) == ([0, 1], [0, 1, 2, 3])
     assert [r.advantage for r in won] == pytest.approx([1.0, 1.0], abs=1e-5)
     assert [r.advantage for r in lost] == pytest.approx([-1.0] * 4, abs=1e-5)
-    for rows in (won, lost):
-        assert sum(row.step_weight for row in rows) == pytest.approx(1.0)
-    assert not any(row.replayed for row in made.rows)
+    assert ({r.step_weight for r in won}, {r.step_weight for r in lost}) == ({0.5}, {0.25})
+    constant = derive([success(2, "s", A), failure(4, "f", A)], RLSpec(step_weight="constant"))
+    assert {row.step_weight for row in constant.rows} == {1.0}
+
+
+def test_a_row_says_whose_it_is() -> None:
+    made = derive([success(2, "s", A), failure(4, "f", A)])
+    assert {(r.group, r.group_size, r.policy_version, r.guided, r.replayed) for r in made.rows} == {
+        ("a", 2, "m0", False, False)
+    }
     assert rows_from_arrow("rl_steps", rows_to_arrow("rl_steps", made.rows)) == list(made.rows)
 
 
@@ -46,35 +109,67 @@ def test_the_response_is_what_the_policy_said_malformed_or_not() -> None:
     assert {row.reward for row in lost} == {-0.25}
 
 
+def test_attempts_of_two_policies_are_two_groups() -> None:
+    other = failure(2, "f", A)
+    other = other.model_copy(update={"trajectory": other.trajectory.model_copy(update={"model_version": "m1"})})
+    made = derive([success(2, "s", A), other], RLSpec(keep_without_spread=True))
+    assert {(row.policy_version, row.group_size, row.advantage) for row in made.rows} == {
+        ("m0", 1, 0.0),
+        ("m1", 1, 0.0),
+    }
+
+
 def test_a_group_that_failed_whole_gets_one_remembered_success_of_its_query() -> None:
     attempts = [failure(3, f"f{i}", A) for i in range(4)]
     memory = success(2, "old", A)
-    assert failed_groups([*attempts, success(2, "b", B)]) == ("a",)
-    made = derive(attempts, {"a": memory})
-    replayed = {row.trajectory_id for row in made.rows if row.replayed}
-    assert replayed == {memory.trajectory.trajectory_id}
-    assert len({row.trajectory_id for row in made.rows}) == 4
+    assert replayable([*attempts, success(2, "b", B), failure(2, "c", B)]) == ("a",)
+    made = derive(attempts, remembered={"a": memory})
+    assert {row.trajectory_id for row in made.rows if row.replayed} == {id_of(memory)}
+    assert {row.group_size for row in made.rows} == {4}
     assert [d.reason for d in made.dropped] == ["replaced_by_success"]
-    assert all(row.advantage > 0 for row in made.rows if row.replayed)
-    assert all(row.advantage < 0 for row in made.rows if not row.replayed)
+    assert sorted(advantages(made).values()) == pytest.approx([-0.57735] * 3 + [1.73205], abs=1e-5)
+
+
+def test_a_remembered_reward_never_enters_the_running_mean() -> None:
+    attempts = [failure(2, "f1", A), failure(2, "f2", A), success(2, "s", B), failure(2, "f3", B)]
+    made = derive(attempts, BATCH, {"a": success(2, "old", A)})
+    # The four fresh rewards: mean 1/4, deviation sqrt(3)/4.
+    assert {(row.replayed, round(row.advantage, 4)) for row in made.rows if row.group == "a"} == {
+        (True, 1.732),
+        (False, -0.5773),
+    }
+
+
+def test_a_group_of_one_is_never_replaced() -> None:
+    made = derive([failure(2, "f", A)], remembered={"a": success(2, "old", A)})
+    assert made.rows == ()
+    assert [d.reason for d in made.dropped] == ["no_spread"]
+    assert replayable([failure(2, "f", A)]) == ()
+
+
+def test_a_guided_success_is_replayed_only_where_that_is_told() -> None:
+    attempts, memory = [failure(2, "f1", A), failure(2, "f2", A)], {"a": guided_success(2, "old")}
+    assert derive(attempts, remembered=memory).rows == ()
+    told = derive(attempts, RLSpec(replay_guided=True), memory)
+    assert {(row.guided, row.replayed) for row in told.rows} == {(True, True), (False, False)}
+    assert derive(attempts, RLSpec(replay=False), {"a": success(2, "old", A)}).rows == ()
 
 
 def test_which_failure_is_replaced_is_drawn_by_the_seed() -> None:
     attempts, memory = [failure(2, f"f{i}", A) for i in range(8)], {"a": success(2, "old", A)}
-    replaced = [derive(attempts, memory, seed=seed).dropped for seed in range(12)]
+    replaced = [derive(attempts, remembered=memory, seed=seed).dropped for seed in range(12)]
     assert len(set(replaced)) > 1
-    assert replaced == [derive(attempts, memory, seed=seed).dropped for seed in range(12)]
+    assert replaced == [derive(attempts, remembered=memory, seed=seed).dropped for seed in range(12)]
 
 
 def test_a_group_with_a_success_is_left_alone() -> None:
-    made = derive([success(2, "s", A), failure(2, "f", A)], {"a": success(2, "old", A)})
+    made = derive([success(2, "s", A), failure(2, "f", A)], remembered={"a": success(2, "old", A)})
     assert not any(row.replayed for row in made.rows)
 
 
 def test_only_a_success_of_the_same_query_is_replayed() -> None:
     for memory in (success(2, "old", B), failure(2, "old", A)):
-        made = derive([failure(2, "f", A), success(2, "s", B)], {"a": memory})
-        assert not any(row.replayed for row in made.rows)
+        assert derive([failure(2, "f1", A), failure(2, "f2", A)], remembered={"a": memory}).rows == ()
 
 
 def test_what_is_no_evidence_about_the_policy_never_enters() -> None:
@@ -93,20 +188,30 @@ def test_what_is_no_evidence_about_the_policy_never_enters() -> None:
     assert reasons == ["failed", "held_out", "no_steps", "not_judged", "other_purpose", "other_purpose"]
 
 
-def test_a_batch_without_a_difference_gives_no_rows() -> None:
-    made = derive([failure(2, "f1", A), failure(3, "f2", B)])
-    assert made.rows == ()
-    assert {d.reason for d in made.dropped} == {"no_advantage"}
+def test_groups_without_spread_are_dropped_or_kept() -> None:
+    batch = [failure(2, "f1", A), failure(3, "f2", A), success(2, "s1", B), success(3, "s2", B)]
+    for spec in (GROUP, BATCH):
+        dropped = derive(batch, spec)
+        assert dropped.rows == ()
+        assert [d.reason for d in dropped.dropped] == ["no_spread"] * 4
+    kept = derive(batch, RLSpec(keep_without_spread=True))
+    assert set(advantages(kept).values()) == {0.0}
+    assert len(kept.rows) == 10
+    over_batch = advantages(derive(batch, RLSpec(normalise="batch", keep_without_spread=True)))
+    assert sorted(over_batch.values()) == pytest.approx([-1.0, -1.0, 1.0, 1.0], abs=1e-5)
     assert derive([]) == ((), ())
 
 
-def test_the_normalisation_remembers_earlier_rounds() -> None:
-    first = derive([success(2, "s", A), failure(2, "f", A)])
-    stored = stored_rewards(rows_to_arrow("rl_steps", first.rows))
-    assert stored == [[1.0, 0.0]] or stored == [[0.0, 1.0]]
-    later = derive([failure(2, "g", A), failure(3, "h", B)], earlier=stored)
-    # mean 0.25, mean square 0.25: a failure lies 0.25 below the mean, in units of sqrt(0.25 - 0.0625).
-    assert {round(row.advantage, 4) for row in later.rows} == {-0.5773}
+def test_a_group_waits_for_a_judgement_that_is_still_to_come() -> None:
+    unjudged = episode([step(0, TAP), step(1, DONE)], name="u", asked=A, correct=None)
+    batch = [success(2, "s", A), failure(2, "f", A), unjudged]
+    waiting = derive(batch, may_be_judged=[id_of(unjudged)])
+    assert waiting.rows == ()
+    assert sorted(d.reason for d in waiting.dropped) == ["group_waits_for_judgement"] * 2 + ["not_judged"]
+    given_up = derive(batch)
+    assert {row.group_size for row in given_up.rows} == {2}
+    judged = failure(2, "u", A)
+    assert {row.group_size for row in derive([*batch[:2], judged]).rows} == {3}
 
 
 def test_the_rows_do_not_depend_on_the_order_of_the_episodes() -> None:
@@ -115,12 +220,32 @@ def test_the_rows_do_not_depend_on_the_order_of_the_episodes() -> None:
 
 
 def test_a_trajectory_replayed_in_two_rounds_gives_rows_with_ids_of_their_own() -> None:
-    memory = {"a": success(2, "old", A)}
+    batch = RLBatch([failure(2, "f", A), failure(2, "g", A)], {"a": success(2, "old", A)})
     ids = [
-        {
-            row.rl_step_id
-            for row in rl_steps([failure(2, "f", A), failure(2, "g", A)], memory, [], frame_of, 0, origin).rows
-        }
+        {row.rl_step_id for row in rl_steps(batch, GROUP, WORDS, 0, origin).rows}
         for origin in (ORIGIN, Origin(round=2, run_id="run", code_version="test"))
     ]
     assert not ids[0] & ids[1]
+
+
+def test_groups_of_one_are_no_rl_data() -> None:
+    one_each = derive([success(2, "s", A), failure(2, "f", B)], RLSpec(normalise="batch", keep_without_spread=True))
+    assert len(one_each.rows) == 4
+    assert not compares_rollouts(_table(one_each))
+    assert compares_rollouts(_table(derive([success(2, "s", A), failure(2, "f", A)])))
+    assert not compares_rollouts(_table(derive([])))
+
+
+def test_the_prompt_is_that_of_the_policys_family() -> None:
+    batch = RLBatch([success(3, "s", A), failure(3, "f", A)])
+    for name, screens in (("qwen3-vl", 1), ("gui-owl-1.5", 3)):
+        family = FAMILIES[name]
+        rows = rl_steps(batch, GROUP, PolicyWords(family, size_of), 0, ORIGIN).rows
+        last = max(rows, key=lambda row: (row.accuracy_reward, row.step_index))
+        assert len(last.screens) == screens == sum(message.content.count("<image>") for message in last.prompt)
+        assert last.prompt[0].content == family.mobile.system_prompt(family.frame(size_of("s2")))
+        assert last.response == step(2, DONE).raw_response
+
+
+def _table(made: RLRows) -> pa.Table:
+    return rows_to_arrow("rl_steps", made.rows)

@@ -11,14 +11,16 @@ from pathlib import Path
 import pyarrow as pa
 from PIL import Image
 
-from tests.stages.derive.samples import DONE, ORIGIN, episode, failure, frame_of, query, size_of, step, success
+from tests.stages.derive.samples import DONE, ORIGIN, episode, failure, query, size_of, step, success
 from trajmill.schemas.actions import Action, Click
+from trajmill.schemas.dialects.families import ANY
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import UIElement
 from trajmill.schemas.tables.query import Platform
 from trajmill.schemas.tables.registry import rows_to_arrow
 from trajmill.stages.derive.end_to_end import end_to_end_examples
-from trajmill.stages.derive.rl_steps import rl_steps
+from trajmill.stages.derive.rl_steps import PolicyWords, RLBatch, rl_steps
+from trajmill.stages.derive.spec import RLSpec
 from trajmill.stages.export.base import BulkScreenReader, ExportedFile
 from trajmill.stages.export.kinds import exporter_specs
 from trajmill.stages.export.write import export_release
@@ -77,5 +79,6 @@ def examples(lengths: Sequence[int]) -> pa.Table:
 def rl_rows() -> pa.Table:
     """RL rows of one success and one failure of the same query."""
     asked = query("a")
-    made = rl_steps([success(2, "s", asked), failure(3, "f", asked)], {}, [], frame_of, 0, ORIGIN)
+    batch = RLBatch([success(2, "s", asked), failure(3, "f", asked)])
+    made = rl_steps(batch, RLSpec(), PolicyWords(ANY, size_of), 0, ORIGIN)
     return rows_to_arrow("rl_steps", made.rows)
