@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from math import ceil
 from typing import NamedTuple
 
-from benchmarks.judge_populations import ORIGIN, Seen
+from benchmarks.judge_populations import ORIGIN, Seen, walk
 from benchmarks.policy_queries import benchmark_queries
-from benchmarks.synthetic_judge import Rates, SilentStepCritic, repeated, true_outcomes
+from tests.stages.critics.calibration.known_rates import Rates, SilentStepCritic, repeated
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.pixel_budget import QWEN2_5_VL
-from trajmill.schemas.tables.query import Platform
+from trajmill.schemas.tables.query import Platform, Query
 from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.critics.base import Ask, StepResult, TrajectoryCritic, Vote
 from trajmill.stages.critics.calibration.agreement import agreement, calibrate
@@ -30,15 +30,28 @@ from trajmill.stages.critics.consensus import Judge
 from trajmill.stages.critics.judge import judge_episodes
 from trajmill.stages.critics.rule import ChannelRule, PassRule, resolution_of
 from trajmill.stages.critics.voting import ChannelCritics
-from trajmill.stages.environments.simulated.world import load_world
+from trajmill.stages.environments.simulated.spec import FaultRates
+from trajmill.stages.environments.simulated.world import World, load_world
 
 SCREENS = {Platform.PHONE: Size(720, 1280), Platform.DESKTOP: Size(1280, 720)}
+MISTAKES = ("", "many_stray_presses", "too_early", "wrong_control")
+"""Right walks, and walks with a mistake that often or nearly always spoils them."""
 MOST_SCREENS = 24
 """In one request."""
 PROMPT, PER_STEP, PER_CAPTION, ANSWER = 600, 60, 180, 120
 """Tokens of the instructions, of a step's line, of a screen in words, and of an answer."""
 TEXT, FULL, LOW, OTHER = Rates(0.35, 0.12), Rates(0.3, 0.12), Rates(0.45, 0.06), Rates(0.25, 0.2)
 """How often the critics err: about as single models do on AgentRewardBench, the low resolution more lenient."""
+
+
+def true_outcomes(queries: Sequence[Query], world: World) -> list[Episode]:
+    """Every query walked in the simulated world, rightly and in three other ways: episodes with the world's verdict."""
+    seen = Seen()
+    return [
+        episode.model_copy(update={"steps": ()})
+        for kind in MISTAKES
+        for episode in walk(queries, kind, world, seen, FaultRates()).episodes
+    ]
 
 
 @dataclass(slots=True)

@@ -32,7 +32,7 @@ def contents(warehouse: Warehouse) -> dict[str, list[str]]:
     return found
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_a_run_that_is_killed_again_and_again_ends_like_one_that_is_not(small_run: Warehouse, tmp_path: Path) -> None:
     processes = multiprocessing.get_context("forkserver")
     processes.set_forkserver_preload(["tests.flows.small_run"])

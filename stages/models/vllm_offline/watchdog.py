@@ -26,9 +26,15 @@ class ProcessWatchdog:
             [sys.executable, "-I", __file__, *map(str, process_ids)], stdin=subprocess.PIPE, start_new_session=True
         )
 
-    def dismiss(self) -> None:
-        """End the guard; the processes are left to their owner."""
+    @property
+    def process_id(self) -> int:
+        """Id of the guard's own process."""
+        return self._process.pid
+
+    def dismiss(self) -> int:
+        """End the guard, whose exit status is returned; the processes are left to their owner."""
         self._process.communicate(_LEAVE)
+        return self._process.returncode
 
 
 def main() -> None:

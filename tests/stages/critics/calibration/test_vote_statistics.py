@@ -1,6 +1,6 @@
 """Voting, cascades, ensembles and consensus on critics of known error rates: what comes out is what probability says.
 
-The trajectories are real episodes of the simulated world with the world's own verdict; each vote errs independently.
+The trajectories differ in nothing but the environment's own verdict; each vote errs independently.
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ from typing import NamedTuple
 
 import pytest
 
-from benchmarks.policy_queries import benchmark_queries
-from benchmarks.synthetic_judge import PASSED, Rates, SilentStepCritic, repeated, true_outcomes
+from tests.stages.critics.calibration.known_rates import PASSED, Rates, SilentStepCritic, repeated
 from tests.stages.critics.channels import HeldPass, channel_of
-from tests.stages.critics.little_app import ORIGIN, Trees
+from tests.stages.critics.little_app import ORIGIN, Trees, right_walk
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import JudgeFailure
 from trajmill.schemas.observation import ScreenReader
@@ -27,7 +26,6 @@ from trajmill.stages.critics.calibration.agreement import agreement, calibrate
 from trajmill.stages.critics.consensus import Judge
 from trajmill.stages.critics.judge import judge_episodes
 from trajmill.stages.critics.voting import ChannelCritics
-from trajmill.stages.environments.simulated.world import load_world
 from trajmill.stages.metrics.intervals import Interval, wilson
 
 TRAJECTORIES = 2400
@@ -46,11 +44,12 @@ class Expected(NamedTuple):
 
 @pytest.fixture(scope="module")
 def trajectories() -> list[Episode]:
-    episodes = true_outcomes(benchmark_queries(load_world(), 40, 0, seed=3), load_world())
-    made = list(repeated(episodes, TRAJECTORIES))
-    right = sum(episode.trajectory.reward == PASSED for episode in made)
-    assert TRAJECTORIES // 4 < right < 3 * TRAJECTORIES // 4
-    return made
+    walk = right_walk(Trees()).end().model_copy(update={"steps": ()})
+    outcomes = [
+        walk.model_copy(update={"trajectory": walk.trajectory.model_copy(update={"reward": reward})})
+        for reward in (PASSED, PASSED, 0.0, PASSED, 0.0)
+    ]
+    return list(repeated(outcomes, TRAJECTORIES))
 
 
 def votes(rates: Rates, channel: Channel, count: int = 1, quorum: int = 1, resolution: str = "full") -> HeldPass:

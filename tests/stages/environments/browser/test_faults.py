@@ -8,15 +8,13 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Error
 
 from tests.stages.environments.browser.playing import a_query, element, play, press, texts
 from tests.stages.environments.browser.processes import alive, descendants, named
-from trajmill.schemas.actions import Click
+from trajmill.schemas.actions import Click, Wait
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.tables.query import Query
 from trajmill.stages.environments.browser.environment import BrowserEnvironment, BrowserFactory
@@ -26,17 +24,14 @@ pytestmark = pytest.mark.browser
 VERY_SHORT = PageTimeouts(load=2.0, turn=2.0, network=0.5)
 
 
-def failure_of(query: Query, crash: str = "") -> FailureClass:
-    """The class of the failure at the start of a query, at the press of its button, or after a crash."""
+def failure_of(query: Query, kill: str = "") -> FailureClass:
+    """The class of the failure at the start of a query, at the press of its button, or after a process is killed."""
 
     async def work(environment: BrowserEnvironment) -> FailureClass:
         with pytest.raises(EnvironmentFailure) as failure:
             seen = await environment.reset(query, 1)
-            if crash:
-                assert environment._episode is not None
-                page = await environment._episode.tabs.front()
-                with suppress(Error):
-                    await page.goto(crash, timeout=5000)
+            for process in named(kill) if kill else ():
+                os.kill(process, signal.SIGKILL)
             await environment.step(press(element(seen, "button")))
         assert "\n" not in str(failure.value)
         return failure.value.failure_class
@@ -55,7 +50,7 @@ def test_a_server_that_is_not_there_is_a_setup_failure() -> None:
 
 def test_a_page_that_hangs_or_crashes_is_an_environment_failure(site: str) -> None:
     assert failure_of(a_query(f"{site}/hangs")) is FailureClass.ENVIRONMENT
-    assert failure_of(a_query(f"{site}/"), crash="chrome://crash") is FailureClass.ENVIRONMENT
+    assert failure_of(a_query(f"{site}/"), kill="--type=renderer") is FailureClass.ENVIRONMENT
 
 
 @pytest.mark.parametrize(
@@ -73,16 +68,17 @@ def test_a_query_that_says_nonsense_is_a_failure_of_the_task(query: Query) -> No
 
 
 def test_a_selector_that_is_none_is_a_failure_of_the_task_and_is_never_run(site: str) -> None:
-    selector = "p'); document.title = 'run'; ('"
+    selector = "p'); document.body.textContent = 'run'; ('"
 
-    async def work(environment: BrowserEnvironment) -> tuple[FailureClass, str]:
+    async def work(environment: BrowserEnvironment) -> tuple[FailureClass, list[str]]:
         await environment.reset(a_query(f"{site}/", ({"check": "text", "selector": selector, "equals": "x"},)), 1)
         with pytest.raises(EnvironmentFailure) as failure:
             await environment.score()
-        assert environment._episode is not None
-        return failure.value.failure_class, await (await environment._episode.tabs.front()).title()
+        return failure.value.failure_class, texts(await environment.step(Wait(seconds=0.1)))
 
-    assert play(work) == (FailureClass.TASK, "")
+    failure_class, shown = play(work)
+    assert failure_class is FailureClass.TASK
+    assert "Buy" in shown and "run" not in shown
 
 
 def test_a_killed_browser_or_driver_voids_the_episode_and_the_next_one_works(site: str) -> None:

@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 import torch
+from torch import Tensor
+from torch.nn import Module
+from torch.nn.modules.module import register_module_forward_hook
 
 from tests.stages.models.toy import SIZE, ToyPhone, element, observe
 from trajmill.schemas.coordinates import native_frame
@@ -19,7 +21,6 @@ from trajmill.schemas.tables.query import Platform
 from trajmill.stages.models.base import ChatMessage, ChatRequest
 from trajmill.stages.models.embedded.model import EmbeddedModel
 from trajmill.stages.models.embedded.network.policy_network import PolicyNetwork
-from trajmill.stages.models.embedded.reading.situation import PolicyInput
 from trajmill.stages.models.embedded.storage import (
     embedded_model,
     load_embedded_model,
@@ -62,20 +63,21 @@ def test_an_answer_does_not_depend_on_its_company(network: PolicyNetwork) -> Non
     assert len(set(alone)) > 3
 
 
-def test_waiting_requests_are_answered_in_one_pass(model: EmbeddedModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes: list[int] = []
-    logits = model._logits
+def test_waiting_requests_are_answered_in_one_pass(network: PolicyNetwork) -> None:
+    model, sizes = embedded_model(network), list[int]()
 
-    def counted(views: Sequence[PolicyInput]) -> list[list[float]]:
-        sizes.append(len(views))
-        return logits(views)
+    def counted(module: Module, inputs: object, scores: object) -> None:
+        if isinstance(module, PolicyNetwork):
+            assert isinstance(scores, Tensor)
+            sizes.append(len(scores))
 
-    monkeypatch.setattr(model, "_logits", counted)
+    hook = register_module_forward_hook(counted)
 
     async def ask() -> list[str]:
         return [each.text for each in await asyncio.gather(*(model.complete(request(seed)) for seed in range(20)))]
 
     texts = asyncio.run(ask())
+    hook.remove()
     assert sizes == [20]
     assert texts == [model.answer([request(seed)])[0].text for seed in range(20)]
 

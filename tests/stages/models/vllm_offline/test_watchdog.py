@@ -15,7 +15,7 @@ _OWNER = """
 import sys, time
 from trajmill.stages.models.vllm_offline.watchdog import ProcessWatchdog
 guard = ProcessWatchdog({int(sys.argv[1])})
-print(guard._process.pid, flush=True)
+print(guard.process_id, flush=True)
 time.sleep(600)
 """
 
@@ -47,8 +47,7 @@ def test_a_killed_owner_takes_its_engine_with_it(engine: subprocess.Popen[bytes]
 
 def test_a_dismissed_guard_leaves_the_engine_alone(engine: subprocess.Popen[bytes]) -> None:
     guard = ProcessWatchdog({engine.pid})
-    guard.dismiss()
-    assert guard._process.returncode == 0
+    assert guard.dismiss() == 0
     assert engine.poll() is None
 
 
@@ -56,5 +55,4 @@ def test_an_engine_that_ended_before_it_was_watched_is_no_trouble() -> None:
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
     guard = ProcessWatchdog({gone.pid})
-    guard.dismiss()
-    assert guard._process.returncode == 0
+    assert guard.dismiss() == 0

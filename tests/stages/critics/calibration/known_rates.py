@@ -1,4 +1,4 @@
-"""Critics of known error rates on the simulated world's true outcomes: what voting should do can then be computed."""
+"""Critics that err at known rates: what voting on their votes gives can then be computed."""
 
 from __future__ import annotations
 
@@ -6,22 +6,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import cycle, islice
 
-from benchmarks.judge_populations import Seen, walk
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import JudgeFailure
 from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.record import content_id
-from trajmill.schemas.tables.query import Query
 from trajmill.schemas.tables.verdict import Channel, StepLabel
 from trajmill.stages.critics.base import StepResult, Vote, vote_of
 from trajmill.stages.critics.calibration.noisy import NoisyChannel
-from trajmill.stages.environments.simulated.spec import FaultRates
-from trajmill.stages.environments.simulated.world import World
 
 PASSED = 1.0
 """Programmatic reward of a task that is done."""
-_KINDS = ("", "many_stray_presses", "too_early", "wrong_control")
-"""Right walks, and walks with a mistake that often or nearly always spoils them."""
 
 
 class SilentStepCritic:
@@ -64,16 +58,6 @@ class Rates:
         """A critic that is wrong that often."""
         truth = TruthCritic(channel, resolution, version)
         return NoisyChannel(truth, self.false_positive, self.false_negative, seed)
-
-
-def true_outcomes(queries: Sequence[Query], world: World) -> list[Episode]:
-    """Every query walked in the simulated world, rightly and in three other ways: episodes with the world's verdict."""
-    seen = Seen()
-    return [
-        episode.model_copy(update={"steps": ()})
-        for kind in _KINDS
-        for episode in walk(queries, kind, world, seen, FaultRates()).episodes
-    ]
 
 
 def repeated(episodes: Sequence[Episode], count: int) -> Iterator[Episode]:
