@@ -11,6 +11,8 @@ import pytest
 
 import trajmill
 
+pytestmark = pytest.mark.slow
+
 _ROOT = Path(trajmill.__path__[0]).parent
 _OUR_FOLDERS = ("schemas", "warehouse", "stages", "pipelines", "flows")
 _IN_WORKING_FOLDER = (*_OUR_FOLDERS, "trajmill", "json", "secrets", "subprocess", "asyncio")

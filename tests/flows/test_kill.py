@@ -14,6 +14,8 @@ from trajmill.warehouse.layout import Warehouse, open_warehouse
 from trajmill.warehouse.read import read_table
 from trajmill.warehouse.releases import release_names, verify_release
 
+pytestmark = pytest.mark.slow
+
 VOLATILE = {"wall_ms", "environment_ms", "latency_ms", "stages"}
 """Columns that hold how long something took."""
 SHORTEST_SECONDS = 0.7

@@ -29,6 +29,8 @@ from trajmill.warehouse.read import read_rows, read_table
 from trajmill.warehouse.releases import release_names
 from trajmill.warehouse.sql import run_sql
 
+pytestmark = pytest.mark.slow
+
 
 def test_doing_a_finished_stage_again_changes_nothing(small_run: Warehouse) -> None:
     config = small_config(small_run.root)

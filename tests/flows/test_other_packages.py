@@ -13,6 +13,8 @@ from trajmill.schemas.tables.trajectory import Trajectory
 from trajmill.warehouse.layout import open_warehouse
 from trajmill.warehouse.read import read_rows
 
+pytestmark = pytest.mark.slow
+
 LAMPS = '''
 import io
 from typing import Literal

@@ -14,6 +14,8 @@ from trajmill.flows.landed_event import ENOUGH_LABEL, LANDED, announce_landed
 from trajmill.flows.prefect_settings import QUIET_DEFAULTS, long_lived_server, names_a_server, set_quiet_defaults
 from trajmill.schemas.errors import TrajmillError
 
+pytestmark = pytest.mark.slow
+
 
 def test_what_the_user_has_set_stays() -> None:
     environment = {"PREFECT_LOGGING_LEVEL": "DEBUG"}

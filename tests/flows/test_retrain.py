@@ -26,6 +26,8 @@ from trajmill.warehouse.layout import create_warehouse
 from trajmill.warehouse.lock import RunInUseError, sole_worker
 from trajmill.warehouse.read import read_rows
 
+pytestmark = pytest.mark.slow
+
 FILE = """
 [run]
 name = "retrained"

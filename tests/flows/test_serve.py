@@ -22,6 +22,8 @@ from trajmill.flows.landed_event import LANDED, accepted_since_training
 from trajmill.flows.serve import deployments, last_round, retrain
 from trajmill.warehouse.layout import create_warehouse
 
+pytestmark = pytest.mark.slow
+
 ENOUGH = 2
 
 

@@ -16,6 +16,8 @@ from trajmill.warehouse.commit import commit_stage
 from trajmill.warehouse.layout import open_warehouse
 from trajmill.warehouse.read import read_table
 
+pytestmark = pytest.mark.slow
+
 TIMES = {"wall_ms", "environment_ms", "latency_ms"}
 TABLES = ("trajectories", "steps", "model_calls", "screens", "failures")
 PROCESSES = multiprocessing.get_context("forkserver")

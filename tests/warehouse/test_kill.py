@@ -15,6 +15,8 @@ from trajmill.warehouse.screens import WarehouseScreens
 from trajmill.warehouse.sql import run_sql
 from trajmill.warehouse.staging import Journal, read_marker
 
+pytestmark = pytest.mark.slow
+
 TRIALS = 12
 # Children are forked from a clean process: deltalake's threads do not survive a fork of this one.
 FORKS = multiprocessing.get_context("forkserver")

@@ -31,6 +31,8 @@ from trajmill.warehouse.layout import Warehouse, create_warehouse, open_warehous
 from trajmill.warehouse.read import read_table
 from trajmill.warehouse.releases import release_names, verify_release
 
+pytestmark = pytest.mark.slow
+
 DISK_FULL = re.compile(r"\Adisk full while writing [^\n]+: nothing was lost; free some space and run the same [^\n]+\Z")
 SMALL = """
 [run]

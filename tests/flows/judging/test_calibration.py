@@ -37,6 +37,8 @@ from trajmill.warehouse.layout import create_warehouse, open_warehouse
 from trajmill.warehouse.read import read_rows
 from trajmill.warehouse.sql import run_sql
 
+pytestmark = pytest.mark.slow
+
 NOBODY = "http://127.0.0.1:9/v1"
 
 

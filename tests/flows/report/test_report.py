@@ -23,6 +23,8 @@ from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.read import read_rows
 from trajmill.warehouse.views import refresh_views
 
+pytestmark = pytest.mark.slow
+
 
 class Reader(HTMLParser):
     """Collects the tags, attributes and words of a page."""

@@ -12,6 +12,8 @@ from trajmill.flows.serving.model_server import ModelServer, served
 from trajmill.flows.serving.server_requests import served_models
 from trajmill.schemas.errors import BadInputError, TrajmillError
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:

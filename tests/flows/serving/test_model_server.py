@@ -17,6 +17,8 @@ from trajmill.flows.serving.model_server import ModelServer, served
 from trajmill.flows.serving.server_requests import ServerAnswer, served_models
 from trajmill.schemas.errors import BadInputError, TrajmillError
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def port() -> int:

@@ -6,6 +6,8 @@ import pytest
 
 from trajmill.flows.serving.server_log import error_in_log
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(
     ("text", "words"),

@@ -9,6 +9,8 @@ import pytest
 
 from trajmill.flows.serving.server_requests import ServerAnswer, ask_server, served_models
 
+pytestmark = pytest.mark.slow
+
 OK = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"
 
 

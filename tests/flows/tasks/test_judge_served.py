@@ -7,6 +7,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.flows.small_run import small_config
 from tests.stages.models.fault_server import Fault, running_server
 from trajmill.flows.configuration.config import Config, JudgeSection
@@ -22,6 +24,8 @@ from trajmill.schemas.tables.verdict import Judgement, StepVerdict, TrajectoryVe
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
 from trajmill.warehouse.layout import create_warehouse
 from trajmill.warehouse.read import read_rows
+
+pytestmark = pytest.mark.slow
 
 ANSWERS = {
     "analysis": "the screen changed",

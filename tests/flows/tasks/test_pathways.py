@@ -28,6 +28,8 @@ from trajmill.stages.queries.pathways.base import PathwayProgram
 from trajmill.warehouse.layout import create_warehouse, open_warehouse
 from trajmill.warehouse.read import read_rows, read_table
 
+pytestmark = pytest.mark.slow
+
 PROGRAMS = """\
 - name: files
   title: the file manager

@@ -38,6 +38,8 @@ from trajmill.warehouse.layout import StageRun, Warehouse, create_warehouse
 from trajmill.warehouse.read import read_rows, read_table
 from trajmill.warehouse.shards import DataFile
 
+pytestmark = pytest.mark.slow
+
 WRITTEN = """\
 {"instruction": "Order me a pizza", "platform": "phone", "apps": ["bites"]}
 

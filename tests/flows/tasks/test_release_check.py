@@ -21,6 +21,8 @@ from trajmill.stages.export.write import export_release
 from trajmill.warehouse.layout import Warehouse, open_warehouse
 from trajmill.warehouse.releases import release_names, verify_release
 
+pytestmark = pytest.mark.slow
+
 
 def export_spoiled(
     directory: Path,

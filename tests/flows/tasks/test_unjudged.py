@@ -27,6 +27,8 @@ from trajmill.warehouse import staging
 from trajmill.warehouse.layout import StageRun, Warehouse, create_warehouse
 from trajmill.warehouse.read import read_rows
 
+pytestmark = pytest.mark.slow
+
 
 def failure(trajectory_id: str, at: StageRun, stage: str = "judge") -> Failure:
     return Failure(

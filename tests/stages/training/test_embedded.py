@@ -39,6 +39,8 @@ from trajmill.stages.training.embedded.losses import supervised_loss, trajectory
 from trajmill.stages.training.embedded.spec import EmbeddedRlSpec, EmbeddedSftSpec
 from trajmill.stages.training.embedded.train import select, train_network, train_policy
 
+pytestmark = pytest.mark.slow
+
 SAID = {"Small": "tiny", "Medium": "normal", "Large": "huge"}
 """What the user calls the sizes: words that are not on the screen and have to be learned."""
 SMALL = NetworkShape(width=16, word_width=16, layers=1, heads=2)

@@ -7,6 +7,8 @@ from trajmill.schemas.tables.query import Split
 from trajmill.stages.critics.calibration.precision import Precision
 from trajmill.stages.training.promotion import compare, reason_not_to_train
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(("successes", "promoted"), [(50, True), (49, True), (40, False)])
 def test_a_policy_is_promoted_unless_it_is_worse_by_more_than_the_tolerance(successes: int, promoted: bool) -> None:
