@@ -39,9 +39,7 @@ class VerlSftFormat:
         return (
             f"`data.messages_key=messages data.image_key=images data.max_length={settings.max_length} "
             "data.truncation=error`. Every row has one assistant message, since verl learns all that there are; "
-            "earlier turns stand in the user message as the chat template writes them. Where the template puts a "
-            "system message of its own before each single message, verl warns that the tokens differ: set "
-            "`data.ignore_input_ids_mismatch=true` after you have looked at why."
+            "earlier turns stand in the user message as the chat template writes them."
         )
 
 
