@@ -56,7 +56,7 @@ def test_a_run_is_exported_as_it_was_stored(
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (("--format", "tlr", "--family", "qwen2.5-vl"), "did you mean 'trl'?"),
+        (("--format", "tlr", "--family", "qwen2.5-vl"), "did you mean trl?"),
         (("--format", "trl", "--family", "qwen2.5vl"), "did you mean qwen2.5-vl?"),
         (("--format", "trl", "--family", "gui-owl", "--release", "no-such"), "release no-such: there is none in"),
         (("--format", "trl", "--family", "gui-owl", "--max-pixels", "1000"), "no step can be written for gui-owl"),

@@ -192,7 +192,7 @@ def test_the_card_says_what_the_data_is(tmp_path: Path) -> None:
 
 
 def test_an_unknown_format_is_told_with_the_nearest_one() -> None:
-    with pytest.raises(BadInputError, match="export format of kind 'llama-factory'; did you mean 'llamafactory'"):
+    with pytest.raises(BadInputError, match="export format of kind 'llama-factory'; did you mean llamafactory"):
         format_spec("llama-factory")
 
 
