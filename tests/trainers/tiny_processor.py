@@ -6,6 +6,7 @@ They cut images and write tokens as the published ones do; only the words of the
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,19 +37,22 @@ _SPECIAL: Final = (
 )
 _IDS: Final = {token: _FIRST_SPECIAL + number for number, token in enumerate(_SPECIAL)}
 _CONTEXT: Final = 32_768
+_WORDS: Final = 2_000
+"""Enough that a token is longer than two bytes, as in published tokenizers."""
 
 
-def build_tiny_processor(folder: Path, family: Family, chat_template: str) -> Path:
+def build_tiny_processor(folder: Path, family: Family, chat_template: str, texts: Sequence[str]) -> Path:
     """Write tokenizer, chat template, image settings and the configuration of a model of the family.
 
     Args:
         folder: where to; made if it is not there.
         family: a descendant of Qwen2.5-VL or of Qwen3-VL.
         chat_template: as published.
+        texts: whose words its tokenizer knows.
     """
     folder.mkdir(parents=True, exist_ok=True)
     third = family.budget.factor == QWEN3_VL.factor
-    tokenizer = _tokenizer(chat_template)
+    tokenizer = _tokenizer(chat_template, texts)
     tokenizer.save_pretrained(folder)
     settings = _image_settings(family, "Qwen3VLProcessor" if third else "Qwen2_5_VLProcessor")
     (folder / "preprocessor_config.json").write_text(json.dumps(settings, indent=2))
@@ -60,8 +64,8 @@ def build_tiny_processor(folder: Path, family: Family, chat_template: str) -> Pa
     return folder
 
 
-def _tokenizer(chat_template: str) -> Qwen2Tokenizer:
-    vocabulary, merges = tiny_vocabulary()
+def _tokenizer(chat_template: str, texts: Sequence[str]) -> Qwen2Tokenizer:
+    vocabulary, merges = tiny_vocabulary(texts, _WORDS)
     unused = {f"unused {number}": number for number in range(len(vocabulary), _FIRST_SPECIAL)}
     tokenizer = Qwen2Tokenizer(vocab=vocabulary | unused, merges=merges, model_max_length=_CONTEXT)  # type: ignore[arg-type]
     tokenizer.add_tokens([AddedToken(token, special=True, normalized=False) for token in _SPECIAL])

@@ -6,6 +6,7 @@ It understands nothing; it loads, looks at images, fills a context and writes to
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -84,13 +85,13 @@ _IMAGE_SETTINGS: Final = {
 }
 
 
-def tiny_vocabulary() -> tuple[dict[str, int], list[tuple[str, str]]]:
-    """Tokens with their ids, and merges: all bytes, and some words; always the same."""
+def tiny_vocabulary(texts: Sequence[str] = _CORPUS, size: int = 600) -> tuple[dict[str, int], list[tuple[str, str]]]:
+    """At most so many tokens with their ids, and merges: all bytes, and words of the texts."""
     bpe = Tokenizer(BPE())
     bpe.pre_tokenizer = ByteLevel(add_prefix_space=False)
     alphabet = ByteLevel.alphabet()
     bpe.train_from_iterator(
-        _CORPUS, BpeTrainer(vocab_size=600, min_frequency=1, initial_alphabet=alphabet, show_progress=False)
+        texts, BpeTrainer(vocab_size=size, min_frequency=1, initial_alphabet=alphabet, show_progress=False)
     )
     trained = json.loads(bpe.to_str())["model"]
     return trained["vocab"], [(first, second) for first, second in trained["merges"]]

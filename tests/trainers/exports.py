@@ -1,0 +1,85 @@
+"""Walks in the simulator, exported in every format for two families: what the trainers are given."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from tests.stages.export.walks import SeenScreens, walks
+from tests.trainers.loaded import Job
+from tests.trainers.tiny_processor import build_tiny_processor
+from trajmill.schemas.dialects.families import Family, family_named
+from trajmill.stages.export.formats.card import ExportedRelease
+from trajmill.stages.export.formats.kinds import format_spec
+from trajmill.stages.export.formats.repetition import repeated_by_weight
+from trajmill.stages.export.formats.sample import ReleasedStep, Sample, sample_of
+from trajmill.stages.export.formats.write import write_folder
+
+FAMILIES: Final = ("qwen2.5-vl", "gui-owl-1.5")
+"""One that is a Qwen2.5-VL and is shown one screen, one that is a Qwen3-VL and is shown up to five."""
+WEIGHTS: Final = (1.0, 2.0, 0.0)
+"""Of the first steps of each walk; all others weigh 1."""
+_TEMPLATES: Final[Mapping[str, str]] = {"qwen2.5-vl": "qwen2_5_vl.jinja", "gui-owl-1.5": "qwen3_vl.jinja"}
+_SOURCE: Final = ExportedRelease("run-r0001", "run", 1, "test", "apache-2.0")
+
+
+class Exported(NamedTuple):
+    """A folder for a trainer, and the samples that its rows are."""
+
+    job: Job
+    family: Family
+    samples: Sequence[Sample]
+
+
+def exports(folder: Path, formats: Sequence[str], chat_templates: Path) -> list[Exported]:
+    """The same walks in each format for each family.
+
+    Args:
+        folder: where all is put.
+        formats: of one trainer.
+        chat_templates: folder with the published templates.
+    """
+    screens = SeenScreens()
+    steps = [(walk, step.index) for walk in walks(screens, each=1) for step in walk.steps]
+    made = []
+    for family in map(family_named, FAMILIES):
+        found = [
+            sample_of(
+                family,
+                walk,
+                ReleasedStep(
+                    f"{walk.query.query_id}-{index}",
+                    walk.trajectory.trajectory_id,
+                    index,
+                    WEIGHTS[index] if index < len(WEIGHTS) else 1.0,
+                ),
+                screens.size,
+            )
+            for walk, index in steps
+        ]
+        samples = [sample for sample in found if isinstance(sample, Sample)]
+        assert len(samples) == len(steps)
+        texts = [message.content for sample in samples for message in sample.messages]
+        template = (chat_templates / _TEMPLATES[family.name]).read_text(encoding="utf-8")
+        processor = build_tiny_processor(folder / family.name, family, template, texts)
+        for kind in formats:
+            path = folder / f"{kind}-{family.name}"
+            path.mkdir()
+            form = format_spec(kind).open()
+            write_folder(path, form, family, _SOURCE, samples, screens)
+            rows = list(repeated_by_weight(samples)) if form.weights_as_rows else samples
+            figures = json.loads((path / "export.json").read_text())
+            job = Job(
+                format=kind,
+                folder=str(path),
+                processor=str(processor),
+                work=str(folder / f"work-{kind}-{family.name}"),
+                max_length=figures["max_length"],
+                min_pixels=figures["min_pixels"],
+                max_pixels=figures["max_pixels"],
+                replies=tuple(row.messages[-1].content for row in rows),
+            )
+            made.append(Exported(job, family, rows))
+    return made

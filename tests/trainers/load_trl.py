@@ -1,0 +1,94 @@
+"""Loads exported rows with TRL's trainers; run by the Python of TRL's environment."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from datasets import Dataset, load_dataset
+from torch.utils.data import SequentialSampler
+from transformers import AutoConfig, AutoModelForImageTextToText, AutoProcessor
+from trl import GRPOConfig, GRPOTrainer, SFTConfig, SFTTrainer
+from trl.data_utils import prepare_multimodal_messages
+
+from tests.trainers.loaded import IGNORED, Job, LoadedRow, loaded_row, run
+from trajmill.stages.export.rewards import ces_rewards
+
+_SPECIAL = ("<|image_pad|>", "<|video_pad|>", "<|vision_start|>", "<|vision_end|>")
+
+
+class InOrder(SFTTrainer):
+    """Takes the rows in their order."""
+
+    def _get_train_sampler(self, *_: Any) -> Any:
+        return SequentialSampler(self.train_dataset)
+
+
+def supervised(job: Job) -> list[LoadedRow]:
+    """The batches that `SFTTrainer` hands to its model, one row each."""
+    processor = AutoProcessor.from_pretrained(job.processor)
+    settings = SFTConfig(
+        output_dir=job.work,
+        max_length=job.max_length,
+        per_device_train_batch_size=1,
+        use_cpu=True,
+        bf16=False,
+        report_to="none",
+    )
+    trainer = InOrder(model=_model(job), args=settings, train_dataset=_rows(job), processing_class=processor)
+    rows = []
+    for batch in trainer.get_train_dataloader():
+        kept = batch["attention_mask"][0].bool()
+        ids, labels = batch["input_ids"][0][kept].tolist(), batch["labels"][0][kept].tolist()
+        assert batch["pixel_values"].shape[0] == sum(time * high * wide for time, high, wide in batch["image_grid_thw"])
+        rows.append(loaded_row(processor.tokenizer, ids, labels, batch["image_grid_thw"].tolist()))
+    return rows
+
+
+def with_rewards(job: Job) -> dict[str, Any]:
+    """Prompts as `GRPOTrainer` tokenizes them, rewards of the replies in the walk, and one step of training."""
+    processor = AutoProcessor.from_pretrained(job.processor)
+    rows = _rows(job)
+    seen: list[dict[str, Any]] = []
+
+    def rewards(completions: list[Any], **columns: Any) -> list[float]:
+        given = ces_rewards(completions, **columns)
+        seen.append({"columns": sorted(columns), "rewards": given})
+        return given
+
+    settings = GRPOConfig(
+        output_dir=job.work,
+        per_device_train_batch_size=2,
+        num_generations=2,
+        max_completion_length=4,
+        max_steps=1,
+        generation_kwargs={"suppress_tokens": processor.tokenizer.convert_tokens_to_ids(list(_SPECIAL))},
+        use_cpu=True,
+        bf16=False,
+        report_to="none",
+        save_strategy="no",
+    )
+    trainer = GRPOTrainer(
+        model=_model(job), reward_funcs=rewards, args=settings, train_dataset=rows, processing_class=processor
+    )
+    prompts = [_prompt(trainer, processor, row) for row in rows]
+    said = [[{"role": "assistant", "content": reply}] for reply in job.replies]
+    trainer.train()
+    return {"rows": prompts, "rewards": ces_rewards(said, target=list(rows["target"])), "step": seen}
+
+
+def _prompt(trainer: GRPOTrainer, processor: Any, row: dict[str, Any]) -> LoadedRow:
+    messages = prepare_multimodal_messages(row["prompt"], images=row["images"])
+    (ids,), _, fields = trainer._tokenize_prompts([messages])
+    return loaded_row(processor.tokenizer, ids, [IGNORED] * len(ids), fields["image_grid_thw"].tolist())
+
+
+def _rows(job: Job) -> Dataset:
+    return load_dataset("parquet", data_files=job.shards(), split="train", cache_dir=job.work)
+
+
+def _model(job: Job) -> Any:
+    return AutoModelForImageTextToText.from_config(AutoConfig.from_pretrained(job.processor))
+
+
+if __name__ == "__main__":
+    run({"trl": supervised, "grpo": with_rewards})
