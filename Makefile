@@ -40,13 +40,15 @@ lint: .venv/installed-dev
 types: .venv/installed-dev
 	$(BIN)/mypy
 
-# One server, and memory, for one process: the tests of vLLM come after the others; without it they are skipped and say so.
+# One server, and memory, for one process: the tests of vLLM come after the others, and so do those of the trainers, a
+# gigabyte each; without their environments they are skipped and say so.
 pytest: .venv/installed-dev
-	$(BIN)/pytest -n auto -m "not vllm"
+	$(BIN)/pytest -n auto -m "not vllm and not trainers"
+	$(BIN)/pytest -n 2 -rs tests/trainers
 	$(BIN)/pytest -rs tests/vllm
 
 quick: .venv/installed-dev ## the tests that need no browser, X server or model server, and are not slow: a minute
-	$(BIN)/pytest -n 2 -m "not browser and not desktop and not vllm and not slow"
+	$(BIN)/pytest -n 2 -m "not browser and not desktop and not vllm and not trainers and not slow"
 
 $(VLLM)/installed: tests/vllm/requirements.txt tests/vllm/torchvision_without_cuda.py
 	test -x $(VLLM)/bin/python || $(PYTHON) -m venv $(VLLM)

@@ -17,7 +17,7 @@ from trajmill.stages.export.formats.repetition import repeated_by_weight
 from trajmill.stages.export.formats.sample import ReleasedStep, Sample, sample_of
 from trajmill.stages.export.formats.write import write_folder
 
-FAMILIES: Final = ("qwen2.5-vl", "gui-owl-1.5")
+FAMILIES: Final = (family_named("qwen2.5-vl"), family_named("gui-owl-1.5"))
 """One that is a Qwen2.5-VL and is shown one screen, one that is a Qwen3-VL and is shown up to five."""
 WEIGHTS: Final = (1.0, 2.0, 0.0)
 """Of the first steps of each walk; all others weigh 1."""
@@ -44,7 +44,7 @@ def exports(folder: Path, formats: Sequence[str], chat_templates: Path) -> list[
     screens = SeenScreens()
     steps = [(walk, step.index) for walk in walks(screens, each=1) for step in walk.steps]
     made = []
-    for family in map(family_named, FAMILIES):
+    for family in FAMILIES:
         found = [
             sample_of(
                 family,
@@ -69,7 +69,8 @@ def exports(folder: Path, formats: Sequence[str], chat_templates: Path) -> list[
             path.mkdir()
             form = format_spec(kind).open()
             write_folder(path, form, family, _SOURCE, samples, screens)
-            rows = list(repeated_by_weight(samples)) if form.weights_as_rows else samples
+            weighty = [sample for sample in samples if sample.lineage.loss_weight]
+            rows = list(repeated_by_weight(samples)) if form.weights_as_rows else weighty
             figures = json.loads((path / "export.json").read_text())
             job = Job(
                 format=kind,

@@ -13,8 +13,6 @@ from trl.data_utils import prepare_multimodal_messages
 from tests.trainers.loaded import IGNORED, Job, LoadedRow, loaded_row, run
 from trajmill.stages.export.rewards import ces_rewards
 
-_SPECIAL = ("<|image_pad|>", "<|video_pad|>", "<|vision_start|>", "<|vision_end|>")
-
 
 class InOrder(SFTTrainer):
     """Takes the rows in their order."""
@@ -45,35 +43,25 @@ def supervised(job: Job) -> list[LoadedRow]:
 
 
 def with_rewards(job: Job) -> dict[str, Any]:
-    """Prompts as `GRPOTrainer` tokenizes them, rewards of the replies in the walk, and one step of training."""
+    """Prompts as `GRPOTrainer` tokenizes them, and its rewards of the replies in the walk."""
     processor = AutoProcessor.from_pretrained(job.processor)
     rows = _rows(job)
-    seen: list[dict[str, Any]] = []
-
-    def rewards(completions: list[Any], **columns: Any) -> list[float]:
-        given = ces_rewards(completions, **columns)
-        seen.append({"columns": sorted(columns), "rewards": given})
-        return given
-
     settings = GRPOConfig(
         output_dir=job.work,
         per_device_train_batch_size=2,
         num_generations=2,
-        max_completion_length=4,
-        max_steps=1,
-        generation_kwargs={"suppress_tokens": processor.tokenizer.convert_tokens_to_ids(list(_SPECIAL))},
         use_cpu=True,
         bf16=False,
         report_to="none",
-        save_strategy="no",
     )
     trainer = GRPOTrainer(
-        model=_model(job), reward_funcs=rewards, args=settings, train_dataset=rows, processing_class=processor
+        model=_model(job), reward_funcs=ces_rewards, args=settings, train_dataset=rows, processing_class=processor
     )
-    prompts = [_prompt(trainer, processor, row) for row in rows]
+    inputs = [rows[number] for number in range(len(rows))]
     said = [[{"role": "assistant", "content": reply}] for reply in job.replies]
-    trainer.train()
-    return {"rows": prompts, "rewards": ces_rewards(said, target=list(rows["target"])), "step": seen}
+    prompts = [row["prompt"] for row in inputs]
+    rewards = trainer._calculate_rewards(inputs, prompts, said, [[0]] * len(inputs))
+    return {"rows": [_prompt(trainer, processor, row) for row in inputs], "rewards": rewards[:, 0].tolist()}
 
 
 def _prompt(trainer: GRPOTrainer, processor: Any, row: dict[str, Any]) -> LoadedRow:

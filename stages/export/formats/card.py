@@ -91,7 +91,7 @@ def _origin(tally: Tally) -> str:
 
 def _weights(form: TrainerFormat, tally: Tally, written: WrittenRows) -> str:
     if not form.weights_as_rows:
-        return "Every step is one row; `loss_scale` of its reply is its weight."
+        return "Every step that weighs anything is one row; `loss_scale` of its reply is its weight."
     return (
         "The trainer reads no weights, so a step has as many rows as it weighs (`loss_weight`; `copy` numbers them): "
         f"{tally.examples:,} steps are {written.rows:,} rows, and some steps have none."

@@ -23,8 +23,10 @@ class SwiftFormat:
     weights_as_rows: bool = False
 
     def write(self, folder: Path, examples: Iterable[StepExample], screens: BulkScreenReader) -> WrittenRows:
-        """Write all rows, and the images beside them."""
-        return JsonLinesWriter(_values, self.shard_bytes).write(folder, examples, screens)
+        """Write all rows that weigh anything, and the images beside them."""
+        # The scale does not reach the end of the turn: ms-swift would learn that token of a reply that weighs nothing.
+        weighty = (example for example in examples if example.lineage.loss_weight)
+        return JsonLinesWriter(_values, self.shard_bytes).write(folder, weighty, screens)
 
     def finish(self, folder: Path, settings: TrainerSettings) -> None:
         """Nothing stands beside the rows."""
@@ -36,7 +38,8 @@ class SwiftFormat:
             f"`ROOT_IMAGE_DIR=FOLDER MAX_PIXELS={budget.max_pixels} MIN_PIXELS={budget.min_pixels} swift sft "
             f"--dataset FOLDER/{DATA_FOLDER}/*.jsonl --max_length {settings.max_length} --truncation_strategy raise "
             "--is_binary_loss_scale false`. "
-            "Without `--is_binary_loss_scale false` the weights of the replies have no effect."
+            "Without `--is_binary_loss_scale false` the weights of the replies have no effect; the end of a turn "
+            "counts once whatever the weight."
         )
 
 

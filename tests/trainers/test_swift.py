@@ -1,0 +1,18 @@
+"""ms-swift reads what we export for it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.trainers.conftest import Load
+from tests.trainers.rows import assert_conversations
+
+pytestmark = [pytest.mark.trainers, pytest.mark.timeout(600)]
+
+
+def test_sft_learns_replies_with_their_weights(load: Load) -> None:
+    for loaded in load("swift", "swift"):
+        assert_conversations(loaded.exported, loaded.rows)
+        weights = [sample.lineage.loss_weight for sample in loaded.exported.samples]
+        assert loaded.told["scales"] == [[weight] for weight in weights]
+        assert {1.0, 2.0} == set(weights)

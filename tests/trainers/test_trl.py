@@ -1,0 +1,15 @@
+"""TRL reads what we export for it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.trainers.conftest import Load
+from tests.trainers.rows import assert_conversations
+
+pytestmark = [pytest.mark.trainers, pytest.mark.timeout(600)]
+
+
+def test_sft_learns_replies(load: Load) -> None:
+    for loaded in load("trl", "trl"):
+        assert_conversations(loaded.exported, loaded.rows)
