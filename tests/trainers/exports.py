@@ -14,7 +14,7 @@ from trajmill.schemas.dialects.families import Family, family_named
 from trajmill.stages.export.formats.card import ExportedRelease
 from trajmill.stages.export.formats.kinds import format_spec
 from trajmill.stages.export.formats.repetition import repeated_by_weight
-from trajmill.stages.export.formats.sample import ReleasedStep, Sample, sample_of
+from trajmill.stages.export.formats.rows.step_example import ReleasedStep, StepExample, step_example
 from trajmill.stages.export.formats.write import write_folder
 
 FAMILIES: Final = (family_named("qwen2.5-vl"), family_named("gui-owl-1.5"))
@@ -26,11 +26,11 @@ _SOURCE: Final = ExportedRelease("run-r0001", "run", 1, "test", "apache-2.0")
 
 
 class Exported(NamedTuple):
-    """A folder for a trainer, and the samples that its rows are."""
+    """A folder for a trainer, and the examples that its rows are."""
 
     job: Job
     family: Family
-    samples: Sequence[Sample]
+    examples: Sequence[StepExample]
 
 
 def exports(folder: Path, formats: Sequence[str], chat_templates: Path) -> list[Exported]:
@@ -46,7 +46,7 @@ def exports(folder: Path, formats: Sequence[str], chat_templates: Path) -> list[
     made = []
     for family in FAMILIES:
         found = [
-            sample_of(
+            step_example(
                 family,
                 walk,
                 ReleasedStep(
@@ -59,18 +59,18 @@ def exports(folder: Path, formats: Sequence[str], chat_templates: Path) -> list[
             )
             for walk, index in steps
         ]
-        samples = [sample for sample in found if isinstance(sample, Sample)]
-        assert len(samples) == len(steps)
-        texts = [message.content for sample in samples for message in sample.messages]
+        examples = [example for example in found if isinstance(example, StepExample)]
+        assert len(examples) == len(steps)
+        texts = [message.content for example in examples for message in example.messages]
         template = (chat_templates / _TEMPLATES[family.name]).read_text(encoding="utf-8")
         processor = build_tiny_processor(folder / family.name, family, template, texts)
         for kind in formats:
             path = folder / f"{kind}-{family.name}"
             path.mkdir()
             form = format_spec(kind).open()
-            write_folder(path, form, family, _SOURCE, samples, screens)
-            weighty = [sample for sample in samples if sample.lineage.loss_weight]
-            rows = list(repeated_by_weight(samples)) if form.weights_as_rows else weighty
+            write_folder(path, form, family, _SOURCE, examples, screens)
+            weighty = [example for example in examples if example.lineage.loss_weight]
+            rows = list(repeated_by_weight(examples)) if form.weights_as_rows else weighty
             figures = json.loads((path / "export.json").read_text())
             job = Job(
                 format=kind,

@@ -15,18 +15,18 @@ _IMAGE = "<|vision_start|><|image_pad|><|vision_end|>"
 
 def assert_conversations(exported: Exported, rows: Sequence[LoadedRow]) -> None:
     """Every row is the whole conversation of its step as ChatML, and its reply alone is learned."""
-    assert len(rows) == len(exported.samples) > 0
-    for sample, row in zip(exported.samples, rows, strict=True):
-        assert row.text.rstrip("\n") == _chat(sample.messages).rstrip("\n")
-        assert row.learned.rstrip("\n") == f"{sample.messages[-1].content}<|im_end|>"
+    assert len(rows) == len(exported.examples) > 0
+    for example, row in zip(exported.examples, rows, strict=True):
+        assert row.text.rstrip("\n") == _chat(example.messages).rstrip("\n")
+        assert row.learned.rstrip("\n") == f"{example.messages[-1].content}<|im_end|>"
     assert_images(exported, rows)
 
 
 def assert_prompts(exported: Exported, rows: Sequence[LoadedRow]) -> None:
     """Every row is the prompt of its step as ChatML, and nothing in it is a placeholder of ours."""
-    assert len(rows) == len(exported.samples) > 0
-    for sample, row in zip(exported.samples, rows, strict=True):
-        assert row.text == f"{_chat(sample.messages[:-1])}<|im_start|>assistant\n"
+    assert len(rows) == len(exported.examples) > 0
+    for example, row in zip(exported.examples, rows, strict=True):
+        assert row.text == f"{_chat(example.messages[:-1])}<|im_start|>assistant\n"
         assert "<image>" not in row.text and row.learned == ""
     assert_images(exported, rows)
 
@@ -34,10 +34,10 @@ def assert_prompts(exported: Exported, rows: Sequence[LoadedRow]) -> None:
 def assert_images(exported: Exported, rows: Sequence[LoadedRow]) -> None:
     """As many images as placeholders, each of as many tokens as the family's pixel budget says."""
     assert max(row.images for row in rows) == 1 + exported.family.past_screens
-    for sample, row in zip(exported.samples, rows, strict=True):
-        tokens = sum(_tokens(exported.family, size) for size in sample.lineage.image_sizes)
-        assert row.images == len(sample.lineage.screen_ids) == row.text.count(_IMAGE)
-        assert row.image_tokens == tokens == sample.lineage.image_tokens
+    for example, row in zip(exported.examples, rows, strict=True):
+        tokens = sum(_tokens(exported.family, size) for size in example.lineage.image_sizes)
+        assert row.images == len(example.lineage.screen_ids) == row.text.count(_IMAGE)
+        assert row.image_tokens == tokens == example.lineage.image_tokens
         assert row.pixel_patches == 4 * tokens
 
 
