@@ -14,7 +14,7 @@ from tests.trainers.loaded import IGNORED, Job, LoadedRow, loaded_row, run
 from trajmill.stages.export.rewards import ces_rewards
 
 
-class InOrder(SFTTrainer):
+class InOrder(SFTTrainer):  # type: ignore[misc]
     """Takes the rows in their order."""
 
     def _get_train_sampler(self, *_: Any) -> Any:
@@ -60,13 +60,13 @@ def with_rewards(job: Job) -> dict[str, Any]:
     inputs = [rows[number] for number in range(len(rows))]
     said = [[{"role": "assistant", "content": reply}] for reply in job.replies]
     prompts = [row["prompt"] for row in inputs]
-    rewards = trainer._calculate_rewards(inputs, prompts, said, [[0]] * len(inputs))
+    rewards = trainer._calculate_rewards(inputs, prompts, said, [[0]] * len(inputs))  # noqa: SLF001
     return {"rows": [_prompt(trainer, processor, row) for row in inputs], "rewards": rewards[:, 0].tolist()}
 
 
 def _prompt(trainer: GRPOTrainer, processor: Any, row: dict[str, Any]) -> LoadedRow:
     messages = prepare_multimodal_messages(row["prompt"], images=row["images"])
-    (ids,), _, fields = trainer._tokenize_prompts([messages])
+    (ids,), _, fields = trainer._tokenize_prompts([messages])  # noqa: SLF001
     return loaded_row(processor.tokenizer, ids, [IGNORED] * len(ids), fields["image_grid_thw"].tolist())
 
 
