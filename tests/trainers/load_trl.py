@@ -23,7 +23,7 @@ class InOrder(SFTTrainer):  # type: ignore[misc]
 
 def supervised(job: Job) -> list[LoadedRow]:
     """The batches that `SFTTrainer` hands to its model, one row each."""
-    processor = AutoProcessor.from_pretrained(job.processor)
+    processor = AutoProcessor.from_pretrained(job.processor)  # type: ignore[no-untyped-call]
     settings = SFTConfig(
         output_dir=job.work,
         max_length=job.max_length,
@@ -44,7 +44,7 @@ def supervised(job: Job) -> list[LoadedRow]:
 
 def with_rewards(job: Job) -> dict[str, Any]:
     """Prompts as `GRPOTrainer` tokenizes them, and its rewards of the replies in the walk."""
-    processor = AutoProcessor.from_pretrained(job.processor)
+    processor = AutoProcessor.from_pretrained(job.processor)  # type: ignore[no-untyped-call]
     rows = _rows(job)
     settings = GRPOConfig(
         output_dir=job.work,
@@ -75,7 +75,7 @@ def _rows(job: Job) -> Dataset:
 
 
 def _model(job: Job) -> Any:
-    return AutoModelForImageTextToText.from_config(AutoConfig.from_pretrained(job.processor))
+    return AutoModelForImageTextToText.from_config(AutoConfig.from_pretrained(job.processor))  # type: ignore[no-untyped-call]
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from tests.trainers.loaded import IGNORED, Job, LoadedRow, loaded_row, run
 
 def supervised(job: Job) -> list[LoadedRow]:
     """The items of `MultiTurnSFTDataset`."""
-    processor = AutoProcessor.from_pretrained(job.processor)
+    processor = AutoProcessor.from_pretrained(job.processor)  # type: ignore[no-untyped-call]
     settings = OmegaConf.create({"max_length": job.max_length, "pad_mode": "no_padding", "truncation": "error"})
     rows = MultiTurnSFTDataset(job.shards(), processor.tokenizer, settings, processor)
     return [_row(processor, rows[number]) for number in range(len(rows))]
@@ -31,7 +31,7 @@ def _row(processor: Any, item: dict[str, Any]) -> LoadedRow:
 
 def with_rewards(job: Job) -> dict[str, Any]:
     """Prompts of `RLHFDataset` as verl's agent loop renders them, and rewards of the replies in the walk."""
-    processor = AutoProcessor.from_pretrained(job.processor)
+    processor = AutoProcessor.from_pretrained(job.processor)  # type: ignore[no-untyped-call]
     settings = OmegaConf.create(
         {"max_prompt_length": job.max_length, "cache_dir": job.work, "filter_overlong_prompts_workers": 1}
     )
