@@ -43,11 +43,21 @@ def policy_before(context: RoundContext) -> Policy:
     return policy_of(context, report.result["policy"])
 
 
-def acting(context: RoundContext, policy: Policy, temperature: float, untrained: bool) -> ActingAgent:
-    """The agent of a policy; the untrained embedded policy acts as an explorer."""
+def acting(
+    context: RoundContext, policy: Policy, temperature: float, untrained: bool, with_tokens: bool = False
+) -> ActingAgent:
+    """The agent of a policy; the untrained embedded policy acts as an explorer.
+
+    Args:
+        context: of the round.
+        policy: its version and folder.
+        temperature: 0 acts greedily.
+        untrained: whether it has never been trained.
+        with_tokens: whether the tokens of a served policy's replies are asked for.
+    """
     agent = context.config.agent
     if is_served(context):
-        return ActingAgent(agent, model_of(context.config, context.config.models.policy), temperature)
+        return ActingAgent(agent, model_of(context.config, context.config.models.policy), temperature, with_tokens)
     spec = ExplorerSpec() if untrained and isinstance(agent, EndToEndSpec) else agent
     return ActingAgent(spec, Endpoint(EmbeddedSpec(model=policy.folder)), temperature)
 

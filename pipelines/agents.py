@@ -19,11 +19,13 @@ class ActingAgent:
     endpoint: Endpoint | None = None
     """Its model; None for an agent without a model."""
     temperature: float = 1.0
+    with_tokens: bool = False
+    """Whether the tokens of the model's replies are asked for."""
 
     def identity(self) -> object:
         """Everything that decides its steps; the weights of its model by the name of their folder, which is a hash."""
         model_fields = self.endpoint and self.endpoint.spec.model_dump(mode="json")
-        return [self.spec.identity(), model_fields, self.temperature]
+        return [self.spec.identity(), model_fields, self.temperature, self.with_tokens]
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[AgentMaker]:
@@ -37,6 +39,7 @@ class ActingAgent:
             return
         model = self.endpoint.connect()
         try:
-            yield self.spec.open(AgentModel(model, self.endpoint.spec.vision_family, self.temperature))
+            family = self.endpoint.spec.vision_family
+            yield self.spec.open(AgentModel(model, family, self.temperature, self.with_tokens))
         finally:
             await model.close()

@@ -78,10 +78,19 @@ class DeriveRLSteps:
     seed: int
     family: Family = ANY
     """Of the policy."""
+    with_tokens: bool = False
+    """Whether the policy was asked for the tokens of its replies."""
 
     def identity(self, trajectory_ids: Sequence[str]) -> object:
         """The trajectories, what may stand in for failed groups, and how rows are made."""
-        return [list(trajectory_ids), dict(self.remembered), self.seed, self.spec.identity(), self.family.name]
+        return [
+            list(trajectory_ids),
+            dict(self.remembered),
+            self.seed,
+            self.spec.identity(),
+            self.family.name,
+            self.with_tokens,
+        ]
 
     def __call__(self, shard: str, trajectory_ids: Sequence[str]) -> WrittenFiles:
         """Write the RL rows of the trajectories."""
@@ -89,7 +98,7 @@ class DeriveRLSteps:
         made = rl_steps(
             RLBatch(episodes, self._successes(episodes), self._earlier(trajectory_ids), self.may_be_judged),
             self.spec,
-            PolicyWords(self.family, WarehouseScreens(self.warehouse).size),
+            PolicyWords(self.family, WarehouseScreens(self.warehouse).size, self.with_tokens),
             self.seed,
             self.origin,
         )

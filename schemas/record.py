@@ -76,3 +76,5 @@ def optional(name: str, kind: pa.DataType) -> pa.Field:
 
 
 STRINGS = pa.list_(pa.string())
+TOKEN_IDS = pa.list_(pa.int32())
+LOGPROBS = pa.list_(pa.float32())

@@ -27,3 +27,9 @@ def policy_family(config: Config) -> Family:
     """How the policy is asked and answers."""
     policy = config.models.policy
     return ANY if policy == EMBEDDED else config.endpoints[policy].vision_family
+
+
+def policy_gives_tokens(config: Config) -> bool:
+    """Whether the policy is asked for the tokens of its replies."""
+    policy = config.models.policy
+    return config.rl.tokens and policy != EMBEDDED and config.endpoints[policy].gives_tokens

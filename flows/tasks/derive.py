@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pyarrow.parquet as pq
 
-from trajmill.flows.configuration.model_specs import policy_family
+from trajmill.flows.configuration.model_specs import policy_family, policy_gives_tokens
 from trajmill.flows.context import RoundContext
 from trajmill.flows.stage import StageOutcome, StageReport, finished, run_once
 from trajmill.flows.tasks.judge import trajectories_of_round
@@ -79,6 +79,7 @@ def derive_rl(context: RoundContext) -> StageReport:
             may_be_judged=frozenset([*own, *tried_again] if spec.carry_over else ()),
             seed=context.config.run.seed,
             family=policy_family(context.config),
+            with_tokens=policy_gives_tokens(context.config),
         )
         made = fan_out(context.warehouse, at, [trajectories], job, context.beam)
         rows_out = len(_trajectories_in(context, made.files.get("rl_steps", [])))

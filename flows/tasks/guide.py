@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from trajmill.flows.configuration.model_specs import models_of
+from trajmill.flows.configuration.model_specs import models_of, policy_gives_tokens
 from trajmill.flows.configuration.prompts import prompts_of
 from trajmill.flows.context import RoundContext
 from trajmill.flows.policy import acting, policy_before
@@ -91,7 +91,11 @@ def rollout_guided(context: RoundContext) -> StageReport:
             guided, _guided_episodes(context), context.config.run.seed, context.round, ATTEMPTS_PER_QUERY
         )
         agent = acting(
-            context, policy_before(context), context.config.rollout.temperature, untrained=context.round == 1
+            context,
+            policy_before(context),
+            context.config.rollout.temperature,
+            untrained=context.round == 1,
+            with_tokens=policy_gives_tokens(context.config),
         )
         return attempt_all(context, at, attempts, agent)
 

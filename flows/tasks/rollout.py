@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from trajmill.flows.configuration.model_specs import policy_gives_tokens
 from trajmill.flows.context import RoundContext
 from trajmill.flows.policy import acting, policy_before
 from trajmill.flows.stage import StageOutcome, StageReport, run_once
@@ -36,7 +37,13 @@ def rollout(context: RoundContext) -> StageReport:
         tries = {plan.query_id: plan.attempts for plan in planned}
         attempts = plan_rollouts(queries, tries, context.config.run.seed, context.round)
         policy = policy_before(context)
-        agent = acting(context, policy, context.config.rollout.temperature, untrained=context.round == 1)
+        agent = acting(
+            context,
+            policy,
+            context.config.rollout.temperature,
+            untrained=context.round == 1,
+            with_tokens=policy_gives_tokens(context.config),
+        )
         return attempt_all(context, at, attempts, agent)
 
     return run_once(context, ROLLOUT, work)

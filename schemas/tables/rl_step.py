@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from trajmill.schemas.record import STRINGS, Row, optional, required, table_schema
+from trajmill.schemas.record import LOGPROBS, STRINGS, TOKEN_IDS, Row, optional, required, table_schema
 from trajmill.schemas.tables.example import Message
 
 
@@ -38,6 +38,11 @@ class RLStep(Row):
     guided: bool | None = None
     """Whether the response was given with guidance in the prompt, which the prompt of the row leaves out; only a
     replayed one may be. Null on rows of earlier versions."""
+    response_token_ids: tuple[int, ...] | None = None
+    """Tokens of the response in the vocabulary of a served policy; null for the embedded one, where they were not asked
+    for, and on rows of earlier versions. The same holds for the log probabilities."""
+    old_logprobs: tuple[float, ...] | None = None
+    """Natural logarithms of the tokens' probabilities under the policy that gave them, as its server counts them."""
 
     arrow_schema: ClassVar[pa.Schema] = table_schema(
         required("rl_step_id", pa.string()),
@@ -56,4 +61,6 @@ class RLStep(Row):
         optional("group_size", pa.int32()),
         optional("policy_version", pa.string()),
         optional("guided", pa.bool_()),
+        optional("response_token_ids", TOKEN_IDS),
+        optional("old_logprobs", LOGPROBS),
     )

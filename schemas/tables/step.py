@@ -7,7 +7,7 @@ from typing import ClassVar
 import pyarrow as pa
 
 from trajmill.schemas.geometry import Box
-from trajmill.schemas.record import Record, Row, optional, required, table_schema
+from trajmill.schemas.record import LOGPROBS, TOKEN_IDS, Record, Row, optional, required, table_schema
 
 
 class TargetElement(Record):
@@ -44,6 +44,13 @@ class Step(Row):
     """The user text of the prompt that was answered, without guidance."""
     guided: bool
     """Whether guidance stood in the prompt."""
+    reply_token_ids: tuple[int, ...] | None = None
+    """Tokens of the reply in the vocabulary of a served policy; null where they were not asked for or not given, and on
+    rows of earlier versions. The same holds for the log probabilities."""
+    reply_logprobs: tuple[float, ...] | None = None
+    """Natural logarithms of their probabilities, as the server counts them."""
+    policy_version: str | None = None
+    """Version of the policy that gave the reply; null on rows of earlier versions."""
 
     arrow_schema: ClassVar[pa.Schema] = table_schema(
         required("trajectory_id", pa.string()),
@@ -64,4 +71,7 @@ class Step(Row):
         required("role_outputs", pa.string()),
         required("prompt", pa.string()),
         required("guided", pa.bool_()),
+        optional("reply_token_ids", TOKEN_IDS),
+        optional("reply_logprobs", LOGPROBS),
+        optional("policy_version", pa.string()),
     )

@@ -9,7 +9,7 @@ from trajmill.schemas.actions import Action
 from trajmill.schemas.dialects.families import Family
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.query import Query
-from trajmill.stages.models.base import ChatModel, ChatRequest, Completion
+from trajmill.stages.models.base import ChatModel, ChatRequest, Completion, ReplyTokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,8 @@ class Decision:
     """The user text of the prompt without guidance; empty for an agent without a model."""
     role_outputs: dict[str, str] = field(default_factory=dict)
     calls: tuple[AgentCall, ...] = ()
+    reply_tokens: ReplyTokens | None = None
+    """Of `raw_response`, where they were asked for and given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,3 +94,5 @@ class AgentModel(NamedTuple):
     """The wire format of the model's actions."""
     temperature: float
     """0 acts greedily."""
+    with_tokens: bool = False
+    """Whether the tokens of its replies are asked for."""

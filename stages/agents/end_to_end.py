@@ -31,6 +31,8 @@ class EndToEndAgent:
     name: str = "end_to_end"
     family: Family = ANY
     """Of the model."""
+    with_tokens: bool = False
+    """Whether the tokens of its replies are asked for."""
 
     @property
     def model_version(self) -> str:
@@ -52,10 +54,15 @@ class EndToEndAgent:
         # Words of a model may hold lone surrogates, which no file can store.
         text = completion.text if completion.text.isascii() else completion.text.encode(errors="replace").decode()
         reply = self.family.dialect(self.platform).parse(text, frame)
-        if isinstance(reply, ParseFailure):
-            return Decision("", None, NO_ACTION, raw_response=text, prompt=asked.task, calls=(call,))
+        valid = None if isinstance(reply, ParseFailure) else reply
         return Decision(
-            reply.thought, reply.action, reply.conclusion, raw_response=text, prompt=asked.task, calls=(call,)
+            valid.thought if valid else "",
+            valid.action if valid else None,
+            valid.conclusion if valid else NO_ACTION,
+            raw_response=text,
+            prompt=asked.task,
+            calls=(call,),
+            reply_tokens=completion.tokens,
         )
 
     def _conversation(self, episode: EpisodeView, frame: CoordinateFrame) -> Conversation[Observation]:
@@ -72,7 +79,7 @@ class EndToEndAgent:
     def _request(self, episode: EpisodeView, asked: Conversation[Observation]) -> ChatRequest:
         messages = tuple(ChatMessage(message.role, _parts(message)) for message in asked.messages)
         seed = int(content_id("act", episode.seed, len(episode.history)), 16) % 2**31
-        return ChatRequest(self.role, messages, self.temperature, seed)
+        return ChatRequest(self.role, messages, self.temperature, seed, with_tokens=self.with_tokens)
 
 
 def _parts(message: SpokenMessage[Observation]) -> tuple[MessagePart, ...]:

@@ -40,7 +40,9 @@ class EndToEndSpec(AgentSpec):
         asked = _given(model)
 
         def make(query: Query) -> Agent:
-            return EndToEndAgent(asked.model, query.platform, asked.temperature, family=asked.family)
+            return EndToEndAgent(
+                asked.model, query.platform, asked.temperature, family=asked.family, with_tokens=asked.with_tokens
+            )
 
         return make
 

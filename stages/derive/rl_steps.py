@@ -48,6 +48,8 @@ class PolicyWords(NamedTuple):
 
     family: Family
     size_of: Callable[[str], Size]
+    with_tokens: bool = False
+    """Whether it was asked for the tokens of its replies."""
 
 
 class RLRows(NamedTuple):
@@ -136,6 +138,8 @@ def _instances(
                 replayed=rollout.replayed,
                 guided=trajectory.purpose is Purpose.GUIDED,
                 policy_version=trajectory.model_version,
+                response_token_ids=step.reply_token_ids,
+                old_logprobs=step.reply_logprobs,
                 **origin.common(MADE_BY),
             )
         )
@@ -155,6 +159,8 @@ def _asked(episode: Episode, position: int, words: PolicyWords) -> _Asked | str:
     reason = unfit_text(step, step.raw_response, episode.guidance)
     if reason is not None:
         return reason
+    if words.with_tokens and step.reply_logprobs is None:
+        return "no_log_probabilities"
     if not (family.past_screens or family.keeps_replies):
         frame = family.frame(words.size_of(step.screen_before))
         return _Asked(prompt_messages(family.dialect(episode.query.platform), step, frame), (step.screen_before,))

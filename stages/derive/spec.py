@@ -23,6 +23,9 @@ class RLSpec(Spec):
     that failed whole."""
     replay_guided: bool = False
     """Whether a success that was made with guidance may be remembered so."""
+    tokens: bool = True
+    """Whether a policy on a server is asked for the tokens of its replies and their log probabilities (vLLM gives
+    them); replies without them then give no RL rows. False for a server that does not know `return_token_ids`."""
     carry_over: bool = True
     """Whether a group with an attempt that could not be judged waits for the round that judges it; if not, the group
     is used without that attempt."""

@@ -39,6 +39,8 @@ class ChatRequest:
     """Samples asked for in one request."""
     top_logprobs: int = 0
     """For each token of the answer, the log probabilities of so many candidates; 0 asks for none."""
+    with_tokens: bool = False
+    """Whether the ids of the answer's tokens and their log probabilities are asked for."""
     answer_schema: str = ""
     """JSON schema that the answer must follow, as JSON; empty for free text."""
     image_scale: float = 1.0
@@ -60,6 +62,14 @@ class TokenLogprob(NamedTuple):
     """The most likely tokens at its place with their log probabilities."""
 
 
+class ReplyTokens(NamedTuple):
+    """The tokens of an answer, as many of each."""
+
+    ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    """Natural logarithms of their probabilities, as the server counts them."""
+
+
 class Completion(NamedTuple):
     """A model's answer."""
 
@@ -76,6 +86,8 @@ class Completion(NamedTuple):
     """In the currency of the configuration; 0 for a local model and for an answer from the cache."""
     cached: bool = False
     """Whether the answer comes from the request cache, so that nothing was computed for it."""
+    tokens: ReplyTokens | None = None
+    """Of `text`, where they were asked for and the server gave them."""
 
 
 class ChatModel(Protocol):

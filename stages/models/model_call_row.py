@@ -29,6 +29,7 @@ def payload_hash(request: ChatRequest, model_version: str) -> str:
         request.top_logprobs,
         request.answer_schema,
         request.image_scale,
+        *(["with_tokens"] if request.with_tokens else []),
     )
 
 

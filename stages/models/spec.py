@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from pydantic import AfterValidator, Field, PositiveInt
 
@@ -30,6 +30,9 @@ def _known_family(name: str) -> str:
 
 class ModelSpec(Spec):
     """A model that roles can be mapped to: `[endpoints.NAME]`."""
+
+    gives_tokens: ClassVar[bool] = False
+    """Whether it can be asked for the tokens of its replies and their log probabilities."""
 
     family: Annotated[str, AfterValidator(_known_family)] = "any"
     """`qwen2.5-vl`, `qwen3-vl`, `gui-owl`, `gui-owl-1.5`, `ui-tars` or `any`. Decides how a policy is spoken to and

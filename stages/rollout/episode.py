@@ -187,6 +187,9 @@ def _step(trajectory_id: str, index: int, transcript: _Transcript, guided: bool,
             "role_outputs": json.dumps(decision.role_outputs, sort_keys=True),
             "prompt": decision.prompt,
             "guided": guided,
+            "reply_token_ids": decision.reply_tokens.ids if decision.reply_tokens else None,
+            "reply_logprobs": decision.reply_tokens.logprobs if decision.reply_tokens else None,
+            "policy_version": common["made_by"],
         }
         | common
     )

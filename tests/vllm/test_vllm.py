@@ -146,6 +146,15 @@ def test_log_probabilities(server: TinyServer) -> None:
         assert sum(math.exp(logprob) for _, logprob in token.candidates) <= 1.0 + 1e-3
 
 
+def test_the_tokens_of_a_reply(server: TinyServer) -> None:
+    asked = replace(request("order"), with_tokens=True, temperature=1.0)
+    completion = use(OpenAiModel(settings(server)), lambda model: model.complete(asked))
+    assert completion.tokens is not None
+    ids, logprobs = completion.tokens
+    assert len(ids) == len(logprobs) == completion.output_tokens
+    assert all(logprob <= 0.0 for logprob in logprobs)
+
+
 def test_an_answer_in_a_form(server: TinyServer) -> None:
     asked = replace(request("judge this", picture(Size(280, 280)), max_tokens=128), temperature=1.0)
 

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Annotated
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
-from trajmill.stages.models.base import Completion, TokenLogprob
+from trajmill.stages.models.base import Completion, ReplyTokens, TokenLogprob
 from trajmill.stages.models.openai_api.failure import ExchangeFailure, FailureReason, one_line
 
 _WHOLE = frozenset({"stop", "length"})
 """Finish reasons of a usable answer: the model ended it, or `max_tokens` cut it. Other reasons (`abort`, `error`,
 `content_filter`) mean that the model gave no answer."""
+
+
+_TokenId = Annotated[int, Field(ge=0, lt=2**31)]
 
 
 class _Candidate(BaseModel):
@@ -33,6 +37,7 @@ class _Message(BaseModel):
 
 class _Choice(BaseModel):
     index: int = 0
+    token_ids: list[_TokenId] | None = None
     message: _Message
     finish_reason: str | None = None
     logprobs: _Logprobs | None = None
@@ -93,6 +98,7 @@ def completion(body: bytes, samples: int, input_price: float, output_price: floa
         others=tuple(texts[1:]),
         logprobs=_logprobs(choices[0]),
         price=(usage.prompt_tokens * input_price + generated * output_price) / 1e6,
+        tokens=_reply_tokens(choices[0]),
     )
 
 
@@ -143,6 +149,15 @@ def _logprobs(choice: _Choice) -> tuple[TokenLogprob, ...]:
         TokenLogprob(token.token, token.logprob, tuple((other.token, other.logprob) for other in token.top_logprobs))
         for token in tokens
     )
+
+
+def _reply_tokens(choice: _Choice) -> ReplyTokens | None:
+    scored = choice.logprobs.content if choice.logprobs else None
+    if choice.token_ids is None or scored is None:
+        return None
+    if len(choice.token_ids) != len(scored):
+        raise _garbage(f"{len(scored)} log probabilities for {len(choice.token_ids)} tokens")
+    return ReplyTokens(tuple(choice.token_ids), tuple(token.logprob for token in scored))
 
 
 def _garbage(message: str) -> ExchangeFailure:

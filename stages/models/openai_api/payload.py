@@ -34,6 +34,8 @@ def request_body(request: ChatRequest, model: str, budget: PixelBudget) -> bytes
         "seed": request.seed % _SEEDS,
         "n": request.n,
     }
+    if request.with_tokens:
+        body |= {"logprobs": True, "return_token_ids": True}
     if request.top_logprobs:
         body |= {"logprobs": True, "top_logprobs": request.top_logprobs}
     if request.answer_schema:

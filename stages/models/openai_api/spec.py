@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
@@ -35,6 +35,8 @@ class ModelServerSpec(Spec):
 
 class OpenAiSpec(ModelSpec):
     """A model on vLLM servers, or on any others that speak OpenAI's protocol."""
+
+    gives_tokens: ClassVar[bool] = True
 
     kind: Literal["openai_api"] = "openai_api"
     """A vLLM server or any other that speaks OpenAI's protocol."""

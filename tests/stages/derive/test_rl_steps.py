@@ -228,6 +228,21 @@ def test_a_trajectory_replayed_in_two_rounds_gives_rows_with_ids_of_their_own() 
     assert not ids[0] & ids[1]
 
 
+def test_a_served_policys_rows_have_its_tokens_or_are_dropped() -> None:
+    spoken = {"reply_token_ids": (5, 7), "reply_logprobs": (-0.5, -0.25)}
+    won, lost = success(2, "s", A), failure(2, "f", A)
+    won = won.model_copy(update={"steps": tuple(each.model_copy(update=spoken) for each in won.steps)})
+    batch = RLBatch([won, lost])
+    made = rl_steps(batch, GROUP, PolicyWords(ANY, size_of, with_tokens=True), 0, ORIGIN)
+    assert {(r.trajectory_id, r.response_token_ids, r.old_logprobs) for r in made.rows} == {
+        (id_of(won), (5, 7), (-0.5, -0.25))
+    }
+    assert [d.reason for d in made.dropped] == ["no_log_probabilities"] * 2
+    assert rows_from_arrow("rl_steps", rows_to_arrow("rl_steps", made.rows)) == list(made.rows)
+    unasked = rl_steps(batch, GROUP, WORDS, 0, ORIGIN)
+    assert {row.old_logprobs for row in unasked.rows if row.trajectory_id == id_of(lost)} == {None}
+
+
 def test_groups_of_one_are_no_rl_data() -> None:
     one_each = derive([success(2, "s", A), failure(2, "f", B)], RLSpec(normalise="batch", keep_without_spread=True))
     assert len(one_each.rows) == 4

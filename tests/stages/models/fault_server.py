@@ -51,6 +51,8 @@ class Fault(StrEnum):
     EMPTY_CHOICES = "empty_choices"
     NO_TEXT = "no_text"
     """A choice whose message has no content."""
+    UNEVEN_TOKENS = "uneven_tokens"
+    """A choice with other tokens than log probabilities."""
     ABORTED = "aborted"
     """A choice that the server gave up half-way."""
     HUGE = "huge"
@@ -223,8 +225,9 @@ def chat_completion(texts: list[str], body: dict[str, Any]) -> dict[str, Any]:
             "index": index,
             "message": {"role": "assistant", "content": text},
             "finish_reason": "stop",
-            "logprobs": _logprobs(text, body["top_logprobs"]) if body.get("logprobs") else None,
+            "logprobs": _logprobs(text, body.get("top_logprobs", 0)) if body.get("logprobs") else None,
         }
+        | ({"token_ids": [len(word) for word in text.split()]} if body.get("return_token_ids") else {})
         for index, text in enumerate(texts)
     ]
     usage = {"prompt_tokens": 100, "completion_tokens": 10 * len(texts), "total_tokens": 100 + 10 * len(texts)}
@@ -330,6 +333,7 @@ _FAULTS: dict[Fault, Answering] = {
     Fault.WRONG_SCHEMA: _text(lambda body: '{"choices": [{"text": "fine"}], "usage": "none"}'),
     Fault.EMPTY_CHOICES: _text(lambda body: json.dumps(chat_completion([], body))),
     Fault.NO_TEXT: _choice(message={"role": "assistant", "content": None}),
+    Fault.UNEVEN_TOKENS: _choice(token_ids=[1, 2, 3, 4]),
     Fault.ABORTED: _choice(finish_reason="abort"),
     Fault.HUGE: _text(lambda body: json.dumps(chat_completion(["x" * 10_000_000], body))),
     Fault.SLOW: _slow,

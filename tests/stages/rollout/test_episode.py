@@ -6,9 +6,14 @@ import pytest
 
 from tests.stages.rollout.toy import ORIGIN, ToyAgent, ToyEnvironment, press_and_finish, toy_query
 from trajmill.schemas.actions import Action, Click, Terminate, Wait
+from trajmill.schemas.coordinates import CoordinateFrame, native_frame
 from trajmill.schemas.errors import FailureClass, ModelFailure
+from trajmill.schemas.geometry import Size
+from trajmill.schemas.tables.registry import rows_from_arrow, rows_to_arrow
 from trajmill.schemas.tables.trajectory import Purpose, StopReason
 from trajmill.stages.agents.base import Decision, EpisodeView
+from trajmill.stages.agents.end_to_end import EndToEndAgent
+from trajmill.stages.models.base import ChatRequest, Completion, ReplyTokens
 from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits
 from trajmill.stages.rollout.episode import run_episode
 
@@ -35,6 +40,33 @@ def test_equal_attempts_have_equal_ids_and_other_seeds_other_ids() -> None:
     agent = ToyAgent(press_and_finish)
     one, same, other = (Attempt(toy_query(), Purpose.TRAIN, 0, seed) for seed in (1, 1, 2))
     assert one.trajectory_id(agent) == same.trajectory_id(agent) != other.trajectory_id(agent)
+
+
+class ServedModel:
+    """Says one thing, with its tokens where they are asked for."""
+
+    version = "owl-1"
+
+    def frame(self, screen: Size) -> CoordinateFrame:
+        return native_frame(screen)
+
+    async def complete(self, request: ChatRequest) -> Completion:
+        tokens = ReplyTokens((5, 7), (-0.5, -0.25)) if request.with_tokens else None
+        return Completion("no call", 1, 2, "stop", tokens=tokens)
+
+    async def close(self) -> None:
+        pass
+
+
+def test_a_served_policys_tokens_stand_on_its_steps() -> None:
+    for with_tokens, tokens in ((True, ((5, 7), (-0.5, -0.25))), (False, (None, None))):
+        agent = EndToEndAgent(ServedModel(), toy_query().platform, with_tokens=with_tokens)
+        attempt = Attempt(toy_query(), Purpose.TRAIN, 0, 1)
+        steps = asyncio.run(run_episode(attempt, agent, ToyEnvironment(), Limits(), ORIGIN)).episode.steps
+        assert len(steps) == 4
+        assert {(step.reply_token_ids, step.reply_logprobs) for step in steps} == {tokens}
+        assert {step.policy_version for step in steps} == {"owl-1"}
+        assert rows_from_arrow("steps", rows_to_arrow("steps", steps)) == list(steps)
 
 
 @pytest.mark.parametrize("status", ["success", "failure"])

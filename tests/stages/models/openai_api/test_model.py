@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.stages.models.fault_server import FaultReply, running_server
+from tests.stages.models.fault_server import Fault, FaultReply, running_server
 from tests.stages.models.openai_api.asking import VARIABLES, asked, asked_all, request, settings
 from tests.stages.models.test_images import handle, picture
 from trajmill.schemas.coordinates import CoordinateFrame
@@ -18,7 +18,7 @@ from trajmill.schemas.errors import BadInputError, ModelFailure
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.pixel_budget import QWEN3_VL
-from trajmill.stages.models.base import ChatMessage, ChatRequest, Completion, TokenLogprob
+from trajmill.stages.models.base import ChatMessage, ChatRequest, Completion, ReplyTokens, TokenLogprob
 from trajmill.stages.models.openai_api.model import OpenAiModel
 
 
@@ -28,6 +28,20 @@ def test_an_answer_with_usage_and_price() -> None:
         assert asked(client) == Completion("Grüße ☂", 100, 10, "stop", price=(100 * 2 + 10 * 10) / 1e6)
         assert server.received[0].authorization == "Bearer k-1"
         assert "k-1" not in repr(client)
+
+
+def test_the_tokens_of_a_reply_come_with_their_log_probabilities() -> None:
+    with running_server([FaultReply(text="one three")] * 2) as server:
+        assert asked(settings(server.url), request(with_tokens=True)).tokens == ReplyTokens((3, 5), (-0.5, -0.5))
+        assert asked(settings(server.url)).tokens is None
+        bodies = [received.body for received in server.received]
+        assert [(body.get("logprobs"), body.get("return_token_ids")) for body in bodies] == [(True, True), (None, None)]
+
+
+def test_other_tokens_than_log_probabilities_are_one_line() -> None:
+    message = r"^[^\n]*: 3 log probabilities for 4 tokens; given up[^\n]*$"
+    with running_server([Fault.UNEVEN_TOKENS]) as server, pytest.raises(ModelFailure, match=message):
+        asked(settings(server.url, attempts=1), request(with_tokens=True))
 
 
 def test_everything_asked_for_is_sent() -> None:
