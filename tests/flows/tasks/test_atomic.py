@@ -72,7 +72,7 @@ def test_they_are_walked_from_the_command_line(folder: Path, capsys: pytest.Capt
         ([], ('"pcmanfm"]\n', '"gimp"]\n'), "atomic.programs should be 'libreoffice-calc', 'libreoffice-writer', "),
         ([], ("train = 1", "train = -1"), "toml:10: atomic.train should be greater than or equal to 0, not -1"),
         ([], ('"desktop"', '"miniwob"'), 'toml:9: atomic: its programs are those of environment.kind = "desktop"'),
-        (["--source", "atom"], ("", ""), "there is no source 'atom'; there are dag, atomic, "),
+        (["--source", "atom"], ("", ""), "there is no source 'atom'; did you mean atomic?"),
     ],
 )
 def test_bad_input_is_one_line(
