@@ -50,6 +50,7 @@ _SCALARS = {
     pa.bool_(): "BOOLEAN",
     pa.int32(): "INTEGER",
     pa.int64(): "BIGINT",
+    pa.float32(): "FLOAT",
     pa.float64(): "DOUBLE",
 }
 _WILSON = """
