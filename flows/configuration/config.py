@@ -74,7 +74,7 @@ class RolloutSection(Spec):
 
     episodes_per_round: PositiveInt = 600
     """Episodes in each round, guided ones included."""
-    group_size: PositiveInt = 2
+    group_size: PositiveInt = 1
     """Unguided attempts at each query that a round chooses, each with its own seed: the group within which RL compares
     them."""
     concurrency: Annotated[PositiveInt, OPERATIONAL] = 128
