@@ -32,8 +32,9 @@ def _row(processor: Any, item: dict[str, Any]) -> LoadedRow:
 def with_rewards(job: Job) -> dict[str, Any]:
     """Prompts of `RLHFDataset` as verl's agent loop renders them, and rewards of the replies in the walk."""
     processor = AutoProcessor.from_pretrained(job.processor)  # type: ignore[no-untyped-call]
+    # No workers: a process that has used torch cannot be forked safely, and a forked one was seen to wait for ever.
     settings = OmegaConf.create(
-        {"max_prompt_length": job.max_length, "cache_dir": job.work, "filter_overlong_prompts_workers": 1}
+        {"max_prompt_length": job.max_length, "cache_dir": job.work, "filter_overlong_prompts_workers": None}
     )
     rows = RLHFDataset(job.shards(), processor.tokenizer, settings, processor)
     compute_score = load_extern_object(str(Path(job.folder) / "reward.py"), "compute_score")
