@@ -124,7 +124,9 @@ def tasks_unknown_to_judge(config: Config) -> str | None:
     embedded = [
         channel
         for channel in config.judge.channels
-        if channel != "programmatic" and EMBEDDED in getattr(config.models.critic, channel)
+        if channel != "programmatic"
+        and EMBEDDED in getattr(config.models.critic, channel)
+        and getattr(config.judge, f"{channel}_critic").startswith("annotated_")
     ]
     if not embedded:
         return None

@@ -7,11 +7,10 @@ from typing import NamedTuple
 
 from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.critics.annotated.step_critic import AnnotatedStepCritic
-from trajmill.stages.critics.annotated.text_channel import AnnotatedTextChannel
-from trajmill.stages.critics.annotated.tree_channel import AnnotatedTreeChannel
 from trajmill.stages.critics.base import StepCritic, TrajectoryCritic
 from trajmill.stages.critics.calibration.noisy import NoisyChannel
 from trajmill.stages.critics.consensus import Judge
+from trajmill.stages.critics.kinds import critic_spec
 from trajmill.stages.critics.model.captioner import ModelCaptioner, ScreenCaptioner, TreeCaptioner
 from trajmill.stages.critics.model.multimodal_channel import ModelMultimodalChannel
 from trajmill.stages.critics.model.step_critic import ModelStepCritic
@@ -71,9 +70,9 @@ class JudgeConstruction(NamedTuple):
                     for model, budget in models
                 ]
             case Channel.TEXT:
-                return [AnnotatedTextChannel()]
+                return [critic_spec(self.spec.text_critic).open()]
             case Channel.MULTIMODAL:
-                return [AnnotatedTreeChannel()]
+                return [critic_spec(self.spec.multimodal_critic).open()]
             case Channel.PROGRAMMATIC:
                 return [ProgrammaticChannel()]
 

@@ -7,14 +7,16 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Protocol
 
-from pydantic import Field, NonNegativeInt, PositiveInt, ValidationInfo, field_validator
+from pydantic import AfterValidator, Field, NonNegativeInt, PositiveInt, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
+from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.record import Origin
 from trajmill.schemas.spec import OPERATIONAL, Fraction, Spec
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.critics.base import Ask
+from trajmill.stages.critics.kinds import critic_spec
 from trajmill.stages.critics.rule import ChannelRule, PassRule, Rule, resolution_of
 
 if TYPE_CHECKING:
@@ -68,6 +70,14 @@ class CriticModels:
         return {Channel.TEXT: self.text, Channel.MULTIMODAL: self.multimodal}.get(channel, ())
 
 
+def _known_critic(kind: str) -> str:
+    try:
+        critic_spec(kind)
+    except BadInputError as error:
+        raise PydanticCustomError("unknown_kind", "{message}", {"message": str(error)}) from None
+    return kind
+
+
 class JudgeSpec(Spec):
     """Who votes on a trajectory, and how the votes are combined."""
 
@@ -89,6 +99,10 @@ class JudgeSpec(Spec):
     Votes of one model on the same screenshots are one request, where its server gives several answers to one."""
     concurrency: Annotated[PositiveInt, OPERATIONAL] = 64
     """Trajectories that one worker has under judgement at once."""
+    text_critic: Annotated[str, AfterValidator(_known_critic)] = "annotated_text"
+    """Kind of the critic that votes in the text channel where no model of `models.critic.text` does."""
+    multimodal_critic: Annotated[str, AfterValidator(_known_critic)] = "annotated_tree"
+    """Kind of the critic that votes in the multimodal channel where no model of `models.critic.multimodal` does."""
     false_positive: Fraction = 0.0
     """Calibration studies: share of wrong trajectories that each channel calls correct."""
     false_negative: Fraction = 0.0
