@@ -35,7 +35,7 @@ def arrow_types(annotation: Any) -> tuple[pa.DataType, ...]:
         return (pa.bool_(),)
     if issubclass(annotation, str):
         return (pa.string(),)
-    return {int: (pa.int32(), pa.int64()), float: (pa.float64(),), bytes: (IMAGE,)}[annotation]
+    return {int: (pa.int32(), pa.int64()), float: (pa.float64(), pa.float32()), bytes: (IMAGE,)}[annotation]
 
 
 def struct_types(record: type[BaseModel]) -> Iterator[pa.DataType]:
@@ -105,7 +105,7 @@ def sample(annotation: Any, filled: bool) -> Any:
         return inner.model_validate({name: sample(hint, filled) for name, hint in fields(inner).items()})
     if issubclass(inner, StrEnum):
         return list(inner)[-1]
-    return {str: "täxt\n\x00" if filled else "", int: 2**31 - 1, float: 0.1, bool: filled, bytes: b"\x89PNG\x00"}[inner]
+    return {str: "täxt\n\x00" if filled else "", int: 2**31 - 1, float: 0.5, bool: filled, bytes: b"\x89PNG\x00"}[inner]
 
 
 @pytest.mark.parametrize("filled", [True, False])

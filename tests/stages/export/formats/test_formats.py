@@ -95,7 +95,7 @@ def test_the_weight_of_a_step_has_effect(kind: str, tmp_path: Path) -> None:
     rows = read(write(kind, "gui-owl", tmp_path / "out", walked()[:1], weights).folder)
     if kind == "swift":
         scales = {row.columns["step_index"]: row.columns["messages"][-1]["loss_scale"] for row in rows}
-        assert scales == {0: 0.0, 1: 2.0, 2: 0.4, 3: 0.4, 4: 1, 5: 1, 6: 1}
+        assert scales == {1: 2.0, 2: 0.4, 3: 0.4, 4: 1, 5: 1, 6: 1}
         assert all("loss_scale" not in message for row in rows for message in row.columns["messages"][:-1])
     else:
         assert [(row.columns["step_index"], row.columns["copy"]) for row in rows] == [

@@ -98,14 +98,15 @@ def test_a_seed_decides_a_sample_and_nothing_else_does(model: TransformersModel)
     assert greedy[0] == greedy[1]
 
 
-def test_several_samples_of_one_request_are_different_and_all_are_counted(model: TransformersModel) -> None:
-    [single, several] = one_by_one(
-        model, chat("Draw", temperature=1.0, seed=3), chat("Draw", temperature=1.0, seed=3, n=10)
-    )
-    assert several.text == single.text
-    assert len({several.text, *several.others}) == 10
-    assert several.output_tokens == 10 * 12
-    assert several.input_tokens == single.input_tokens
+def test_several_samples_of_one_request_are_those_of_the_next_seeds_and_all_are_counted(
+    model: TransformersModel,
+) -> None:
+    alone = one_by_one(model, *(chat("Draw", temperature=1.0, seed=3 + number) for number in range(10)))
+    [several] = one_by_one(model, chat("Draw", temperature=1.0, seed=3, n=10))
+    assert [several.text, *several.others] == [each.text for each in alone]
+    assert len({each.text for each in alone}) == 10
+    assert several.output_tokens == sum(each.output_tokens for each in alone)
+    assert several.input_tokens == alone[0].input_tokens
 
 
 def test_what_is_on_the_screen_changes_the_answer_and_its_id_does_not(model: TransformersModel) -> None:
