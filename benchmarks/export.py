@@ -35,7 +35,7 @@ from trajmill.schemas.tables.registry import arrow_schema
 from trajmill.schemas.tables.screen import IMAGE
 from trajmill.stages.curate.training_set import training_set
 from trajmill.stages.export.check import check_release
-from trajmill.stages.export.kinds import exporter_specs
+from trajmill.stages.export.kinds import exporter_spec
 from trajmill.stages.export.write import export_release
 
 _SIZE = Size(720, 1280)
@@ -115,7 +115,7 @@ def measure(folder: Path, rows: int, screens: int, image_bytes: int) -> list[Tim
     timings = [_timed("plain pyarrow loop", rows, lambda: _plain(examples, reader, folder / "plain.parquet"))]
     timings.append(_timed("curate", rows, lambda: _no_file(training_set(examples, {}, per_query=rows))))
     release = folder / "release"
-    exporters = [spec.open() for spec in exporter_specs(("trl", "verl"))]
+    exporters = [exporter_spec(kind).open() for kind in ("trl", "verl")]
     tables = {"examples": examples.to_batches(), "rl_steps": none.to_batches()}
     timings.append(_timed("export", rows, lambda: _size(export_release(release, exporters, tables, reader))))
     timings.append(

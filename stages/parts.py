@@ -11,10 +11,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points
+from typing import TypeVar
 
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.nearest import instead_of
 from trajmill.schemas.spec import Spec
+
+S = TypeVar("S", bound=Spec)
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,21 @@ class PartGroup:
         if kind not in added:
             raise BadInputError(f"there is no {self.word} of kind {kind!r}; {instead_of(kind, self.kinds())}")
         return _load(added[kind])
+
+    def default_spec(self, kind: str, base: type[S]) -> S:
+        """The spec of a kind with the values that it has by default.
+
+        Args:
+            kind: what the user names.
+            base: what all specs of the group are.
+
+        Raises:
+            BadInputError: there is no such kind, the package that adds it cannot be imported, or its spec is no `base`.
+        """
+        spec = self.spec_class(kind)()
+        if not isinstance(spec, base):
+            raise BadInputError(f"{self.name}: {kind} is no {base.__module__}.{base.__qualname__}")
+        return spec
 
     def _added(self) -> dict[str, EntryPoint]:
         return {point.name: point for point in entry_points(group=self.name)}

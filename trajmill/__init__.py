@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from trajmill.stages.derive.end_to_end import end_to_end_examples
     from trajmill.stages.environments.simulated.spec import SimulatedSpec
     from trajmill.stages.environments.spec import EnvironmentSpec
-    from trajmill.stages.export.kinds import exporter_specs
+    from trajmill.stages.export.kinds import exporter_spec
     from trajmill.stages.export.write import export_release
     from trajmill.stages.guidance.write import write_guidance
     from trajmill.stages.models.embedded.storage import embedded_model, load_embedded_model, untrained_network
@@ -95,7 +95,7 @@ _HOMES = {
     "CriticModels": "stages.critics.spec",
     "end_to_end_examples": "stages.derive.end_to_end",
     "rows_to_arrow": "schemas.tables.registry",
-    "exporter_specs": "stages.export.kinds",
+    "exporter_spec": "stages.export.kinds",
     "export_release": "stages.export.write",
     # Parts of your own
     "Spec": "schemas.spec",
@@ -140,7 +140,7 @@ __all__ = [
     "embedded_model",
     "end_to_end_examples",
     "export_release",
-    "exporter_specs",
+    "exporter_spec",
     "family_named",
     "generate_queries",
     "judge_episode",

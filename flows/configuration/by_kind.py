@@ -11,11 +11,9 @@ from pydantic import GetCoreSchemaHandler, ValidationError, ValidationInfo
 from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, core_schema
 
 from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.known_name import UNKNOWN_KIND
 from trajmill.schemas.spec import Spec
 from trajmill.stages.parts import PartGroup
-
-UNKNOWN_KIND = "unknown_kind"
-"""Type of a validation error whose message is a complete sentence for the user."""
 
 
 @dataclass(frozen=True)

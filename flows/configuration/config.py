@@ -9,15 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field, NonNegativeInt, PositiveFloat, PositiveInt
-from pydantic_core import PydanticCustomError
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
 from trajmill.flows.configuration.atomic import AtomicSection
-from trajmill.flows.configuration.by_kind import UNKNOWN_KIND, by_kind
+from trajmill.flows.configuration.by_kind import by_kind
 from trajmill.flows.configuration.models import POLICY_ROLE, ModelsSection, PromptsSection
 from trajmill.flows.configuration.pathways import PathwaysSection
 from trajmill.flows.configuration.tables import KeyPath
-from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.known_name import known_by
 from trajmill.schemas.record import content_id
 from trajmill.schemas.spec import OPERATIONAL, Fraction, Spec
 from trajmill.stages.agents.kinds import AGENTS
@@ -27,7 +26,7 @@ from trajmill.stages.derive.spec import RLSpec
 from trajmill.stages.environments.kinds import ENVIRONMENTS
 from trajmill.stages.environments.simulated.spec import SimulatedSpec
 from trajmill.stages.environments.spec import EnvironmentSpec
-from trajmill.stages.export.kinds import exporter_specs
+from trajmill.stages.export.kinds import exporter_spec
 from trajmill.stages.models.kinds import MODELS
 from trajmill.stages.models.spec import ModelSpec
 from trajmill.stages.queries.graph.spec import GraphQueriesSpec
@@ -126,18 +125,10 @@ class GuidanceSection(Spec):
     """Largest share of a round's episodes that may be guided."""
 
 
-def _known_formats(formats: tuple[str, ...]) -> tuple[str, ...]:
-    try:
-        exporter_specs(formats)
-    except BadInputError as error:
-        raise PydanticCustomError(UNKNOWN_KIND, "{message}", {"message": str(error)}) from None
-    return formats
-
-
 class ReleaseSection(Spec):
     """What a release is made of."""
 
-    formats: Annotated[tuple[str, ...], AfterValidator(_known_formats)] = ("trl", "verl")
+    formats: Annotated[tuple[str, ...], known_by(exporter_spec)] = ("trl", "verl")
     """Formats that its rows are written in; `screens.parquet` is always there."""
 
 

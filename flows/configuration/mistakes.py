@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 from pydantic_core import ErrorDetails
 
-from trajmill.flows.configuration.by_kind import UNKNOWN_KIND
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.tables import KeyPath, key_paths, spec_at
+from trajmill.schemas.known_name import UNKNOWN_KIND
 from trajmill.schemas.nearest import nearest
 
 

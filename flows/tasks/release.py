@@ -11,7 +11,7 @@ from trajmill.flows.stage import StageOutcome, StageReport, run_once
 from trajmill.flows.tasks.derive import left_out
 from trajmill.pipelines.reading.history import read_history
 from trajmill.pipelines.release import ReleaseRequest, make_release
-from trajmill.stages.export.kinds import exporter_specs
+from trajmill.stages.export.kinds import exporter_spec
 from trajmill.warehouse.layout import StageRun
 
 RELEASE = "release"
@@ -30,7 +30,7 @@ def release(context: RoundContext) -> StageReport:
             judge=str(own_judge(context.config).rule),
             averages=averages,
             keep_per_query=context.config.train.keep_per_query,
-            formats=exporter_specs(context.config.release.formats),
+            formats=tuple(map(exporter_spec, context.config.release.formats)),
             previous=release_name(context.in_round(context.round - 1)) if context.round > 1 else None,
             created_at=datetime.now(UTC).isoformat(timespec="seconds"),
             heldout_apps=context.config.queries.heldout_app_names,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Final
 
-from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.spec import Spec
 from trajmill.stages.parts import PartGroup
 
@@ -36,7 +35,4 @@ def critic_spec(kind: str) -> CriticSpec:
     Raises:
         BadInputError: there is no such kind, or it is no critic of trajectories; the nearest one is named.
     """
-    spec = CRITICS.spec_class(kind)()
-    if not isinstance(spec, CriticSpec):
-        raise BadInputError(f"{CRITICS.name}: {kind} is no trajmill.stages.critics.kinds.CriticSpec")
-    return spec
+    return CRITICS.default_spec(kind, CriticSpec)

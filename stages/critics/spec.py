@@ -7,10 +7,10 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Protocol
 
-from pydantic import AfterValidator, Field, NonNegativeInt, PositiveInt, ValidationInfo, field_validator
+from pydantic import Field, NonNegativeInt, PositiveInt, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
-from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.known_name import known_by
 from trajmill.schemas.record import Origin
 from trajmill.schemas.spec import OPERATIONAL, Fraction, Spec
 from trajmill.schemas.tables.model_call import ModelCall
@@ -70,14 +70,6 @@ class CriticModels:
         return {Channel.TEXT: self.text, Channel.MULTIMODAL: self.multimodal}.get(channel, ())
 
 
-def _known_critic(kind: str) -> str:
-    try:
-        critic_spec(kind)
-    except BadInputError as error:
-        raise PydanticCustomError("unknown_kind", "{message}", {"message": str(error)}) from None
-    return kind
-
-
 class JudgeSpec(Spec):
     """Who votes on a trajectory, and how the votes are combined."""
 
@@ -99,9 +91,9 @@ class JudgeSpec(Spec):
     Votes of one model on the same screenshots are one request, where its server gives several answers to one."""
     concurrency: Annotated[PositiveInt, OPERATIONAL] = 64
     """Trajectories that one worker has under judgement at once."""
-    text_critic: Annotated[str, AfterValidator(_known_critic)] = "annotated_text"
+    text_critic: Annotated[str, known_by(critic_spec)] = "annotated_text"
     """Kind of the critic that votes in the text channel where no model of `models.critic.text` does."""
-    multimodal_critic: Annotated[str, AfterValidator(_known_critic)] = "annotated_tree"
+    multimodal_critic: Annotated[str, known_by(critic_spec)] = "annotated_tree"
     """Kind of the critic that votes in the multimodal channel where no model of `models.critic.multimodal` does."""
     false_positive: Fraction = 0.0
     """Calibration studies: share of wrong trajectories that each channel calls correct."""

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
-from trajmill.schemas.errors import BadInputError
 from trajmill.stages.export.spec import ExporterSpec
 from trajmill.stages.parts import PartGroup
 
@@ -19,17 +17,10 @@ EXPORTERS: Final = PartGroup(
 )
 
 
-def exporter_specs(formats: Sequence[str]) -> tuple[ExporterSpec, ...]:
-    """The specs of some formats, each as it is by default.
+def exporter_spec(kind: str) -> ExporterSpec:
+    """The spec of a format, as it is by default.
 
     Raises:
         BadInputError: there is no such format, and the nearest one is named; or it is no exporter.
     """
-    return tuple(map(_exporter_spec, formats))
-
-
-def _exporter_spec(kind: str) -> ExporterSpec:
-    spec = EXPORTERS.spec_class(kind)()
-    if not isinstance(spec, ExporterSpec):
-        raise BadInputError(f"{EXPORTERS.name}: {kind} is no trajmill.stages.export.spec.ExporterSpec")
-    return spec
+    return EXPORTERS.default_spec(kind, ExporterSpec)

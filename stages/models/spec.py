@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
-from pydantic import AfterValidator, Field, PositiveInt
+from pydantic import Field, PositiveInt
 
 from trajmill.schemas.coordinates import CoordinateFrame
 from trajmill.schemas.dialects.families import Family, family_named
-from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.geometry import Size
+from trajmill.schemas.known_name import known_by
 from trajmill.schemas.spec import OPERATIONAL, Spec
 from trajmill.stages.models.context_budget import ContextBudget, budget_of
 
@@ -21,20 +21,13 @@ if TYPE_CHECKING:
     from trajmill.stages.models.wrapped.accounting import Accounting
 
 
-def _known_family(name: str) -> str:
-    try:
-        return family_named(name).name
-    except BadInputError as error:
-        raise ValueError(str(error)) from None
-
-
 class ModelSpec(Spec):
     """A model that roles can be mapped to: `[endpoints.NAME]`."""
 
     gives_tokens: ClassVar[bool] = False
     """Whether it can be asked for the tokens of its replies and their log probabilities."""
 
-    family: Annotated[str, AfterValidator(_known_family)] = "any"
+    family: Annotated[str, known_by(family_named)] = "any"
     """`qwen2.5-vl`, `qwen3-vl`, `gui-owl`, `gui-owl-1.5`, `ui-tars` or `any`. Decides how a policy is spoken to and
     read: system message, layout of the messages, names of actions, sizes of images, coordinates (see models.md);
     `any`: as the embedded policy, with images as they are."""

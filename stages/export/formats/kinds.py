@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from trajmill.schemas.errors import BadInputError
 from trajmill.stages.export.formats.spec import FormatSpec
 from trajmill.stages.parts import PartGroup
 
@@ -30,7 +29,4 @@ def format_spec(kind: str) -> FormatSpec:
     Raises:
         BadInputError: there is no such format; the nearest one is named.
     """
-    spec = FORMATS.spec_class(kind)()
-    if not isinstance(spec, FormatSpec):
-        raise BadInputError(f"{FORMATS.name}: {kind} is no trajmill.stages.export.formats.spec.FormatSpec")
-    return spec
+    return FORMATS.default_spec(kind, FormatSpec)

@@ -101,8 +101,8 @@ class TrlExporter:
             yield f"{IMAGE_PLACEHOLDER} is left in a text"
         if row["split"] != Split.TRAIN:
             yield f"it is of split {row['split']}"
-        told = "".join(block["text"] for block in prompt)
-        if quotes_guidance(f"{told}\n{said}", guidance):
+        asked = "".join(block["text"] for block in prompt)
+        if quotes_guidance(f"{asked}\n{said}", guidance):
             yield "it quotes the guidance that the agent was given"
         size = sizes.get(row["screen_ids"][-1]) if row["screen_ids"] else None
         if row["action"] is not None and (size is None or not _says(said, action_from_json(row["action"]), size)):

@@ -22,10 +22,10 @@ from trajmill.stages.derive.end_to_end import end_to_end_examples
 from trajmill.stages.derive.rl_steps import PolicyWords, RLBatch, rl_steps
 from trajmill.stages.derive.spec import RLSpec
 from trajmill.stages.export.base import BulkScreenReader, ExportedFile
-from trajmill.stages.export.kinds import exporter_specs
+from trajmill.stages.export.kinds import exporter_spec
 from trajmill.stages.export.write import export_release
 
-EXPORTERS = [spec.open() for spec in exporter_specs(("trl", "verl"))]
+EXPORTERS = [exporter_spec(kind).open() for kind in ("trl", "verl")]
 
 
 def write_release(
