@@ -1,4 +1,4 @@
-"""Emits an event after judged trajectories are committed; `trajmill serve` retrains when there are enough."""
+"""Emits a Prefect event after judged trajectories are committed; `trajmill serve` retrains when there are enough."""
 
 from __future__ import annotations
 

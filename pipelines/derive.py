@@ -70,19 +70,19 @@ class DeriveRLSteps:
     origin: Origin
     spec: RLSpec
     rounds: tuple[int, ...]
-    """The rounds that the trajectories are of."""
+    """The rounds of the trajectories."""
     remembered: Mapping[str, str]
-    """By query id, the trajectory that is its remembered success of an earlier round."""
+    """By query id, the trajectory of a success of an earlier round."""
     may_be_judged: frozenset[str]
     """Trajectories that a later round judges if they have no judgement yet."""
     seed: int
     family: Family = ANY
-    """Of the policy."""
+    """The policy's family."""
     with_tokens: bool = False
     """Whether the policy was asked for the tokens of its replies."""
 
     def identity(self, trajectory_ids: Sequence[str]) -> object:
-        """The trajectories, what may stand in for failed groups, and how rows are made."""
+        """The trajectories, the successes that may replace failed attempts, and how rows are made."""
         return [
             list(trajectory_ids),
             dict(self.remembered),

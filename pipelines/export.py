@@ -28,12 +28,12 @@ _COLUMNS = ("example_id", "trajectory_id", "step_index", "loss_weight")
 
 
 class ExportRequest(NamedTuple):
-    """What is to be written, and where."""
+    """What to write, and where."""
 
     release: str
     form: FormatSpec
     family: Family
-    """With the pixel budget that its model is trained with."""
+    """The family, with the pixel budget that its model is trained with."""
     folder: Path
     """A new folder, or an empty one."""
 
@@ -42,8 +42,8 @@ def export_release_to(warehouse: Warehouse, request: ExportRequest) -> ExportedF
     """Write the supervised rows of a release in a trainer's format and a family's words.
 
     Raises:
-        BadInputError: there is no such release, it has no supervised rows, or the folder holds something.
-        TrajmillError: no step can be written so, or the disk is full; nothing stands under the folder's name.
+        BadInputError: there is no such release, it has no supervised rows, or the folder is not empty.
+        TrajmillError: no step can be written in this form, or the disk is full; the folder is not made.
     """
     release = read_release(warehouse, request.release)
     rows = _released_steps(warehouse, release)
@@ -73,7 +73,7 @@ def _released_steps(warehouse: Warehouse, release: Release) -> list[ReleasedStep
 def _steps(
     warehouse: Warehouse, release: Release, family: Family, rows: Sequence[ReleasedStep], screens: WarehouseScreens
 ) -> Iterator[StepExample | LeftOutStep]:
-    """The rows in the order of the release, the trajectories of some of them read at a time."""
+    """The examples in the order of the release; trajectories are read for some rows at a time."""
     trajectories = iter([list(of_one) for _, of_one in groupby(rows, key=lambda row: row.trajectory_id)])
     rounds = range(release.round + 1)
     while chunk := list(islice(trajectories, _TRAJECTORIES_AT_ONCE)):

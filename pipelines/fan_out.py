@@ -1,4 +1,4 @@
-"""Does the work of a stage in shards, one Beam element per shard. Each is written once; its name hashes its work.
+"""Does the work of a stage in shards, one Beam element for each. A shard is written once; its name hashes its work.
 
 Beam may run a shard again after a failure, and a killed run may continue with another number of workers. A finished
 shard of the same name is kept; all others are done. Shards of an earlier split have other names, so they are never

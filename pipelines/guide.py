@@ -27,7 +27,7 @@ from trajmill.warehouse.shards import write_tables
 
 @dataclass(frozen=True)
 class GuideSpec:
-    """Who describes outcomes and who writes the hints."""
+    """The models that describe outcomes and write the hints."""
 
     describer: Endpoint | None = None
     """A vision-language model; None compares accessibility trees."""

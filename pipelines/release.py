@@ -34,10 +34,10 @@ NO_GROUPS = (
     "There are no RL rows: no group of the round has two rollouts of one query with different rewards to compare "
     "(`rollout.group_size`, `rl.keep_without_spread`)."
 )
-"""What the card of a release says whose groups are all of size one, or all gone."""
+"""The card's sentence for a release whose groups all have one attempt, or that has no groups."""
 _IMAGES_EVERY = 50
 _GROUPS_EVERY = 4
-"""How much of a release is read again before it is sealed."""
+"""Every n-th row group and every n-th image is read again before a release gets its manifest."""
 
 
 class ReleaseRequest(NamedTuple):
@@ -55,11 +55,11 @@ class ReleaseRequest(NamedTuple):
     created_at: str
     heldout_apps: Collection[str]
     left_out: Mapping[str, int]
-    """What gave no example in the first place, by reason."""
+    """By reason, the number of trajectories and steps that gave no example."""
 
 
 class Released(NamedTuple):
-    """How much is in a release."""
+    """The counts of a release."""
 
     offered: int
     examples: int
@@ -67,11 +67,10 @@ class Released(NamedTuple):
 
 
 def make_release(warehouse: Warehouse, request: ReleaseRequest, queries: Sequence[Query]) -> Released:
-    """Curate, check for leaks, export and seal a release.
+    """Curate, check for leaks, export, and write the manifest of a release.
 
     Raises:
-        TrajmillError: something held out stands in the training rows, or what was written is not sound; nothing is
-            released.
+        TrajmillError: held-out data is in the training rows, or a written file has mistakes; nothing is released.
     """
     origin = request.origin
     versions = _versions(warehouse, request.name)
@@ -105,7 +104,7 @@ def make_release(warehouse: Warehouse, request: ReleaseRequest, queries: Sequenc
 
 
 def _versions(warehouse: Warehouse, name: str) -> Mapping[str, int]:
-    """The tables' versions; those of the manifest once the release is sealed, since other runs commit rows too."""
+    """The tables' versions; those of the manifest if there is one, because other runs commit rows too."""
     return read_release(warehouse, name).tables if name in release_names(warehouse) else table_versions(warehouse)
 
 
@@ -120,7 +119,7 @@ def _refuse_leaks(queries: Sequence[Query], texts: Iterable[TrainingText], heldo
 
 
 def _refuse_problems(folder: Path, exporters: Sequence[Exporter], guidance: Mapping[str, str]) -> None:
-    """Read a sample of what was written again, so that a release of 15,000 rows takes a quarter of a second."""
+    """Check a sample of the written rows; a release of 15,000 rows takes a quarter of a second."""
     problems = check_release(folder, exporters, guidance, _IMAGES_EVERY, _GROUPS_EVERY).problems
     if problems:
         first = problems[0]
@@ -131,7 +130,7 @@ def _refuse_problems(folder: Path, exporters: Sequence[Exporter], guidance: Mapp
 
 
 def _guidance(warehouse: Warehouse, origin: Origin) -> Mapping[str, str]:
-    """The hints that were given in the run, by the trajectory that they were given to."""
+    """By trajectory id, the hints that the run gave it."""
     texts = guidance_texts(warehouse, origin.run_id)
     rows = read_table(
         warehouse,

@@ -47,7 +47,7 @@ def serve_apps(
     files: AppFiles,
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="On loopback; 0 for any that is free.")] = 8000,
 ) -> None:
-    """Serve app files and the built-in apps as a web app on this machine alone, until Ctrl-C."""
+    """Serve app files and the built-in apps as a web app, for this machine only, until Ctrl-C."""
     from trajmill.stages.environments.webapp.compile import compile_files
     from trajmill.stages.environments.webapp.serve import HOST, web_app_server
 

@@ -1,4 +1,4 @@
-"""Commands about judges: judge the current round or stored trajectories anew, and measure how good a judge is."""
+"""Commands about judges: judge the current round, judge stored trajectories again, measure how good a judge is."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ JudgeName = Annotated[
 def judge(
     config: ConfigFile = None,
     again: Annotated[
-        bool, typer.Option("--again", help="Judge stored trajectories anew, beside the verdicts that they have.")
+        bool, typer.Option("--again", help="Judge stored trajectories again; the verdicts that they have are kept.")
     ] = False,
     name: JudgeName = None,
     round_number: Annotated[
         int | None, typer.Option("--round", metavar="N", min=1, help="With --again: only trajectories of this round.")
     ] = None,
 ) -> None:
-    """Judge the steps and the outcome of what was rolled out; once, however often it is asked for.
+    """Judge the steps and the outcome of the current round's trajectories; a second call does nothing.
 
-    With --again, the stored finished trajectories of the run are judged anew, without any environment. The verdicts
-    are added under the judge's name (view judgements_side_by_side) and decide nothing of what is learned from.
+    With --again, judge all stored finished trajectories of the run again, without any environment. The new verdicts
+    carry the judge's name (view judgements_side_by_side), and nothing is trained on them.
     """
     if not again and (name is not None or round_number is not None):
         raise typer.BadParameter("--judge and --round go with --again")
@@ -68,7 +68,7 @@ def calibrate(
         typer.Option("--labels", metavar="FOLDER", help="A labelled set in AgentRewardBench's layout."),
     ] = None,
 ) -> None:
-    """Measure how good judges are, ingredient by ingredient, and what a verdict takes.
+    """Measure how good judges are, ingredient by ingredient, and what a verdict costs.
 
     The labels are the programmatic rewards of the run's stored trajectories, or those of a labelled set.
     """
@@ -80,7 +80,7 @@ def calibrate(
     from trajmill.flows.view.calibration_table import calibration_table
 
     console = Console()
-    # Without a terminal there is no width that the table must fit into.
+    # Without a terminal, the table need not fit into a width.
     console = console if console.is_terminal else Console(width=_FILE_WIDTH)
     with watched_by(ConsoleWatcher(console)):
         for calibrated in measure(load_config(config), names or (), labels):

@@ -19,7 +19,7 @@ ConfigFile = Annotated[
 
 @app.command(epilog="Example: trajmill evolve --config trajmill.toml")
 def evolve(config: ConfigFile = None) -> None:
-    """Run the loop, round after round; asked again, it goes on where it stopped."""
+    """Run the loop, round after round; a second call continues where the first stopped."""
     from rich.console import Console
 
     from trajmill.flows.configuration.check import tasks_unknown_to_judge
@@ -50,7 +50,7 @@ def walk(
     queries: Annotated[int, typer.Option(min=1, help="How many queries to try.")] = 12,
     source: Annotated[str, typer.Option(help="Only queries made in one way, e.g. atomic or pathway.")] = "",
 ) -> None:
-    """Try an environment: walk the annotated paths of some queries in it, or explore where they have none."""
+    """Try an environment: walk the annotated paths of some queries in it; explore where a query has none."""
     from rich.console import Console
 
     from trajmill.flows.configuration.file import load_config
@@ -73,7 +73,7 @@ def pathways(
     programs: Annotated[list[str] | None, typer.Argument(metavar="[PROGRAM]...", help="Programs to walk.")] = None,
     config: ConfigFile = None,
 ) -> None:
-    """Walk the menus, dialogs and tabs of programs, and make queries of what is found; done once, as stages are."""
+    """Walk the menus, dialogs and tabs of programs, and make queries from them; a second call does nothing."""
     from rich.console import Console
 
     from trajmill.flows.configuration.file import load_config
@@ -124,7 +124,7 @@ for _stage in STAGE_COMMANDS:
 
 
 def run_alone(stage: str, config_file: Path | None) -> None:
-    """Run one stage of the current round and say what it made."""
+    """Run one stage of the current round and print its counts."""
     from rich.console import Console
 
     from trajmill.flows.configuration.file import load_config
@@ -151,7 +151,7 @@ def serve(
     config: ConfigFile = None,
     port: Annotated[int, typer.Option(help="Port of the Prefect server that is started if none is named.")] = 4200,
 ) -> None:
-    """Serve two deployments: more rounds every night, and a retraining when enough trajectories have landed.
+    """Serve two deployments: more rounds every night, and a retraining when there are enough new trajectories.
 
     Uses the Prefect server that PREFECT_API_URL names; without one, it starts one here.
     """
@@ -174,6 +174,6 @@ def serve(
             highlight=False,
             soft_wrap=True,
         )
-        # Prefect's event loop ends in order on Ctrl-C if the signal is handled as Python does by default.
+        # With Python's default handling of the signal, Prefect's event loop ends cleanly on Ctrl-C.
         signal.signal(signal.SIGINT, signal.default_int_handler)
         serve_deployments(settings, file)

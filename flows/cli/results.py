@@ -1,4 +1,4 @@
-"""Commands that look at what a run has made and change nothing: sql, report, show."""
+"""Commands that show the results of a run and change none: sql, report, show."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def show(
     config: ConfigFile = None,
     root: Root = None,
 ) -> None:
-    """Print a trajectory: its steps, what was thought, and what the judge said."""
+    """Print a trajectory: its steps, the thoughts, and the verdicts."""
     from rich.console import Console
 
     from trajmill.flows.view.show import find_trajectory, print_trajectory, write_images

@@ -9,19 +9,18 @@ from trajmill.stages.queries.atomic.base import AtomicApp
 
 
 class AtomicSection(Spec):
-    """Single operations (double-click, drag, input) asked for in real programs; for the environment `desktop`."""
+    """Queries for operations (double-click, drag, input) in real programs, only for the environment `desktop`."""
 
     train: NonNegativeInt = 0
-    """Queries of each operation to learn on."""
+    """Training queries for each operation."""
     heldout_slots: NonNegativeInt = 0
-    """Queries of each operation on new objects; of operations in programs that `queries.heldout_app_names` keeps from
-    training, the only ones."""
+    """Queries for each operation on new objects. Programs of `queries.heldout_app_names` have only these."""
     heldout_phrasings: NonNegativeInt = 0
-    """Queries of each operation on new objects, in phrasings that training never sees."""
+    """Queries for each operation on new objects, in phrasings that training never sees."""
     programs: tuple[AtomicApp, ...] = ()
-    """Programs whose operations are asked for; all if there are none."""
+    """Programs to make queries for; all if empty."""
 
     @property
     def wanted(self) -> bool:
-        """Whether any query for an operation is asked for."""
+        """Whether the run has any queries for operations."""
         return bool(self.train or self.heldout_slots or self.heldout_phrasings)

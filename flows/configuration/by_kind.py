@@ -44,14 +44,14 @@ class ByKind:
             spec = self.spec_class(value)
         except BadInputError as error:
             raise _unknown(str(error), value) from None
-        # JSON stands for the file and is read strictly; there, lists are tuples and texts are paths.
+        # In JSON mode pydantic is strict, but reads lists as tuples and strings as paths, as a file needs it.
         if info.mode == "json":
             return spec.model_validate_json(json.dumps(value), strict=True)
         return spec.model_validate(value)
 
 
 def by_kind(group: PartGroup, default: str) -> ByKind:
-    """The mark for a field whose table has a `kind`; `default` is the kind of a table that names none."""
+    """The annotation of a field whose table has a `kind`; `default` is the kind of a table that names none."""
     return ByKind(group, default)
 
 

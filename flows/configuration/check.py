@@ -95,7 +95,7 @@ def missing_for_operations(config: Config) -> list[Missing]:
 
 
 def missing_for_groups(config: Config) -> list[Missing]:
-    """What a round needs so that its attempts make groups."""
+    """Wrong values of keys that decide the groups of attempts."""
     size, unguided, found = config.rollout.group_size, config.unguided_episodes, []
     if size > max(1, unguided):
         message = f"rollout.group_size: a round makes {unguided} attempts without hints, fewer than a group of {size}"

@@ -55,7 +55,7 @@ class RunSection(Spec):
 
 
 class QueriesSection(GraphQueriesSpec):
-    """How many queries are generated in the first round, for each split, and how many tasks are proposed after that."""
+    """How many queries the first round generates for each split, and how many tasks each round proposes."""
 
     example_tasks: Path | None = None
     """A few tasks that people wrote, to propose new ones from: one JSON object in each line, e.g.
@@ -65,7 +65,8 @@ class QueriesSection(GraphQueriesSpec):
     """Training tasks that the model of `models.writer` proposes in each round, before the rollouts, from the example
     tasks and the success so far."""
     screenshot: NonNegativeInt = 0
-    """Training tasks that it proposes in each round from the first screens of the example tasks; it must see images."""
+    """Training tasks that it proposes in each round from the first screens of the example tasks; the model must accept
+    images."""
 
 
 class RolloutSection(Spec):
@@ -74,16 +75,15 @@ class RolloutSection(Spec):
     episodes_per_round: PositiveInt = 600
     """Episodes in each round, guided ones included."""
     group_size: PositiveInt = 1
-    """Unguided attempts at each query that a round chooses, each with its own seed: the group within which RL compares
-    them."""
+    """Unguided attempts at each chosen query, each with its own seed. They form the group in which RL compares them."""
     concurrency: Annotated[PositiveInt, OPERATIONAL] = 128
-    """Episodes that one worker has under way at once."""
+    """Episodes that one worker runs at the same time."""
     temperature: PositiveFloat = 1.0
     """Sampling temperature of the policy; evaluation is greedy."""
     max_seconds: PositiveFloat = 60.0
     """Time limit of one episode."""
     environment_tries: PositiveInt = 3
-    """How often an attempt is made, each time on a fresh environment, before a failing environment counts as such."""
+    """How often an attempt is tried, each time on a fresh environment, before the failure is stored."""
     step_seconds: PositiveFloat = 30.0
     """Time limit of one action; an environment that takes longer is replaced."""
     recycle_after: PositiveInt = 1000
@@ -129,7 +129,7 @@ class ReleaseSection(Spec):
     """What a release is made of."""
 
     formats: Annotated[tuple[str, ...], known_by(exporter_spec)] = ("trl", "verl")
-    """Formats that its rows are written in; `screens.parquet` is always there."""
+    """Formats of its rows; `screens.parquet` is always written."""
 
 
 class EvaluateSection(Spec):
@@ -140,7 +140,7 @@ class EvaluateSection(Spec):
     train_sample: NonNegativeInt = 60
     """Greedy episodes on training queries."""
     tolerance: Fraction = 0.02
-    """A new policy is promoted if its held-out success is no more than this below the old one's."""
+    """A new policy is promoted if its held-out success is at most this much below the old one's."""
 
 
 class BeamSection(Spec):
@@ -189,11 +189,11 @@ class Config(Spec):
     serve: Annotated[ServeSection, OPERATIONAL] = ServeSection()
 
     def identity(self) -> dict[str, Any]:
-        """Everything that decides rows: files by their contents, and for each role its model.
+        """Everything that decides rows; files count by their contents, roles by their models.
 
         These decide no rows: the number of rounds, folders, the schedule, the runner, workers, addresses of models,
-        names of endpoints, endpoints without a role, other judges, and operations that are not asked for. So a run can
-        be prolonged, moved, sped up and judged again. The policy's own model is left out too: it changes within a run.
+        names of endpoints, endpoints without a role, other judges, and operations without queries. So a run can be
+        prolonged, moved, sped up and judged again. The policy's own model is left out too: it changes within a run.
         """
         models: dict[str, list[object]] = {}
         for keys, name in self.asked_endpoints():

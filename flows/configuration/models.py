@@ -12,7 +12,7 @@ from trajmill.flows.configuration.tables import KeyPath
 from trajmill.schemas.spec import Spec
 
 EMBEDDED = "embedded"
-"""The endpoint that needs no configuration: the policy network, annotated critics, grammar and writers of lines."""
+"""The endpoint that needs no configuration: the policy network, and code without a model for all other roles."""
 
 POLICY_ROLE: KeyPath = ("models", "policy")
 """The role of the policy. Its model is no part of a run's identity, because it changes within a run."""
@@ -26,9 +26,9 @@ class CriticRoles(Spec):
     step: str = EMBEDDED
     """Judges each step."""
     text: EndpointNames = (EMBEDDED,)
-    """Vote in the text channel; several are an ensemble."""
+    """Votes in the text channel; several endpoints are an ensemble."""
     multimodal: EndpointNames = (EMBEDDED,)
-    """Vote in the multimodal channel; several are an ensemble."""
+    """Votes in the multimodal channel; several endpoints are an ensemble."""
 
 
 class PromptsSection(Spec):
@@ -43,15 +43,15 @@ class PromptsSection(Spec):
     describer_screen: Path | None = None
     """For captions of screens without an accessibility tree, by `models.describer`."""
     describer_step: Path | None = None
-    """For what came of a step, which guidance is written from, by `models.describer`."""
+    """For descriptions of what a step changed, by `models.describer`; guidance is written from them."""
     writer_guidance: Path | None = None
     """For guidance."""
     writer_synthesise: Path | None = None
-    """For the explicit instruction that leads along a path."""
+    """For the explicit instruction that describes a path."""
     writer_refine: tuple[Path, ...] = ()
-    """For what a person would say instead, in training: a file for each manner, none of which may ask a question."""
+    """For training instructions as people say them: a file for each manner; none may ask a question."""
     writer_refine_heldout: tuple[Path, ...] = ()
-    """The same for the manners that training never sees: questions."""
+    """The same for the manners that training never sees, which ask questions."""
     writer_curriculum: Path | None = None
     """For tasks proposed from the success so far."""
     writer_screen: Path | None = None
@@ -68,7 +68,7 @@ class ModelsSection(Spec):
     writer: str = EMBEDDED
     """Writes instructions and guidance."""
     describer: str = EMBEDDED
-    """Describes for guidance what came of a step."""
+    """Describes what a step changed, for guidance."""
     critic: CriticRoles = CriticRoles()
 
     def roles(self) -> Iterator[tuple[KeyPath, str]]:

@@ -1,4 +1,4 @@
-"""Measure judges, ingredient by ingredient, against the rewards of stored trajectories or an imported labelled set."""
+"""Measures judges, ingredient by ingredient, against the rewards of stored trajectories or a labelled set."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def calibrate(config: Config, names: Sequence[str], labels: Path | None = None) 
 
     Raises:
         BadInputError: an unknown judge, no rewards, a judge that repeats them, or labels that cannot be read.
-        RunInUseError: another process is at work on the run.
+        RunInUseError: another process works on the run.
         TrajmillError: a judge could judge nothing.
     """
     judges = [judge_named(config, name).asking_for_all() for name in names or (OWN_JUDGE,)]

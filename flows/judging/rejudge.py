@@ -23,7 +23,7 @@ def rejudge(config: Config, name: str | None, round_number: int | None = None) -
 
     Raises:
         BadInputError: no such judge, or nothing to judge.
-        RunInUseError: another process is at work on the run.
+        RunInUseError: another process works on the run.
     """
     judge = judge_named(config, name or OWN_JUDGE)
     warehouse = create_warehouse(config.run.root)

@@ -266,7 +266,7 @@ def _judge(views: duckdb.DuckDBPyConnection, run_id: str, rounds: tuple[int, ...
 
 
 def _seconds(views: duckdb.DuckDBPyConnection, run_id: str) -> tuple[Bar, ...]:
-    """A bar per round; the stages with the least time are one segment together."""
+    """A bar for each round; the stages that took least time are one segment together."""
     rows = _rows(views, _SECONDS, run_id)
     totals: Counter[str] = Counter()
     for _, stage, seconds in rows:

@@ -1,4 +1,4 @@
-"""A few trajectories for the report, each step with its action drawn on the screenshot."""
+"""Shows a few trajectories in the report; each step's action is drawn on its screenshot."""
 
 from __future__ import annotations
 

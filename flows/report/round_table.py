@@ -1,4 +1,4 @@
-"""One round at a glance: a table for the terminal and the same figures as Markdown for Prefect."""
+"""Summarises one round: a table for the terminal, and the same figures as Markdown for Prefect."""
 
 from __future__ import annotations
 

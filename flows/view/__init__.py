@@ -1,1 +1,1 @@
-"""What the command line prints: one trajectory, one calibration."""
+"""Formats what the command line prints: one trajectory, one calibration."""

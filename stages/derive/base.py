@@ -1,4 +1,4 @@
-"""Shared by all derivations: which episodes are used for training, and the record of what is left out."""
+"""What all derivations share: which episodes are used for training, and the record of what is left out."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ class LeftOut(NamedTuple):
     step_index: int | None
     """The step; None for a whole trajectory."""
     reason: str
-    """Countable: `judged_incorrect`, `harmful`, `no_effect`, `unparsed`, ..."""
+    """One word, so that reasons can be counted: `judged_incorrect`, `harmful`, `no_effect`, `unparsed`, ..."""
 
 
 def unfit(episode: Episode, purposes: frozenset[Purpose]) -> str | None:
-    """Why no row may be made of an episode, None if one may.
+    """Why an episode may give no row; None if it may.
 
-    Only the split `train` is ever learned from, and only what is evidence about the agent: a failed episode or one
-    without a judgement says nothing.
+    The policy learns only from the split `train`. A failed episode, or one without a judgement, says nothing about the
+    agent.
     """
     if episode.query.split is not Split.TRAIN:
         return "held_out"
@@ -39,7 +39,13 @@ def unfit(episode: Episode, purposes: frozenset[Purpose]) -> str | None:
 
 
 def as_trusted(episode: Episode, judge: bool, step_critic: bool) -> Episode:
-    """The episode as an ablation sees it: accepted whatever the judge said, or with none of its steps criticised."""
+    """The episode as an ablation uses it.
+
+    Args:
+        episode: with its verdicts.
+        judge: False counts the episode as correct, whatever the judge said.
+        step_critic: False removes the verdicts on its steps.
+    """
     changes: dict[str, object] = {}
     if not step_critic:
         changes["step_verdicts"] = ()

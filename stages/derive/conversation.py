@@ -1,6 +1,6 @@
-"""A step as the conversation that is trained on: system message, the prompt that was answered, one screen.
+"""Makes the training conversation of a step: the system message, the prompt that was answered, one screen.
 
-The user message is the task and the compressed history, then the observation (paper 2.1, figure 11).
+The user message has the task, the compressed history, then the observation (paper 2.1, figure 11).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from trajmill.schemas.tables.step import Step
 from trajmill.stages.guidance.strip import quotes_guidance
 
 PLACEHOLDERS: Final = (IMAGE_PLACEHOLDER, "<video>", "<audio>")
-"""What trainers of string prompts take for a placeholder."""
+"""Texts that trainers read as placeholders of images."""
 
 
 def prompt_messages(dialect: Dialect, step: Step, frame: CoordinateFrame) -> tuple[Message, Message]:
@@ -22,22 +22,22 @@ def prompt_messages(dialect: Dialect, step: Step, frame: CoordinateFrame) -> tup
 
     Args:
         dialect: the step's wire format.
-        step: its prompt is already without guidance; its history is what really happened.
-        frame: in which the reply writes positions on the screen before the action.
+        step: its stored prompt has no guidance, and its history is what really happened.
+        frame: the coordinates of the reply, on the screen before the action.
     """
     system = Message(role="system", content=dialect.system_prompt(frame))
     return system, Message(role="user", content=step.prompt + IMAGE_PLACEHOLDER)
 
 
 def unfit_text(step: Step, reply: str, guidance: str) -> str | None:
-    """Why a step cannot stand in a conversation, None if it can.
+    """Why a step cannot become a conversation; None if it can.
 
-    Text that holds a placeholder of its own, from the user, the screen or the model, would be read as an image; and a
-    policy that was given hints may repeat them in its thoughts, or find them in its history.
+    Text of the user, the screen or the model may contain a placeholder, which a trainer would read as an image. A
+    policy that was given hints may repeat them in its thoughts, and they then stand in its history.
 
     Args:
-        step: what was said and done.
-        reply: what is to be learned.
+        step: the stored step.
+        reply: the text that is learned.
         guidance: the hints that the agent was given; empty without any.
     """
     if not step.prompt or not reply:

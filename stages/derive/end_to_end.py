@@ -1,4 +1,4 @@
-"""End-to-end SFT examples: the steps of trajectories that were judged correct, cleaned by the step critic.
+"""Makes end-to-end SFT examples from trajectories that were judged correct, without the steps that were judged bad.
 
 Equation 2 of paper 2.2.3 with critic-based filtering; the format is that of paper 6.5.
 """
@@ -28,18 +28,18 @@ LEARNED_FROM = frozenset({Purpose.TRAIN, Purpose.GUIDED})
 
 
 class EndToEndExamples(NamedTuple):
-    """What one episode gave."""
+    """The examples of one episode, and what gave none."""
 
     examples: tuple[Example, ...]
     dropped: tuple[LeftOut, ...]
 
 
 def end_to_end_examples(episode: Episode, size_of: Callable[[str], Size], origin: Origin) -> EndToEndExamples:
-    """One example per kept step of an episode of split `train`, guided or not, that was judged correct.
+    """One example for each kept step of an episode of split `train`, guided or not, that was judged correct.
 
-    Steps labelled HARMFUL are left out, and NEUTRAL ones that changed nothing on the screen. The prompts of the
-    steps after them stay as they were answered: their history is what really happened. A reply is written anew from
-    thought, action and conclusion, with positions in pixels of the stored screenshot.
+    Steps labelled HARMFUL are left out, and so are NEUTRAL steps that changed nothing on the screen. The prompts of
+    later steps are not changed: their history is what really happened. The reply is rendered again from thought,
+    action and conclusion, with positions in pixels of the stored screenshot.
 
     Args:
         episode: with its step verdicts and its judgement.
@@ -67,7 +67,7 @@ def end_to_end_examples(episode: Episode, size_of: Callable[[str], Size], origin
 
 
 class _Completion(NamedTuple):
-    """The reply that is learned, or why there is none."""
+    """The reply that is learned, or the reason why there is none."""
 
     text: str | None
     reason: str = ""
@@ -79,7 +79,7 @@ def _completion(step: Step, label: StepLabel | None, dialect: Dialect, size: Siz
     action = action_from_json(step.action)
     if label is StepLabel.HARMFUL:
         return _Completion(None, "harmful")
-    # The step that ends an episode never changes the screen, and is what a trajectory must not lose.
+    # The step that ends an episode never changes the screen, but a trajectory needs it.
     if label is StepLabel.NEUTRAL and step.screen_before == step.screen_after and not ends_episode(action):
         return _Completion(None, "no_effect")
     text = _rendered(Reply(step.thought, action, step.conclusion), dialect, size)
@@ -90,7 +90,7 @@ def _completion(step: Step, label: StepLabel | None, dialect: Dialect, size: Siz
 
 
 def _rendered(reply: Reply, dialect: Dialect, size: Size) -> str | None:
-    """The reply's text, None if reading it again would give another action."""
+    """The text of a reply; None if parsing it would give another action."""
     frame = native_frame(size)
     try:
         text = dialect.render(reply, frame)

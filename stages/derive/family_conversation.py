@@ -1,7 +1,7 @@
-"""A stored step as the conversation of any family: what its agent would have been sent, and what it would have written.
+"""Turns a stored step into the conversation of any family: what its agent would have sent, and the model's reply.
 
-A reply that the family itself gave stands as it came. One of another family is written anew, with positions in the
-family's space.
+A reply that is already in the family's dialect is kept word for word. A reply of another family is rendered again, with
+positions in the family's coordinate space.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def family_conversation(family: Family, episode: Episode, at: int, size_of: Call
 
 
 def _told(step: Step, dialect: Dialect, frame: CoordinateFrame) -> _Written:
-    """A step of which the conclusion alone is told: an action that the family cannot say does not matter."""
+    """A step of which only the conclusion is shown; it may have an action that the family cannot express."""
     try:
         return _written(step, dialect, frame)
     except NotExpressible:

@@ -1,4 +1,4 @@
-"""One reward per trajectory, and its normalisation within a group or over all trajectories seen (paper 3.1.2)."""
+"""The reward of a trajectory, and its normalisation within a group or over all trajectories so far (paper 3.1.2)."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import NamedTuple
 from trajmill.schemas.episode import Episode
 
 MALFORMED_PENALTY = -0.5
-"""Format reward of a trajectory that holds no well-formed action (paper 3.1.2)."""
+"""Format reward of a trajectory without any well-formed action (paper 3.1.2)."""
 
 _DECAY = 0.5
-"""Share that the past keeps in the running moments when a batch arrives: the policy changes from round to round."""
+"""Weight of the earlier batches in the running moments when a new batch arrives; the policy changes between rounds."""
 _EPSILON = 1e-6
 
 
 class TrajectoryReward(NamedTuple):
-    """The parts of one trajectory's reward; never stored as their sum alone."""
+    """The parts of one trajectory's reward; they are stored beside their sum."""
 
     accuracy: float
     """1 if the trajectory was judged correct, else 0."""
     format: float
-    """-0.5 times the share of replies that were no action."""
+    """-0.5 times the share of replies that could not be parsed."""
 
     @property
     def total(self) -> float:
@@ -34,7 +34,7 @@ def trajectory_reward(episode: Episode) -> TrajectoryReward:
     """The reward of a judged episode with at least one step.
 
     Raises:
-        ValueError: it has no judgement or no steps: that is no evidence, and no reward.
+        ValueError: it has no judgement or no steps, so it has no reward.
     """
     if episode.judgement is None or not episode.steps:
         raise ValueError(f"trajectory {episode.trajectory.trajectory_id} has no judgement or no steps")
@@ -43,7 +43,7 @@ def trajectory_reward(episode: Episode) -> TrajectoryReward:
 
 
 def reward_of(correct: bool, malformed: int, steps: int) -> TrajectoryReward:
-    """The reward of a trajectory by its judgement and how many of its replies were no action."""
+    """The reward of a trajectory, from its judgement and the number of replies that could not be parsed."""
     return TrajectoryReward(float(correct), MALFORMED_PENALTY * malformed / steps)
 
 
@@ -55,7 +55,7 @@ class RewardMoments(NamedTuple):
 
     @property
     def deviation(self) -> float:
-        """The standard deviation of the rewards themselves, not an estimate of a larger population's."""
+        """The population standard deviation of the rewards."""
         return math.sqrt(max(0.0, self.mean_square - self.mean**2))
 
     @property
@@ -76,10 +76,10 @@ def moments(rewards: Sequence[float]) -> RewardMoments:
 
 
 def running_moments(batches: Iterable[Sequence[float]]) -> RewardMoments | None:
-    """The running moments after some batches of trajectory rewards, oldest first; None before the first reward.
+    """The running moments after batches of trajectory rewards, oldest first; None if there is no reward.
 
-    An earlier batch weighs half of the one after it. A pure function of the rewards: what was stored is all that a
-    restart needs.
+    Each batch weighs half as much as the batch after it. This is a pure function of stored rewards, so a restarted run
+    gets the same moments.
     """
     running: RewardMoments | None = None
     for batch in map(moments, filter(None, batches)):

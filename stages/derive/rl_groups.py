@@ -15,7 +15,7 @@ from trajmill.stages.derive.rewards import TrajectoryReward, moments, trajectory
 from trajmill.stages.derive.spec import RLSpec
 
 ON_POLICY = frozenset({Purpose.TRAIN})
-"""A guided attempt answered another prompt than the one that is trained on."""
+"""Purposes of attempts that RL uses. A guided attempt answered another prompt than the one that is trained on."""
 
 
 class Rollout(NamedTuple):
@@ -24,7 +24,7 @@ class Rollout(NamedTuple):
     episode: Episode
     reward: TrajectoryReward
     replayed: bool = False
-    """Whether it is a remembered success of an earlier round."""
+    """Whether it is a success of an earlier round that replaces a failed attempt."""
 
     @property
     def trajectory_id(self) -> str:
@@ -33,7 +33,7 @@ class Rollout(NamedTuple):
 
 
 class Group(NamedTuple):
-    """The rollouts that are compared with each other."""
+    """The attempts at one query whose rewards are compared."""
 
     query_id: str
     rollouts: tuple[Rollout, ...]
@@ -45,7 +45,7 @@ class Group(NamedTuple):
 
     @property
     def wants_replay(self) -> bool:
-        """Whether a remembered success would give it something to compare; one attempt alone has no group."""
+        """Whether a success of an earlier round would help: all of its attempts failed, and there are at least two."""
         return len(self.rollouts) > 1 and self.failed_whole
 
     @property
@@ -55,18 +55,19 @@ class Group(NamedTuple):
 
 
 class Grouped(NamedTuple):
-    """The groups of a batch, in order of query, and what is in none."""
+    """The groups of a batch, in order of query, and the attempts that are in none."""
 
     groups: tuple[Group, ...]
     left_out: tuple[LeftOut, ...]
 
 
 def grouped(episodes: Iterable[Episode], may_be_judged: Collection[str]) -> Grouped:
-    """The groups of some attempts.
+    """Divide attempts into groups.
 
     Args:
-        episodes: attempts; those that are no evidence about the policy are left out.
-        may_be_judged: trajectories that a later round judges if they have no judgement yet; their groups wait for it.
+        episodes: attempts; those that say nothing about the policy are left out.
+        may_be_judged: trajectories that a later round judges if they have no judgement yet; their groups wait until
+            then.
     """
     members: dict[tuple[str, int, str], list[Episode]] = {}
     for episode in sorted(episodes, key=lambda e: (e.query.query_id, e.trajectory.trajectory_id)):
@@ -94,7 +95,7 @@ def grouped(episodes: Iterable[Episode], may_be_judged: Collection[str]) -> Grou
 
 
 def with_replay(group: Group, remembered: Mapping[str, Episode], spec: RLSpec, seed: int) -> Group:
-    """The group, one attempt replaced by the remembered success of its query where all failed."""
+    """The group; if all its attempts failed, an earlier success at its query replaces one of them."""
     success = remembered.get(group.query_id)
     if success is None or not spec.replay or not group.wants_replay or unfit(success, LEARNED_FROM) is not None:
         return group

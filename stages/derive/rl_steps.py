@@ -1,6 +1,6 @@
-"""Trajectory-level RL rows (TRPO, paper 3.1.2): one reward per trajectory, its advantage on each of its steps.
+"""Makes trajectory-level RL rows (TRPO, paper 3.1.2): a trajectory has one reward; its steps share the advantage.
 
-A trajectory is cut into step instances, whose loss is weighted by one over its length or by a constant.
+Each step is one row. The loss of a row is weighted by one over the length of its trajectory, or by a constant.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ MADE_BY = "derive.rl_steps/2"
 
 
 class RLBatch(NamedTuple):
-    """What the RL rows of one round are made from."""
+    """The attempts that the RL rows of one round are made from."""
 
     episodes: Sequence[Episode]
     """The round's attempts, and the groups of earlier rounds that waited for a judgement."""
     remembered: Mapping[str, Episode] = {}
-    """A success of an earlier round by query id, needed for `replayable` queries."""
+    """By query id, a success of an earlier round; only `replayable` queries need one."""
     earlier: Sequence[Sequence[float]] = ()
-    """The rewards of each earlier round, oldest first; only normalisation over the batch needs them."""
+    """The rewards of each earlier round, oldest first; used only by normalisation over the batch."""
     may_be_judged: Collection[str] = ()
     """Trajectories that a later round judges if they have no judgement yet."""
 
@@ -53,20 +53,20 @@ class PolicyWords(NamedTuple):
 
 
 class RLRows(NamedTuple):
-    """What a batch of episodes gave."""
+    """The RL rows of a batch, and what gave none."""
 
     rows: tuple[RLStep, ...]
     dropped: tuple[LeftOut, ...]
 
 
 def rl_steps(batch: RLBatch, spec: RLSpec, words: PolicyWords, seed: int, origin: Origin) -> RLRows:
-    """The policy-update instances of one batch of attempts.
+    """The RL rows of one batch of attempts.
 
     Args:
-        batch: judged attempts and what they are compared with.
+        batch: judged attempts, and the earlier rewards that theirs are compared with.
         spec: how rewards are normalised and what is replayed, kept and weighted.
-        words: how the policy was asked; the responses are its own.
-        seed: of the draws of the attempts that are replaced.
+        words: how the policy was asked; the responses are the policy's own.
+        seed: decides which failed attempts are replaced.
         origin: common columns of the rows.
     """
     fresh = grouped(batch.episodes, batch.may_be_judged)
@@ -91,12 +91,12 @@ def rl_steps(batch: RLBatch, spec: RLSpec, words: PolicyWords, seed: int, origin
 
 
 def replayable(episodes: Iterable[Episode], may_be_judged: Collection[str] = ()) -> tuple[str, ...]:
-    """Ids of the queries whose group failed whole, in order of id: a remembered success helps these."""
+    """Ids of the queries whose group has only failures, in order of id; an earlier success can replace one of them."""
     return tuple(group.query_id for group in grouped(episodes, may_be_judged).groups if group.wants_replay)
 
 
 def compares_rollouts(rl_steps: pa.Table) -> bool:
-    """Whether any group has two or more rollouts: rows of groups of one are no RL data.
+    """Whether any group has two or more trajectories; groups of one have nothing to compare.
 
     Args:
         rl_steps: rows of one round; only the columns `group` and `trajectory_id` are read.
@@ -154,7 +154,7 @@ class _Asked(NamedTuple):
 
 
 def _asked(episode: Episode, position: int, words: PolicyWords) -> _Asked | str:
-    """What the policy was asked at a step, without guidance; a reason where that cannot be a row."""
+    """The request of a step, without guidance; or the reason why it cannot become a row."""
     step, family = episode.steps[position], words.family
     reason = unfit_text(step, step.raw_response, episode.guidance)
     if reason is not None:

@@ -11,21 +11,21 @@ class RLSpec(Spec):
     """How the RL rows of a round are made (paper 3.1.2)."""
 
     normalise: Literal["group", "batch"] = "group"
-    """What a reward is compared with: the rewards of its group, or the running mean and deviation of all rewards of the
-    round and those before it, in which remembered successes do not count."""
+    """What a reward is compared with: the rewards of its group, or the running mean and deviation of all rewards so
+    far. Earlier successes that replace failed attempts do not count in the latter."""
     step_weight: Literal["inverse_length", "constant"] = "inverse_length"
-    """Weight of a step: one over the length of its trajectory, so that all trajectories weigh the same, or 1 for every
-    step. The first spares long failures: each of their steps counts less."""
+    """Weight of a step: one over the length of its trajectory, so that all trajectories weigh the same and a step of a
+    long one counts less; or 1 for every step."""
     keep_without_spread: bool = False
-    """Whether groups whose rewards are all equal give rows; normalised within the group, their advantages are 0."""
+    """Whether groups whose rewards are all equal give rows. Normalised within the group, their advantages are 0."""
     replay: bool = True
-    """Whether a remembered success of the same query replaces one attempt, drawn at random, of a group of two or more
-    that failed whole."""
+    """Whether a success of an earlier round replaces one attempt, drawn at random, where all attempts of a group of two
+    or more failed."""
     replay_guided: bool = False
-    """Whether a success that was made with guidance may be remembered so."""
+    """Whether that earlier success may have been made with guidance."""
     tokens: bool = True
-    """Whether a policy on a server is asked for the tokens of its replies and their log probabilities (vLLM gives
-    them); replies without them then give no RL rows. False for a server that does not know `return_token_ids`."""
+    """Whether a served policy is asked for the tokens of its replies and their log probabilities, as vLLM gives them.
+    Replies without them then give no RL rows. Set it to false for a server that does not know `return_token_ids`."""
     carry_over: bool = True
-    """Whether a group with an attempt that could not be judged waits for the round that judges it; if not, the group
-    is used without that attempt."""
+    """Whether a group with an unjudged attempt waits for the round that judges it; if not, the group is used without
+    that attempt."""

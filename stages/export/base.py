@@ -1,4 +1,4 @@
-"""The protocol of an exporter, the record of a written file, and batches cut to row groups."""
+"""The protocol of an exporter, the record of a written file, and batches of the size of row groups."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import ScreenReader
 
 BATCH_ROWS = 64
-"""Rows of one record batch and of one Parquet row group: with images of 20 kB to 1 MB a group is 1 to 64 MB."""
+"""Rows of a record batch and of a Parquet row group; with images of 20 kB to 1 MB, a group has 1 to 64 MB."""
 
 
 class ExportedFile(NamedTuple):
@@ -33,7 +33,7 @@ class ImageReader(Protocol):
 
 
 class BulkScreenReader(ScreenReader, Protocol):
-    """A screen reader that gives many images at less than the price of each alone."""
+    """A screen reader that reads many images together faster than one by one."""
 
     def images(self, screen_ids: Iterable[str]) -> Mapping[str, bytes]:
         """The encoded images by id. Raises KeyError for an unknown id."""
@@ -41,11 +41,11 @@ class BulkScreenReader(ScreenReader, Protocol):
 
 
 class Exporter(Protocol):
-    """Writes the rows of one table in one format, and says what is wrong with a row that was read again."""
+    """Writes the rows of one table in one format, and checks rows that were read back."""
 
     @property
     def name(self) -> str:
-        """What the file is called when a data set is loaded by name: sft, rl."""
+        """Name of the file's configuration in `load_dataset`: sft, rl."""
         ...
 
     @property
@@ -65,12 +65,12 @@ class Exporter(Protocol):
 
     @property
     def row_is(self) -> str:
-        """What one row is, for the dataset card."""
+        """Describes one row, for the dataset card."""
         ...
 
     @property
     def advice(self) -> str:
-        """What a trainer must know who reads the file, for the dataset card."""
+        """What users of the file must know, for the dataset card."""
         ...
 
     @property
@@ -86,18 +86,18 @@ class Exporter(Protocol):
             screens: where the images are.
 
         Raises:
-            BadInputError: a row has another number of placeholders than of screens.
+            BadInputError: a row has more or fewer placeholders than screens.
             KeyError: a screen is not stored.
         """
         ...
 
     def problems(self, row: Mapping[str, Any], sizes: Mapping[str, Size], guidance: str) -> Iterator[str]:
-        """What is wrong with a row of the file, apart from its images.
+        """The mistakes of a row of the file; images are not checked here.
 
         Args:
-            row: as it was read again.
-            sizes: of the stored screens, by id.
-            guidance: the hints that were given to the row's trajectory, none of whose lines may stand in it.
+            row: as it was read from the file.
+            sizes: sizes of the stored screens, by id.
+            guidance: the hints that the row's trajectory was given; the row must not contain any of their lines.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""The dataset card of a release: a README.md that says what is in it, where it came from and how to load it."""
+"""Writes the dataset card of a release: a README.md that says what it contains, how it was made and how to load it."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from trajmill.stages.export.screens import SCREENS_FILE, SCREENS_SCHEMA
 
 
 class DroppedRows(NamedTuple):
-    """How many rows a reason left out."""
+    """The number of rows that were left out for one reason."""
 
     reason: str
     rows: int
 
 
 class CardContents(NamedTuple):
-    """What a card says that the files do not."""
+    """The facts of a card that cannot be read from the files."""
 
     name: str
     """Name of the release."""
@@ -41,7 +41,7 @@ class CardContents(NamedTuple):
     """Distinct trajectories in it."""
     dropped: Sequence[DroppedRows]
     notes: Sequence[str] = ()
-    """Sentences on what else is not in it, and why."""
+    """Sentences that say what else is missing, and why."""
 
 
 class _Config(NamedTuple):
@@ -108,7 +108,7 @@ def _front_matter(contents: CardContents, configs: Sequence[_Config], written: M
 
 
 def _size_category(rows: int) -> str:
-    """The Hub's name for a number of rows."""
+    """The size category of the Hugging Face Hub for a number of rows."""
     for limit, name in ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M")):
         if rows < limit:
             return name

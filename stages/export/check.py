@@ -1,7 +1,7 @@
-"""Reads an exported release again and says what is wrong with it; the only place that opens the images.
+"""Reads an exported release and reports its mistakes; nothing else opens the images.
 
-Every completion is parsed by its dialect and held against the action that was stored, every row's placeholders are
-counted against its images, guidance must be gone, and only the training split may be there.
+It parses each completion and compares it with the stored action, and compares the number of placeholders with the
+number of images. No row may contain guidance or belong to a held-out split.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from trajmill.stages.export.screens import SCREENS_FILE
 
 
 class RowProblem(NamedTuple):
-    """One thing that is wrong with one row."""
+    """One mistake in one row."""
 
     file: str
     row_id: str
@@ -28,10 +28,10 @@ class RowProblem(NamedTuple):
 
 
 class ReleaseCheck(NamedTuple):
-    """What was looked at and what was found; a sound release has no problems."""
+    """What was checked, and the mistakes that were found."""
 
     rows: Mapping[str, int]
-    """How many were read, by file."""
+    """Number of rows that were read, by file."""
     images: int
     """Distinct screens whose image was opened."""
     problems: tuple[RowProblem, ...]
@@ -44,12 +44,13 @@ def check_release(
     images_every: int = 1,
     groups_every: int = 1,
 ) -> ReleaseCheck:
-    """Re-read a release that `export_release` wrote, one row group at a time.
+    """Check a release that `export_release` wrote, one row group at a time.
 
     Args:
         directory: the release's folder.
         exporters: those that wrote it.
-        guidance: the hints that were given, by trajectory id; no line of them may stand in a row of that trajectory.
+        guidance: the hints that were given, by trajectory id; a row of that trajectory must not contain any of their
+            lines.
         images_every: open the image of every n-th distinct screen; 1 opens all.
         groups_every: read every n-th row group of a file, from the first; 1 reads all.
 
@@ -80,7 +81,7 @@ class _Images:
         self._every = every
 
     def problems(self, row: Mapping[str, Any]) -> Iterator[str]:
-        """What is wrong with the images of one row."""
+        """The mistakes in the images of one row."""
         if len(row["images"]) != len(row["screen_ids"]):
             yield f"{len(row['images'])} images of {len(row['screen_ids'])} screens"
         for screen_id, image in zip(row["screen_ids"], row["images"], strict=False):

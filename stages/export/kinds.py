@@ -18,7 +18,7 @@ EXPORTERS: Final = PartGroup(
 
 
 def exporter_spec(kind: str) -> ExporterSpec:
-    """The spec of a format, as it is by default.
+    """The spec of a format with its defaults.
 
     Raises:
         BadInputError: there is no such format, and the nearest one is named; or it is no exporter.

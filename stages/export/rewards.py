@@ -1,7 +1,7 @@
-"""Reward functions for trainers that example replies to a step's prompt, held against the target of the row.
+"""Reward functions for RL trainers: they compare a reply to a step's prompt with the target of the row.
 
 TRL calls `ces_rewards`, `coda_rewards` or `action_rewards` with the column `target`; verl calls `compute_score` with
-the ground truth of a row. A reply is parsed in the dialect of the target's family and never executed; no text raises.
+the ground truth of a row. A reply is parsed in the dialect of the target's family and never executed. No reply raises.
 """
 
 from __future__ import annotations
@@ -37,36 +37,36 @@ CES_FORMAT, CES_ACTION = 0.1, 0.9
 CES_TYPE, CES_PARAMETERS = 0.2, 0.8
 """Coefficients gamma of CES, equation 23."""
 UNBOXED_REACH: Final = 0.14
-"""Share of the screen within which a position counts as right where no element is known (GUI-Odyssey)."""
+"""Largest distance of a right position, as a share of the screen, if the element is unknown (GUI-Odyssey)."""
 _ALIKE = 0.5
-"""F1 of two texts above which they count as the same (CES, equation 25)."""
+"""Two texts count as equal if their F1 is above this (CES, equation 25)."""
 
 
 class ReplyScore(NamedTuple):
-    """The parts that all rewards are made of, each from 0 to 1."""
+    """The parts of all rewards, each from 0 to 1."""
 
     format: float
-    """1 for a reply that the dialect reads."""
+    """1 for a reply that the dialect can parse."""
     type: float
     """1 for an action of the target's type."""
     parameters: float
-    """1 if the parameters are right too: the position within the element, the same words, the same direction."""
+    """1 if the parameters are right too: a position within the element, the same words, the same direction."""
     closeness: float
-    """How near the parameters are: one minus the distance, as a share of the screen; F1 of texts."""
+    """How close the parameters are: for positions 1 minus the distance as a share of the screen, for texts their F1."""
 
 
 _NOTHING = ReplyScore(0.0, 0.0, 0.0, 0.0)
 
 
 def score_reply(text: str, target: str) -> ReplyScore:
-    """Hold a reply against a target.
+    """Compare a reply with a target.
 
     Args:
         text: what the model wrote.
         target: JSON of a `ReplyTarget`, as the column `target` holds it.
 
     Raises:
-        pydantic.ValidationError: the target is none.
+        pydantic.ValidationError: `target` is no `ReplyTarget`.
     """
     wanted = _target(target)
     read = family_named(wanted.family).dialect(wanted.platform).parse(text, wanted.frame())
@@ -78,7 +78,7 @@ def score_reply(text: str, target: str) -> ReplyScore:
 
 
 def ces_reward(score: ReplyScore) -> float:
-    """0.1 for the format and 0.9 for the action, of that 0.2 for its type and 0.8 for its parameters (CES, A.2)."""
+    """0.1 for the format and 0.9 for the action: 0.2 of these for its type, 0.8 for its parameters (CES, A.2)."""
     return CES_FORMAT * score.format + CES_ACTION * (CES_TYPE * score.type + CES_PARAMETERS * score.parameters)
 
 
@@ -88,12 +88,12 @@ def coda_reward(score: ReplyScore) -> float:
 
 
 def action_reward(score: ReplyScore) -> float:
-    """1 for the right action, -0.5 for what is no action (as the rewards of trajectories, GUI-Owl 3.1.2)."""
+    """1 for the right action, -0.5 for a reply without an action (like rewards of trajectories, GUI-Owl 3.1.2)."""
     return score.parameters + MALFORMED_PENALTY * (1.0 - score.format)
 
 
 RULES: Final = {"ces": ces_reward, "coda": coda_reward, "action": action_reward}
-"""What `compute_score` takes as `rule`."""
+"""The values of `rule` of `compute_score`."""
 
 
 def ces_rewards(completions: Sequence[Any], target: Sequence[str], **columns: object) -> list[float]:
@@ -137,7 +137,7 @@ def _target(text: str) -> ReplyTarget:
 
 
 def _said(completion: Any) -> str:
-    """The text of a completion: TRL gives a string or messages, whose content is a string or blocks."""
+    """The text of a completion: TRL passes a string, or messages whose content is a string or blocks."""
     if isinstance(completion, str):
         return completion
     contents = [message["content"] for message in completion]
@@ -148,7 +148,7 @@ def _said(completion: Any) -> str:
 
 
 def _type_of(action: Action) -> tuple[object, ...]:
-    """The type of an action, with what has no nearness: button, count, keys, status, direction."""
+    """The type of an action and those parameters that are never just close: button, count, keys, status."""
     match action:
         case SystemButton(button=button):
             return action.kind, button
@@ -227,7 +227,7 @@ def _text_of(action: Action) -> str | None:
 
 
 def _f1(said: str, wanted: str) -> float:
-    """F1 of the words of two texts; of equal texts 1, also where they have none."""
+    """F1 of the words of two texts; 1 for equal texts, even empty ones."""
     one, other = Counter(said.lower().split()), Counter(wanted.lower().split())
     if one == other:
         return 1.0

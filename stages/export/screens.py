@@ -1,4 +1,4 @@
-"""The screens of a release without their pixels, for trainers that read accessibility trees."""
+"""Writes the screens of a release without their pixels, for trainers that read accessibility trees."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _BATCH_SCREENS = 1024
 
 
 def screen_batches(screen_ids: Iterable[str], screens: ScreenReader) -> Iterator[pa.RecordBatch]:
-    """Rows of `screens.parquet`, one per id, in order.
+    """Rows of `screens.parquet`, one for each id, in order.
 
     Raises:
         KeyError: a screen is not stored.
@@ -53,7 +53,7 @@ def _screen_batch(ids: list[str], screens: ScreenReader) -> pa.RecordBatch:
 
 
 def _elements(elements: list[UIElement]) -> pa.StructArray:
-    """Column by column: the fields of `UIElement` are those of `ELEMENT`, in the same order."""
+    """Build the column field by field: `UIElement` and `ELEMENT` have the same fields in the same order."""
     columns = zip(*elements, strict=True) if elements else [()] * ELEMENT.num_fields
     arrays = [pa.array(values, field.type) for values, field in zip(columns, ELEMENT, strict=True)]
     return pa.StructArray.from_arrays(arrays, fields=list(ELEMENT))

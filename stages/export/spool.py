@@ -1,7 +1,7 @@
-"""Images on their way into a release: each distinct one is taken from the store once, in bulk and in order of id.
+"""Copies the images of a release to a temporary file: each distinct image is read from the store once, in order of id.
 
-Stores keep many images in one compressed block, so that taking them one by one in the order of the rows would read
-each block over and over. They are laid into a plain file here, from which any order costs the same.
+The store keeps many images in one compressed block, so reading them one by one in the order of the rows would read each
+block many times. From the temporary file, images can be read in any order at the same cost.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ class _Place(NamedTuple):
 
 
 class ImageSpool:
-    """An `ImageReader` over the screens of the rows that have been asked for so far."""
+    """An `ImageReader` for the screens that were added so far."""
 
     def __init__(self, file: IO[bytes], screens: BulkScreenReader) -> None:
-        """Lay the images of `screens` into `file`, which is open, empty, and closed by the caller."""
+        """Copy images from `screens` to `file`, which is open and empty; the caller closes it."""
         self._file = file
         self._screens = screens
         self._places: dict[str, _Place] = {}
         self._end = 0
 
     def image(self, screen_id: str) -> bytes:
-        """The encoded image. Raises KeyError for the id of a row that was not asked for."""
+        """The encoded image. Raises KeyError for a screen that was not added."""
         place = self._places[screen_id]
         return os.pread(self._file.fileno(), place.size, place.offset)
 
     def screen_ids(self) -> list[str]:
-        """Ids of all screens so far, sorted."""
+        """Ids of all screens that were added, sorted."""
         return sorted(self._places)
 
     def ahead_of(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The batches as they are, each after the images of its column `screens` have been laid in.
+        """Pass batches on unchanged; the images of a batch's column `screens` are added before it is given.
 
         Raises:
             KeyError: a screen is not stored.
@@ -60,7 +60,7 @@ class ImageSpool:
         yield from window
 
     def lay_in(self, screen_ids: Iterable[str]) -> None:
-        """Take those images from the store that have not been taken yet.
+        """Add images that were not added yet.
 
         Raises:
             KeyError: a screen is not stored.

@@ -1,4 +1,4 @@
-"""What a step's reply should do, as JSON that a reward function reads without anything else beside it."""
+"""The target of a step's reply, as JSON that is all that a reward function needs."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from trajmill.schemas.tables.query import Platform
 
 
 class ReplyTarget(Record):
-    """The action of a step that was judged right, and what is needed to hold a reply against it."""
+    """The action of a step of a correct trajectory, and the facts that are needed to compare a reply with it."""
 
     family: str
-    """In whose dialect replies are written."""
+    """The family whose dialect the replies are in."""
     platform: Platform
     action: Action
-    """In pixels of the stored screenshot."""
+    """Its positions are pixels of the stored screenshot."""
     box: Box | None
-    """The element under the action's position, in the same pixels; null where none was there."""
+    """The element at the action's position, in the same pixels; null if there was none."""
     screen: Size
-    """Of the stored screenshot."""
+    """Size of the stored screenshot."""
     resized: Size
-    """Of the picture that the model is shown."""
+    """Size of the image that the model is shown."""
 
     def frame(self) -> CoordinateFrame:
         """How positions in replies relate to the stored screenshot."""

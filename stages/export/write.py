@@ -26,18 +26,18 @@ def export_release(
 ) -> list[ExportedFile]:
     """Write the file of each exporter, and `screens.parquet`; the same input gives the same bytes.
 
-    Memory hardly grows with the rows: some thousands of them without pixels, a row group with pixels, and the ids of
-    the distinct screens. Their images pass through a temporary file in the same folder, which is gone afterwards.
+    Memory holds some thousands of rows without pixels, one row group with pixels, and the ids of the distinct screens.
+    The images go through a temporary file in the same folder, which is deleted at the end.
 
     Args:
-        directory: the release's folder; made if it is missing, files of the same names are replaced.
+        directory: the release's folder; it is made if missing, and files of the same names are replaced.
         exporters: the formats to write.
-        tables: the rows of each table that an exporter takes, in the schema of the table (its `to_batches()`); where
-            several take one, they must give the rows each time that they are iterated over.
+        tables: the rows of each table that an exporter takes, in the schema of the table (its `to_batches()`). If
+            several exporters take a table, it must be possible to iterate over its rows several times.
         screens: all screens that the rows show.
 
     Raises:
-        BadInputError: a row has another number of placeholders than of screens.
+        BadInputError: a row has more or fewer placeholders than screens.
         KeyError: a screen is not stored.
         OSError: the disk is full, or the folder cannot be written.
     """
@@ -54,10 +54,10 @@ def export_release(
 
 
 def write_parquet(directory: Path, name: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> ExportedFile:
-    """Write one file, a row group per batch.
+    """Write one file with a row group for each batch.
 
-    Encoded images do not compress, so they are stored as they are; a dictionary stores an image that repeats within
-    a row group once.
+    Encoded images do not get smaller by compression, so they are stored uncompressed. A dictionary stores an image that
+    repeats within a row group only once.
     """
     path = directory / name
     path.parent.mkdir(parents=True, exist_ok=True)

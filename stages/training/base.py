@@ -1,4 +1,4 @@
-"""What all recipes report."""
+"""The record that every recipe returns."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Progress = Callable[[int, int], None]
 
 
 class TrainingReport(NamedTuple):
-    """What a training did."""
+    """The result of a training."""
 
     rows: int
     skipped: int

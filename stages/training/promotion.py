@@ -22,8 +22,7 @@ class Promotion(NamedTuple):
 def compare(old: Iterable[SplitSuccess], new: Iterable[SplitSuccess], tolerance: float) -> Promotion:
     """Compare the success of two policies on new slot combinations and new phrasings.
 
-    Held-out apps are measured and reported, but do not decide: no policy is promoted for being lucky in apps it has
-    never seen, or refused for being unlucky.
+    Held-out apps are measured and reported, but do not decide: their success depends much on luck.
 
     Args:
         old: success of the policy in force, by split.
@@ -43,11 +42,11 @@ def reason_not_to_train(
     """Why a round trains no policy; empty if it trains one.
 
     Args:
-        rows: how many the release has for the recipe.
-        learns_from: the table that they are of.
-        precision: how the judge's precision compares with its floor. An unknown one is no reason.
-        served: version of the policy if somebody else serves and trains it.
-        waits_for_last_round: whether this is an earlier round of a control run that trains once, at its end.
+        rows: number of rows that the release has for the recipe.
+        learns_from: the table of these rows.
+        precision: how the judge's precision compares with its floor; an unknown precision does not stop the training.
+        served: version of the policy if it is served by a model server, which trajmill does not train; else None.
+        waits_for_last_round: whether this is an early round of a control run, which trains once at its end.
     """
     if served is not None:
         return f"{served} is served, and trained by its own trainer: the release is for it"

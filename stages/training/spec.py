@@ -18,12 +18,12 @@ class RecipeSpec(Spec):
     learns_from: ClassVar[Literal["examples", "rl_steps"]] = "examples"
     """The table whose rows of the release it takes."""
     keep_per_query: PositiveInt = 2
-    """Most trajectories kept for one query, shortest first."""
+    """Most trajectories that are kept for one query, the shortest first."""
     reweight: bool = True
     """Whether every query weighs the same, however many trajectories it has."""
     frozen_explorer_updates: NonNegativeInt = 0
-    """Control run: collect with the untrained policy in every round and train once, at the end, with this many updates;
-    0 is the loop, which trains in every round."""
+    """For a control run: all rounds collect with the untrained policy, and the last trains once with this many updates.
+    0 trains in every round."""
 
     @abstractmethod
     def train(
@@ -34,9 +34,9 @@ class RecipeSpec(Spec):
         Args:
             parent: folder of the policy to begin with.
             release: folder of the release.
-            seed: decides the order of the rows and all other chance.
+            seed: decides the order of the rows and everything else that is random.
             folder: where the new version is saved.
-            progress: is told how many updates are done.
+            progress: is called after each update.
 
         Raises:
             BadInputError: `parent` holds no policy that this recipe can train, or the release is not complete.

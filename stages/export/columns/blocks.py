@@ -1,8 +1,7 @@
-"""Texts with `<image>` placeholders as the content blocks that TRL and chat templates read.
+"""Turns texts with `<image>` placeholders into the content blocks that TRL and chat templates read.
 
-A block has the keys `type` and `text` and no other: Arrow gives every block of a column the same keys, and a key
-`image`, even a null one, makes TRL and the Qwen templates take every block for an image. The text of an image
-block is empty, not null.
+A block has only the keys `type` and `text`. All blocks of an Arrow column have the same keys, and TRL and the Qwen
+templates read any block with a key `image`, even null, as an image. The text of an image block is empty, not null.
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ BLOCK = pa.struct([("type", pa.string()), ("text", pa.string())])
 
 
 def content_blocks(texts: pa.StringArray) -> pa.ListArray:
-    """Each text as a list of blocks: its placeholders become image blocks, what stands between them text blocks.
+    """Each text as a list of blocks: its placeholders become image blocks, the text between them text blocks.
 
     Empty text between two images gives no block; an empty text gives one empty text block.
     """
     pieces = pc.split_pattern(texts, IMAGE_PLACEHOLDER)
     per_text, flat = list_lengths(pieces), pieces.flatten()
     owner = np.repeat(np.arange(len(texts)), per_text)
-    # Piece j of all, in text i, stands behind j - i images: each text has one image less than it has pieces.
+    # Piece j of all, if it is in text i, comes after j - i images: each text has one image fewer than pieces.
     spots = 2 * np.arange(len(flat)) - owner
     size = 2 * len(flat) - len(texts)
     is_text = np.zeros(size, bool)

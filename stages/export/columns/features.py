@@ -1,4 +1,4 @@
-"""The Hugging Face features that make `load_dataset` decode images, written into the Arrow schema's metadata."""
+"""Writes Hugging Face features into the metadata of an Arrow schema, so that `load_dataset` decodes images."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trajmill.schemas.tables.screen import IMAGE
 def with_features(schema: pa.Schema) -> pa.Schema:
     """The schema with metadata key `huggingface`; columns of the type `schemas.tables.screen.IMAGE` are images.
 
-    Made by hand so that exporting needs neither `datasets` nor torch; a test holds it against `datasets.Features`.
+    Made without `datasets`, so that exporting needs neither it nor torch; a test compares it with `datasets.Features`.
 
     Raises:
         NotImplementedError: a column has a type that no exporter uses.
@@ -25,7 +25,7 @@ def _feature(kind: pa.DataType) -> object:
     if kind == IMAGE:
         return {"_type": "Image"}
     if pa.types.is_list(kind):
-        # A list of one feature is read by all versions of `datasets`; the name "List" is unknown to those before 4.
+        # All versions of `datasets` read a list of one feature; versions before 4 do not know the name "List".
         return [_feature(kind.value_type)]
     if pa.types.is_struct(kind):
         return {field.name: _feature(field.type) for field in kind}

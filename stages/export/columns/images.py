@@ -1,4 +1,4 @@
-"""Images of stored screens as Arrow columns: bytes are copied as they are, never decoded."""
+"""Makes Arrow columns of stored screens' images; the encoded bytes are copied, not decoded."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ IMAGES = pa.list_(IMAGE)
 
 
 def image_lists(screen_ids: pa.ListArray, screens: ImageReader) -> pa.ListArray:
-    """The images of each row's screens, in the order of the ids; a screen that repeats is read once.
+    """The images of each row's screens, in the order of the ids; a repeated screen is read once.
 
     Raises:
         KeyError: a screen is not stored.

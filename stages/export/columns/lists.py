@@ -1,4 +1,4 @@
-"""List columns built from their lengths, and lists cut apart, without a Python object per row."""
+"""Builds list columns from their lengths and splits them, without a Python object for each row."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def list_lengths(lists: pa.ListArray) -> Integers:
 
 
 class HeadAndLast(NamedTuple):
-    """A list column cut before the last element of each row."""
+    """A list column split before the last element of each row."""
 
     head: pa.ListArray
     last: pa.ListArray

@@ -1,4 +1,4 @@
-"""Placeholders of images held against the screens of their row."""
+"""Checks that each row has as many image placeholders as screens."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from trajmill.stages.export.columns.lists import list_lengths
 
 
 def check_placeholders(messages: pa.ListArray, screen_ids: pa.ListArray, row_ids: pa.StringArray) -> None:
-    """Hold the placeholders of each row's messages against its screens.
+    """Check that the messages of each row have as many placeholders as the row has screens.
 
     Raises:
-        BadInputError: they differ in number; names the first such row.
+        BadInputError: the numbers differ; the message names the first such row.
     """
     found = pc.count_substring(messages.flatten().field("content"), IMAGE_PLACEHOLDER).to_numpy()
     owners = np.repeat(np.arange(len(messages)), list_lengths(messages))

@@ -1,1 +1,1 @@
-"""Releases as the folders that trainers read, one module per format."""
+"""Writes a release as a folder that a trainer reads; one module for each format."""

@@ -1,4 +1,4 @@
-"""The protocol of a trainer's format, and what was written in one."""
+"""The protocol of a trainer's format, and the records that it takes and returns."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from trajmill.stages.export.base import BulkScreenReader
 from trajmill.stages.export.formats.rows.step_example import StepExample
 
 DATA_FOLDER = "data"
-"""Where the rows lie in the folder of every format."""
+"""The sub-folder of the rows, in every format."""
 
 
 class WrittenRows(NamedTuple):
-    """What a format made of the examples."""
+    """The rows that a format wrote."""
 
     rows: int
     shards: tuple[str, ...]
@@ -23,11 +23,11 @@ class WrittenRows(NamedTuple):
 
 
 class TrainerSettings(NamedTuple):
-    """What a trainer must be told about the data, for texts that a format writes beside it."""
+    """Facts about the data that the trainer's settings depend on."""
 
     family: Family
     max_length: int
-    """No row has more tokens."""
+    """A number of tokens that no row exceeds."""
 
 
 class TrainerFormat(Protocol):
@@ -35,12 +35,12 @@ class TrainerFormat(Protocol):
 
     @property
     def kind(self) -> str:
-        """As it is named on the command line."""
+        """Its name on the command line."""
         ...
 
     @property
     def weights_as_rows(self) -> bool:
-        """Whether loss weights are numbers of rows, because the trainer reads none."""
+        """Whether an example is written as often as it weighs, because the trainer reads no weights."""
         ...
 
     def write(self, folder: Path, examples: Iterable[StepExample], screens: BulkScreenReader) -> WrittenRows:
@@ -53,9 +53,9 @@ class TrainerFormat(Protocol):
         ...
 
     def finish(self, folder: Path, settings: TrainerSettings) -> None:
-        """Write what stands beside the rows: a description of the columns, a reward function."""
+        """Write the other files, e.g. a description of the columns or a reward function."""
         ...
 
     def advice(self, settings: TrainerSettings) -> str:
-        """How the trainer is to be called, for the card, in Markdown."""
+        """How to call the trainer, for the card, in Markdown."""
         ...

@@ -1,4 +1,4 @@
-"""The card of an exported folder: what the data is, how it was judged, and how its trainer is to be called."""
+"""Writes the card of an exported folder: what the data is, how it was judged, and how to call the trainer."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from trajmill.stages.export.formats.rows.step_example import image_tokens
 from trajmill.stages.export.formats.tally import Tally
 
 SIMULATED: Final = frozenset({"simulated", "webapp"})
-"""Environments whose apps are described by files of ours."""
+"""Environments whose apps are trajmill's own app files."""
 _EMBEDDED = "embedded-"
 _RULE_AGENTS = frozenset({"explorer", "reference", "element_walk"})
 
 
 class ExportedRelease(NamedTuple):
-    """Where the rows of a folder come from."""
+    """The release whose rows a folder has."""
 
     release: str
     run_id: str

@@ -1,4 +1,4 @@
-"""Prompts with targets for TRL's `GRPOTrainer`, which hands the column `target` to our reward functions."""
+"""Writes prompts with targets for TRL's `GRPOTrainer`, which passes the column `target` to our reward functions."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class GrpoFormat:
         return ParquetWriter(_COLUMNS, _values, self.shard_bytes).write(folder, examples, screens)
 
     def finish(self, folder: Path, settings: TrainerSettings) -> None:
-        """The reward functions are importable: nothing stands beside the rows."""
+        """Write nothing: the trainer imports the reward functions from trajmill."""
 
     def advice(self, settings: TrainerSettings) -> str:
-        """How `GRPOTrainer` is to be called."""
+        """How to call `GRPOTrainer`."""
         return (
             "```python\nfrom trajmill.stages.export.rewards import ces_rewards  # or coda_rewards, action_rewards\n\n"
             "trainer = GRPOTrainer(model, reward_funcs=ces_rewards, train_dataset=rows, args=GRPOConfig(...))\n```\n\n"

@@ -24,7 +24,7 @@ FORMATS: Final = PartGroup(
 
 
 def format_spec(kind: str) -> FormatSpec:
-    """The spec of a format, as it is by default.
+    """The spec of a format with its defaults.
 
     Raises:
         BadInputError: there is no such format; the nearest one is named.

@@ -1,4 +1,4 @@
-"""Supervised rows for LLaMA-Factory: lines of JSON in its sharegpt form, with the files that describe them to it."""
+"""Writes supervised rows for LLaMA-Factory: JSON lines in its sharegpt form, and the files that describe them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from trajmill.stages.export.formats.rows.step_example import StepExample
 from trajmill.stages.export.formats.rows.turns import in_one_prompt, in_strings
 
 DATASET: Final = "trajmill"
-"""Its name in `dataset_info.json`."""
+"""Name of the dataset in `dataset_info.json`."""
 SETTINGS_FILE: Final = "llamafactory.yaml"
 _INFO = {
     DATASET: {
@@ -46,11 +46,11 @@ class LlamaFactoryFormat:
     weights_as_rows: bool = True
 
     def write(self, folder: Path, examples: Iterable[StepExample], screens: BulkScreenReader) -> WrittenRows:
-        """Write all rows, and the images beside them."""
+        """Write all rows, and their images as files."""
         return JsonLinesWriter(_values, self.shard_bytes).write(folder, examples, screens)
 
     def finish(self, folder: Path, settings: TrainerSettings) -> None:
-        """Write `dataset_info.json`, and the settings that the data needs."""
+        """Write `dataset_info.json` and the trainer's settings."""
         (folder / "dataset_info.json").write_text(json.dumps(_INFO, indent=1) + "\n", encoding="utf-8")
         needed = {
             "stage": "sft",
@@ -64,7 +64,7 @@ class LlamaFactoryFormat:
         (folder / SETTINGS_FILE).write_text(yaml.safe_dump(needed, sort_keys=False), encoding="utf-8")
 
     def advice(self, settings: TrainerSettings) -> str:
-        """How the trainer is to be called."""
+        """How to call the trainer."""
         budget = settings.family.budget
         return (
             f"Call it in this folder, with what `{SETTINGS_FILE}` says: `dataset_dir: .`, `dataset: {DATASET}`, "

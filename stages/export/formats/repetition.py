@@ -1,4 +1,4 @@
-"""Loss weights as numbers of rows, for trainers that read no weights."""
+"""Repeats examples according to their loss weights, for trainers that read no weights."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from trajmill.stages.export.formats.rows.step_example import StepExample
 
 
 def repeated_by_weight(examples: Iterable[StepExample]) -> Iterator[StepExample]:
-    """Each example as often as it weighs: none, once or more often; the copies of all weigh what the examples weigh.
+    """Repeat each example as often as it weighs, so that the number of copies is the sum of the weights.
 
-    Rounding is carried on from example to example, so that of ten examples of weight 0.4 four are kept, evenly spread,
-    and the sum is right to half a row. The same examples give the same rows.
+    The rounding error is carried to the next example. So four of ten examples of weight 0.4 are kept, evenly spread,
+    and the sum is wrong by at most half a row. The same examples give the same rows.
     """
     due = 0.5
     for example in examples:

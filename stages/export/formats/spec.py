@@ -17,7 +17,7 @@ class FormatSpec(Spec):
     """How a release is written for one trainer."""
 
     shard_bytes: int = Field(default=500_000_000, gt=0)
-    """About how large a file of rows may grow."""
+    """Approximate size of a file of rows, in bytes."""
 
     @abstractmethod
     def open(self) -> TrainerFormat:

@@ -1,4 +1,4 @@
-"""Supervised rows for ms-swift: lines of JSON with paths of images, each reply with its weight in the loss."""
+"""Writes supervised rows for ms-swift: JSON lines with paths of images; each reply has its loss weight."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ class SwiftFormat:
     weights_as_rows: bool = False
 
     def write(self, folder: Path, examples: Iterable[StepExample], screens: BulkScreenReader) -> WrittenRows:
-        """Write all rows that weigh anything, and the images beside them."""
-        # The scale does not reach the end of the turn: ms-swift would learn that token of a reply that weighs nothing.
+        """Write all rows with a weight above 0, and their images as files."""
+        # The scale does not apply to the token that ends the turn: ms-swift would learn it even in replies of weight 0.
         weighty = (example for example in examples if example.lineage.loss_weight)
         return JsonLinesWriter(_values, self.shard_bytes).write(folder, weighty, screens)
 
     def finish(self, folder: Path, settings: TrainerSettings) -> None:
-        """Nothing stands beside the rows."""
+        """Write nothing: the rows are enough."""
 
     def advice(self, settings: TrainerSettings) -> str:
-        """How the trainer is to be called."""
+        """How to call the trainer."""
         budget = settings.family.budget
         return (
             f"`ROOT_IMAGE_DIR=FOLDER MAX_PIXELS={budget.max_pixels} MIN_PIXELS={budget.min_pixels} swift sft "

@@ -1,4 +1,4 @@
-"""Counts of what goes through an export, for the card and for the figures beside it."""
+"""Counts the examples of an export, for its card and its figures."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from trajmill.schemas.geometry import Size
 from trajmill.stages.export.formats.rows.step_example import StepExample
 
 _BYTES_PER_TOKEN = 2
-"""Fewer than a tokenizer takes in any text of ours, so that the length is never too small."""
+"""Bytes in a token, chosen below what any tokenizer needs for our texts, so that the length is never too small."""
 _ROUNDED_TO = 256
 
 
 class Tally:
-    """Counts examples as they pass."""
+    """Counts examples while they are written."""
 
     def __init__(self) -> None:
         self.examples = 0
         self.guided = 0
         self.images = 0
         self.longest = 0
-        """Tokens of the longest example, at most."""
+        """An upper bound on the tokens of the longest example."""
         self.trajectories: set[str] = set()
         self.queries: set[str] = set()
         self.labels: Counter[str] = Counter()
@@ -34,11 +34,11 @@ class Tally:
         self.rules: Counter[str] = Counter()
         self.rounds: Counter[int] = Counter()
         self.sizes: Counter[Size] = Counter()
-        """How many images of each size."""
+        """Number of images of each size."""
         self.left_out: Counter[str] = Counter()
 
     def counted(self, examples: Iterable[StepExample]) -> Iterator[StepExample]:
-        """The examples as they are."""
+        """Count the examples and pass them on unchanged."""
         for example in examples:
             self._add(example)
             yield example

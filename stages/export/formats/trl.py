@@ -1,4 +1,4 @@
-"""Supervised rows for TRL: prompt and completion as content blocks; loss falls on the completion alone."""
+"""Writes supervised rows for TRL: prompt and completion as content blocks; only the completion is learned."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class TrlFormat:
         return ParquetWriter(_COLUMNS, _values, self.shard_bytes).write(folder, examples, screens)
 
     def finish(self, folder: Path, settings: TrainerSettings) -> None:
-        """Nothing stands beside the rows."""
+        """Write nothing: the rows are enough."""
 
     def advice(self, settings: TrainerSettings) -> str:
-        """How `SFTTrainer` is to be called."""
+        """How to call `SFTTrainer`."""
         return (
             f"`SFTConfig(max_length={settings.max_length})` or `max_length=None`: the default of 1,024 cuts images in "
             "two. `SFTTrainer` reads `prompt`, `completion` and `images`, and learns the completion alone."

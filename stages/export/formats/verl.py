@@ -1,4 +1,4 @@
-"""Prompts with targets for verl's `RLHFDataset`: prompts as text with `<image>`, the target as ground truth."""
+"""Writes prompts with targets for verl's `RLHFDataset`: `<image>` in prompts, the target as ground truth."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class VerlFormat:
         (folder / REWARD_FILE).write_text(_REWARD, encoding="utf-8")
 
     def advice(self, settings: TrainerSettings) -> str:
-        """How the trainer is to be called."""
+        """How to call the trainer."""
         return (
             f"`data.max_prompt_length={settings.max_length} data.image_key=images "
             f"reward.custom_reward_function.path=FOLDER/{REWARD_FILE} "
@@ -74,7 +74,7 @@ class VerlFormat:
 
 
 class _Numbered:
-    """Rows with the running number that verl keeps them apart by."""
+    """Numbers the rows; verl tells them apart by this number."""
 
     def __init__(self) -> None:
         self._rows = 0

@@ -1,4 +1,4 @@
-"""Supervised rows for verl's `MultiTurnSFTDataset`: messages as text with `<image>`."""
+"""Writes supervised rows for verl's `MultiTurnSFTDataset`: messages are strings with `<image>` placeholders."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class VerlSftFormat:
         return ParquetWriter(_COLUMNS, _values, self.shard_bytes).write(folder, examples, screens)
 
     def finish(self, folder: Path, settings: TrainerSettings) -> None:
-        """Nothing stands beside the rows."""
+        """Write nothing: the rows are enough."""
 
     def advice(self, settings: TrainerSettings) -> str:
-        """How the trainer is to be called."""
+        """How to call the trainer."""
         return (
             f"`data.messages_key=messages data.image_key=images data.max_length={settings.max_length} "
             "data.truncation=error`. Every row has one assistant message, since verl learns all that there are; "

@@ -1,4 +1,4 @@
-"""Writes a release as the folder that a trainer reads: rows, what the trainer needs beside them, card and figures."""
+"""Writes a release as a folder that a trainer reads: rows, the trainer's other files, card and figures."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FIGURES_FILE: Final = "export.json"
 
 
 class ExportedFolder(NamedTuple):
-    """What a folder holds."""
+    """The contents of an exported folder."""
 
     written: WrittenRows
     tally: Tally

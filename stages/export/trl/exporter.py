@@ -1,4 +1,4 @@
-"""Supervised rows for TRL: prompt and completion as content blocks, images as bytes, our lineage beside them.
+"""Writes supervised rows for TRL: prompt and completion as content blocks, images as bytes, and our own columns.
 
 TRL reads `prompt`, `completion` and `images`; all images belong to the prompt. The other columns are ours.
 """
@@ -42,7 +42,7 @@ LINEAGE = (
     "step_index",
     "split",
 )
-"""Columns of table `examples` that go into the file as they are."""
+"""Columns of table `examples` that are copied to the file."""
 
 SFT_SCHEMA = with_features(
     pa.schema(
@@ -85,14 +85,14 @@ class TrlExporter:
         """One row per example, in order, in batches of one row group.
 
         Raises:
-            BadInputError: an example has another number of placeholders than of screens.
+            BadInputError: an example has more or fewer placeholders than screens.
             KeyError: a screen is not stored.
         """
         for batch in row_groups(rows):
             yield _sft_batch(batch, screens)
 
     def problems(self, row: Mapping[str, Any], sizes: Mapping[str, Size], guidance: str) -> Iterator[str]:
-        """What is wrong with a row of the file, apart from its images."""
+        """The mistakes of a row of the file; images are not checked here."""
         prompt = [block for message in row["prompt"] for block in message["content"]]
         said = "".join(block["text"] for message in row["completion"] for block in message["content"])
         if sum(block["type"] == "image" for block in prompt) != len(row["images"]):

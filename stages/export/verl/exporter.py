@@ -1,4 +1,4 @@
-"""Trajectory-level RL rows for verl: string prompts with `<image>`, images as bytes, rewards and advantages beside.
+"""Writes trajectory-level RL rows for verl: string prompts with `<image>`, images as bytes, rewards and advantages.
 
 verl reads `prompt`, `images`, `data_source`, `ability`, `reward_model` and `extra_info`; a trainer that updates on
 stored responses (paper 3.1.2) reads `response`, `advantage` and `step_weight` too.
@@ -54,7 +54,7 @@ OURS = (
     "step_weight",
     "replayed",
 )
-"""Columns of table `rl_steps` that go into the file as they are."""
+"""Columns of table `rl_steps` that are copied to the file."""
 
 RL_SCHEMA = with_features(
     pa.schema(
@@ -105,7 +105,7 @@ class VerlExporter:
         """One row per step instance, in order, in batches of one row group.
 
         Raises:
-            BadInputError: a row has another number of placeholders than of screens.
+            BadInputError: a row has more or fewer placeholders than screens.
             KeyError: a screen is not stored.
         """
         start = 0
@@ -114,7 +114,7 @@ class VerlExporter:
             start += batch.num_rows
 
     def problems(self, row: Mapping[str, Any], sizes: Mapping[str, Size], guidance: str) -> Iterator[str]:
-        """What is wrong with a row of the file, apart from its images."""
+        """The mistakes of a row of the file; images are not checked here."""
         text = "".join(message["content"] for message in row["prompt"])
         if text.count(IMAGE_PLACEHOLDER) != len(row["images"]):
             yield "the placeholders do not match the images"
@@ -150,7 +150,7 @@ def _same(text: str, rows: int) -> pa.StringArray:
 
 
 def _ground_truth(batch: pa.RecordBatch) -> pa.StringArray:
-    """What is known of the trajectory, as JSON: its own response may be wrong, so it is never the truth to copy."""
+    """Facts about the trajectory as JSON. The response is left out, because it may be wrong."""
     accuracy = pc.cast(batch.column("accuracy_reward"), pa.string())
     reward = pc.cast(batch.column("reward"), pa.string())
     return pc.binary_join_element_wise('{"accuracy": ', accuracy, ', "reward": ', reward, "}", "")

@@ -17,9 +17,9 @@ class Lessons:
     labels: Tensor
     """(rows,) index of the candidate that was chosen."""
     weights: Tensor
-    """(rows,) loss weight, with the advantage as its sign and size in RL."""
+    """(rows,) loss weight; in RL it is the advantage times the step weight."""
     bags: Bags
-    """Of all words of the situations."""
+    """The words of all situations."""
     skipped: int
     """Rows whose action is none of the candidates."""
 

@@ -1,4 +1,4 @@
-"""A release's files as lessons for the embedded policy; images are never read."""
+"""Turns the files of a release into lessons for the embedded policy; images are not read."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def sft_lessons(release: Path) -> Lessons:
     """The supervised rows of a release.
 
     Raises:
-        BadInputError: a file of the release is missing or is none of ours.
+        BadInputError: a file of the release is missing, or was not written by trajmill.
     """
     rows = _read(release / SFT_FILE, _SFT_COLUMNS).to_pylist()
     turns = [_turn(row, _text(row["completion"][-1]["content"]), row["loss_weight"]) for row in rows]
@@ -63,7 +63,7 @@ def rl_lessons(release: Path) -> Lessons:
     """The RL rows of a release; a lesson's weight is advantage times step weight (paper 3.1.2).
 
     Raises:
-        BadInputError: the release has no RL rows, or a file of it is none of ours.
+        BadInputError: the release has no RL rows, or a file of it was not written by trajmill.
     """
     if not (release / RL_FILE).exists():
         raise BadInputError(f"{release} has no RL rows: nothing to compare; set rollout.group_size to 2 or more")
@@ -73,7 +73,7 @@ def rl_lessons(release: Path) -> Lessons:
 
 
 def lessons(turns: Iterable[Turn], screens: dict[str, SeenScreen]) -> Lessons:
-    """Situations and labels of some turns; a turn whose action is no candidate of its screen is skipped."""
+    """The lessons of some turns; a turn whose action is no candidate of its screen is skipped."""
     reader = InputReader()
     situations: list[Situation] = []
     labels, weights, skipped = [], [], 0
@@ -114,9 +114,9 @@ def _lesson(turn: Turn, screen: SeenScreen | None, reader: InputReader) -> _Less
 
 
 def chosen_candidate(candidates: Sequence[CandidateAction], action: Action, *, phone: bool) -> int | None:
-    """Index of the candidate that an action carries out, None if there is none.
+    """Index of the candidate that does the same as an action; None if there is none.
 
-    A press anywhere on an element counts as a press on it; of elements inside each other the smallest is meant.
+    A press anywhere on an element counts as a press on it; of nested elements, the smallest counts.
     """
     for index, candidate in enumerate(candidates):
         if candidate.action(phone=phone) == action:
@@ -134,7 +134,7 @@ def _turn(row: dict[str, Any], reply: str, weight: float) -> Turn:
 
 
 def _text(content: str | list[dict[str, str]]) -> str:
-    """The text of a message, whether plain or in blocks."""
+    """The text of a message, whose content is a string or a list of blocks."""
     return content if isinstance(content, str) else "".join(block["text"] or "" for block in content)
 
 

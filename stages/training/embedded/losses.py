@@ -1,6 +1,6 @@
-"""The two objectives: supervised cross entropy, and the clipped trajectory-level objective of paper 3.1.2, eq. 3.
+"""The two losses: supervised cross entropy, and the clipped trajectory-level objective of paper 3.1.2, equation 3.
 
-The embedded policy's reply is one choice, so the sum over a reply's tokens in equation 3 has one term.
+A reply of the embedded policy is one choice, so the sum over a reply's tokens in equation 3 has one term.
 """
 
 from __future__ import annotations

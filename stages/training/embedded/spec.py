@@ -16,7 +16,7 @@ Dropout = Annotated[float, Field(ge=0, lt=1)]
 
 
 class EmbeddedRecipe(RecipeSpec):
-    """How the weights of the embedded policy are moved, whatever the objective."""
+    """How the weights of the embedded policy are updated, for every objective."""
 
     max_updates: PositiveInt = 150
     """Most optimiser updates in a round."""
@@ -27,16 +27,16 @@ class EmbeddedRecipe(RecipeSpec):
     batch: PositiveInt = 64
     """Examples in one update."""
     final_rate: Share = 0.1
-    """Share of the learning rate that is left at the last update; it falls along a half cosine."""
+    """Learning rate at the last update, as a share of the peak; it falls along a half cosine."""
     pair_rate: PositiveFloat = 10.0
-    """Times the learning rate: how fast the memory of pairs learns."""
+    """Learning rate of the memory of word pairs, as a multiple of the learning rate."""
     weight_decay: NonNegativeFloat = 0.01
     """Weight decay of AdamW."""
     gradient_norm: PositiveFloat = 1.0
     """Largest norm of the gradient."""
 
     def updates(self, rows: int) -> int:
-        """How many updates are made on so many rows of a release."""
+        """Number of updates on a release with so many rows."""
         return self.frozen_explorer_updates or min(max(self._wanted(rows), 1), self.max_updates)
 
     def _wanted(self, rows: int) -> int:
@@ -70,7 +70,7 @@ class EmbeddedSftSpec(EmbeddedRecipe):
     """Chance that the memory of pairs is silent for a row, so that the rest of the network learns too."""
 
     def updates(self, rows: int) -> int:
-        """How many updates are made on so many rows of a release."""
+        """Number of updates on a release with so many rows."""
         return self.frozen_explorer_updates or min(max(self._wanted(rows), self.min_updates), self.max_updates)
 
 

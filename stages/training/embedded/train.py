@@ -1,6 +1,6 @@
-"""Training of the embedded policy on a release: supervised (rejection fine-tuning) or trajectory-level RL.
+"""Trains the embedded policy on a release: supervised (rejection fine-tuning) or trajectory-level RL.
 
-The default is supervised: it learned faster than RL on the same rollouts wherever the two were compared.
+The default is supervised: it learned faster than RL on the same trajectories in every comparison.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _supervised(network: PolicyNetwork, lessons: Lessons, recipe: EmbeddedSftSpe
 
 
 def _trajectory_level(network: PolicyNetwork, lessons: Lessons, recipe: EmbeddedRlSpec) -> Objective:
-    """Responses are compared with what the policy gave them before the first update."""
+    """The old log-probabilities are those of the network before the first update."""
     with torch.no_grad():
         before = torch.cat(
             [
@@ -144,7 +144,7 @@ def _rate(done: float, final: float) -> float:
 
 
 def select(batch: Batch, rows: Tensor) -> Batch:
-    """Some situations of a batch, without the padding that none of them needs."""
+    """Some situations of a batch, cut to the padding that they need."""
     chosen = {field.name: getattr(batch, field.name)[rows] for field in fields(batch)}
     spoken = max(1, int((chosen["instruction"] > 0).sum(1).max()))
     offered = int(chosen["exists"].sum(1).max())

@@ -1,1 +1,1 @@
-"""The rows of a trainer's files: one step in a family's words, its columns, and the writers of files."""
+"""The rows of a trainer's files: a step in a family's dialect, its columns, and the writers of files."""

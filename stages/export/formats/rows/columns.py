@@ -47,10 +47,10 @@ LINEAGE: Final = tuple(
 
 
 def lineage_values(lineage: Lineage) -> dict[str, Any]:
-    """The columns of `LINEAGE` in one row."""
+    """The values of the columns `LINEAGE` in one row."""
     return lineage._asdict()
 
 
 def plain_lineage(lineage: Lineage) -> dict[str, Any]:
-    """The same for lines of JSON, without lists that may be empty: their type would be guessed wrongly."""
+    """The same for JSON lines, without lists that may be empty, because readers would guess their type wrongly."""
     return lineage._asdict() | {"apps": ", ".join(lineage.apps)}

@@ -1,4 +1,4 @@
-"""Writes examples as lines of JSON beside their images, each distinct one as a file of its own."""
+"""Writes examples as JSON lines, and each distinct image as a file."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _ENDINGS = ((b"\x89PNG", "png"), (b"\xff\xd8\xff", "jpg"), (b"RIFF", "webp"))
 
 @dataclass(frozen=True)
 class JsonLinesWriter:
-    """Writes one line for each example: what the trainer reads, paths of the images, the lineage."""
+    """Writes one line for each example: the trainer's columns, paths of the images, the lineage."""
 
     values: Callable[[StepExample], Mapping[str, Any]]
-    """What the trainer reads, without the images."""
+    """Gives the trainer's columns, without the images."""
     shard_bytes: int
 
     def write(self, folder: Path, examples: Iterable[StepExample], screens: BulkScreenReader) -> WrittenRows:
@@ -61,16 +61,16 @@ class JsonLinesWriter:
 
 
 class _ImageFiles:
-    """Images that have been written, in folders of which none grows large."""
+    """The images that were written, divided between folders so that none gets large."""
 
     def __init__(self, folder: Path, screens: BulkScreenReader) -> None:
         self.paths: dict[str, str] = {}
-        """Relative to the folder, by the screen's id."""
+        """Path of each image relative to the folder, by screen id."""
         self._folder = folder
         self._screens = screens
 
     def add(self, screen_ids: Iterable[str]) -> None:
-        """Write those that are not there yet, byte for byte."""
+        """Write the images that are not written yet, byte for byte."""
         missing = sorted(set(screen_ids) - self.paths.keys())
         for screen_id, data in self._screens.images(missing).items():
             path = f"{IMAGE_FOLDER}/{screen_id[:2]}/{screen_id}.{_ending(data)}"

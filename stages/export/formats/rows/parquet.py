@@ -1,4 +1,4 @@
-"""Writes examples as Parquet files that hold their images: shards of about 500 MB, few and large row groups."""
+"""Writes examples as Parquet files with their images: shards of about 500 MB with few, large row groups."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from trajmill.stages.export.spool import ImageSpool
 from trajmill.stages.export.write import write_parquet
 
 GROUP_BYTES: Final = 60_000_000
-"""Distinct images of one row group; one that repeats within it is stored once."""
+"""Most distinct images of a row group; an image that repeats within the group is stored once."""
 _GROUP_ROWS = 4096
 _GROUP_COPIES = 128_000_000
-"""Images of one row group with their repetitions, which are all in memory while it is written."""
+"""Most images of a row group with repetitions; all are in memory while the group is written."""
 _AHEAD = 1024
-"""Rows whose images are fetched from the store together."""
+"""Rows whose images are read from the store together."""
 
 
 @dataclass(frozen=True)
 class ParquetWriter:
-    """Writes one row for each example: columns of the trainer, the images, the lineage."""
+    """Writes one row for each example: the trainer's columns, the images, the lineage."""
 
     columns: tuple[pa.Field, ...]
-    """Those that the trainer reads, without the images."""
+    """The trainer's columns, without the images."""
     values: Callable[[StepExample], Mapping[str, Any]]
-    """Their values in one row."""
+    """Gives the values of these columns in one row."""
     shard_bytes: int
 
     @property
@@ -66,11 +66,11 @@ class _Group(NamedTuple):
 
     rows: pa.RecordBatch
     bytes: int
-    """Of its distinct images."""
+    """Bytes of its distinct images."""
 
 
 class _Groups:
-    """Row groups, handed out shard by shard."""
+    """Divides row groups between shards."""
 
     def __init__(self, groups: Iterator[_Group]) -> None:
         self._groups = groups
@@ -81,7 +81,7 @@ class _Groups:
         return self._next is not None
 
     def shard(self, most: int) -> Iterator[pa.RecordBatch]:
-        """Groups of about so many bytes together, at least one."""
+        """The next groups, about `most` bytes together, at least one group."""
         size = 0
         while self._next is not None and size < most:
             size += self._next.bytes
@@ -90,7 +90,7 @@ class _Groups:
 
 
 def _fetched(examples: Iterable[StepExample], spool: ImageSpool) -> Iterator[StepExample]:
-    """The examples as they are, each after its images have been laid in."""
+    """The unchanged examples; the images of each are in the spool before it is given."""
     waiting: list[StepExample] = []
     for example in examples:
         waiting.append(example)

@@ -1,4 +1,4 @@
-"""One step of a release as a family of models reads and writes it, with all that a row needs to stand on its own."""
+"""Turns a step of a release into a training example of a family, with all facts that its row needs."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ class ReleasedStep(NamedTuple):
 
 
 class Lineage(NamedTuple):
-    """What a row tells of its step; nothing is ever null, so that a file of any size reads alike."""
+    """The origin of a row. No field is ever null, so that files of all sizes are read with the same types."""
 
     example_id: str
     query_id: str
     trajectory_id: str
     step_index: int
     round: int
-    """In which the attempt was made."""
+    """The round of the attempt."""
     instruction: str
     platform: str
     apps: tuple[str, ...]
@@ -47,33 +47,33 @@ class Lineage(NamedTuple):
     policy_version: str
     """The policy that acted."""
     guided: bool
-    """Whether the attempt was made with hints; they stand in no prompt."""
+    """Whether the agent was given hints; the messages do not contain them."""
     step_label: str
-    """Of the step critic; empty without one."""
+    """The step critic's label; empty without one."""
     judged_by: str
     """The rule of the judge that found the trajectory correct."""
     action: str
     """JSON, in pixels of the stored screenshot."""
     family: str
     coordinate_space: str
-    """In which the messages write positions."""
+    """The coordinate space of positions in the messages."""
     loss_weight: float
     copy: int
-    """0 for the first row of the step; a step of weight 2 has two rows where a trainer reads no weights."""
+    """0 for the first row of the step. For a trainer that reads no weights, a step of weight 2 has two rows."""
     image_sizes: tuple[Size, ...]
     """Width and height of each image."""
     image_tokens: int
-    """Of all images; 0 where the family does not say how it cuts them."""
+    """Tokens of all images; 0 if it is unknown how the family divides images."""
     text_bytes: int
-    """Of all messages, as UTF-8."""
+    """Bytes of all messages in UTF-8."""
     screen_ids: tuple[str, ...]
 
 
 class StepExample(NamedTuple):
-    """One training row before it takes a trainer's form."""
+    """One training row, before it is written in a trainer's format."""
 
     messages: tuple[Message, ...]
-    """With `<image>` where an image stands; the last is the reply."""
+    """Each image is the placeholder `<image>`; the last message is the reply."""
     target: ReplyTarget
     lineage: Lineage
 
@@ -88,12 +88,12 @@ class LeftOutStep(NamedTuple):
 def step_example(
     family: Family, episode: Episode, row: ReleasedStep, size_of: Callable[[str], Size]
 ) -> StepExample | LeftOutStep:
-    """The row of a released step.
+    """The training example of a released step, or the reason why there is none.
 
     Args:
         family: with the pixel budget that its model is trained with.
         episode: with all its steps, its verdicts and its guidance.
-        row: which step, and how much it counts.
+        row: names the step and its weight.
         size_of: width and height of a stored screen.
     """
     at = next((at for at, step in enumerate(episode.steps) if step.index == row.step_index), None)
@@ -123,7 +123,7 @@ def step_example(
 
 
 def image_tokens(family: Family, size: Size) -> int:
-    """How many tokens a family's model makes of an image; 0 where the family does not say how it cuts it.
+    """Number of tokens of an image for a family's model; 0 if it is unknown how the family divides images.
 
     Raises:
         ModelFailure: the image does not fit its pixel budget.
@@ -136,7 +136,7 @@ def image_tokens(family: Family, size: Size) -> int:
 
 
 def same_action(one: Action, other: Action, frame: CoordinateFrame) -> bool:
-    """Whether two actions differ by no more than what writing positions in whole units of the frame's space costs."""
+    """Whether two actions are equal, except that positions were rounded to whole units of the frame's space."""
     first, second = one.model_dump(), other.model_dump()
     if first.keys() != second.keys():
         return False
@@ -152,7 +152,7 @@ def _near(one: object, other: object, limit: float) -> bool:
 
 
 def _half_unit(frame: CoordinateFrame) -> tuple[float, float]:
-    """Half a unit of the space in stored pixels, and half a pixel for rounding back."""
+    """The largest rounding error in x and y: half a unit of the space in stored pixels, plus half a pixel."""
     wide, high = frame.extent
     return 0.5 * frame.screen.width / wide + 0.5, 0.5 * frame.screen.height / high + 0.5
 

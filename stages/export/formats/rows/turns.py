@@ -1,4 +1,4 @@
-"""Conversations in the forms that trainers want: content blocks, or one prompt with everything before the reply."""
+"""Puts conversations into the forms of trainers: content blocks, or one prompt with everything before the reply."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER, Message
 
 _NEXT_TURN = "<|im_end|>\n<|im_start|>{role}\n"
-"""What stands between two turns of ChatML, the chat template of all families."""
+"""The text between two turns of ChatML, the chat template of all families."""
 
 
 def in_one_prompt(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """System message, one user message and the reply, which alone is to be learned.
+    """Turn a conversation into a system message, one user message and the reply, which alone is learned.
 
-    Trainers learn every assistant message of a row, and some refuse two in succession. So the earlier turns stand in
-    the user message, divided as the chat template divides turns: the tokens are those of the whole conversation.
+    Trainers learn every assistant message of a row, and some refuse two in succession. So the user message contains the
+    earlier turns with the separators of the chat template: the tokens are those of the whole conversation.
     """
     system, first, *later, reply = messages
     said = "".join(_NEXT_TURN.format(role=message.role) + message.content for message in later)
@@ -23,15 +23,15 @@ def in_one_prompt(messages: Sequence[Message]) -> tuple[Message, ...]:
 
 
 def in_strings(messages: Sequence[Message]) -> list[dict[str, str]]:
-    """Messages whose content is text with `<image>` in it."""
+    """Messages whose content is a string with `<image>` placeholders."""
     return [{"role": message.role, "content": message.content} for message in messages]
 
 
 def in_blocks(messages: Sequence[Message]) -> list[dict[str, Any]]:
-    """Messages whose content is a list of blocks, each with the keys `type` and `text` alone.
+    """Messages whose content is a list of blocks, each with only the keys `type` and `text`.
 
-    Arrow gives every block of a column the same keys, and a key `image`, even a null one, makes TRL and the Qwen
-    templates take every block for an image.
+    All blocks of an Arrow column have the same keys, and TRL and the Qwen templates read any block with a key `image`,
+    even null, as an image.
     """
     return [{"role": message.role, "content": _blocks(message.content)} for message in messages]
 
