@@ -36,6 +36,13 @@ class BadInputError(TrajmillError):
     """A file, option or value from the user is wrong; the text says what, where and what to do."""
 
 
+class TrainingFailedError(TrajmillError):
+    """A training gave no new policy, so the old one stays.
+
+    The text says why: a loss that is no number, memory that ran out, a trainer that died, hung or wrote nothing.
+    """
+
+
 class StageError(TrajmillError):
     """A stage could not make a row; `failure_class` says whose fault it was."""
 

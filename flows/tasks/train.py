@@ -10,7 +10,7 @@ from trajmill.flows.stage import StageOutcome, StageReport, finished, run_once
 from trajmill.flows.tasks.calibrate import judge_precision
 from trajmill.flows.tasks.release import RELEASE
 from trajmill.schemas.record import content_id
-from trajmill.stages.training.base import Progress
+from trajmill.stages.training.base import ParentPolicy, Progress
 from trajmill.stages.training.promotion import reason_not_to_train
 from trajmill.warehouse.layout import StageRun
 
@@ -35,7 +35,7 @@ def train(context: RoundContext, progress: Progress | None = None) -> StageRepor
             return StageOutcome(rows, 0, result={"trained": False, "reason": reason, "judge_precision": precision})
         fresh = at.staging(context.warehouse) / "weights"
         report = context.config.train.train(
-            parent=policy_before(context).folder,
+            parent=ParentPolicy(policy_before(context).folder),
             release=context.warehouse.release(finished(context, RELEASE).result["release"]),
             seed=int(content_id("train", context.config.run.seed, context.round)[:12], 16),
             folder=fresh,

@@ -9,5 +9,8 @@ from trajmill.stages.parts import PartGroup
 RECIPES: Final = PartGroup(
     "trajmill.recipes",
     "training recipe",
-    {"embedded-sft": "trajmill.stages.training.embedded.spec:EmbeddedSftSpec"},
+    {
+        "embedded-sft": "trajmill.stages.training.embedded.spec:EmbeddedSftSpec",
+        "embedded-rl": "trajmill.stages.training.embedded.spec:EmbeddedRlSpec",
+    },
 )

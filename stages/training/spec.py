@@ -9,7 +9,8 @@ from typing import ClassVar, Literal
 from pydantic import NonNegativeInt, PositiveInt
 
 from trajmill.schemas.spec import Spec
-from trajmill.stages.training.base import Progress, TrainingReport
+from trajmill.stages.export.formats.spec import FormatSpec
+from trajmill.stages.training.base import ParentPolicy, Progress, TrainingReport
 
 
 class RecipeSpec(Spec):
@@ -25,19 +26,33 @@ class RecipeSpec(Spec):
     """For a control run: all rounds collect with the untrained policy, and the last trains once with this many updates.
     0 trains in every round."""
 
+    @property
+    def takes(self) -> FormatSpec | None:
+        """The format in which it takes the release, written for the family of the policy that is trained.
+
+        None takes the folder of the release itself.
+        """
+        return None
+
+    @abstractmethod
+    def trains(self, folder: Path) -> bool:
+        """Whether the folder holds a policy that this recipe can train."""
+
     @abstractmethod
     def train(
-        self, parent: Path, release: Path, seed: int, folder: Path, progress: Progress | None = None
+        self, parent: ParentPolicy, release: Path, seed: int, folder: Path, progress: Progress | None = None
     ) -> TrainingReport:
-        """Train a policy on a release and save the new version; equal arguments give equal weights.
+        """Train a policy on a release and save the new version; equal arguments give equal weights on a CPU.
 
         Args:
-            parent: folder of the policy to begin with.
-            release: folder of the release.
+            parent: the policy to begin with.
+            release: folder of the release, or of its export in the format `takes`.
             seed: decides the order of the rows and everything else that is random.
-            folder: where the new version is saved.
+            folder: where the new version is saved; an interrupted training goes on with what it left there.
             progress: is called after each update.
 
         Raises:
-            BadInputError: `parent` holds no policy that this recipe can train, or the release is not complete.
+            BadInputError: `parent` is no policy that this recipe can train, or the release is not complete or has no
+                rows for it.
+            TrainingFailedError: the training began and gave no policy; the text says why.
         """

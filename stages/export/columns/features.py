@@ -35,6 +35,6 @@ def _feature(kind: pa.DataType) -> object:
 def _dtype(kind: pa.DataType) -> str:
     if pa.types.is_string(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind):
         return str(kind)
-    if pa.types.is_float64(kind):
-        return "float64"
+    if pa.types.is_floating(kind):
+        return {16: "float16", 32: "float32", 64: "float64"}[kind.bit_width]
     raise NotImplementedError(f"no Hugging Face feature for the Arrow type {kind}")

@@ -1,7 +1,7 @@
 """Writes trajectory-level RL rows for verl: string prompts with `<image>`, images as bytes, rewards and advantages.
 
 verl reads `prompt`, `images`, `data_source`, `ability`, `reward_model` and `extra_info`; a trainer that updates on
-stored responses (paper 3.1.2) reads `response`, `advantage` and `step_weight` too.
+stored responses (paper 3.1.2) reads `response`, its tokens, their log probabilities, `advantage` and `step_weight` too.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trajmill.schemas.geometry import Size
+from trajmill.schemas.record import LOGPROBS, TOKEN_IDS
 from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER
 from trajmill.schemas.tables.query import Split
 from trajmill.stages.export.base import ImageReader, row_groups
@@ -53,6 +54,11 @@ OURS = (
     "advantage",
     "step_weight",
     "replayed",
+    "group_size",
+    "policy_version",
+    "guided",
+    "response_token_ids",
+    "old_logprobs",
 )
 """Columns of table `rl_steps` that are copied to the file."""
 
@@ -77,6 +83,11 @@ RL_SCHEMA = with_features(
             ("advantage", pa.float64()),
             ("step_weight", pa.float64()),
             ("replayed", pa.bool_()),
+            ("group_size", pa.int32()),
+            ("policy_version", pa.string()),
+            ("guided", pa.bool_()),
+            ("response_token_ids", TOKEN_IDS),
+            ("old_logprobs", LOGPROBS),
         ]
     )
 )

@@ -44,6 +44,15 @@ def save_network(network: PolicyNetwork, folder: Path) -> str:
     return version
 
 
+def is_embedded_policy(folder: Path) -> bool:
+    """Whether a folder holds an embedded policy, by what its configuration says."""
+    try:
+        found = json.loads((folder / _CONFIG).read_text())
+    except (OSError, ValueError):
+        return False
+    return isinstance(found, dict) and found.get("model_type") == _MODEL_TYPE
+
+
 def load_network(folder: Path) -> PolicyNetwork:
     """Read a network.
 

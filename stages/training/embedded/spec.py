@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
-from trajmill.stages.training.base import Progress, TrainingReport
+from trajmill.stages.training.base import ParentPolicy, Progress, TrainingReport
 from trajmill.stages.training.spec import RecipeSpec
 
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -42,19 +42,25 @@ class EmbeddedRecipe(RecipeSpec):
     def _wanted(self, rows: int) -> int:
         return math.ceil(self.epochs * rows / self.batch)
 
+    def trains(self, folder: Path) -> bool:
+        """Whether the folder holds an embedded policy."""
+        from trajmill.stages.models.embedded.storage import is_embedded_policy
+
+        return is_embedded_policy(folder)
+
     def train(
-        self, parent: Path, release: Path, seed: int, folder: Path, progress: Progress | None = None
+        self, parent: ParentPolicy, release: Path, seed: int, folder: Path, progress: Progress | None = None
     ) -> TrainingReport:
         """Train an embedded policy on a release and save the new version; equal arguments give equal weights.
 
         Raises:
-            BadInputError: `parent` holds no embedded policy, or the release is not complete.
+            BadInputError: `parent` is no embedded policy, or the release is not complete.
         """
         from trajmill.stages.models.embedded.threads import use_one_thread
         from trajmill.stages.training.embedded.train import train_policy
 
         use_one_thread()
-        return train_policy(parent, release, self, seed, folder, progress)
+        return train_policy(parent.folder, release, self, seed, folder, progress)
 
 
 class EmbeddedSftSpec(EmbeddedRecipe):

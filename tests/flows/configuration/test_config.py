@@ -66,8 +66,8 @@ def test_the_printed_configuration_reads_back_the_same(tmp_path: Path) -> None:
             "2: environment.kind: there is no environment of kind 'browserr'; did you mean browser?",
         ),
         (
-            "[train]\nkind = 'sftt'\n",
-            "2: train.kind: there is no training recipe of kind 'sftt'; there are embedded-sft",
+            "[train]\nkind = 'embedded-sftt'\n",
+            "2: train.kind: there is no training recipe of kind 'embedded-sftt'; did you mean embedded-sft?",
         ),
         (
             "[release]\nformats = ['trll']\n",
