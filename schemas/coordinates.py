@@ -17,10 +17,13 @@ class CoordinateSpace(StrEnum):
     """0 to 1000 on both axes (GUI-Owl 1.5)."""
     PER_999 = "per_999"
     """0 to 999 on both axes (Qwen3-VL cookbook)."""
+    PATCHES = "patches"
+    """Patches of 14 pixels of a resized copy: coarse enough for a token each (read-aloud)."""
     UNIT = "unit"
     """0 to 1 as a fraction of the screen (OpenCUA)."""
 
 
+_PATCH = 14
 _EXTENT = {CoordinateSpace.PER_MILLE: 1000.0, CoordinateSpace.PER_999: 999.0, CoordinateSpace.UNIT: 1.0}
 
 
@@ -36,6 +39,8 @@ class CoordinateFrame(NamedTuple):
         """How far positions reach in this space, on each axis."""
         if self.space is CoordinateSpace.RESIZED_PIXELS:
             return float(self.resized.width), float(self.resized.height)
+        if self.space is CoordinateSpace.PATCHES:
+            return self.resized.width / _PATCH, self.resized.height / _PATCH
         return _EXTENT[self.space], _EXTENT[self.space]
 
     def to_pixels(self, x: float, y: float) -> Point:

@@ -61,6 +61,8 @@ class PixelBudget(Record):
 
 QWEN2_5_VL: Final = PixelBudget(factor=28, min_pixels=4 * 28 * 28, max_pixels=16384 * 28 * 28)
 """Qwen2.5-VL and its descendants (OpenCUA)."""
+SMALL_QWEN2_5_VL: Final = PixelBudget(factor=28, min_pixels=4 * 28 * 28, max_pixels=69 * 28 * 28)
+"""A Qwen2.5-VL that a laptop trains: a phone's screen in 66 tokens."""
 UI_TARS: Final = PixelBudget(factor=28, min_pixels=100 * 28 * 28, max_pixels=16384 * 28 * 28)
 """UI-TARS 1.5: Qwen2.5-VL with a higher lower bound."""
 GUI_OWL: Final = PixelBudget(factor=28, min_pixels=4 * 28 * 28, max_pixels=12800 * 28 * 28)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, NamedTuple
 
-from trajmill.schemas.coordinates import CoordinateFrame, CoordinateSpace
+from trajmill.schemas.coordinates import CoordinateFrame
 from trajmill.schemas.geometry import Point
 
 LONGEST_SECONDS = 600.0
@@ -44,7 +44,7 @@ class Arguments(NamedTuple):
         value = self.values.get(name)
         if not isinstance(value, list) or len(value) != 2:
             raise ArgumentsError(f"{name} is not a list of two numbers")
-        wide, high = frame_limits(self.frame)
+        wide, high = self.frame.extent
         return self.frame.to_pixels(_number(value[0], name, 0.0, wide), _number(value[1], name, 0.0, high))
 
     def seconds(self, default: float) -> float:
@@ -85,19 +85,6 @@ class Arguments(NamedTuple):
                 return "failure"
             case _:
                 raise ArgumentsError("status is neither success nor failure")
-
-
-def frame_limits(frame: CoordinateFrame) -> tuple[float, float]:
-    """The largest numbers that a position may have."""
-    match frame.space:
-        case CoordinateSpace.RESIZED_PIXELS:
-            return float(frame.resized.width), float(frame.resized.height)
-        case CoordinateSpace.PER_MILLE:
-            return 1000.0, 1000.0
-        case CoordinateSpace.PER_999:
-            return 999.0, 999.0
-        case CoordinateSpace.UNIT:
-            return 1.0, 1.0
 
 
 def _number(value: Any, name: str, low: float, high: float) -> float:

@@ -11,11 +11,20 @@ from trajmill.schemas.dialects.base import Dialect
 from trajmill.schemas.dialects.gui_owl_1_5 import GuiOwl15Desktop, GuiOwl15Mobile
 from trajmill.schemas.dialects.gui_owl_v3 import GuiOwlDesktop, GuiOwlMobile
 from trajmill.schemas.dialects.qwen_vl import Qwen3Desktop, Qwen3Mobile, Qwen25Desktop, Qwen25Mobile
-from trajmill.schemas.dialects.ui_tars import UiTarsDesktop, UiTarsMobile
+from trajmill.schemas.dialects.read_aloud import ReadAloud
+from trajmill.schemas.dialects.ui_tars.dialect import UiTarsDesktop, UiTarsMobile
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.nearest import instead_of
-from trajmill.schemas.pixel_budget import ANY_SIZE, GUI_OWL, QWEN2_5_VL, QWEN3_VL, UI_TARS, PixelBudget
+from trajmill.schemas.pixel_budget import (
+    ANY_SIZE,
+    GUI_OWL,
+    QWEN2_5_VL,
+    QWEN3_VL,
+    SMALL_QWEN2_5_VL,
+    UI_TARS,
+    PixelBudget,
+)
 from trajmill.schemas.tables.query import Platform
 
 
@@ -71,6 +80,7 @@ FAMILIES: Final[Mapping[str, Family]] = MappingProxyType(
             Family("ui-tars", UiTarsMobile(), UiTarsDesktop(), _PIXELS, UI_TARS, 4, keeps_replies=True),
             Family("qwen2.5-vl", Qwen25Mobile(), Qwen25Desktop(), _PIXELS, QWEN2_5_VL),
             Family("qwen3-vl", Qwen3Mobile(), Qwen3Desktop(), CoordinateSpace.PER_999, QWEN3_VL),
+            Family("read-aloud", ReadAloud(), ReadAloud(), CoordinateSpace.PATCHES, SMALL_QWEN2_5_VL),
             ANY,
         )
     }

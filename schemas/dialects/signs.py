@@ -14,6 +14,7 @@ GUI_OWL_1_5: Final = "gui-owl-1.5"
 QWEN2_5_VL: Final = "qwen2.5-vl"
 """A reply without a sign: a call alone could be of any dialect."""
 QWEN3_VL: Final = "qwen3-vl"
+READ_ALOUD: Final = "read-aloud"
 UI_TARS: Final = "ui-tars"
 
 _WRITERS = {
@@ -27,6 +28,7 @@ _WRITERS = {
 }
 """Names of actions that only some dialects know, and these dialects."""
 _CALL = "<tool_call>"
+_SPOKEN_PLACE = re.compile(r"<do> \w+ <x\d+> <y\d+>")
 _CONCLUSION = re.compile(r"</tool_call>\s*(?:Conclusion:|<conclusion>)")
 _UI_TARS_CALL = re.compile(
     r"^Action:[ \t]*(?:click|left_double|right_single|long_press|drag|hotkey|type|scroll|open_app|press_home|press_back"
@@ -42,7 +44,7 @@ def dialect_seen_in(text: str) -> str:
     if _UI_TARS_CALL.search(before) and not (call and before.rstrip(" \t").endswith("\n")):
         return UI_TARS
     if not call:
-        return ""
+        return READ_ALOUD if _SPOKEN_PLACE.search(before) else ""
     if _CONCLUSION.search(after):
         return GUI_OWL_V3
     before = before.strip()

@@ -127,6 +127,8 @@ def written_extent(frame: CoordinateFrame) -> str:
     match frame.space:
         case CoordinateSpace.RESIZED_PIXELS:
             return f"{frame.resized.width}x{frame.resized.height}"
+        case CoordinateSpace.PATCHES:
+            return "{:.0f}x{:.0f}".format(*frame.extent)
         case CoordinateSpace.PER_MILLE:
             return "1000x1000"
         case CoordinateSpace.PER_999:

@@ -9,6 +9,7 @@ from trajmill.schemas.actions import Action
 from trajmill.schemas.tables.query import Query, Source
 from trajmill.stages.agents.base import Decision, EpisodeView
 from trajmill.stages.agents.element_walk import WalkPosition, next_move
+from trajmill.stages.agents.rows import rows_before
 from trajmill.stages.environments.simulated.goals.walker import Position, Walker
 
 _STEP, _UPWARDS, _WAITS = "step", "upwards", "waits"
@@ -31,6 +32,8 @@ class ReferenceAgent:
     """
 
     query: Query
+    reads_rows: bool = False
+    """Whether its thoughts read the rows of the screen aloud instead of saying what the path says."""
     name: str = "reference"
     model_version: str = "reference"
 
@@ -48,8 +51,9 @@ class ReferenceAgent:
         done = max(at, move.step - 1)
         step = self.query.path[done] if done < len(self.query.path) else None
         said = f"{step.operation} {step.text or step.target}".strip() if step else "the path is walked"
+        rows = rows_before(move.action, episode.observation.elements or ()) if self.reads_rows else ""
         return Decision(
-            thought=f"The annotated path says: {said}.",
+            thought=rows if self.reads_rows else f"The annotated path says: {said}.",
             action=move.action,
             conclusion=f"Followed the path: {said}.",
             role_outputs={_STEP: str(move.step), **move.kept},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from trajmill.schemas.spec import Spec
@@ -75,12 +76,14 @@ class ReferenceSpec(AgentSpec):
 
     kind: Literal["reference"] = "reference"
     """Walks the annotated path of its query, and asks no model."""
+    reads_rows: bool = False
+    """Whether its thoughts read the rows of the screen aloud, as the family `read-aloud` does."""
 
     def open(self, model: AgentModel | None) -> AgentMaker:
         """Agents that know the path of their query."""
         from trajmill.stages.agents.reference import ReferenceAgent
 
-        return ReferenceAgent
+        return partial(ReferenceAgent, reads_rows=self.reads_rows)
 
 
 def _given(model: AgentModel | None) -> AgentModel:

@@ -19,15 +19,8 @@ def frames_and_points(draw: st.DrawFn) -> tuple[CoordinateFrame, Point]:
 
 def units(frame: CoordinateFrame) -> tuple[float, float]:
     """Pixels of the stored screen per whole number of the space, on each axis."""
-    match frame.space:
-        case CoordinateSpace.RESIZED_PIXELS:
-            return frame.screen.width / frame.resized.width, frame.screen.height / frame.resized.height
-        case CoordinateSpace.PER_MILLE:
-            return frame.screen.width / 1000, frame.screen.height / 1000
-        case CoordinateSpace.PER_999:
-            return frame.screen.width / 999, frame.screen.height / 999
-        case CoordinateSpace.UNIT:
-            return frame.screen.width / 10_000, frame.screen.height / 10_000
+    wide, high = (10_000.0, 10_000.0) if frame.space is CoordinateSpace.UNIT else frame.extent
+    return frame.screen.width / wide, frame.screen.height / high
 
 
 @given(frames_and_points())
@@ -74,6 +67,7 @@ PHONE, SMALL = Size(720, 1280), Size(364, 644)
         (CoordinateSpace.PER_MILLE, (500.0, 500.0)),
         (CoordinateSpace.PER_999, (500.0, 500.0)),
         (CoordinateSpace.UNIT, (0.5, 0.5)),
+        (CoordinateSpace.PATCHES, (13.0, 23.0)),
     ],
 )
 def test_the_middle_of_a_phone_in_every_space(space: CoordinateSpace, written: tuple[float, float]) -> None:

@@ -22,7 +22,7 @@ from trajmill.stages.environments.simulated.device.device import Device
 from trajmill.stages.environments.simulated.device.surprises import episode_chance, surprises
 from trajmill.stages.environments.simulated.goals.goal import EpisodeGoal, prepared_store, read_episode_goal
 from trajmill.stages.environments.simulated.layout.profile import profile_of
-from trajmill.stages.environments.simulated.spec import FaultRates
+from trajmill.stages.environments.simulated.spec import DevicesSpec, FaultRates
 from trajmill.stages.environments.simulated.world import World
 
 _SHORTEST_SWIPE = 40
@@ -41,11 +41,18 @@ class SimulatedEnvironment:
 
     name = "simulated"
 
-    def __init__(self, world: World, platform: Platform, faults: FaultRates = FaultRates()) -> None:
+    def __init__(
+        self,
+        world: World,
+        platform: Platform,
+        faults: FaultRates = FaultRates(),
+        devices: DevicesSpec = DevicesSpec(),
+    ) -> None:
         """Nothing is started: the device comes with the first reset."""
         self.platform = platform
         self._world = world
         self._faults = faults
+        self._devices = devices
         self._may_fail = any((faults.slow, faults.lost_tap, faults.crash))
         self._episode: _Episode | None = None
 
@@ -66,7 +73,7 @@ class SimulatedEnvironment:
         self._episode = None
 
     def reset_now(self, query: Query, seed: int) -> Observation:
-        """A fresh device of profile `seed % 8` in the start state of the query, on its launcher.
+        """A fresh device, of the profile that the seed decides, in the start state of the query, on its launcher.
 
         Raises:
             EnvironmentFailure: of class `setup`: the query is for another platform, or its start state or goal is
@@ -75,7 +82,7 @@ class SimulatedEnvironment:
         goal = read_episode_goal(query, self._world, self.platform)
         chance = episode_chance(seed, query.query_id)
         met = surprises(chance.random(), self._faults.popup)
-        device = Device(self._world, self.platform, profile_of(seed), surprises=met)
+        device = Device(self._world, self.platform, profile_of(seed, self._devices), surprises=met)
         for name in goal.start.setup:
             app = name.partition(".")[0]
             device.running_app(app).store = prepared_store(self._world, app, goal.start)
@@ -136,10 +143,11 @@ class SimulatedFactory(NamedTuple):
     world: World
     platform: Platform
     faults: FaultRates = FaultRates()
+    devices: DevicesSpec = DevicesSpec()
 
     async def __call__(self) -> SimulatedEnvironment:
         """A fresh environment; it costs nothing to start."""
-        return SimulatedEnvironment(self.world, self.platform, self.faults)
+        return SimulatedEnvironment(self.world, self.platform, self.faults, self.devices)
 
     async def close(self) -> None:
         """Nothing is shared but memory."""

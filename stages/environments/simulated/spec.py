@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
+from pydantic import PositiveInt
+
 from trajmill.schemas.spec import Fraction, Spec
 from trajmill.stages.environments.spec import EnvironmentSpec
 
@@ -27,6 +29,17 @@ class FaultRates(Spec):
     """A step fails, and the episode with it."""
 
 
+class DevicesSpec(Spec):
+    """How much the devices differ that a reset can find; there are eight looks, two of which only evaluation meets."""
+
+    orders: PositiveInt = 1
+    """Orders of icons and lists that are drawn for each look, so that a policy cannot learn them by heart."""
+    dark: bool = True
+    """Whether every other look has the dark theme."""
+    large_text: bool = True
+    """Whether half of the looks have larger text."""
+
+
 class AppFilesSpec(EnvironmentSpec):
     """An environment that runs app files."""
 
@@ -34,12 +47,18 @@ class AppFilesSpec(EnvironmentSpec):
 
     apps: tuple[Path, ...] = ()
     """App files of your own (YAML, see apps.md), beside the built-in ones."""
+    builtin_apps: tuple[str, ...] | None = None
+    """Ids of the built-in apps that are there; all of them if the key is left out."""
 
     def navigation_graph(self) -> World:
-        """The built-in apps and the user's own; loaded once in a process."""
+        """The built-in apps and the user's own; loaded once in a process.
+
+        Raises:
+            BadInputError: a file is wrong, or there is no such built-in app.
+        """
         from trajmill.stages.environments.simulated.world import shared_world
 
-        return shared_world(self.apps)
+        return shared_world(self.apps, self.builtin_apps)
 
 
 class SimulatedSpec(AppFilesSpec):
@@ -51,9 +70,11 @@ class SimulatedSpec(AppFilesSpec):
     """The simulated phone and desktop."""
     faults: FaultRates = FaultRates()
     """How often things go wrong."""
+    devices: DevicesSpec = DevicesSpec()
+    """How much the devices differ."""
 
     def factory(self, platform: Platform) -> EnvironmentFactory:
         """Makes simulated devices, which share one world in a process."""
         from trajmill.stages.environments.simulated.environment import SimulatedFactory
 
-        return SimulatedFactory(self.navigation_graph(), platform, self.faults)
+        return SimulatedFactory(self.navigation_graph(), platform, self.faults, self.devices)

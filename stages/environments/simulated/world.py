@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import NamedTuple
 import networkx as nx
 
 from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.nearest import instead_of
 from trajmill.schemas.tables.query import Platform
 from trajmill.stages.environments.simulated.app_files.app_spec import (
     AnyWidget,
@@ -122,23 +123,35 @@ class World:
         return {"apps": self.apps, "errands": self.errands}
 
 
-def load_world(extra: Sequence[Path] = ()) -> World:
+def load_world(extra: Sequence[Path] = (), builtin: Collection[str] | None = None) -> World:
     """The built-in apps and errands and those in the files given.
 
+    Args:
+        extra: app and errand files of the user.
+        builtin: ids of the built-in apps to keep, with the errands that need no other; None keeps all.
+
     Raises:
-        BadInputError: a file is wrong; its text has one line per mistake.
+        BadInputError: a file is wrong (its text has one line per mistake), or there is no such built-in app.
     """
     reading = read_files((*builtin_files(), *extra))
     if reading.mistakes:
         raise BadInputError("\n".join(str(mistake) for mistake in reading.mistakes))
     apps = {file.spec.app: file.spec for file in reading.apps}
-    return World(apps, {file.spec.errand: file.spec for file in reading.errands})
+    errands = {file.spec.errand: file.spec for file in reading.errands}
+    if builtin is not None:
+        known = {path.stem for path in builtin_files()} & apps.keys()
+        for name in builtin:
+            if name not in known:
+                raise BadInputError(f"builtin_apps: there is no app {name!r}; {instead_of(name, sorted(known))}")
+        apps = {name: app for name, app in apps.items() if name in builtin or name not in known}
+        errands = {name: errand for name, errand in errands.items() if apps.keys() >= set(errand.apps)}
+    return World(apps, errands)
 
 
 @lru_cache(maxsize=2)
-def shared_world(extra: tuple[Path, ...]) -> World:
+def shared_world(extra: tuple[Path, ...], builtin: tuple[str, ...] | None = None) -> World:
     """The world of `load_world`, loaded once in a process, so that its drawn screens are kept once."""
-    return load_world(extra)
+    return load_world(extra, builtin)
 
 
 def _task_graph(name: str, apps: tuple[AppSpec, ...], task: TaskSpec) -> TaskGraph:

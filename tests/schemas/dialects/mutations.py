@@ -18,7 +18,7 @@ from tests.schemas.dialects.actions import EXAMPLES
 from trajmill.schemas.actions import Action
 from trajmill.schemas.coordinates import CoordinateFrame, CoordinateSpace
 from trajmill.schemas.dialects.base import NotExpressible, ParseFailure, Reply
-from trajmill.schemas.dialects.families import FAMILIES, Family
+from trajmill.schemas.dialects.families import FAMILIES, Family, family_named
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.tables.query import Platform
 
@@ -75,16 +75,16 @@ _NAMES = {
     "drag": ("drag",),
     "drag_to": ("left_click_drag",),
     "mouse_move": ("mouse_move",),
-    "scroll": ("scroll",),
+    "scroll": ("scroll", "scroll_up", "scroll_down"),
     "hscroll": ("hscroll", "scroll"),
-    "type": ("type",),
+    "type": ("type", "enter"),
     "key": ("key", "hotkey"),
-    "system_button": ("system_button", "press_home", "press_back"),
+    "system_button": ("system_button", "press_home", "press_back", "back", "home", "menu", "confirm"),
     "open": ("open", "open_app"),
     "wait": ("wait",),
     "interact": ("interact",),
     "answer": ("answer", "finished"),
-    "terminate": ("terminate", "finished", "call_user"),
+    "terminate": ("terminate", "finished", "call_user", "done", "give_up"),
 }
 _EXTENTS = {CoordinateSpace.PER_MILLE: Size(1000, 1000), CoordinateSpace.PER_999: Size(999, 999)}
 
@@ -132,14 +132,14 @@ def run(count: int, seed: int) -> Tally:
 
 def check_written(action: Action, text: str, frame: CoordinateFrame) -> None:
     """Fail unless the action stands in the reply, found there by other means than the dialect's."""
-    written = _in_json(text) if re.search(r"<tool_call>\s*\{", text) and "arguments" in text else _in_python(text)
+    written = _in_words(text) if frame.space is CoordinateSpace.PATCHES else _in_call(text)
     about = (action, text)
     assert written.name in _NAMES[action.kind], about
     for name, value in action.model_dump().items():
         match name:
             case "x" | "y" | "x2" | "y2" if value is not None:
                 side = 0 if name in ("x", "x2") else 1
-                stored = frame.screen[side] / _EXTENTS.get(frame.space, frame.resized)[side]
+                stored = frame.screen[side] / (_EXTENTS.get(frame.space) or frame.extent)[side]
                 assert any(abs(number * stored - value) <= 1 for number in written.numbers), about
             case "keys":
                 assert all(any(key in word for word in written.texts) for key in value), about
@@ -166,6 +166,18 @@ def _inner(value: str, written: Written) -> bool:
 def _bare(text: str) -> str:
     """A text without its escapes."""
     return re.sub("[\"']", _QUOTE, text).translate({ord("\\"): "", ord("\n"): "n", ord("\t"): "t", ord("\r"): "r"})
+
+
+def _in_call(text: str) -> Written:
+    return _in_json(text) if re.search(r"<tool_call>\s*\{", text) and "arguments" in text else _in_python(text)
+
+
+def _in_words(text: str) -> Written:
+    name, *rest = text.split("<do>", 1)[1].split()
+    # A place beyond the screen stands for its edge.
+    last = family_named("read-aloud").frame(SCREEN).extent
+    places = [min(float(number), last[axis == "y"]) for axis, number in re.findall(r"<([xy])(\d+)>", " ".join(rest))]
+    return Written(name, places, [" ".join(rest)])
 
 
 def _in_json(text: str) -> Written:

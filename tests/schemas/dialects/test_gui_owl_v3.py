@@ -84,14 +84,14 @@ def test_what_is_said_never_hides_the_call(thought: str, conclusion: str) -> Non
 @pytest.mark.parametrize("space", list(CoordinateSpace))
 @given(x=xs, y=ys)
 def test_positions_come_back_within_the_rounding_of_their_space(space: CoordinateSpace, x: int, y: int) -> None:
-    frame = CoordinateFrame(space, Size(720, 1280), Size(1440, 2560))
+    frame = CoordinateFrame(space, Size(720, 1280), Size(1456, 2576))
     dialect = GuiOwlMobile()
     parsed = dialect.parse(dialect.render(Reply("", Click(x=x, y=y), ""), frame), frame)
     assert isinstance(parsed, Reply)
     point = pressed_point(parsed.action)
     assert point is not None
-    unit = 1000 if space in (CoordinateSpace.PER_MILLE, CoordinateSpace.PER_999) else 10_000
-    for got, wanted, extent in zip(point, (x, y), frame.screen, strict=True):
+    units = (10_000, 10_000) if space is CoordinateSpace.UNIT else frame.extent
+    for got, wanted, extent, unit in zip(point, (x, y), frame.screen, units, strict=True):
         assert abs(got - wanted) <= max(0.5, 0.5 * extent / unit + 0.5)
 
 

@@ -108,10 +108,11 @@ def test_the_steps_of_another_family_are_written_in_the_familys_space(family: Fa
     dialect = family.dialect(Platform.PHONE)
     for at, action in enumerate(actions):
         made = family_conversation(family, other, at, size_of)
-        read = dialect.parse(made.messages[-1].content, family.frame(PHONE))
+        frame = family.frame(PHONE)
+        read = dialect.parse(made.messages[-1].content, frame)
         assert isinstance(read, Reply)
-        for got, wanted in zip(_place(read.action), _place(action), strict=True):
-            assert abs(got - wanted) <= 1
+        for got, wanted, side, extent in zip(_place(read.action), _place(action), PHONE, frame.extent, strict=True):
+            assert abs(got - wanted) <= max(1, 0.5 * side / extent + 0.5)
 
 
 def _place(action: Action) -> tuple[int, int]:

@@ -105,11 +105,11 @@ class Device:
         """What is on the screen."""
         views = self.world.views
         if not self.foreground:
-            key = (self.platform, self.profile.number, self.offset)
+            key = (self.platform, self.profile, self.offset)
             return views.view(key, lambda: launcher_view(self.icons(), self.platform, self.profile, self.offset))
         running = self.running[self.foreground]
         if self.loading:
-            return views.view((self.foreground, self.profile.number), lambda: loading_view(running.app, self.profile))
+            return views.view((self.foreground, self.profile), lambda: loading_view(running.app, self.profile))
         return views.view(self._key(running), lambda: app_view(self._state(running)))
 
     def press(self, target: Target | None) -> Target | None:
@@ -268,7 +268,7 @@ class Device:
 
     def _lists(self, running: RunningApp) -> dict[str, tuple[Item, ...]]:
         own = {name: records.items for name, records in running.store.lists.items()}
-        return {**running.prepared.fixed[self.profile.number], **own}
+        return {**running.prepared.fixed_lists(self.profile), **own}
 
     def _visible(self, running: RunningApp) -> list[StackedPage]:
         """The page on top, preceded by the one under it while it is a dialog."""
@@ -285,7 +285,7 @@ class Device:
             pages.append((frame, tuple([values[n] for n in names.values]), tuple([lists[n].key for n in names.lists])))
         back = len(running.stack) > len(pages)
         state = (self.focus, self.menu, running.popup, running.sponsored, back)
-        return (self.profile.number, self.foreground, state, tuple(pages))
+        return (self.profile, self.foreground, state, tuple(pages))
 
     def _state(self, running: RunningApp) -> AppState:
         lists = self._lists(running)

@@ -17,7 +17,7 @@ from trajmill.stages.environments.simulated.app_files.app_spec import (
 )
 from trajmill.stages.environments.simulated.app_files.binding import names_in
 from trajmill.stages.environments.simulated.app_files.pages import state_lists, variable_of, widgets_of
-from trajmill.stages.environments.simulated.layout.profile import PROFILES, DeviceProfile
+from trajmill.stages.environments.simulated.layout.profile import DeviceProfile
 
 
 class PageReads(NamedTuple):
@@ -34,8 +34,14 @@ class PreparedApp(NamedTuple):
     app: AppSpec
     reads: dict[str, PageReads]
     """By screen."""
-    fixed: tuple[dict[str, tuple[Item, ...]], ...]
-    """The fixed lists by device profile."""
+    fixed: dict[int, dict[str, tuple[Item, ...]]]
+    """The fixed lists by number of the device profile, of the profiles met so far."""
+
+    def fixed_lists(self, profile: DeviceProfile) -> dict[str, tuple[Item, ...]]:
+        """The fixed lists in the order of a device."""
+        if profile.number not in self.fixed:
+            self.fixed[profile.number] = profile.fixed_lists(self.app)
+        return self.fixed[profile.number]
 
 
 def prepare_app(app: AppSpec) -> PreparedApp:
@@ -50,7 +56,7 @@ def prepare_app(app: AppSpec) -> PreparedApp:
             if isinstance(widget, ItemList) and widget.items in own:
                 lists.add(widget.items)
         reads[name] = PageReads(tuple(sorted(values)), tuple(sorted(lists)))
-    return PreparedApp(app, reads, tuple(DeviceProfile(number).fixed_lists(app) for number in range(PROFILES)))
+    return PreparedApp(app, reads, {})
 
 
 def _values_read(widget: AnyWidget) -> Iterator[str]:

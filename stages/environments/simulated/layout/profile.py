@@ -8,9 +8,10 @@ from typing import NamedTuple, TypeVar
 
 from trajmill.schemas.record import content_id
 from trajmill.stages.environments.simulated.app_files.app_spec import AppSpec, Item
+from trajmill.stages.environments.simulated.spec import DevicesSpec
 
 PROFILES = 8
-"""Few, so that distinct screens repeat and are stored once."""
+"""Few, so that distinct screens repeat and are stored once; `DevicesSpec.orders` asks for more."""
 _LARGER_TEXT = 1.12
 
 T = TypeVar("T")
@@ -21,16 +22,18 @@ class DeviceProfile(NamedTuple):
 
     number: int
     """0 shows everything in the order in which the files say it."""
+    may_be_dark: bool = True
+    may_be_large: bool = True
 
     @property
     def dark(self) -> bool:
         """Whether the dark theme is on."""
-        return self.number % 2 == 1
+        return self.may_be_dark and self.number % 2 == 1
 
     @property
     def scale(self) -> float:
         """Size of texts and rows."""
-        return _LARGER_TEXT if self.number // 2 % 2 else 1.0
+        return _LARGER_TEXT if self.may_be_large and self.number // 2 % 2 else 1.0
 
     def arrange(self, name: str, things: Sequence[T]) -> tuple[T, ...]:
         """The things in the order that this device has for what is called `name`."""
@@ -47,6 +50,10 @@ class DeviceProfile(NamedTuple):
         }
 
 
-def profile_of(seed: int) -> DeviceProfile:
-    """The device of a reset with this seed."""
-    return DeviceProfile(seed % PROFILES)
+def profile_of(seed: int, devices: DevicesSpec = DevicesSpec()) -> DeviceProfile:
+    """The device of a reset with this seed: the remainder by `PROFILES` decides its look, the rest which of its orders.
+
+    Profiles of different looks have different numbers, so that orders for evaluation are drawn apart from training's.
+    """
+    look, order = seed % PROFILES, seed // PROFILES % devices.orders
+    return DeviceProfile(look + PROFILES * order, devices.dark, devices.large_text)

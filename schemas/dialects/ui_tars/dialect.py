@@ -34,7 +34,7 @@ from trajmill.schemas.dialects.arguments import ArgumentsError
 from trajmill.schemas.dialects.base import ParseFailure, Reply
 from trajmill.schemas.dialects.signs import QWEN2_5_VL, UI_TARS, dialect_seen_in
 from trajmill.schemas.dialects.tool_call import refusal, storable, written_position, written_seconds
-from trajmill.schemas.dialects.ui_tars_call import UiTarsCall, read_call, written_call
+from trajmill.schemas.dialects.ui_tars.call import UiTarsCall, read_call, written_call
 
 _ACTION_LINE = re.compile(r"^Action:", re.MULTILINE)
 _SYSTEM = "You are a helpful assistant."

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from trajmill.schemas.coordinates import CoordinateFrame
-from trajmill.schemas.dialects.arguments import LONGEST_SECONDS, ArgumentsError, frame_limits
+from trajmill.schemas.dialects.arguments import LONGEST_SECONDS, ArgumentsError
 from trajmill.schemas.geometry import Point
 
 _NAME = re.compile(r"([a-z_]+)\(\s*")
@@ -48,7 +48,7 @@ class UiTarsCall(NamedTuple):
         found = _POSITION.fullmatch(self.text(name).strip())
         if not found:
             raise ArgumentsError(f"{name} is not a position (x,y)")
-        (x, y), (wide, high) = (float(found[1]), float(found[2])), frame_limits(self.frame)
+        (x, y), (wide, high) = (float(found[1]), float(found[2])), self.frame.extent
         if x > wide or y > high:
             raise ArgumentsError(f"{name} is not within {wide:g}x{high:g}")
         return self.frame.to_pixels(x, y)
