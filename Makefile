@@ -7,6 +7,9 @@ BIN := .venv/bin
 VLLM := .venv-vllm
 TRAINERS := .venv-trainers
 
+# Tests start hundreds of Python processes: without written bytecode each compiles the project again.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: help run run-web test quick lint types pytest vllm-env test-vllm trainers-env bench system-deps clean
 
 help: ## what can be made
@@ -47,8 +50,8 @@ pytest: .venv/installed-dev
 	$(BIN)/pytest -n 2 -rs tests/trainers
 	$(BIN)/pytest -rs tests/vllm
 
-quick: .venv/installed-dev ## the tests that need no browser, X server or model server, and are not slow: two minutes
-	$(BIN)/pytest -n 2 -m "not browser and not desktop and not vllm and not trainers and not slow"
+quick: .venv/installed-dev ## the tests that need no browser, X server or model server, and are not slow: a minute
+	$(BIN)/pytest -n 2 --hypothesis-profile quick -m "not browser and not desktop and not vllm and not trainers and not slow"
 
 $(VLLM)/installed: tests/vllm/requirements.txt tests/vllm/torchvision_without_cuda.py
 	test -x $(VLLM)/bin/python || $(PYTHON) -m venv $(VLLM)

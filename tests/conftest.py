@@ -7,6 +7,7 @@ from hypothesis import settings
 
 # How long an example takes says nothing on a machine that is busy.
 settings.register_profile("untimed", deadline=None)
+settings.register_profile("quick", deadline=None, max_examples=15)
 settings.load_profile("untimed")
 
 

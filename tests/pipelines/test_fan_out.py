@@ -14,6 +14,8 @@ from trajmill.warehouse.layout import StageRun, Warehouse, create_warehouse
 from trajmill.warehouse.read import read_rows
 from trajmill.warehouse.shards import write_tables
 
+pytestmark = pytest.mark.slow
+
 AT = StageRun("run", 1, "stage")
 
 

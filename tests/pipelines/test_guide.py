@@ -30,6 +30,8 @@ from trajmill.warehouse.screen_journal import ScreenJournal, journal_path
 from trajmill.warehouse.screens import WarehouseScreens, write_screens
 from trajmill.warehouse.shards import write_tables
 
+pytestmark = pytest.mark.slow
+
 ROLLOUT, GUIDE = StageRun(ORIGIN.run_id, 1, "rollout"), StageRun(ORIGIN.run_id, 1, "guide")
 TRAJECTORIES = 3
 

@@ -24,6 +24,8 @@ from trajmill.schemas.tables.trajectory import Trajectory
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.read import read_rows
 
+pytestmark = pytest.mark.slow
+
 COMMANDS = (
     *(stage.name for stage in STAGE_COMMANDS),
     *("evolve", "walk", "pathways", "judge", "calibrate", "serve", "sql", "report", "show", "apps", "config"),

@@ -21,6 +21,8 @@ from trajmill.warehouse.read import read_table
 from trajmill.warehouse.releases import newest_release
 from trajmill.warehouse.screens import WarehouseScreens
 
+pytestmark = pytest.mark.slow
+
 
 def export(warehouse: Warehouse, out: Path, *arguments: str) -> int:
     return run(["export", "--root", str(warehouse.root), "--out", str(out), *arguments])

@@ -21,6 +21,8 @@ from trajmill.stages.environments.pool.leased import EnvironmentLimits
 from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits
 from trajmill.stages.rollout.worker import run_attempts
 
+pytestmark = pytest.mark.slow
+
 HASTE = EnvironmentLimits(start_seconds=0.3, reset_seconds=0.3, step_seconds=0.3, score_seconds=0.3, close_seconds=0.3)
 HANG = 600.0
 

@@ -28,6 +28,8 @@ from trajmill.stages.critics.judge import judge_episodes
 from trajmill.stages.critics.voting import ChannelCritics
 from trajmill.stages.metrics.intervals import Interval, wilson
 
+pytestmark = pytest.mark.slow
+
 TRAJECTORIES = 2400
 Z = 3.29
 """Intervals of 99.9 %: there are many of them here."""

@@ -30,6 +30,8 @@ from trajmill.stages.models.base import ChatModel
 from trajmill.stages.models.openai_api.model import OpenAiModel
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
 
+pytestmark = pytest.mark.slow
+
 FAULTS = [fault for fault in Fault if fault not in (Fault.NONE, Fault.UNEVEN_TOKENS)]
 """Those of any server; uneven tokens are a fault only where tokens are asked for."""
 PASSING = [fault for fault in FAULTS if fault not in (Fault.TOO_LONG, Fault.UNKNOWN_MODEL, Fault.HUGE)]

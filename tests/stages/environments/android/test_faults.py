@@ -18,6 +18,8 @@ from trajmill.stages.environments.android.factory import AndroidFactory
 from trajmill.stages.environments.android.spec import AndroidSpec
 from trajmill.stages.environments.pool.pool import EnvironmentPool
 
+pytestmark = pytest.mark.slow
+
 FAULTS = [
     (Faults(offline=True), "device offline"),
     (Faults(cut_after=0), "the connection was cut after 0 bytes"),

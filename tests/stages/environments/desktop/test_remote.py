@@ -21,6 +21,8 @@ from trajmill.stages.environments.desktop.environment import DesktopEnvironment
 from trajmill.stages.environments.desktop.factory import LocalDesktops, RemoteDesktops
 from trajmill.stages.environments.pool.pool import EnvironmentPool
 
+pytestmark = pytest.mark.slow
+
 T = TypeVar("T")
 SHORT = DesktopTimeouts(lease=0.0, ready=1.0, request=3.0, prepare=5.0)
 

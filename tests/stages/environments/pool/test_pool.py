@@ -20,6 +20,8 @@ from trajmill.stages.environments.base import Belongings
 from trajmill.stages.environments.pool.leased import EnvironmentLimits, LeasedEnvironment
 from trajmill.stages.environments.pool.pool import EnvironmentPool
 
+pytestmark = pytest.mark.slow
+
 T = TypeVar("T")
 PRESS = Click(x=5, y=5)
 HASTE = EnvironmentLimits(

@@ -9,7 +9,11 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from trajmill.stages.environments.pool.reaper import Reaper, end_processes
+
+pytestmark = pytest.mark.slow
 
 STUBBORN = """
 import os, signal, subprocess, sys, time

@@ -11,6 +11,8 @@ from tests.stages.models.openai_api.asking import asked, settings
 from trajmill.schemas.errors import ModelFailure
 from trajmill.stages.models.openai_api.exchange import MOST_BYTES
 
+pytestmark = pytest.mark.slow
+
 _BOUNDS = {"read_seconds": 0.3, "total_seconds": 0.6, "attempts": 3}
 _RETRIED = {
     Fault.BUSY: "429 Rate limit reached",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from tests.stages.models.fault_server import Fault, running_server
 from tests.stages.models.openai_api.asking import asked_all, request, settings
 from trajmill.stages.models.base import Completion
@@ -11,6 +13,8 @@ from trajmill.stages.models.openai_api.congestion import CongestionWindow
 from trajmill.stages.models.openai_api.failure import FailureReason
 from trajmill.stages.models.openai_api.model import OpenAiModel
 from trajmill.stages.models.openai_api.routing import Lease, Router
+
+pytestmark = pytest.mark.slow
 
 
 def test_two_servers_share_the_requests() -> None:

@@ -23,6 +23,8 @@ from trajmill.stages.queries.proposals.propose import Proposed, propose_tasks
 from trajmill.stages.queries.proposals.proposer import TaskProposer
 from trajmill.stages.queries.proposals.starting_points import StartingPoint
 
+pytestmark = pytest.mark.slow
+
 SETTINGS = GraphQueriesSpec(train=24, heldout_slots=4, heldout_phrasings=4, heldout_app_names=())
 ENDING = (Fault.HANG, Fault.SLOW)
 """Faults that only a time-out ends."""
