@@ -1,4 +1,4 @@
-"""The protocols of the critics and what they answer (paper 6.3)."""
+"""The protocols of critics, and the records that they return (paper 6.3)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.tables.verdict import Channel, StepLabel, TrajectoryVerdict
 
 SUMMARY_WORDS = 30
-"""Longest summary of a step, in words."""
+"""Most words in a summary of a step."""
 
 
 class Ask(StrEnum):
@@ -29,7 +29,7 @@ class Ask(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """What a step critic says of one step."""
+    """The opinion of a step critic on one step."""
 
     index: int
     analysis: str
@@ -43,7 +43,7 @@ class Vote(NamedTuple):
 
     channel: Channel
     resolution: str
-    """As on `TrajectoryCritic`."""
+    """The critic's resolution; see `TrajectoryCritic`."""
     made_by: str
     """Version of the critic."""
     correct: bool
@@ -63,7 +63,7 @@ class StepCritic(Protocol):
 
     @property
     def version(self) -> str:
-        """Identifies prompt and model; stands on every verdict."""
+        """Identifies prompt and model; stored on every verdict."""
         ...
 
     async def judge(self, episode: Episode, screens: ScreenReader) -> list[StepResult]:
@@ -80,17 +80,17 @@ class TrajectoryCritic(Protocol):
 
     @property
     def channel(self) -> Channel:
-        """Which channel it is."""
+        """The channel that it votes in."""
         ...
 
     @property
     def resolution(self) -> str:
-        """`full`, or the scale of the screenshots it looks at."""
+        """`full`, or the scale of the screenshots that it reads."""
         ...
 
     @property
     def version(self) -> str:
-        """Identifies prompt and model; stands on every verdict."""
+        """Identifies prompt and model; stored on every verdict."""
         ...
 
     async def judge(self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult], draw: int = 0) -> Vote:
@@ -99,40 +99,40 @@ class TrajectoryCritic(Protocol):
         Args:
             episode: the episode.
             screens: where its screens are read.
-            steps: what the step critic said of it.
-            draw: seed of the vote: equal seeds give equal votes. A critic that does not sample ignores it. A vote that
-            failed is asked for again with a new seed.
+            steps: the step critic's results.
+            draw: seed of the vote; equal seeds give equal votes. A critic that does not sample ignores it. A vote that
+                failed is asked for again with a new seed.
 
         Raises:
-            JudgeFailure: no usable vote; never to be read as a verdict.
-            ModelFailure: the model behind it did not answer; neither is this a verdict.
+            JudgeFailure: no usable vote; this is no verdict.
+            ModelFailure: its model did not answer; this is no verdict either.
         """
         ...
 
 
 @runtime_checkable
 class SeveralVotesCritic(Protocol):
-    """A `TrajectoryCritic` that can cast several votes at the price of about one."""
+    """A `TrajectoryCritic` that can cast several votes for about the cost of one."""
 
     @property
     def votes_together(self) -> bool:
-        """Whether it does."""
+        """Whether it does so."""
         ...
 
     async def judge_together(
         self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult], draws: Sequence[int]
     ) -> list[Vote | VoteFailure]:
-        """Cast a vote for each draw, or say why it is missing.
+        """Cast a vote for each draw, or give the failure.
 
         Raises:
             JudgeFailure: no vote at all.
-            ModelFailure: the model behind it did not answer at all.
+            ModelFailure: its model gave no answer at all.
         """
         ...
 
 
 def votes_together(critic: TrajectoryCritic) -> bool:
-    """Whether a critic casts several votes at the price of about one."""
+    """Whether a critic casts several votes for about the cost of one."""
     return isinstance(critic, SeveralVotesCritic) and critic.votes_together
 
 
@@ -148,7 +148,7 @@ def vote_of(
 
 
 def vote_in(verdict: TrajectoryVerdict) -> Vote:
-    """The vote that a stored verdict is of."""
+    """The vote in a stored verdict."""
     return Vote(
         verdict.channel,
         verdict.resolution,
@@ -162,6 +162,6 @@ def vote_in(verdict: TrajectoryVerdict) -> Vote:
 
 
 def at_most_words(text: str, words: int = SUMMARY_WORDS) -> str:
-    """The text cut to a number of words, with an ellipsis where something is missing."""
+    """The text cut to a number of words; an ellipsis marks the cut."""
     parts = text.split()
     return text if len(parts) <= words else " ".join(parts[: words - 1]) + " ..."

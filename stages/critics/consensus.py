@@ -1,4 +1,4 @@
-"""The decision on a trajectory: Correct only if every channel says so (paper 6.3, eq. 4)."""
+"""Decides on a trajectory: it is Correct only if every channel says so (paper 6.3, equation 4)."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class Judge(NamedTuple):
 
     step_critic: StepCritic
     channels: tuple[ChannelCritics, ...]
-    """At least one; two, text and multimodal, in the paper."""
+    """At least one channel; the paper has two, text and multimodal."""
     ask: Ask = Ask.CHANNELS
 
     @property
     def rule(self) -> Rule:
-        """How the votes are combined."""
+        """How its votes are combined."""
         return Rule(tuple(channel.rule for channel in self.channels))
 
     @property
@@ -38,7 +38,7 @@ class Judge(NamedTuple):
 
 
 class Consensus(NamedTuple):
-    """The valid votes on one trajectory, and what follows from them."""
+    """The valid votes on one trajectory, and the decision."""
 
     verdicts: tuple[TrajectoryVerdict, ...]
     judgement: Judgement
@@ -50,9 +50,9 @@ async def decide(
     """Ask the channels and combine their votes.
 
     Raises:
-        JudgeFailure: missing votes could change the decision. There is then no decision: a missing vote
-            neither counts as one nor lowers the number that is needed.
-        ModelFailure: the same, and the last vote is missing because a model did not answer.
+        JudgeFailure: missing votes could change the decision, so there is none. A missing vote counts neither way and
+            does not lower the quorum.
+        ModelFailure: the same, if the last vote is missing because a model did not answer.
     """
     results = await _ask_channels(VotingCase(episode, screens, steps), judge)
     correct = all_of(result.outcome for result in results)
@@ -84,20 +84,20 @@ async def _ask_channels(case: VotingCase, judge: Judge) -> Sequence[VotingResult
 
 
 def _redundant(result: VotingResult) -> list[int]:
-    """The steps that at least half of a channel's votes find redundant."""
+    """The steps that at least half of a channel's votes call redundant."""
     named = Counter(index for vote in result.votes for index in set(vote.redundant_steps))
     return [index for index, votes in named.items() if 2 * votes >= len(result.votes)]
 
 
 def _first_errors(results: Iterable[VotingResult]) -> list[int]:
-    """For each channel that says Incorrect the first error step, as the middle one of its votes has it."""
+    """For each channel that says Incorrect, the median of the first error steps of its votes."""
     named = [[vote.first_error_step for vote in result.votes] for result in results if result.outcome is False]
     errors = [[index for index in indices if index is not None] for indices in named]
     return [median_low(indices) for indices in errors if indices]
 
 
 def _undecided(judge: Judge, results: Iterable[VotingResult]) -> JudgeFailure | ModelFailure:
-    """Names the channel that is open, its votes, and why others are missing."""
+    """The error of an open channel: it names the votes, and why others are missing."""
     for channel, result in zip(judge.channels, results, strict=False):
         if result.outcome is None and result.missing is not None:
             correct = sum(vote.correct for vote in result.votes)

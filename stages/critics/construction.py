@@ -1,4 +1,4 @@
-"""Makes the critics that a judge is described with."""
+"""Makes the critics of a judge from its spec."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from trajmill.schemas.tables.verdict import Channel
-from trajmill.stages.critics.annotated.step_critic import AnnotatedStepCritic
 from trajmill.stages.critics.base import StepCritic, TrajectoryCritic
 from trajmill.stages.critics.calibration.noisy import NoisyChannel
 from trajmill.stages.critics.consensus import Judge
-from trajmill.stages.critics.kinds import critic_spec
+from trajmill.stages.critics.kinds import step_critic_spec, trajectory_critic_spec
 from trajmill.stages.critics.model.captioner import ModelCaptioner, ScreenCaptioner, TreeCaptioner
 from trajmill.stages.critics.model.multimodal_channel import ModelMultimodalChannel
 from trajmill.stages.critics.model.step_critic import ModelStepCritic
@@ -25,7 +24,7 @@ from trajmill.stages.models.prompted import Sampling
 
 
 class JudgeConstruction(NamedTuple):
-    """A description, and how its models are connected."""
+    """The spec of a judge, and a function that connects its models."""
 
     spec: JudgeSpec
     models: CriticModels
@@ -47,13 +46,13 @@ class JudgeConstruction(NamedTuple):
     def _step_critic(self) -> StepCritic:
         model = self.models.step
         if model is None:
-            return AnnotatedStepCritic()
+            return step_critic_spec(self.spec.step_critic).open()
         return ModelStepCritic(
             self.connect(model), self.models.prompts.step, Sampling(seed=self.models.seed), model.budget
         )
 
     def _critics(self, channel: Channel, scale: float, several: bool) -> list[TrajectoryCritic]:
-        # CODA draws its votes so (its 4.2); a single one is the most likely answer.
+        # CODA samples several votes (its 4.2); a single vote is the model's most likely answer.
         sampling = Sampling(1.0, 0.6, self.models.seed) if several else Sampling(seed=self.models.seed)
         models = [(self.connect(model), model.budget) for model in self.models.of(channel)]
         prompts = self.models.prompts
@@ -70,9 +69,9 @@ class JudgeConstruction(NamedTuple):
                     for model, budget in models
                 ]
             case Channel.TEXT:
-                return [critic_spec(self.spec.text_critic).open()]
+                return [trajectory_critic_spec(self.spec.text_critic).open()]
             case Channel.MULTIMODAL:
-                return [critic_spec(self.spec.multimodal_critic).open()]
+                return [trajectory_critic_spec(self.spec.multimodal_critic).open()]
             case Channel.PROGRAMMATIC:
                 return [ProgrammaticChannel()]
 
@@ -90,5 +89,5 @@ class JudgeConstruction(NamedTuple):
 
 
 def _without_images(budget: ContextBudget) -> ContextBudget:
-    """Captions are text: the images that a server allows do not bound them."""
+    """Without the bound on images, because captions are text."""
     return ContextBudget(screens=USUAL_BUDGET.screens, tokens=budget.tokens)

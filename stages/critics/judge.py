@@ -1,4 +1,4 @@
-"""The judge stage: finished episodes in, the same episodes with their verdicts out."""
+"""Judges finished episodes and adds the verdicts to them."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ from trajmill.stages.critics.consensus import Judge, decide
 from trajmill.stages.critics.trees.replay import seen
 
 STAGE = "judge"
-"""Name of the stage as it stands on failures."""
+"""Name of the stage on failures."""
 _AHEAD = 4
-"""How far, in multiples of what is under way, episodes may be judged while an earlier one takes its time."""
+"""While one episode takes long, at most this multiple of `concurrency` later episodes may be judged before it."""
 
 
 class OneJudged(NamedTuple):
-    """What came of judging one episode."""
+    """The result of judging one episode."""
 
     episode: Episode
-    """With its verdicts, or as it came where it could not, or was not to, be judged."""
+    """With its verdicts; unchanged if it was not judged."""
     failure: Failure | None
     """Why it could not be judged."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Judged:
-    """What came of judging.
+    """The result of judging several episodes.
 
-    It has no long `repr`: `asyncio.run` takes that of its result, which would cost more than the judging.
+    It has no long `repr`, because `asyncio.run` makes the one of its result, which would take longer than the judging.
     """
 
     episodes: list[Episode]
-    """All episodes, in order: with their verdicts, or as they came where they could not, or were not to, be judged."""
+    """All episodes, in order, with their verdicts; those that were not judged are unchanged."""
     failures: list[Failure]
-    """One for each episode on which a critic gave no usable answer."""
+    """One failure for each episode on which a critic gave no usable answer."""
 
 
 async def judge_episodes(
@@ -61,17 +61,17 @@ async def judge_episodes(
 async def judge_each(
     episodes: Iterable[Episode], judge: Judge, screens: ScreenReader, origin: Origin, concurrency: int
 ) -> AsyncIterator[OneJudged]:
-    """Judge every finished episode; yields in the order of the episodes.
+    """Judge every finished episode; yields the results in the order of the episodes.
 
-    An episode that did not finish is no evidence about the agent and stays as it is. An episode on which a critic
-    fails stays unjudged: it gets a failure and never a verdict.
+    An episode that did not finish says nothing about the agent and is not judged. An episode on which a critic fails
+    stays unjudged: it gets a failure and no verdict.
 
     Args:
-        episodes: read as they are needed; a few times `concurrency` of them are held at once, however many there are.
-        judge: who judges.
+        episodes: read when they are needed; memory holds only a few times `concurrency` of them.
+        judge: the judge.
         screens: where the screens are read.
         origin: the common columns of the verdicts.
-        concurrency: episodes under way at once, so that the queues of served models stay full.
+        concurrency: number of episodes that are judged at the same time, so that served models have enough requests.
     """
     reader, free = seen(screens), asyncio.Semaphore(concurrency)
 
@@ -103,11 +103,11 @@ async def _judge_one(episode: Episode, judge: Judge, screens: ScreenReader, orig
 
 
 async def judge_episode(episode: Episode, judge: Judge, screens: ScreenReader, origin: Origin) -> Episode:
-    """One finished episode with the verdicts on its steps, the votes on the whole and the decision.
+    """Judge one finished episode: add the verdicts on its steps, the votes on the trajectory and the decision.
 
     Raises:
         JudgeFailure: a critic gave no usable answer.
-        ModelFailure: the model behind a critic did not answer.
+        ModelFailure: the model of a critic did not answer.
     """
     results = await judge.step_critic.judge(episode, screens)
     if [result.index for result in results] != [step.index for step in episode.steps]:

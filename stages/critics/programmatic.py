@@ -1,4 +1,4 @@
-"""A channel that repeats the programmatic check: for environments whose own reward is to decide."""
+"""The programmatic channel: it repeats the environment's own check."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.critics.base import StepResult, Vote, vote_of
 
 PASSED = 1.0
-"""Reward of a task that is done."""
+"""Reward of a finished task."""
 
 
 class ProgrammaticChannel:
-    """Correct is what the environment's own check says."""
+    """Votes Correct if the environment's own check passed."""
 
     channel = Channel.PROGRAMMATIC
     resolution = "full"
     version = "programmatic/1"
 
     async def judge(self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult], draw: int = 0) -> Vote:
-        """The verdict of the environment.
+        """Vote by the programmatic reward.
 
         Raises:
             JudgeFailure: the environment has no check.

@@ -1,9 +1,9 @@
-"""How votes are combined: stands on every judgement, and can be read back to count stored votes again.
+"""The rule that combines votes; it is stored on every judgement, so that stored votes can be counted again.
 
-A channel holds one or more passes, cheapest first, and each pass a number of votes of which a quorum must say Correct.
-A channel says Correct if all its passes do, the trajectory is Correct if all channels say so (paper 6.3, eq. 4; CODA
-4.2). A vote that is missing, as it was not asked for or failed for good, counts neither way: it can only leave the
-outcome open, and never lowers a quorum.
+A channel has one or more passes, the cheapest first. A pass has a number of votes, of which a quorum must say Correct.
+A channel says Correct if all its passes do, and the trajectory is Correct if all channels say so (paper 6.3, equation
+4; CODA 4.2). A vote may be missing, because nobody asked for it or because it failed. It counts neither way: it can
+only leave the result open, and does not lower the quorum.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import NamedTuple
 from trajmill.schemas.tables.verdict import Channel, TrajectoryVerdict
 
 FULL = "full"
-"""The resolution of the screenshots as they are stored."""
+"""Name of the resolution of the stored screenshots."""
 
 _RULE = re.compile(r"consensus\((?P<channels>[^()]*)\)")
 _PASS = re.compile(
@@ -27,16 +27,16 @@ _PASS = re.compile(
 
 
 class PassRule(NamedTuple):
-    """How many votes are cast at one resolution, and how many of them must say Correct."""
+    """The number of votes at one resolution, and how many of them must say Correct."""
 
     votes: int = 1
     quorum: int = 1
     resolution: str = FULL
     models: int = 1
-    """Models that take turns in voting."""
+    """Number of models, which take turns in voting."""
 
     def outcome(self, correct: int, incorrect: int) -> bool | None:
-        """The result of the valid votes; None while the missing ones could still change it."""
+        """The result of the valid votes; None if missing votes could change it."""
         if correct >= self.quorum:
             return True
         if incorrect > self.votes - self.quorum:
@@ -44,11 +44,11 @@ class PassRule(NamedTuple):
         return None
 
     def needed(self, correct: int, incorrect: int) -> int:
-        """The fewest further votes that can decide; they are needed whatever they say."""
+        """The fewest further votes that can decide the result."""
         return min(self.quorum - correct, self.votes - self.quorum + 1 - incorrect)
 
     def text(self, alone: bool) -> str:
-        """In words, e.g. `0.5:2of3` or `4of4/2models`; `alone` leaves out a full resolution."""
+        """As text, e.g. `0.5:2of3` or `4of4/2models`; `alone` leaves out a full resolution."""
         resolution = "" if alone and self.resolution == FULL else self.resolution
         votes = "" if self.votes == self.quorum == 1 else f"{self.quorum}of{self.votes}"
         models = "" if self.models == 1 else f"/{self.models}models"
@@ -63,11 +63,11 @@ class ChannelRule(NamedTuple):
 
     @property
     def first_votes(self) -> tuple[int, ...]:
-        """For each pass the number of its first vote: votes are numbered through the channel."""
+        """For each pass, the number of its first vote; votes are numbered within the channel."""
         return tuple(accumulate((one.votes for one in self.passes[:-1]), initial=0))
 
     def outcome(self, votes: Iterable[tuple[int, bool]]) -> bool | None:
-        """What the channel says, given the number of each valid vote and whether it was Correct."""
+        """The result of the channel, from the number and the result of each valid vote."""
         cast = dict(votes)
         return all_of(
             one.outcome(*_tally(cast.get(number) for number in range(first, first + one.votes)))
@@ -87,14 +87,14 @@ class Rule(NamedTuple):
 
     @property
     def repeats_the_check(self) -> bool:
-        """Whether the judge calls nothing Correct that the environment's own check refuses.
+        """Whether a trajectory is Correct only if it passes the environment's own check.
 
-        Such a judge has no precision to report: compared with the check it is 1 whatever the other critics say.
+        The precision of such a judge against the check is always 1, so it is not reported.
         """
         return any(rule.channel is Channel.PROGRAMMATIC for rule in self.channels)
 
     def outcomes(self, verdicts: Iterable[TrajectoryVerdict]) -> dict[Channel, bool | None]:
-        """What each channel said of a trajectory, counted from its votes; None where they leave it open."""
+        """The result of each channel on a trajectory, from its votes; None if they leave it open."""
         votes = [(verdict.channel, verdict.vote, verdict.correct) for verdict in verdicts]
         return {
             rule.channel: rule.outcome(
@@ -109,10 +109,10 @@ class Rule(NamedTuple):
 
 
 def read_rule(text: str) -> Rule:
-    """The rule that stands on a judgement.
+    """Parse the rule of a judgement.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the text is no rule.
     """
     found = _RULE.fullmatch(text)
     if found is None:
@@ -121,12 +121,12 @@ def read_rule(text: str) -> Rule:
 
 
 def resolution_of(scale: float) -> str:
-    """What screenshots at a share of their sides are called: `full`, or the share, e.g. `0.5`."""
+    """Name of the resolution of scaled screenshots: `full`, or the scale, e.g. `0.5`."""
     return FULL if scale == 1.0 else f"{scale:g}"
 
 
 def all_of(outcomes: Iterable[bool | None]) -> bool | None:
-    """False if one is False, else True if all are True, else open."""
+    """False if one is False, True if all are True, else None."""
     found = list(outcomes)
     if False in found:
         return False

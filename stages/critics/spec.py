@@ -1,4 +1,4 @@
-"""The description of a judge: a section of the configuration, what a worker is sent, and what opens the judge."""
+"""The spec of a judge: its section of the configuration, which workers get and open."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trajmill.schemas.spec import OPERATIONAL, Fraction, Spec
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.critics.base import Ask
-from trajmill.stages.critics.kinds import critic_spec
+from trajmill.stages.critics.kinds import step_critic_spec, trajectory_critic_spec
 from trajmill.stages.critics.rule import ChannelRule, PassRule, Rule, resolution_of
 
 if TYPE_CHECKING:
@@ -29,11 +29,11 @@ ImageScale = Annotated[float, Field(gt=0.0, le=1.0)]
 
 
 class CriticModel(Protocol):
-    """The description of a model that a critic asks; equal descriptions are one model."""
+    """The spec of a model that a critic asks; equal specs are one model."""
 
     @property
     def budget(self) -> ContextBudget:
-        """Most that a critic shows the model in one request."""
+        """How much a critic may show the model in one request."""
         ...
 
     def open(self, origin: Origin, sink: Callable[[ModelCall], None]) -> ChatModel:
@@ -53,17 +53,17 @@ def _packaged_prompts() -> CriticPrompts:
 
 @dataclass(frozen=True)
 class CriticModels:
-    """The models behind the critics' roles, and what they are asked with; without any, the annotated critics."""
+    """The models of the critics, and their prompts; a critic without a model is an annotated one."""
 
     step: CriticModel | None = None
     text: tuple[CriticModel, ...] = ()
     multimodal: tuple[CriticModel, ...] = ()
-    """Several are an ensemble."""
+    """The models of the text channel; several are an ensemble."""
     describer: CriticModel | None = None
-    """Puts screens without an accessibility tree into words for the text channel."""
+    """Describes screens without an accessibility tree for the text channel."""
     prompts: CriticPrompts = field(default_factory=_packaged_prompts)
     seed: int = 0
-    """Seed of sampled answers, and of errors on purpose."""
+    """Seed of sampled answers, and of intentional errors."""
 
     def of(self, channel: Channel) -> tuple[CriticModel, ...]:
         """The models that vote in a channel."""
@@ -71,34 +71,36 @@ class CriticModels:
 
 
 class JudgeSpec(Spec):
-    """Who votes on a trajectory, and how the votes are combined."""
+    """The critics that vote on a trajectory, and how the votes are combined."""
 
     channels: Annotated[tuple[Channel, ...], Field(min_length=1)] = (Channel.TEXT, Channel.MULTIMODAL)
-    """Channels that must all say Correct, in the order of asking; `programmatic` is the environment's own check."""
+    """Channels that must all say Correct, in the order of asking. `programmatic` is the environment's own check."""
     votes: PositiveInt = 1
-    """Votes of a channel at each resolution, drawn at temperature 1 if there are several; the models of an ensemble
+    """Votes of a channel at each resolution, sampled at temperature 1 if there are several. The models of an ensemble
     take turns, and each votes at least once."""
     quorum: NonNegativeInt = 0
-    """Votes at each resolution that must say Correct; 0: all of them."""
+    """Votes at each resolution that must say Correct; 0 means all of them."""
     tries: PositiveInt = 2
-    """How often a vote is asked for before it counts as missing; it never counts as yes or no."""
+    """How often a vote is asked for before it counts as missing. A missing vote is neither Correct nor Incorrect."""
     resolutions: Annotated[tuple[ImageScale, ...], Field(min_length=1)] = (1.0,)
-    """Shares of their sides at which a multimodal model sees the screenshots, e.g. `[0.5, 1.0]`: only what it calls
-    correct at the first is looked at again at the next."""
+    """Factors for the width and height of the screenshots that a multimodal model sees, e.g. `[0.5, 1.0]`. Only
+    trajectories that are called correct at the first are judged at the next."""
     ask: Ask = Ask.CHANNELS
-    """`needed`: no request more than decides; `channels`: every channel, so that each is calibrated, but no request
-    more than decides the channel; `all`: every vote at every resolution, for calibration. The decision is the same.
-    Votes of one model on the same screenshots are one request, where its server gives several answers to one."""
+    """`needed` stops when the judgement is certain; `channels` asks every channel, so that each can be calibrated, and
+    stops when the channel's result is certain; `all` asks for every vote at every resolution. The judgement is the
+    same. Votes of one model on the same screenshots are one request if its server gives several answers to one."""
     concurrency: Annotated[PositiveInt, OPERATIONAL] = 64
-    """Trajectories that one worker has under judgement at once."""
-    text_critic: Annotated[str, known_by(critic_spec)] = "annotated_text"
-    """Kind of the critic that votes in the text channel where no model of `models.critic.text` does."""
-    multimodal_critic: Annotated[str, known_by(critic_spec)] = "annotated_tree"
-    """Kind of the critic that votes in the multimodal channel where no model of `models.critic.multimodal` does."""
+    """Trajectories that one worker judges at the same time."""
+    step_critic: Annotated[str, known_by(step_critic_spec)] = "annotated_step"
+    """Kind of the critic that judges each step if `models.critic.step` names no model."""
+    text_critic: Annotated[str, known_by(trajectory_critic_spec)] = "annotated_text"
+    """Kind of the critic that votes in the text channel if `models.critic.text` names no model."""
+    multimodal_critic: Annotated[str, known_by(trajectory_critic_spec)] = "annotated_tree"
+    """Kind of the critic that votes in the multimodal channel if `models.critic.multimodal` names no model."""
     false_positive: Fraction = 0.0
-    """Calibration studies: share of wrong trajectories that each channel calls correct."""
+    """For studies of calibration: share of wrong trajectories that each channel calls correct at random."""
     false_negative: Fraction = 0.0
-    """Calibration studies: share of correct trajectories that each channel calls wrong."""
+    """For studies of calibration: share of correct trajectories that each channel calls wrong at random."""
 
     @field_validator("quorum")
     @classmethod
@@ -115,13 +117,13 @@ class JudgeSpec(Spec):
         return resolutions
 
     def rule(self, models: CriticModels) -> Rule:
-        """How the votes of such models are combined; connects to none."""
+        """How the votes of these models are combined; no model is connected."""
         return Rule(tuple(self._channel_rule(channel, models) for channel in self.channels))
 
     def scales(self, channel: Channel, models: CriticModels) -> tuple[float, ...]:
-        """At which shares of its sides a channel sees a screen, pass by pass.
+        """For each pass of a channel, the factor for the width and height of screenshots.
 
-        Only models look at screenshots, and only in one channel.
+        Only models of the multimodal channel read screenshots.
         """
         return self.resolutions if channel is Channel.MULTIMODAL and models.multimodal else (1.0,)
 
@@ -129,7 +131,7 @@ class JudgeSpec(Spec):
     async def open(
         self, models: CriticModels, origin: Origin, sink: Callable[[ModelCall], None]
     ) -> AsyncIterator[Judge]:
-        """The judge, its models connected, each model once, until the context ends.
+        """Open the judge; each of its models is connected once, until the context ends.
 
         Args:
             models: the models that it asks.

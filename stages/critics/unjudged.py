@@ -17,7 +17,7 @@ class Unjudged(NamedTuple):
     """A trajectory of an earlier round that is to be judged again."""
 
     round: int
-    """The round in which it was rolled out."""
+    """The round of its attempt."""
     trajectory_id: str
     tried: int
     """Number of tries that failed."""
@@ -40,7 +40,7 @@ def to_judge_again(
     """The trajectories that failed to be judged and are to be judged again, sorted by round and id.
 
     Args:
-        rounds: by trajectory id, the round in which the trajectory was rolled out.
+        rounds: by trajectory id, the round of the attempt.
         failed_tries: by trajectory id, how often judging failed.
         judged: ids of the trajectories that have a judgement.
     """

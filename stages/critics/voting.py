@@ -1,7 +1,7 @@
-"""The votes of a channel: k votes with a quorum in each resolution pass, by one model or several in turn (CODA 4.2).
+"""Asks for the votes of a channel: k votes with a quorum in each resolution pass, by one or more models (CODA 4.2).
 
-A critic whose model gives several answers to one request casts its votes of a pass in one: the screenshots are sent and
-read once.
+If a critic's model gives several answers to one request, the critic casts its votes of a pass in one request, and the
+screenshots are sent once.
 
 A vote that fails is neither Correct nor Incorrect: it is asked for again with another seed, a bounded number of times,
 and then counts as missing. A pass stays open if its missing votes could change the result. The passes run one after the
@@ -44,7 +44,7 @@ class ChannelCritics:
 
     rule: ChannelRule
     critics: tuple[tuple[TrajectoryCritic, ...], ...]
-    """The critics of each pass. They take turns: critic i modulo their number casts vote i, repeats too."""
+    """The critics of each pass. They take turns: vote i is cast by critic i modulo their number, also when repeated."""
     tries: int = 1
     """Largest number of calls for one vote."""
 
@@ -62,7 +62,7 @@ class VotingResult(NamedTuple):
     votes: tuple[Vote, ...]
     """The valid votes, in the order of their numbers."""
     missing: VoteFailure | None
-    """Why the last of the missing votes is missing; None if none is."""
+    """The failure of the last missing vote; None if no vote is missing."""
 
 
 def single_vote(critic: TrajectoryCritic) -> ChannelCritics:
@@ -71,9 +71,9 @@ def single_vote(critic: TrajectoryCritic) -> ChannelCritics:
 
 
 async def ask_channel(case: VotingCase, channel: ChannelCritics, ask_all: bool) -> VotingResult:
-    """Ask the passes of a channel in their order.
+    """Ask the passes of a channel in order.
 
-    A pass that says Incorrect ends it, unless `ask_all`; one that is left open does not, since a later one may decide.
+    A pass that says Incorrect ends the asking, unless `ask_all`. An open pass does not, because a later one may decide.
     """
     results: list[VotingResult] = []
     votes: list[Vote] = []
@@ -96,7 +96,7 @@ class _Pass(NamedTuple):
     tries: int
 
     async def hold(self, ask_all: bool) -> VotingResult:
-        """Ask for votes until the outcome is decided, or for all of them."""
+        """Ask for votes until the result is certain, or for all of them."""
         rule = self.rule
         answers: dict[int, Vote | VoteFailure] = {}
         missing: VoteFailure | None = None
@@ -115,10 +115,10 @@ class _Pass(NamedTuple):
         return VotingResult(rule.outcome(yes, no), votes, missing)
 
     def _wave(self, unasked: Sequence[int], yes: int, no: int) -> list[int]:
-        """The votes that are asked for next.
+        """The votes to ask for next.
 
-        They are those that are needed whatever they say, so that nothing is asked in vain. A critic that casts several
-        votes at the price of one casts those with them that a Yes takes.
+        They are the fewest votes that can decide the result. A critic that casts several votes for the cost of one also
+        casts those that a Correct result needs.
         """
         needed = unasked[: self.rule.needed(yes, no)]
         asked = [self._critic(number) for number in needed]
@@ -140,7 +140,7 @@ class _Pass(NamedTuple):
         return {number: answers[number] for number in numbers}
 
     async def _ask(self, critic: TrajectoryCritic, numbers: Sequence[int]) -> dict[int, Vote | VoteFailure]:
-        """The votes of one critic; those that are missing are asked for again under other draws."""
+        """The votes of one critic; missing ones are asked for again with other draws."""
         found: dict[int, Vote | VoteFailure] = {}
         missing = list(numbers)
         for tried in range(self.tries):
@@ -158,7 +158,7 @@ class _Pass(NamedTuple):
 
 
 async def _cast(critic: TrajectoryCritic, case: VotingCase, draws: Sequence[int]) -> list[Vote | VoteFailure]:
-    """A vote for each draw, or why it is missing."""
+    """A vote or a failure for each draw."""
     try:
         if len(draws) > 1 and isinstance(critic, SeveralVotesCritic):
             return await critic.judge_together(*case, draws)

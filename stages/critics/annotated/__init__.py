@@ -1,1 +1,1 @@
-"""Critics that know the annotations of a navigation graph: they read accessibility trees, no pixel and no model."""
+"""Critics that know the annotations of a navigation graph; they read accessibility trees and ask no model."""

@@ -1,4 +1,4 @@
-"""Reads a report in words line by line, without looking at a screen."""
+"""Reads an episode's captions line by line; it never reads a screen."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class CaptionChange(NamedTuple):
     new: str
 
     def answers(self, name: str, slot: Slot) -> bool:
-        """Whether it leaves a control of that name as a constraint asks."""
+        """Whether a control of this name then has the value that a constraint asks for."""
         if self.kind == "toggle":
             same_name = bool(shared_stems(name, slot.name.replace("_", " ")))
             return (same_value(self.new, slot.value) and same_name) or (self.new == "on" and name == slot.value)
@@ -40,42 +40,42 @@ class CaptionChange(NamedTuple):
 
 
 class CaptionEvent(NamedTuple):
-    """What one line tells, as far as it may send something off."""
+    """What happened in one line, as far as it may submit something."""
 
     page: str
-    """Where it happened."""
+    """The page on which it happened."""
     label: str
-    """Words of what was tapped, empty if nothing was."""
+    """Text of the tapped element; empty if none was tapped."""
     role: str
     opened: str
-    """The page that came up, empty if none did."""
+    """The page that was opened; empty if none was."""
     title: str
-    """Its title."""
-    onwards: bool
-    """Something other than a way back was tapped."""
-    works: bool
-    """What the page shows has changed on the spot."""
-    replaces: bool
-    """A value took the place of another."""
+    """Title of the opened page."""
+    presses_forward: bool
+    """An element that does not lead back was tapped."""
+    changes_page_in_place: bool
+    """The content of the page has changed, and no other page was opened."""
+    replaces_value: bool
+    """A value has replaced another one."""
 
 
 @dataclass(slots=True)
 class CaptionReader:
-    """What the lines read so far tell."""
+    """What the lines so far report."""
 
     page: str = ""
     visited: set[str] = field(default_factory=set)
     forms: set[str] = field(default_factory=set)
     """Pages whose caption says that they are forms."""
     changed: dict[tuple[str, str], CaptionChange] = field(default_factory=dict)
-    """By page and name of the control."""
+    """The changed controls, by page and name of the control."""
     tapped: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
-    """By page: role and words of what was tapped and is no control, oldest first."""
+    """By page, role and text of the tapped elements that are no controls, oldest first."""
     shown: list[tuple[str, str]] = field(default_factory=list)
-    """Page and text of the values that came up."""
+    """Page and text of the values that appeared."""
 
     def read(self, line: str) -> CaptionEvent:
-        """Take note of a line."""
+        """Read one line."""
         tapped = _TAPPED.match(line)
         role, label = (tapped[1], _plain(tapped[2])) if tapped else ("", "")
         if tapped and role not in _CONTROLS and (role == "list item" or NO_EFFECT not in line):
@@ -88,14 +88,18 @@ class CaptionReader:
         gone = len(_HAS_NO_LONGER.findall(line))
         opened = _PAGE.search(line)
         page, title = (_plain(opened[2]), _plain(opened[1])) if opened else ("", "")
-        onwards = tapped is not None and label not in WAYS_BACK
-        works = onwards and not opened and role not in _CONTROLS and bool(texts or _LIST_CHANGED in line)
-        event = CaptionEvent(self.page, label, role, page, title, onwards, works, 0 < gone == len(texts))
-        self._turn_to(page, line)
+        presses_forward = tapped is not None and label not in WAYS_BACK
+        changes_page_in_place = (
+            presses_forward and not opened and role not in _CONTROLS and bool(texts or _LIST_CHANGED in line)
+        )
+        event = CaptionEvent(
+            self.page, label, role, page, title, presses_forward, changes_page_in_place, 0 < gone == len(texts)
+        )
+        self._enter_page(page, line)
         self.shown += [(self.page, text) for text in texts]
         return event
 
-    def _turn_to(self, page: str, line: str) -> None:
+    def _enter_page(self, page: str, line: str) -> None:
         if page:
             self.page = page
             self.visited.add(page)
@@ -103,7 +107,7 @@ class CaptionReader:
                 self.forms.add(page)
 
     def picked(self, slot: Slot, slots: Sequence[Slot]) -> bool | None:
-        """Whether the value was tapped and nothing else of its kind after it; None if it never was."""
+        """Whether the value was tapped and no other element of the same role after it; None if it was never tapped."""
         taps = self.tapped.get(slot.page, [])
         hits = [at for at, (_, text) in enumerate(taps) if same_value(text, slot.value)]
         if not hits:

@@ -1,4 +1,4 @@
-"""What the two annotated channels share: how a vote follows from the problems that are found."""
+"""What the two annotated channels share: they find problems, and a problem makes the vote Incorrect."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from trajmill.stages.critics.rule import FULL
 
 
 class AnnotatedChannel(ABC):
-    """Votes Correct where it finds no problem; needs no model."""
+    """Votes Correct if it finds no problem; asks no model."""
 
     channel: ClassVar[Channel]
     version: ClassVar[str]
     resolution: ClassVar[str] = FULL
-    praise: ClassVar[str]
-    """The reason of a vote for Correct."""
+    reason_if_correct: ClassVar[str]
+    """The reason of a Correct vote."""
 
     @abstractmethod
     def problems(self, task: AnnotatedTask, episode: Episode, screens: ScreenReader) -> list[str]:
-        """Why the episode does not do what the task asks, in words; empty if it does.
+        """The reasons why the episode does not do what the task asks; empty if it does.
 
         Raises:
             JudgeFailure: a screen is missing.
@@ -34,8 +34,8 @@ class AnnotatedChannel(ABC):
     async def judge(self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult], draw: int = 0) -> Vote:
         """Vote on a finished episode.
 
-        Where a trajectory is correct, all its steps that did not help are redundant. Where it is not, the harmful steps
-        are errors, and the last step is the error when none was harmful: it ended what was not done.
+        In a correct trajectory, the steps that did not help are redundant. In an incorrect one, the first harmful step
+        is the error. If no step was harmful, the error is the last step, because it ended an unfinished task.
 
         Raises:
             JudgeFailure: a screen is missing, or the annotations of the task are not known.
@@ -44,6 +44,6 @@ class AnnotatedChannel(ABC):
         harmful = [step.index for step in steps if step.label is StepLabel.HARMFUL]
         neutral = [step.index for step in steps if step.label is StepLabel.NEUTRAL]
         if not problems:
-            return vote_of(self, True, self.praise, tuple(sorted(harmful + neutral)))
+            return vote_of(self, True, self.reason_if_correct, tuple(sorted(harmful + neutral)))
         last = steps[-1].index if steps else None
         return vote_of(self, False, "; ".join(problems), tuple(neutral), harmful[0] if harmful else last)

@@ -1,4 +1,4 @@
-"""What an agent has set, picked and seen so far, kept step by step from the screens alone."""
+"""Tracks what an agent has set, pressed and seen so far, from the accessibility trees of the screens."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from trajmill.stages.critics.trees.screen_state import Control, ScreenState
 
 
 class PressedItem(NamedTuple):
-    """A press on something that is no control: an item, a tab, a button."""
+    """A press on an element that is no control: an item, a tab, a button."""
 
     group: str
-    """The list it stands in, else its role: what it is an alternative to."""
+    """Its list, or its role if it is in none; items of one group are alternatives."""
     text: str
     name: str
-    """What the platform calls the item, where it does."""
+    """The platform's name of the item; empty without one."""
 
     def answers(self, value: str) -> bool:
         """Whether it is the item with this value."""
@@ -27,36 +27,36 @@ class PressedItem(NamedTuple):
 
 
 class ControlState(NamedTuple):
-    """A control as it stood when first seen, and as last seen."""
+    """A control as it was last seen, with its first value."""
 
     control: Control
     first: str
 
     @property
-    def moved(self) -> bool:
-        """Whether it stands otherwise than when first seen."""
+    def changed(self) -> bool:
+        """Whether its value differs from the first one."""
         return self.control.value != self.first
 
 
 @dataclass(slots=True)
 class EpisodeState:
-    """The account of one episode so far."""
+    """The state of one episode so far."""
 
-    standings: dict[tuple[str, str], ControlState] = field(default_factory=dict)
-    """By page and key of the control."""
+    controls: dict[tuple[str, str], ControlState] = field(default_factory=dict)
+    """The controls, by page and key."""
     picks: dict[str, list[PressedItem]] = field(default_factory=dict)
-    """By page: the items pressed there, and whatever else was pressed with an effect, oldest first."""
+    """By page, the pressed items, and the other elements whose press had an effect, oldest first."""
     typed: dict[str, list[str]] = field(default_factory=dict)
-    """By page: the texts typed into fields there; searches do not count."""
+    """By page, the texts that were typed into fields; search fields do not count."""
     shown: dict[str, set[str]] = field(default_factory=dict)
-    """By page: values worth noting that have been on it."""
+    """By page, the values that were shown as data."""
     forms: set[str] = field(default_factory=set)
     """Pages that are forms."""
     pages: list[str] = field(default_factory=list)
-    """Pages in the order in which they came up; a page that comes up again is here again."""
+    """Pages in the order in which they were shown; a page that is shown again is listed again."""
 
     def enter(self, state: ScreenState) -> None:
-        """Take note of a screen."""
+        """Update the state with a screen."""
         if not self.pages or self.pages[-1] != state.page:
             self.pages.append(state.page)
         if state.is_form:
@@ -64,10 +64,10 @@ class EpisodeState:
         if state.values:
             self.shown.setdefault(state.page, set()).update(state.values)
         for key, control in state.controls.items():
-            self._stand((state.page, key), control)
+            self._update_control((state.page, key), control)
 
     def observe(self, step: SeenStep) -> None:
-        """Take note of a step and of the screen it led to."""
+        """Update the state with a step and the screen after it."""
         element = step.action.element
         if step.action.presses and element is not None and (element.role == "list_item" or not step.outcome.same):
             self.picks.setdefault(step.outcome.before.page, []).append(_pick(element))
@@ -75,34 +75,34 @@ class EpisodeState:
             self.typed.setdefault(step.outcome.before.page, []).append(step.action.words)
         for change in step.outcome.changes:
             place = (step.outcome.before.page, change.control.key)
-            self.standings.setdefault(place, ControlState(change.control, change.old))
+            self.controls.setdefault(place, ControlState(change.control, change.old))
         self.enter(step.outcome.after)
 
-    def _stand(self, place: tuple[str, str], control: Control) -> None:
+    def _update_control(self, place: tuple[str, str], control: Control) -> None:
         if control.kind == "choice" and not control.value:
             return
-        known = self.standings.get(place)
+        known = self.controls.get(place)
         first = known.first if known is not None else control.value
-        self.standings[place] = ControlState(control, first)
+        self.controls[place] = ControlState(control, first)
 
-    def moved(self) -> list[tuple[str, Control]]:
-        """Page and control of everything that stands otherwise than when first seen; searches do not count."""
+    def changed_controls(self) -> list[tuple[str, Control]]:
+        """Page and control of each control whose value differs from its first one; search fields do not count."""
         return [
-            (page, standing.control)
-            for (page, _), standing in self.standings.items()
-            if standing.moved and standing.control.kind != "search"
+            (page, seen.control)
+            for (page, _), seen in self.controls.items()
+            if seen.changed and seen.control.kind != "search"
         ]
 
     def evidence(self, slot: Slot, slots: tuple[Slot, ...]) -> bool | None:
-        """Whether a constraint is met where it is set: True, False, or None where nothing was seen of it.
+        """Whether a constraint is met on its page; None if the episode shows nothing about it.
 
-        `slots` are all constraints of the task: a pick that answers another one does not speak against this one.
+        `slots` are all constraints of the task: a press that meets another one does not contradict this one.
         """
         own = slots_on(slot.page, slots)
         meant = [
-            standing.control
-            for (page, _), standing in self.standings.items()
-            if page == slot.page and wanted(standing.control, own) == slot
+            seen.control
+            for (page, _), seen in self.controls.items()
+            if page == slot.page and wanted(seen.control, own) == slot
         ]
         if meant:
             return any(holds(control, slot) for control in meant)

@@ -1,4 +1,4 @@
-"""The embedded judge."""
+"""Makes the embedded judge."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ from trajmill.stages.critics.voting import single_vote
 def annotated_judge() -> Judge:
     """The judge that knows the annotations of a query and needs no model.
 
-    Its two channels read the same trees and the same annotations, so that they are no independent evidence.
+    Its two channels read the same trees and the same annotations, so they are no independent evidence.
     """
     return Judge(AnnotatedStepCritic(), (single_vote(AnnotatedTextChannel()), single_vote(AnnotatedTreeChannel())))

@@ -1,4 +1,4 @@
-"""Which of the user's constraints a control is meant to answer, and whether it does."""
+"""Finds the user's constraint that a control belongs to, and whether the control meets it."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from trajmill.stages.critics.trees.screen_state import OFF, ON, Control
 
 
 def slots_on(page: str, slots: Iterable[Slot]) -> tuple[Slot, ...]:
-    """The constraints that are set on a page."""
+    """The constraints that belong to a page."""
     return tuple(slot for slot in slots if slot.page == page)
 
 
 def wanted(control: Control, slots: tuple[Slot, ...]) -> Slot | None:
-    """The constraint that a control of a page answers, among the page's own; None for one the user left alone.
+    """The constraint of a page that a control belongs to; None if the user asks nothing of it.
 
-    A name that the control and the constraint share decides; without one, a choice answers the constraint whose value
-    it offers, and a field the constraint whose value it holds.
+    A shared name decides. Without one, a choice belongs to the constraint whose value it offers, and a field to the
+    constraint whose value it has.
     """
     if control.kind == "search":
         return None
@@ -32,14 +32,14 @@ def wanted(control: Control, slots: tuple[Slot, ...]) -> Slot | None:
 
 
 def holds(control: Control, slot: Slot) -> bool:
-    """Whether a control stands as the constraint asks; a box that carries the value as its words must be ticked."""
+    """Whether a control has the constraint's value; a box whose label is the value must be ticked."""
     if control.kind == "toggle" and same_value(control.label, slot.value):
         return control.value == ON
     return same_value(control.value, slot.value)
 
 
 def same_value(shown: str, asked: str) -> bool:
-    """Whether two texts are the same value, whatever their case; a switch that is `on` is `true`."""
+    """Whether two texts are the same value; case does not matter, and `on` equals `true`."""
     shown, asked = shown.casefold().strip(), asked.casefold().strip()
     if shown == asked:
         return True

@@ -4,17 +4,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from trajmill.stages.critics.kinds import CriticSpec
+from trajmill.stages.critics.kinds import StepCriticSpec, TrajectoryCriticSpec
 
 if TYPE_CHECKING:
-    from trajmill.stages.critics.base import TrajectoryCritic
+    from trajmill.stages.critics.base import StepCritic, TrajectoryCritic
 
 
-class AnnotatedTextSpec(CriticSpec):
-    """Reads what happened in words, and the annotations of the query."""
+class AnnotatedStepSpec(StepCriticSpec):
+    """Compares the accessibility trees before and after a step with the annotations of the query."""
+
+    kind: Literal["annotated_step"] = "annotated_step"
+    """Compares the accessibility trees before and after a step with the annotations of the query."""
+
+    def open(self) -> StepCritic:
+        """The critic."""
+        from trajmill.stages.critics.annotated.step_critic import AnnotatedStepCritic
+
+        return AnnotatedStepCritic()
+
+
+class AnnotatedTextSpec(TrajectoryCriticSpec):
+    """Compares captions of screens and steps with the annotations of the query."""
 
     kind: Literal["annotated_text"] = "annotated_text"
-    """Reads what happened in words, and the annotations of the query."""
+    """Compares captions of screens and steps with the annotations of the query."""
 
     def open(self) -> TrajectoryCritic:
         """The critic."""
@@ -23,11 +36,11 @@ class AnnotatedTextSpec(CriticSpec):
         return AnnotatedTextChannel()
 
 
-class AnnotatedTreeSpec(CriticSpec):
-    """Reads accessibility trees, and the annotations of the query."""
+class AnnotatedTreeSpec(TrajectoryCriticSpec):
+    """Compares the accessibility trees of all screens with the annotations of the query."""
 
     kind: Literal["annotated_tree"] = "annotated_tree"
-    """Reads accessibility trees, and the annotations of the query."""
+    """Compares the accessibility trees of all screens with the annotations of the query."""
 
     def open(self) -> TrajectoryCritic:
         """The critic."""

@@ -1,7 +1,7 @@
-"""The step critic: did an action move towards what the user asked (paper 6.3)?
+"""The step critic without a model: did an action help to do what the user asked (paper 6.3)?
 
-GOOD moved towards it, NEUTRAL did nothing or only looked, HARMFUL moved away: set what nobody asked for, undid what was
-asked, sent something off that was not ready, left the path, or was no action at all.
+GOOD helped, NEUTRAL did nothing or only looked. HARMFUL did damage: it set what nobody asked for, undid what was asked,
+submitted too early, left the path, or was no action.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from trajmill.stages.critics.annotated.task import (
     annotated_task,
     app_of,
     asked_in_words,
-    commits,
+    changes_page_in_place,
     does_something_else,
     is_annotated,
     parts_of,
-    works_on_the_spot,
+    submits,
 )
 from trajmill.stages.critics.annotated.tree_channel import find_problems
 from trajmill.stages.critics.annotated.wording import shared_stems
@@ -37,7 +37,7 @@ GOOD, NEUTRAL, HARMFUL = StepLabel.GOOD, StepLabel.NEUTRAL, StepLabel.HARMFUL
 
 
 class AnnotatedStepCritic:
-    """Judges steps by what the trees before and after show; needs no model."""
+    """Judges a step by the trees before and after it; asks no model."""
 
     version = "state-step-critic-1"
 
@@ -70,7 +70,7 @@ class _StepJudge:
         self._state = EpisodeState()
         self._state.enter(first.outcome.before)
         self._past: list[SeenStep] = []
-        self._sent: set[str] = set()
+        self._submitted: set[str] = set()
 
     def judge(self, step: SeenStep) -> StepResult:
         opinion = self._opinion(step)
@@ -89,8 +89,8 @@ class _StepJudge:
             return _Opinion(NEUTRAL, "Nothing visible came of it.")
         if does_something_else(step, self._task):
             return _Opinion(HARMFUL, "It did something that nobody asked for.")
-        if works_on_the_spot(step):
-            return self._working(step)
+        if changes_page_in_place(step):
+            return self._changing_page(step)
         if step.outcome.changes:
             return self._setting(step)
         if step.outcome.opened:
@@ -106,7 +106,7 @@ class _StepJudge:
         return _Opinion(GOOD, "Everything had been done.")
 
     def _picks_blindly(self, step: SeenStep) -> bool:
-        """Whether it presses the item asked for in a list that is the end of the task."""
+        """Whether it presses the wanted item of a list on the last page of the task."""
         element, page = step.action.element, step.outcome.before.page
         return (
             step.action.presses
@@ -116,7 +116,7 @@ class _StepJudge:
             and any(same_value(element.text, slot.value) for slot in slots_on(page, self._task.slots))
         )
 
-    def _working(self, step: SeenStep) -> _Opinion:
+    def _changing_page(self, step: SeenStep) -> _Opinion:
         label = step.action.element.text if step.action.element is not None else ""
         page = step.outcome.before.page
         if any(same_value(label, slot.value) for slot in slots_on(page, self._task.slots)):
@@ -144,19 +144,19 @@ class _StepJudge:
             if same_value(change.old, slot.value):
                 return _Opinion(HARMFUL, f"It undid {slot.name}, which stood as asked.")
             if control.kind == "stepper":
-                return _towards(change, slot.value)
+                return _stepper_opinion(change, slot.value)
         elif any(page in part.pages and asked_in_words(control, page, self._task, part) for part in self._parts):
             return _Opinion(GOOD, f'The user speaks of "{control.label}".')
-        standing = self._state.standings.get((page, control.key))
-        if standing is not None and control.value == standing.first:
+        seen = self._state.controls.get((page, control.key))
+        if seen is not None and control.value == seen.first:
             return _Opinion(GOOD, f'It put "{control.label}" back to how it was.')
         return _Opinion(HARMFUL, f'Nobody asked for "{control.value}" in "{control.label}".')
 
     def _move(self, step: SeenStep) -> _Opinion:
         before, after = step.outcome.before.page, step.outcome.after.page
         for part in self._parts:
-            if commits(step, part.receipt):
-                return self._sending(part)
+            if submits(step, part.receipt):
+                return self._submitting(part)
         if after not in self._task.pages:
             return self._off_path(step)
         if before not in self._task.pages:
@@ -166,15 +166,15 @@ class _StepJudge:
             return self._going_back(after, before)
         return self._picking(step)
 
-    def _sending(self, part: TaskPart) -> _Opinion:
+    def _submitting(self, part: TaskPart) -> _Opinion:
         assert part.receipt is not None
-        if part.receipt in self._sent:
+        if part.receipt in self._submitted:
             return _Opinion(HARMFUL, "It did the same thing a second time.")
-        self._sent.add(part.receipt)
+        self._submitted.add(part.receipt)
         missing = self._open(part)
         if missing:
             return _Opinion(HARMFUL, f"It went ahead though {missing[0]} was not as asked.")
-        for page, control in self._state.moved():
+        for page, control in self._state.changed_controls():
             if page in part.pages and not self._asked(page, control, part):
                 return _Opinion(HARMFUL, f'It went ahead while "{control.label}" stood at "{control.value}".')
         return _Opinion(GOOD, "Everything stood as asked when it went ahead.")
@@ -199,7 +199,7 @@ class _StepJudge:
         return _Opinion(HARMFUL, "It left the path of the task.")
 
     def _between_parts(self, step: SeenStep) -> bool:
-        """Whether the app of the page left is done with, as its last page is left and another app is still to come."""
+        """Whether the step leaves the last page of an app's part, while another app is still to come."""
         if app_of(step.outcome.after.page) == app_of(step.outcome.before.page):
             return False
         return any(step.outcome.before.page == part.pages[-1] for part in self._parts[:-1])
@@ -237,7 +237,7 @@ class _StepJudge:
         return _Opinion(NEUTRAL, "It opened a menu.")
 
     def _open(self, part: TaskPart) -> list[str]:
-        """Names of the constraints of a part of which nothing, or the contrary, has been seen."""
+        """Names of the constraints of a part that are known to be unmet."""
         return [slot.name for slot in part.slots if self._state.evidence(slot, self._task.slots) is False]
 
 
@@ -246,11 +246,11 @@ def _result(step: SeenStep, opinion: _Opinion) -> StepResult:
 
 
 def _without_annotations(steps: Sequence[SeenStep]) -> list[StepResult]:
-    """Without annotations nobody knows what was asked; only what surely does not help is told."""
-    return [_result(step, _surely(step, steps[:at])) for at, step in enumerate(steps)]
+    """Judge steps without annotations: only those that surely do not help are not GOOD."""
+    return [_result(step, _opinion_without_task(step, steps[:at])) for at, step in enumerate(steps)]
 
 
-def _surely(step: SeenStep, past: Sequence[SeenStep]) -> _Opinion:
+def _opinion_without_task(step: SeenStep, past: Sequence[SeenStep]) -> _Opinion:
     if step.action.parsed is None:
         return _Opinion(HARMFUL, "The reply was no action.")
     if step.action.kind == "terminate" and not step.action.ends:
@@ -261,7 +261,7 @@ def _surely(step: SeenStep, past: Sequence[SeenStep]) -> _Opinion:
     return _Opinion(GOOD, "Nothing speaks against it.")
 
 
-def _towards(change: ControlChange, asked: str) -> _Opinion:
+def _stepper_opinion(change: ControlChange, asked: str) -> _Opinion:
     if abs(int(asked) - int(change.control.value)) < abs(int(asked) - int(change.old)):
         return _Opinion(GOOD, f"It came nearer to {asked}.")
     return _Opinion(HARMFUL, f"It went away from {asked}.")

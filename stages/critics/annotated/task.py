@@ -1,4 +1,4 @@
-"""What the annotations say of a task: its pages, the constraints on each page, and the page that confirms it."""
+"""Reads the annotations of a task: its pages, the constraints on each page, and the page that confirms it."""
 
 from __future__ import annotations
 
@@ -20,42 +20,42 @@ from trajmill.stages.critics.trees.screen_state import OFF, ON, WAYS_BACK, Contr
 
 
 class AnnotatedTask(NamedTuple):
-    """All that a critic may know of a query: never its reference path, start state or goal check."""
+    """All that a critic may know about a query: not its reference path, start state or goal check."""
 
     instruction: str
     slots: tuple[Slot, ...]
     pages: tuple[str, ...]
-    """The pages to pass, as `app.screen`."""
+    """The pages of its path, as `app.screen`."""
     page_descriptions: tuple[str, ...]
 
 
 class TaskPart(NamedTuple):
-    """The pages of a task that belong to one app, one after the other."""
+    """Successive pages of a task that belong to one app."""
 
     app: str
     pages: tuple[str, ...]
     slots: tuple[Slot, ...]
     receipt: str | None
-    """The last page, where it is there to confirm: reaching it is what the part is for."""
+    """The last page if it confirms something, so that reaching it finishes the part; else None."""
     open_page: str | None
-    """The last page of the task, where something is to be done that only the instruction tells: it neither confirms
-    anything nor has constraints."""
+    """The last page of the task if it neither confirms anything nor has constraints: only the instruction says what to
+    do there. Else None."""
 
 
 def is_annotated(query: Query) -> bool:
-    """Whether a query was sampled from a navigation graph, whose pages are annotated and stand in its screens' trees.
+    """Whether a query was sampled from a navigation graph with annotated pages, whose names are in the screens' trees.
 
-    A query about anything else may name pages too, such as the windows of a program. Nothing is known of those.
+    Other queries may name pages too, such as the windows of a program; these have no annotations.
     """
     pages = zip(query.pages, query.page_descriptions, strict=True)
     return query.source is Source.DAG and bool(query.pages) and all("." in page and told for page, told in pages)
 
 
 def annotated_task(query: Query) -> AnnotatedTask:
-    """What a critic without a model may know of a query.
+    """What a critic without a model may know about a query.
 
     Raises:
-        JudgeFailure: the query has no annotations that the critic knows, so that it takes a model to judge it.
+        JudgeFailure: the query has no annotations, so only a model or the environment's own check can judge it.
     """
     if not is_annotated(query):
         raise JudgeFailure(
@@ -65,7 +65,7 @@ def annotated_task(query: Query) -> AnnotatedTask:
 
 
 def parts_of(task: AnnotatedTask) -> tuple[TaskPart, ...]:
-    """The parts of a task in order; a task over several apps has one for each."""
+    """The parts of a task, in order, one for each app."""
     groups = [tuple(pages) for _, pages in groupby(task.pages, key=app_of)]
     return tuple(_part(pages, task, last=number == len(groups) - 1) for number, pages in enumerate(groups))
 
@@ -76,24 +76,25 @@ def app_of(page: str) -> str:
 
 
 def pages_from(slot: Slot, task: AnnotatedTask) -> tuple[str, ...]:
-    """The pages of the slot's app on which its value may be confirmed: from its own on, all if the path has another."""
+    """The pages of the slot's app that may show its value: from the slot's page on, or all if it is not on the path."""
     own = tuple(page for page in task.pages if app_of(page) == app_of(slot.page))
     return own[own.index(slot.page) :] if slot.page in own else own
 
 
-def commits(step: SeenStep, receipt: str | None) -> bool:
-    """Whether a step sends something off: a press that leads to the receipt from a page before it."""
+def submits(step: SeenStep, receipt: str | None) -> bool:
+    """Whether a step submits something: a press that leads from another page to the receipt."""
     before, after = step.outcome.before.page, step.outcome.after.page
-    return receipt is not None and _goes_on(step) and after == receipt != before
+    return receipt is not None and _presses_forward(step) and after == receipt != before
 
 
 def does_something_else(step: SeenStep, task: AnnotatedTask) -> bool:
-    """Whether a press outside the pages of the task shows that something has been done.
+    """Whether a press has done something that is not part of the task.
 
-    Either a page comes up whose title says so, or what the page shows or lists has changed on the spot.
+    Either it opens a page outside the task whose title says that something is done, or the content of such a page
+    changes.
     """
     before, after = step.outcome.before, step.outcome.after
-    if not _goes_on(step) or after.page in task.pages:
+    if not _presses_forward(step) or after.page in task.pages:
         return False
     if after.page != before.page:
         return title_says_done(after.title)
@@ -101,16 +102,16 @@ def does_something_else(step: SeenStep, task: AnnotatedTask) -> bool:
     return not searching and not step.outcome.opened and bool(step.outcome.appeared or step.outcome.items_changed)
 
 
-def replaces(step: SeenStep) -> bool:
-    """Whether a value took the place of another, so that doing it again with another value leaves only that one."""
+def replaces_value(step: SeenStep) -> bool:
+    """Whether a value has replaced another one, so that only the last choice counts."""
     return bool(step.outcome.vanished) and len(step.outcome.vanished) == len(step.outcome.appeared)
 
 
-def works_on_the_spot(step: SeenStep) -> bool:
-    """Whether a press on a button or an item changes what its page shows."""
+def changes_page_in_place(step: SeenStep) -> bool:
+    """Whether a press on a button or an item changes the content of its page."""
     element = step.action.element
     return (
-        _goes_on(step)
+        _presses_forward(step)
         and step.outcome.before.page == step.outcome.after.page
         and element is not None
         and element.role in ("button", "menu_item", "list_item")
@@ -119,15 +120,16 @@ def works_on_the_spot(step: SeenStep) -> bool:
 
 
 def is_about(label: str, task: AnnotatedTask) -> bool:
-    """Whether the instruction speaks of something that a label names."""
+    """Whether the instruction has a word of a label."""
     return bool(shared_stems(label, task.instruction))
 
 
 def asked_in_words(control: Control, page: str, task: AnnotatedTask, part: TaskPart) -> bool:
-    """Whether the instruction asks, without a constraint of its own, for a control to stand as it does.
+    """Whether the instruction itself asks for the value of a control that has no constraint.
 
-    On the page that the task leaves open a shared word is enough, elsewhere all words of the control's name must be
-    said. A switch must stand on, or off where the instruction says no; everything else at a value that is said.
+    On the open page of a part, one shared word is enough; elsewhere the instruction must have all words of the
+    control's label. A switch must be on, or off if the instruction negates it; any other control must have a value that
+    the instruction mentions.
     """
     label = control.label
     named = is_about(label, task) if page == part.open_page else is_said(label, task.instruction)
@@ -136,8 +138,8 @@ def asked_in_words(control: Control, page: str, task: AnnotatedTask, part: TaskP
     return named and mentions(task.instruction, control.value)
 
 
-def _goes_on(step: SeenStep) -> bool:
-    """Whether a step presses something other than the way back."""
+def _presses_forward(step: SeenStep) -> bool:
+    """Whether a step presses an element that does not lead back."""
     element = step.action.element
     return (
         step.action.presses

@@ -1,7 +1,7 @@
 """The text channel without a model: reads captions of the trees, never a screen (paper 6.3).
 
-The report is what a language model would be sent: a caption of the first screen, then a line per step and a caption of
-each page that it opened. The channel reads the same lines back, so that everything it knows has gone through words.
+The report is what a language model would get: a caption of the first screen, then a line for each step and a caption of
+each page that it opened. The channel parses these lines, so everything that it knows was written in words.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ _ENDED = re.compile(r'^(?:Ended with "success"|Answered )')
 
 
 class AnnotatedTextChannel(AnnotatedChannel):
-    """Judges by captions."""
+    """Votes by captions."""
 
     channel = Channel.TEXT
     version = "caption-channel-1"
-    praise = "the steps did all that was asked and nothing else"
+    reason_if_correct = "the steps did all that was asked and nothing else"
 
     def problems(self, task: AnnotatedTask, episode: Episode, screens: ScreenReader) -> list[str]:
-        """What the captions of the episode say against it.
+        """The problems that the episode's captions show.
 
         Raises:
             JudgeFailure: a screen is missing.
         """
-        return reason_over(task, report_of(episode, screens))
+        return problems_in_report(task, report_of(episode, screens))
 
 
 def report_of(episode: Episode, screens: ScreenReader) -> list[str]:
-    """The episode in words: a caption of the first screen, then a line per step, and one per page that it opened."""
+    """The episode in words: a caption of the first screen, a line for each step and for each page that it opened."""
     reader = seen(screens)
     lines: list[str] = []
     for step in replay(episode, reader):
@@ -53,42 +53,42 @@ def report_of(episode: Episode, screens: ScreenReader) -> list[str]:
     return lines
 
 
-def reason_over(task: AnnotatedTask, report: Sequence[str]) -> list[str]:
-    """Why the report does not tell of the task being done, in words; empty if it does."""
+def problems_in_report(task: AnnotatedTask, report: Sequence[str]) -> list[str]:
+    """The reasons why a report does not show that the task was done; empty if it does."""
     if not report or not _ENDED.match(report[-1]):
         return ["the agent did not say that it was done"]
     finder = _ReportProblems(task)
     for line in report:
         finder.read(line)
-    return finder.problems + finder.at_the_end()
+    return finder.problems + finder.problems_at_end()
 
 
 class _ReportProblems(ProblemFinder):
-    """Keeps what the lines of one report tell."""
+    """Finds problems in the lines of one report."""
 
     def __init__(self, task: AnnotatedTask) -> None:
         super().__init__(task)
-        self._home = {page: part for part in self._parts for page in part.pages}
+        self._part_of_page = {page: part for part in self._parts for page in part.pages}
         self._reader = CaptionReader()
 
     def read(self, line: str) -> None:
-        """Take note of a line."""
+        """Read one line."""
         event = self._reader.read(line)
-        if event.onwards and event.opened and event.opened != event.page:
+        if event.presses_forward and event.opened and event.opened != event.page:
             self._arrive(event)
-        elif event.works:
-            swaps_item = event.replaces and event.role == "list item"
-            self._press(event.page, event.label, self._home.get(event.page), swaps_item)
+        elif event.changes_page_in_place:
+            swaps_item = event.replaces_value and event.role == "list item"
+            self._press(event.page, event.label, self._part_of_page.get(event.page), swaps_item)
 
     def _arrive(self, event: CaptionEvent) -> None:
-        part = self._home.get(event.opened)
+        part = self._part_of_page.get(event.opened)
         if part is None and title_says_done(event.title):
             self.problems.append(f'something else was done: "{event.title}"')
         elif part is not None and event.opened == part.receipt:
-            self._send(part, event.title)
+            self._submit(part, event.title)
 
-    def _came_up(self, receipt: str) -> bool:
-        """Reading only lines, it knows of no way to a receipt but the one that sends something off."""
+    def _was_reached(self, receipt: str) -> bool:
+        """Always False: in a report, only a submission leads to a receipt."""
         return False
 
     def _is_changed(self, page: str) -> bool:
@@ -101,19 +101,21 @@ class _ReportProblems(ProblemFinder):
         return [
             f'"{name}" was changed to "{change.new}" on {page}'
             for (page, name), change in self._reader.changed.items()
-            if page not in self._home and page not in self._reader.forms and change.old != change.new
+            if page not in self._part_of_page and page not in self._reader.forms and change.old != change.new
         ]
 
-    def _wrong(self, part: TaskPart) -> list[str]:
-        found = [f'nothing tells of "{slot.value}" for {slot.name}' for slot in part.slots if not self._tells(slot)]
+    def _problems_of(self, part: TaskPart) -> list[str]:
+        found = [
+            f'nothing tells of "{slot.value}" for {slot.name}' for slot in part.slots if not self._is_reported(slot)
+        ]
         return found + [
             f'"{name}" was changed to "{change.new}"'
             for (page, name), change in self._reader.changed.items()
             if page in part.pages and change.old != change.new and not self._asked(page, name, change, part)
         ]
 
-    def _tells(self, slot: Slot) -> bool:
-        """Whether the report tells of a constraint being met."""
+    def _is_reported(self, slot: Slot) -> bool:
+        """Whether the report shows that a constraint is met."""
         reader = self._reader
         if any(page == slot.page and change.answers(name, slot) for (page, name), change in reader.changed.items()):
             return True

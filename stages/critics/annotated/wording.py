@@ -1,4 +1,4 @@
-"""Reading the words of screens and instructions: shared words, values that are shown, what says yes, no or done."""
+"""Compares the words of screens and instructions: shared words, mentioned values, words for yes, no and done."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 TRUE_WORDS = frozenset({"true", "on", "yes", "enabled", "checked"})
 FALSE_WORDS = frozenset({"false", "off", "no", "disabled", "unchecked"})
 _STEM = 4
-"""Words that agree in so many letters, without common endings, are taken for forms of one word."""
+"""Two words count as forms of one word if this many first letters agree, without common endings."""
 
 
 def words_of(text: str) -> list[str]:
@@ -38,25 +38,25 @@ _DONE_DESCRIPTION = re.compile(
 
 
 def content_stems(text: str) -> set[str]:
-    """The beginnings of the words that say something."""
+    """The stems of the words that have a meaning of their own."""
     return {_stem(word) for word in words_of(text) if word not in _EMPTY_WORDS}
 
 
 def shared_stems(one: str, other: str) -> set[str]:
-    """The words, by their beginnings, that two texts share."""
+    """The stems of the words that two texts share."""
     return content_stems(one) & content_stems(other)
 
 
 def is_said(label: str, instruction: str) -> bool:
-    """Whether an instruction speaks of everything that a label names."""
+    """Whether an instruction has all words of a label."""
     stems = content_stems(label)
     return bool(stems) and stems <= content_stems(instruction)
 
 
 def says_no(label: str, instruction: str) -> bool:
-    """Whether an instruction asks for what a label names to be off rather than on.
+    """Whether an instruction asks to switch off what a label names.
 
-    Only the clauses count that speak of it, and one right after them that goes on about `it`.
+    Only the clauses that name it count, and a clause right after them that says `it`.
     """
     clauses = re.split(r"[,.;:]|\b(?:and|but)\b", instruction.casefold())
     about = [bool(shared_stems(label, clause)) for clause in clauses]
@@ -68,7 +68,7 @@ def says_no(label: str, instruction: str) -> bool:
 
 
 def mentions(text: str, value: str) -> bool:
-    """Whether a text shows a value as words of its own; true and false show as any of their words."""
+    """Whether a text has a value as whole words; for true and false, any word for yes or no counts."""
     lower = value.casefold().strip()
     for words in (TRUE_WORDS, FALSE_WORDS):
         if lower in words:
@@ -82,12 +82,12 @@ def title_says_done(title: str) -> bool:
 
 
 def repeats_harmlessly(title: str) -> bool:
-    """Whether doing it again, once done, changes nothing more: what is deleted stays deleted."""
+    """Whether repeating what the title says changes nothing more, e.g. deleting something twice."""
     return _REPEATABLE.search(title) is not None
 
 
 def description_says_done(description: str) -> bool:
-    """Whether a page's description says that it comes after something has been done."""
+    """Whether a page's description says that the page confirms something."""
     return _DONE_DESCRIPTION.search(description) is not None
 
 

@@ -1,1 +1,1 @@
-"""How good a judge is: its agreement with labels, per ingredient, and judges that err on purpose."""
+"""Measures how good a judge is: its agreement with labels, per ingredient; and judges with intentional errors."""

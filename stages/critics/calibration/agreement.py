@@ -1,4 +1,4 @@
-"""How good a judge is: its agreement with the programmatic check, per level."""
+"""Measures how often a judge agrees with the programmatic check, per level."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from trajmill.stages.critics.trees.replay import SeenStep, replay, seen
 from trajmill.stages.metrics.intervals import Interval, wilson
 
 PASSED = 1.0
-"""Programmatic reward of a task that is done."""
+"""Programmatic reward of a finished task."""
 
 
 class Rate(NamedTuple):
-    """A rate with its 95 % interval; `value` is None where nothing was counted."""
+    """A rate with its 95 % interval; `value` is None if nothing was counted."""
 
     value: float | None
     interval: Interval
@@ -28,13 +28,13 @@ class Rate(NamedTuple):
 
 
 class Agreement(NamedTuple):
-    """What the counts of a judge mean."""
+    """The figures that follow from the counts of a judge."""
 
     precision: Rate
     recall: Rate
     f1: float | None
     kappa: float | None
-    """Cohen's kappa; None where chance alone would agree always."""
+    """Cohen's kappa; None if chance alone would always agree."""
 
 
 def agreement(quality: JudgeQuality) -> Agreement:
@@ -46,11 +46,11 @@ def agreement(quality: JudgeQuality) -> Agreement:
 
 
 def calibrate(episodes: Iterable[Episode], screens: ScreenReader) -> tuple[JudgeQuality, ...]:
-    """Counts of agreement of the consensus, of each channel and of the step critic with the programmatic check.
+    """Count how often the consensus, each channel and the step critic agree with the programmatic check.
 
-    Only judged episodes that have a programmatic reward are counted; for steps, only those of queries with an
-    annotated path. A channel is counted by what its votes amount to, where they were asked for. The programmatic check
-    is not compared with itself: neither is a judge that asks it.
+    Only judged episodes with a programmatic reward are counted, and for steps only queries with an annotated path. A
+    channel is counted by its result, where its votes were asked for. The programmatic check is not compared with
+    itself, and neither is a judge that asks it.
     """
     reader = seen(screens)
     pairs: dict[str, Counter[tuple[bool, bool]]] = {"trajectory": Counter()}
@@ -79,11 +79,11 @@ def calibrate(episodes: Iterable[Episode], screens: ScreenReader) -> tuple[Judge
 
 
 def _step_pairs(episode: Episode, screens: ScreenReader) -> list[tuple[bool, bool]]:
-    """For each step whether the critic called it GOOD, and whether the annotated path has it.
+    """For each step, whether the critic called it GOOD, and whether the annotated path has it.
 
-    Each operation of the path counts once, and only where it had an effect. Looking around, focusing an input and going
-    back are in no path although they may be needed, so they are not counted; nor is the last word, which is judged with
-    the whole.
+    Each operation of the path counts once, and only if it had an effect. Looking around, focusing an input and going
+    back are in no path although they may be needed, so they are not counted. Neither is the final answer, which is
+    judged with the whole trajectory.
     """
     left = Counter((step.operation, step.text or step.target) for step in episode.query.path)
     pairs = []
@@ -99,7 +99,7 @@ def _step_pairs(episode: Episode, screens: ScreenReader) -> list[tuple[bool, boo
 
 
 def _operation(step: SeenStep) -> tuple[str, str] | None:
-    """The step in the terms of `PathStep`: its operation, and the text or the target."""
+    """The step in the form of a `PathStep`: its operation, and the text or the target."""
     if isinstance(step.action.parsed, TypeText):
         return "type", step.action.words
     if step.action.kind == "open":

@@ -1,7 +1,7 @@
-"""What each ingredient of a judge is worth: a vote, voting, low resolution first, an ensemble, a channel, the whole.
+"""Measures each ingredient of a judge: one vote, voting, low resolution first, an ensemble, a channel, the whole.
 
-All are counted from the same votes, each of which was asked for once (CODA 4.2, Table 2): one vote of a pass is the
-judge with a single vote, a model's share of a pass is voting without the others, and so on.
+All are counted from the same votes, each of which was asked for once (CODA 4.2, Table 2). One vote of a pass is a judge
+with a single vote, the votes of one model of a pass are voting without an ensemble, and so on.
 """
 
 from __future__ import annotations
@@ -27,67 +27,67 @@ class VoteSubset(NamedTuple):
 
     channel: Channel
     numbers: tuple[int, ...]
-    """Their numbers within the channel."""
+    """Numbers of these votes within the channel."""
     quorum: int
 
 
 class JudgeIngredient(NamedTuple):
-    """An ingredient of a certain judge."""
+    """An ingredient of one judge."""
 
     kind: Ingredient
     channel: Channel | None
     resolution: str | None
     subsets: tuple[VoteSubset, ...]
-    """It says Correct if all of them do."""
+    """It says Correct if all of these do."""
 
     @property
     def votes(self) -> int:
-        """Votes that it takes."""
+        """Number of votes that it needs."""
         return sum(len(subset.numbers) for subset in self.subsets)
 
     def outcome(self, cast: dict[tuple[Channel, int], bool]) -> bool | None:
-        """What it says, given the valid votes by channel and number; None where missing ones could turn it."""
+        """Its result, from the valid votes by channel and number; None if missing votes could change it."""
         return all_of(_outcome(subset, cast) for subset in self.subsets)
 
 
 class CallCost(NamedTuple):
-    """A call to a model, of what a `model_calls` row says."""
+    """The cost of a model call, from its `model_calls` row."""
 
     role: str
     payload_hash: str
     draws: tuple[int, ...]
-    """The draws of the votes that it was made for."""
+    """Draws of the votes that the call asked for."""
     image_scale: float | None
     input_tokens: int
     output_tokens: int
-    """Of all votes together."""
+    """Tokens of the answers of all votes."""
     latency_ms: float
     cached: bool
 
 
 def draws_of(draw: int | None, draws: Sequence[int] | None) -> tuple[int, ...]:
-    """The draws that a `model_calls` row was made for; rows of earlier versions say the first alone."""
+    """The draws of a `model_calls` row; rows of earlier versions have only the first."""
     return tuple(draws or (() if draw is None else (draw,)))
 
 
 class LabelledVotes(NamedTuple):
-    """A trajectory that was judged, and what is known of it."""
+    """The votes on a trajectory with a known outcome."""
 
     passed: bool
-    """Its label."""
+    """Whether the trajectory is correct."""
     votes: Sequence[Vote]
-    """The valid ones."""
+    """The valid votes."""
     calls: Sequence[CallCost]
-    """All that judging it took."""
+    """All model calls of its judging."""
 
 
 @dataclass
 class IngredientTally:
-    """Counts of one ingredient over the evidence so far."""
+    """Counts of one ingredient so far."""
 
     ingredient: JudgeIngredient
     pairs: Counter[tuple[bool, bool]] = field(default_factory=Counter)
-    """By what it said and the label."""
+    """Number of trajectories, by its result and the label."""
     undecided: int = 0
     trajectories: int = 0
     calls: int = 0
@@ -99,7 +99,7 @@ class IngredientTally:
 
     @property
     def quality(self) -> JudgeQuality:
-        """Its counts."""
+        """Its counts as a record."""
         return JudgeQuality(
             level=self.ingredient.kind,
             true_positive=self.pairs[True, True],
@@ -117,7 +117,7 @@ def ingredients_of(rule: Rule) -> tuple[JudgeIngredient, ...]:
 
 
 def tally(rule: Rule, evidence: Iterable[LabelledVotes]) -> tuple[IngredientTally, ...]:
-    """Count what each ingredient of a judge said of the trajectories, and what it took to say it."""
+    """Count the results of each ingredient of a judge, and what they cost."""
     tallies = tuple(IngredientTally(ingredient) for ingredient in ingredients_of(rule))
     for one in evidence:
         cast = {(vote.channel, vote.number): vote.correct for vote in one.votes}
@@ -159,7 +159,7 @@ def _subsets(rule: ChannelRule) -> tuple[VoteSubset, ...]:
 
 
 def _of_model(rule: ChannelRule, one: PassRule, first: int, model: int) -> VoteSubset:
-    """The votes of one model of a pass; of them as large a share must say Correct as of all."""
+    """The votes of one model of a pass; the same share of them as of all votes must say Correct."""
     numbers = tuple(range(first + model, first + one.votes, one.models))
     return VoteSubset(rule.channel, numbers, ceil(one.quorum * len(numbers) / one.votes))
 
@@ -182,12 +182,12 @@ def _count(tally_: IngredientTally, outcome: bool | None, passed: bool) -> None:
 
 
 class _Bill(NamedTuple):
-    """The calls of one trajectory by what they were made for."""
+    """The calls of one trajectory, by purpose."""
 
     steps: list[CallCost]
     captions: list[CallCost]
     votes: list[tuple[CallCost, list[tuple[Channel, int]]]]
-    """Each call for votes, with the vote that each of its draws was asked for."""
+    """Each call for votes, with the vote of each of its draws."""
 
 
 def _spent(rule: Rule, calls: Sequence[CallCost]) -> _Bill:
@@ -197,7 +197,7 @@ def _spent(rule: Rule, calls: Sequence[CallCost]) -> _Bill:
         if call.role == _STEP_CRITIC:
             spent.steps.append(call)
         elif call.role == _DESCRIBER:
-            # Each vote asks for the captions again, and a judge with one vote would ask once.
+            # Each vote asks for the captions again, but a judge with one vote would ask once.
             captions.setdefault(call.payload_hash, call)
         elif call.role in _ROLES:
             channel = _ROLES[call.role]
@@ -208,7 +208,7 @@ def _spent(rule: Rule, calls: Sequence[CallCost]) -> _Bill:
 
 
 def _vote_of(rule: Rule, channel: Channel, scale: float | None, draw: int) -> Iterator[tuple[Channel, int]]:
-    """The vote that a draw was asked for; a vote that is asked again has a draw that is larger by all of its pass."""
+    """The vote of a draw; a repeated vote has a draw that is larger by the number of votes of its pass."""
     resolution = FULL if scale is None or scale == 1.0 else f"{scale:g}"
     for one in rule.channels:
         for pass_rule, first in zip(one.passes, one.first_votes, strict=True):
@@ -229,5 +229,5 @@ def _spend(tally_: IngredientTally, spent: _Bill) -> None:
 
 
 def _share(call: CallCost, votes: int) -> CallCost:
-    """What a call would take that is made for so many of its votes: the prompt is read once, each answer is written."""
+    """The cost of a call with only this many of its votes: the prompt counts once, answers count by votes."""
     return call._replace(output_tokens=ceil(call.output_tokens * votes / len(call.draws)))

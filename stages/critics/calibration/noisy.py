@@ -1,4 +1,4 @@
-"""A channel that errs on purpose: to measure what a noisy judge costs, and what consensus gets back."""
+"""A channel with random errors, to measure what a noisy judge costs and how much consensus helps."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from trajmill.stages.critics.base import (
 
 @dataclass(frozen=True, slots=True)
 class NoisyChannel:
-    """Flips the votes of another channel at random, independently per trajectory, critic, vote and seed."""
+    """Flips votes of another critic at random, independently for each trajectory, critic, vote and seed."""
 
     inner: TrajectoryCritic
     false_positive: float
@@ -34,21 +34,21 @@ class NoisyChannel:
 
     @property
     def channel(self) -> Channel:
-        """The channel of the critic that is disturbed."""
+        """The channel of the other critic."""
         return self.inner.channel
 
     @property
     def resolution(self) -> str:
-        """The resolution of the critic that is disturbed."""
+        """The resolution of the other critic."""
         return self.inner.resolution
 
     @property
     def version(self) -> str:
-        """The version of the critic that is disturbed, and how it is."""
+        """The version of the other critic, and the error rates."""
         return f"{self.inner.version}~fp{self.false_positive:g}/fn{self.false_negative:g}/{self.seed}"
 
     async def judge(self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult], draw: int = 0) -> Vote:
-        """The vote of the critic that is disturbed, sometimes turned round.
+        """The vote of the other critic, sometimes flipped.
 
         Raises:
             JudgeFailure: the critic that is disturbed gave no usable vote.
@@ -57,13 +57,13 @@ class NoisyChannel:
 
     @property
     def votes_together(self) -> bool:
-        """Whether the critic that is disturbed casts several votes together."""
+        """Whether the other critic casts several votes together."""
         return votes_together(self.inner)
 
     async def judge_together(
         self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult], draws: Sequence[int]
     ) -> list[Vote | VoteFailure]:
-        """The votes of the critic that is disturbed, some of them turned round.
+        """The votes of the other critic, some of them flipped.
 
         Raises:
             JudgeFailure: the critic that is disturbed gave no usable vote.

@@ -1,4 +1,4 @@
-"""Whether a judge is precise enough to learn from what it calls Correct."""
+"""Decides whether a judge is precise enough to train on the trajectories that it calls Correct."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ class Precision(StrEnum):
     """How the precision of a judge compares with its floor."""
 
     ENOUGH = "enough"
-    """It is at the floor or above it."""
+    """The precision is at least the floor."""
     TOO_LOW = "too_low"
-    """It is below the floor."""
+    """The precision is below the floor."""
     UNKNOWN = "unknown"
-    """Nothing that the judge called Correct has a known outcome."""
+    """No trajectory that the judge called Correct has a known outcome."""
 
 
 def precise_enough(counts: Iterable[JudgeQuality], floor: float) -> Precision:
-    """Compare the measured precision, which is the point estimate and no end of its interval, with the floor.
+    """Compare the point estimate of the measured precision with the floor.
 
     Args:
-        counts: how often the decisions of a judge agreed with known outcomes. Several counts are those of several
-            versions of the judge; the least precise one decides.
-        floor: the lowest precision that is enough.
+        counts: how often the judge agreed with known outcomes, one entry for each version of the judge; the least
+            precise version decides.
+        floor: the lowest sufficient precision.
     """
     known = [rate for rate in (agreement(each).precision.value for each in counts) if rate is not None]
     if not known:

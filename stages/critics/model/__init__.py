@@ -1,1 +1,1 @@
-"""Critics that ask models: a vision-language model for each step and each channel, screens and steps in words."""
+"""Critics that ask models about each step, and about a trajectory in each channel."""

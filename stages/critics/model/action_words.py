@@ -1,7 +1,7 @@
 """Describes an action in words for a model that judges it, and quotes untrusted text.
 
-It says more than the caption of a step: which button, how often, for how long, whether a text replaced another. Where
-no tree names the element, the place is given in shares of the screen, which hold in every size and coordinate space.
+It says more than the caption of a step: which button, how often, for how long, whether a text replaced another. If no
+tree names the element, the place is given in percent of the screen, which is the same in every coordinate space.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from trajmill.stages.critics.trees.caption import describe_action, describe_elem
 from trajmill.stages.critics.trees.element_action import ElementAction, read_element_action, scroll_direction
 
 LONGEST_TEXT = 600
-"""Characters of a typed or answered text; a longer text is cut and marked."""
+"""Most characters of a typed or answered text; a longer text is cut and marked."""
 _PRESSES = {1: "Clicked", 2: "Double-clicked", 3: "Triple-clicked"}
 
 
@@ -35,8 +35,8 @@ def action_in_words(action_json: str | None, elements: tuple[UIElement, ...], sc
     """One line on a stored action, e.g. `Double-clicked icon "Files" at (12%, 40%)`.
 
     Args:
-        action_json: the stored action; None for a reply that was none.
-        elements: the tree of the screen before it, empty where there is none.
+        action_json: the stored action; None for a reply without one.
+        elements: the tree of the screen before it; empty without one.
         screen: size of that screen in pixels, which the action's positions refer to.
 
     Raises:
@@ -49,15 +49,15 @@ def action_in_words(action_json: str | None, elements: tuple[UIElement, ...], sc
 def untrusted(text: str, longest: int | None = None) -> str:
     """Quote an untrusted text on one line, so that it can neither end its quotes nor start a line.
 
-    Control marks of chat templates (`<|im_end|>`, `<|image_pad|>`) are broken up: a tokeniser reads them as the end
-    of a message, or as a picture.
+    Control tokens of chat templates (`<|im_end|>`, `<|image_pad|>`) are broken up, because a tokeniser would read them
+    as the end of a message or as an image.
     """
     cut = text if longest is None or len(text) <= longest else text[:longest] + " [cut]"
     return quotable(quoted(cut))
 
 
 def quotable(words: str) -> str:
-    """A text without the control marks of chat templates."""
+    """A text without the control tokens of chat templates."""
     return words.replace("<|", "< |").replace("|>", "| >")
 
 
@@ -96,7 +96,7 @@ def _words(taken: ElementAction, action: Action | None, screen: Size) -> str:
 
 
 def _place(taken: ElementAction, screen: Size) -> str:
-    """Where an action with a position went: the element, if a tree names one, and the place."""
+    """The target of an action: the element, if a tree names it, and the position."""
     point = pressed_point(taken.parsed) if taken.parsed is not None else None
     at = f"at {_share(*point, screen)}" if point is not None else ""
     return f"{describe_element(taken.element)} {at}" if taken.element is not None else at

@@ -1,4 +1,4 @@
-"""What critics are asked to answer, as records: an answer that breaks a rule here is none, and is asked for again."""
+"""The records that critics' models are asked for; an answer that is not valid is asked for again."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from trajmill.schemas.record import Record
 from trajmill.schemas.tables.verdict import StepLabel
 
 Said = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
-"""Words; none at all are no answer."""
+"""A text that is not empty."""
 
 
 class StepAnswer(Record):
-    """What the step critic says of one step (paper 6.3)."""
+    """The step critic's answer on one step (paper 6.3)."""
 
     analysis: Said
     summary: Said
-    """Asked for in at most 30 words; what is longer is cut, as the label is no worse for it."""
+    """The prompt asks for at most 30 words; a longer text is cut, because the label is still valid."""
     label: StepLabel
 
 
 class TrajectoryAnswer(Record):
-    """CODA's three signals on a trajectory (its 3.4), the reason first; steps by their number, from 1."""
+    """CODA's three signals on a trajectory (its 3.4), the reason first. Steps are numbered from 1."""
 
     reason: Said
     correct: StrictBool
@@ -43,15 +43,15 @@ class TrajectoryAnswer(Record):
 
 
 class CaptionAnswer(Record):
-    """A screen in words."""
+    """The description of a screen."""
 
     caption: Said
 
 
 def trajectory_answer(steps: int) -> type[TrajectoryAnswer]:
-    """`TrajectoryAnswer` on a trajectory of so many steps: a number that none of them has is invalid.
+    """The class of `TrajectoryAnswer` for a trajectory of this many steps; larger step numbers are invalid.
 
-    The bounds stand in the JSON schema too, so that a server with guided decoding cannot leave them.
+    The JSON schema has the bounds too, so that guided decoding keeps to them.
     """
     number: Any = Annotated[StrictInt, Field(ge=1, le=steps)]
     numbers: Any = Annotated[tuple[number, ...], Field(max_length=steps)]

@@ -1,7 +1,7 @@
-"""Screens in words for the text channel, from the tree where there is one and by a model where there is none.
+"""Describes screens in words for the text channel: from the tree if there is one, else by a model.
 
-Paper 6.3 has the textual channel reason over screenshot captions and the summaries of the steps; it does not say who
-writes the captions. A tree says exactly what stands on a screen and costs nothing; pixels alone need a model that sees.
+The textual channel of paper 6.3 reads captions of screenshots and summaries of steps; the paper does not say who writes
+the captions. A tree is exact and costs nothing; pixels alone need a vision-language model.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from trajmill.stages.models.prompts import Prompt
 
 CAPTION_FIELDS: frozenset[str] = frozenset()
 LONGEST_CAPTION = 2000
-"""Characters; a long page has no end of text, and the screens after it need room too."""
+"""Most characters of a caption; a long page must leave room for the screens after it."""
 _MOST_OTHERS = 40
-"""Elements listed beside what the caption proper tells."""
+"""Most further elements that a caption lists."""
 
 
 def caption_prompt(own: Path | None = None) -> Prompt:
-    """The prompt that is asked with: of the user's own file, or the one that comes with the package.
+    """Read the prompt: the user's own file, or the one of the package.
 
     Raises:
         BadInputError: the file cannot be read, or misses a section or a field.
@@ -39,49 +39,49 @@ def caption_prompt(own: Path | None = None) -> Prompt:
 
 
 class ScreenCaptioner(Protocol):
-    """Puts screens into words."""
+    """Describes screens in words."""
 
     @property
     def version(self) -> str:
-        """Identifies what writes the captions."""
+        """Identifies the writer of the captions."""
         ...
 
     async def caption(self, screen_id: str, screens: ScreenReader, trajectory_id: str, step_index: int) -> str:
-        """One line on a screen; text that stands on the screen is in double quotes in it.
+        """Describe a screen in one line; text of the screen is in double quotes.
 
         Args:
             screen_id: the screen.
-            screens: where it is read.
-            trajectory_id: what a model call is accounted to.
-            step_index: likewise; the step that led to the screen.
+            screens: where the screen is read.
+            trajectory_id: the trajectory of the screen, for the row of a model call.
+            step_index: the step that led to the screen, for the same row.
 
         Raises:
             KeyError: the screen is not stored.
             JudgeFailure: no usable caption.
-            ModelFailure: the model behind it did not answer.
+            ModelFailure: its model did not answer.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class TreeCaptioner:
-    """Reads the accessibility tree; needs no model."""
+    """Describes the accessibility tree; asks no model itself."""
 
     without_tree: ScreenCaptioner | None = None
-    """Who is asked for a screen that has no tree."""
+    """The captioner for screens without a tree."""
 
     @property
     def version(self) -> str:
-        """Its own, and that of whoever is asked where there is no tree."""
+        """Its own version, and that of the captioner for screens without a tree."""
         return "tree-caption-1" + (f"|{self.without_tree.version}" if self.without_tree is not None else "")
 
     async def caption(self, screen_id: str, screens: ScreenReader, trajectory_id: str, step_index: int) -> str:
-        """Page, controls, values and items, then whatever else has words on it.
+        """Describe page, controls, values and items, then the other elements that have text.
 
         Raises:
             KeyError: the screen is not stored.
-            JudgeFailure: it has no tree and nobody else is to be asked, or gave no usable caption.
-            ModelFailure: whoever else was asked did not answer.
+            JudgeFailure: it has no tree, and there is no other captioner or it gave no usable caption.
+            ModelFailure: the model of the other captioner did not answer.
         """
         elements = screens.elements(screen_id)
         if not elements and self.without_tree is not None:
@@ -93,7 +93,7 @@ class TreeCaptioner:
 
 @dataclass(frozen=True, slots=True)
 class ModelCaptioner:
-    """Shows the screenshot to a model in the role of the describer."""
+    """Asks a model in the role `describer` to describe the screenshot."""
 
     model: ChatModel
     prompt: Prompt = field(default_factory=caption_prompt)
@@ -101,11 +101,11 @@ class ModelCaptioner:
 
     @property
     def version(self) -> str:
-        """Prompt and model."""
+        """The versions of prompt and model."""
         return PromptedModel(self.model, self.prompt).version
 
     async def caption(self, screen_id: str, screens: ScreenReader, trajectory_id: str, step_index: int) -> str:
-        """What the model sees, in double quotes.
+        """The model's description, in double quotes.
 
         Raises:
             KeyError: the screen is not stored.
@@ -119,7 +119,7 @@ class ModelCaptioner:
 
 
 def _tree_caption(screen_id: str, elements: tuple[UIElement, ...]) -> str:
-    """Everything with words on a screen, what counts first: how the controls stand, values, items, then the rest."""
+    """All text of a screen, the most important first: values of controls, data, items, then the rest."""
     state = read_screen(screen_id, elements)
     said = {state.title, *state.values, *(text for text, _ in state.items)}
     said |= {word for control in state.controls.values() for word in (control.label, control.value)}
@@ -135,7 +135,7 @@ def _tree_caption(screen_id: str, elements: tuple[UIElement, ...]) -> str:
 
 
 def _note(element: UIElement) -> str:
-    """What stands beside an element; the value of a control's part names its group."""
+    """Further facts about an element; the value of a part of a control names its group."""
     return "" if control_kind(element) else element.value
 
 

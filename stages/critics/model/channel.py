@@ -1,4 +1,4 @@
-"""What the two channels on models share: the part of a trajectory that fits into one request, and the vote."""
+"""What the two channels with models share: they select what fits into one request, and turn answers into votes."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from trajmill.stages.models.prompts import Prompt
 
 
 class ScreenPart(NamedTuple):
-    """A screen in the form in which a model reads it."""
+    """A screen as a part of a request."""
 
     part: MessagePart
-    """A picture or a text."""
+    """An image or a text."""
     tokens: int
     """Estimated number of tokens."""
 
@@ -56,10 +56,10 @@ class ModelChannel(ABC):
     async def screen_parts(
         self, shown: Transcript, episode: Episode, screens: ScreenReader
     ) -> Mapping[str, ScreenPart]:
-        """The screens of a transcript in the form in which the model reads them, by id.
+        """The screens of a transcript as parts of a request, by id.
 
         Raises:
-            JudgeFailure: a screen is missing, or cannot be put into words.
+            JudgeFailure: a screen is missing, or cannot be described.
             ModelFailure: a model did not answer.
         """
 
@@ -80,7 +80,7 @@ class ModelChannel(ABC):
         """Vote on a finished episode; equal draws send equal requests.
 
         Raises:
-            JudgeFailure: no usable answer, a screen is missing, or not even two screens fit.
+            JudgeFailure: no usable answer, a screen is missing, or not even two screens fit into the request.
             ModelFailure: a model did not answer, or a stored image does not decode.
         """
         (vote,) = await self.judge_together(episode, screens, steps, [draw])
@@ -96,10 +96,10 @@ class ModelChannel(ABC):
     async def judge_together(
         self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult], draws: Sequence[int]
     ) -> list[Vote | VoteFailure]:
-        """Cast a vote for each draw, all of them in one request; the first draw decides its seed.
+        """Cast all votes in one request; the first draw decides its seed.
 
         Raises:
-            JudgeFailure: a screen is missing, or not even two screens fit.
+            JudgeFailure: a screen is missing, or not even two screens fit into the request.
             ModelFailure: a model did not answer, or a stored image does not decode.
         """
         request = replace(await self._request(episode, screens, steps, draws[0]), n=len(draws), draws=tuple(draws))
@@ -130,7 +130,7 @@ class ModelChannel(ABC):
         return self.request(fields, evidence, sampling, subject)
 
     def _vote(self, answer: TrajectoryAnswer, episode: Episode) -> Vote:
-        """The vote that an answer stands for, with steps by their index."""
+        """The vote of an answer; its steps are indices from 0."""
         index = [step.index for step in episode.steps]
         first = answer.first_error_step
         return vote_of(

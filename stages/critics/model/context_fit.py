@@ -1,8 +1,8 @@
 """Selects the screens and steps of a trajectory for one request when not all of them fit.
 
-The first and the last always stay: they show the start and the outcome. Half of the remaining room goes to the screens
-right before the last one, where a task is usually decided; the rest is spread evenly over the others. Screens are left
-out before steps, because a step's line costs few tokens and says what happened.
+The first and the last are always kept: they show the start and the outcome. Half of the remaining room goes to the
+screens right before the last one, where a task is usually decided; the rest is spread evenly over the others. Screens
+are left out before steps, because a step's line costs few tokens and says what happened.
 """
 
 from __future__ import annotations
@@ -16,35 +16,35 @@ from trajmill.schemas.geometry import Size
 from trajmill.stages.models.base import ChatModel
 
 _BYTES_PER_TOKEN = 3
-"""UTF-8 bytes per token. Latin text has about four, Chinese about three, so the estimate is rather too high."""
+"""UTF-8 bytes per token, chosen low: Latin text has about four, Chinese about three."""
 _PATCH = 28
-"""Pixels on the side of one image token in Qwen2.5-VL; later families take larger ones."""
+"""Pixels on one side of an image token in Qwen2.5-VL; later families have larger tokens."""
 _FRAME_TOKENS = 10
-"""Tokens of the marks around a picture or a line."""
+"""Tokens around an image or a line."""
 
 
 class KeptPositions(NamedTuple):
-    """Positions of the screens and steps that stay, ascending."""
+    """Positions of the screens and steps that are kept, ascending."""
 
     screens: tuple[int, ...]
     steps: tuple[int, ...]
 
 
 def text_tokens(text: str) -> int:
-    """An estimate of the tokens of a text that is rather too high than too low."""
+    """Estimate the tokens of a text; the estimate is more often too high than too low."""
     return math.ceil(len(text.encode("utf-8", "replace")) / _BYTES_PER_TOKEN) + _FRAME_TOKENS
 
 
 def picture_tokens(model: ChatModel, screen: Size, scale: float) -> int:
-    """An estimate of the tokens of a screen sent at a scale, within the model's own pixel budget."""
+    """Estimate the tokens of a scaled screen, within the model's own pixel budget."""
     sent = model.frame(Size(*(max(1, round(side * scale)) for side in screen))).resized
     return math.ceil(sent.width / _PATCH) * math.ceil(sent.height / _PATCH) + _FRAME_TOKENS
 
 
 def kept(count: int, wanted: int) -> tuple[int, ...]:
-    """The positions that stay when only `wanted` of `count` screens or steps fit, by the rule of this module.
+    """The kept positions if only `wanted` of `count` screens or steps fit, by the rule of this module.
 
-    With room for one, the last stays.
+    If there is room for one, the last is kept.
     """
     if wanted >= count:
         return tuple(range(count))
@@ -57,10 +57,10 @@ def kept(count: int, wanted: int) -> tuple[int, ...]:
 
 
 def fit(screen_tokens: Sequence[int], step_tokens: Sequence[int], room: int, subject: str) -> KeptPositions:
-    """The screens and steps that stay so that all fits into `room` tokens; at least two of each, where there are two.
+    """Select screens and steps that fit into `room` tokens; at least two of each, if there are two.
 
     Raises:
-        JudgeFailure: not even those fit; `subject` is named.
+        JudgeFailure: not even these fit; the message names `subject`.
     """
     screens, steps = len(screen_tokens), len(step_tokens)
     least = min(2, screens)

@@ -1,4 +1,4 @@
-"""The prompts of all critics on models."""
+"""Reads the prompts of all critics that ask models."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trajmill.stages.models.prompts import Prompt
 
 
 class CriticPrompts(NamedTuple):
-    """The prompts by what they are asked for."""
+    """The prompts, one for each purpose."""
 
     step: Prompt
     text: Prompt
@@ -27,7 +27,7 @@ def critic_prompts(
     multimodal: Path | None = None,
     describer: Path | None = None,
 ) -> CriticPrompts:
-    """The prompts of the user's own files, and where there is none, those that come with the critics.
+    """Read the prompts from the user's own files; without a file, the prompt of the package.
 
     Raises:
         BadInputError: a file cannot be read, or misses a section or a field.

@@ -1,8 +1,8 @@
-"""The screenshot before an action with the place of the action marked on it (paper 6.3, 6.4).
+"""Marks the position of an action on the screenshot before it (paper 6.3, 6.4).
 
-A press is a circle, with a thin box round the element it reaches; a swipe, a drag or a turn of the wheel is an arrow;
-typing is a box round the input. Every line is red within white within black: whatever is behind it, one of the three
-stands out by more than 4 to 1 in luminance (WCAG 2 contrast), and white beside black shows on any texture.
+A press is a circle, with a thin box around the pressed element; a swipe, a drag or a scroll is an arrow; typing is a
+box around the input. Every line is red within white within black: on any background, one of the three has a luminance
+contrast above 4 to 1 (WCAG 2), and white beside black is visible on any texture.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from trajmill.schemas.tables.step import Step
 from trajmill.stages.critics.trees.element_action import element_at
 
 MARKS = "marks-1"
-"""Names the look of the marks; another look is another picture for a model, and another key in its cache."""
+"""Version of the marks' appearance; changing it gives a model other images, and other keys in its cache."""
 _CORE = (255, 32, 32)
 _CASING = (255, 255, 255)
 _EDGE = (0, 0, 0)
@@ -31,14 +31,14 @@ class Layer(NamedTuple):
 
     color: tuple[int, int, int]
     width: int
-    """Pixels; odd, so that the layers share one middle."""
+    """Width in pixels; odd, so that all layers have the same centre."""
 
 
 Stroke = tuple[Layer, Layer, Layer]
 
 
 def marked_screen(step: Step, screens: ScreenReader) -> bytes:
-    """PNG of the screenshot before a step, with its action marked; unmarked for an action without a place.
+    """PNG of the screenshot before a step with its action marked; unmarked for an action without a position.
 
     Raises:
         KeyError: the screen is not stored.
@@ -48,7 +48,7 @@ def marked_screen(step: Step, screens: ScreenReader) -> bytes:
 
 
 def marked(stored: bytes, action_json: str, elements: tuple[UIElement, ...]) -> bytes:
-    """PNG of an encoded screenshot with a stored action marked on it; `stored` itself for an action without a place.
+    """PNG of an encoded screenshot with a stored action marked; `stored` itself for an action without a position.
 
     Raises:
         OSError: the screenshot does not decode.
@@ -63,7 +63,7 @@ def marked(stored: bytes, action_json: str, elements: tuple[UIElement, ...]) -> 
 
 
 def draw_mark(image: Image.Image, action: Action, elements: tuple[UIElement, ...]) -> bool:
-    """Mark an action on an RGB image of the screen it was done on; False if it has no place on it."""
+    """Mark an action on an RGB image of the screen before it; False if the action has no position."""
     pen, size = ImageDraw.Draw(image), Size(*image.size)
     stroke = _stroke(max(3, min(size) // 144))
     match action:

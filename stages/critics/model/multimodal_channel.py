@@ -1,4 +1,4 @@
-"""The multimodal channel by a vision-language model: reads screenshots and summaries (paper 6.3, CODA 3.4)."""
+"""The multimodal channel with a vision-language model: it reads screenshots and summaries (paper 6.3, CODA 3.4)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MULTIMODAL_FIELDS = frozenset({"instruction", "left_out"})
 
 
 def multimodal_prompt(own: Path | None = None) -> Prompt:
-    """The prompt that is asked with: of the user's own file, or the one that comes with the package.
+    """Read the prompt: the user's own file, or the one of the package.
 
     Raises:
         BadInputError: the file cannot be read, or misses a section or a field.
@@ -33,11 +33,11 @@ def multimodal_prompt(own: Path | None = None) -> Prompt:
 
 @dataclass(frozen=True, slots=True)
 class ModelMultimodalChannel(ModelChannel):
-    """Asks a vision-language model, with the screens themselves."""
+    """Asks a vision-language model and shows it the screenshots."""
 
     prompt: Prompt = field(default_factory=multimodal_prompt)
     image_scale: float = 1.0
-    """Share of their sides at which screens are sent; under 1 for the cheap first pass of CODA 4.2."""
+    """Factor for the width and height of screenshots; below 1 for the cheap first pass of CODA 4.2."""
 
     channel = Channel.MULTIMODAL
 
@@ -64,6 +64,6 @@ class ModelMultimodalChannel(ModelChannel):
     def request(
         self, fields: Mapping[str, str], parts: tuple[MessagePart, ...], sampling: Sampling, subject: str
     ) -> ChatRequest:
-        """The prompt, then the screens and steps."""
+        """The prompt, followed by the screens and steps."""
         asked = critic_request("critic.multimodal", self.prompt.fill(**fields), parts, sampling, subject)
         return replace(asked, image_scale=self.image_scale)

@@ -1,6 +1,6 @@
-"""Stored screens as pictures for a model: their bytes are read, and marks drawn, only when the model wants them.
+"""Gives stored screens as images of a request; they are read, and marks drawn, only when the request is sent.
 
-An answer that comes from the request cache then costs neither reading nor drawing.
+So an answer from the request cache costs neither reading nor drawing.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from trajmill.schemas.tables.step import Step
 from trajmill.stages.critics.model.marking import MARKS, marked
 
 _UNREADABLE = (OSError, SyntaxError, ValueError, Image.DecompressionBombError)
-"""What Pillow raises for bytes that are no picture, a broken one or an absurdly large one."""
+"""The errors of Pillow for bytes that are no image, a broken one or an extremely large one."""
 
 
 def picture(screen_id: str, screens: ScreenReader) -> ScreenHandle:
-    """A stored screen as it is.
+    """A stored screen without marks.
 
     Raises:
         KeyError: the screen is not stored.
@@ -29,9 +29,9 @@ def picture(screen_id: str, screens: ScreenReader) -> ScreenHandle:
 
 
 def marked_picture(step: Step, screens: ScreenReader) -> ScreenHandle:
-    """The screen before a step with its action marked (paper 6.3); its id is the screen's with the mark's after it.
+    """The screen before a step with its action marked (paper 6.3); its id is the screen's id followed by the mark's.
 
-    Encoding it raises `ModelFailure` where the stored image does not decode.
+    Encoding it raises `ModelFailure` if the stored image does not decode.
 
     Raises:
         KeyError: the screen is not stored.
@@ -42,7 +42,7 @@ def marked_picture(step: Step, screens: ScreenReader) -> ScreenHandle:
 
 
 def _drawn(step: Step, elements: tuple[UIElement, ...], screens: ScreenReader) -> bytes:
-    """Runs in whatever thread encodes, so that of the reader it asks for the image alone."""
+    """Draw the mark; runs in any thread, and uses only `image` of the screen reader."""
     stored = screens.image(step.screen_before)
     try:
         return stored if step.action is None else marked(stored, step.action, elements)

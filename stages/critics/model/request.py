@@ -1,4 +1,4 @@
-"""How critics ask a model: what is fixed on their requests, and what of its failures is a failure to judge."""
+"""Asks a model for a critic: builds the request, and turns invalid answers into `JudgeFailure`."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ def critic_request(
     trajectory_id: str | None,
     step_index: int | None = None,
 ) -> ChatRequest:
-    """The request of a critic: its system text, then its user text and the parts, each on lines of its own."""
+    """The request of a critic: its system text, then its user text and the parts, each on separate lines."""
     request = prompt_request(role, filled, parts, sampling, on_lines)
     return replace(request, trajectory_id=trajectory_id, step_index=step_index)
 
 
 async def ask_critic(model: ChatModel, request: ChatRequest, answer: type[A], subject: str) -> A:
-    """The answer of a model that is asked to judge.
+    """Ask a model for one answer.
 
     Raises:
-        JudgeFailure: it answered, but never in a form that says something; `subject` is named.
+        JudgeFailure: it gave no valid answer; the message names `subject`.
         ModelFailure: it did not answer.
     """
     try:
@@ -48,7 +48,7 @@ async def ask_critic(model: ChatModel, request: ChatRequest, answer: type[A], su
 async def ask_critic_several(
     model: ChatModel, request: ChatRequest, answer: type[A], subject: str
 ) -> list[A | JudgeFailure | ModelFailure]:
-    """An answer for each of the `n` samples of one request, or why there is none.
+    """Ask a model for `n` samples in one request; each is an answer or a failure.
 
     Raises:
         ModelFailure: the model did not answer at all.
@@ -58,7 +58,7 @@ async def ask_critic_several(
 
 
 def critic_prompt(own: Path | None, name: str, fields: frozenset[str]) -> Prompt:
-    """The user's own prompt, or the one of that name that comes with the critics.
+    """Read the user's own prompt, or the one of this name in the package.
 
     Raises:
         BadInputError: the user's file cannot be read, or misses a section or a field.
@@ -68,7 +68,7 @@ def critic_prompt(own: Path | None, name: str, fields: frozenset[str]) -> Prompt
 
 @contextmanager
 def stored_evidence(episode: Episode) -> Iterator[None]:
-    """Makes of a screen or an action that cannot be read a `JudgeFailure` that names the trajectory."""
+    """Turn an unreadable screen or action into a `JudgeFailure` that names the trajectory."""
     try:
         yield
     except KeyError as error:

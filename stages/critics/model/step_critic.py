@@ -1,9 +1,9 @@
-"""The step critic by a vision-language model: screen before with the action marked, action, screen after (paper 6.3).
+"""The step critic with a vision-language model; it reads the screens before and after an action (paper 6.3).
 
-The steps of one trajectory are asked one after the other, because the history that goes with a step is the summaries of
-those before it: in the paper the interaction history is part of the state, and the purpose of an action follows from
-the outcomes of earlier ones. This costs latency, not throughput: many trajectories are judged at the same time, and a
-trajectory that is judged again after a failure finds its earlier answers in the request cache.
+The steps of one trajectory are judged one after the other, because the history of a step is the summaries of the steps
+before it: in the paper the interaction history is part of the state, and the purpose of an action follows from earlier
+outcomes. This costs latency but no throughput, because many trajectories are judged at the same time. A trajectory
+that is judged again after a failure finds its earlier answers in the request cache.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from trajmill.stages.models.prompts import Prompt
 
 STEP_FIELDS = frozenset({"instruction", "history", "number", "action"})
 LONGEST_SUMMARY = 400
-"""Characters, as many as thirty long words have. In languages without spaces a bound on words has no effect."""
+"""Most characters of a summary, about thirty long words; a bound on words has no effect in languages without spaces."""
 _LONGEST_HISTORY = 60
-"""Most summaries in one request. Of a longer history it holds the first, the last half and some between."""
+"""Most summaries in one request; of a longer history it has the first, the last half and some between."""
 
 
 def step_prompt(own: Path | None = None) -> Prompt:
-    """The prompt that is asked with: of the user's own file, or the one that comes with the package.
+    """Read the prompt: the user's own file, or the one of the package.
 
     Raises:
         BadInputError: the file cannot be read, or misses a section or a field.
@@ -51,19 +51,19 @@ class ModelStepCritic:
     prompt: Prompt = field(default_factory=step_prompt)
     sampling: Sampling = GREEDY
     budget: ContextBudget = USUAL_BUDGET
-    """Both screens must fit; the history gets the room that is left."""
+    """Most tokens of a request; both screens must fit, and the history gets the remaining room."""
 
     @property
     def version(self) -> str:
-        """Prompt and model."""
+        """The versions of prompt and model."""
         return PromptedModel(self.model, self.prompt).version
 
     async def judge(self, episode: Episode, screens: ScreenReader) -> list[StepResult]:
         """Judge each step of an episode, in order.
 
         Raises:
-            JudgeFailure: a step got no usable answer, or its screens are missing or do not fit; then no
-                step is judged.
+            JudgeFailure: there is no usable answer on a step, or its screens are missing or do not fit; then no step is
+                judged.
             ModelFailure: the model did not answer, or a stored image does not decode.
         """
         results: list[StepResult] = []
@@ -100,7 +100,7 @@ class ModelStepCritic:
 
 
 def _pictures(step: Step, screens: ScreenReader) -> tuple[str | ScreenHandle, ...]:
-    """Both screens, or one where nothing has changed: a second equal picture costs tokens and suggests a difference."""
+    """Both screens, or one if nothing has changed: a second equal image costs tokens and suggests a difference."""
     before = ("The screen before the action:", marked_picture(step, screens))
     if step.screen_after == step.screen_before:
         return (*before, "After the action the screen is exactly the same, without the mark.")
@@ -108,7 +108,7 @@ def _pictures(step: Step, screens: ScreenReader) -> tuple[str | ScreenHandle, ..
 
 
 def _history(earlier: Sequence[StepResult], room: int) -> str:
-    """A line for each earlier step, as many as fit into `room` tokens, and the number of those left out."""
+    """A line for each earlier step that fits into `room` tokens, and the number of those that are left out."""
     if not earlier:
         return "(nothing yet)"
     lines = [f"Step {number}: {untrusted(step.summary)}" for number, step in enumerate(earlier, start=1)]

@@ -1,4 +1,4 @@
-"""The text channel by a language model: reads captions and summaries, never a screenshot (paper 6.3)."""
+"""The text channel with a language model: it reads captions and summaries, but no screenshots (paper 6.3)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TEXT_FIELDS = frozenset({"instruction", "left_out", "report"})
 
 
 def text_prompt(own: Path | None = None) -> Prompt:
-    """The prompt that is asked with: of the user's own file, or the one that comes with the package.
+    """Read the prompt: the user's own file, or the one of the package.
 
     Raises:
         BadInputError: the file cannot be read, or misses a section or a field.
@@ -34,7 +34,7 @@ def text_prompt(own: Path | None = None) -> Prompt:
 
 @dataclass(frozen=True, slots=True)
 class ModelTextChannel(ModelChannel):
-    """Asks a language model, in words alone."""
+    """Asks a language model; the request has only text."""
 
     prompt: Prompt = field(default_factory=text_prompt)
     captioner: ScreenCaptioner = field(default_factory=TreeCaptioner)
@@ -43,18 +43,18 @@ class ModelTextChannel(ModelChannel):
 
     @property
     def resolution(self) -> str:
-        """Always `full`: it looks at no picture."""
+        """Always `full`, because it reads no image."""
         return FULL
 
     @property
     def version(self) -> str:
-        """Prompt, model and, in brackets, what wrote the captions."""
+        """The versions of prompt and model, and in brackets that of the captioner."""
         return f"{PromptedModel(self.model, self.prompt).version}[{self.captioner.version}]"
 
     async def screen_parts(
         self, shown: Transcript, episode: Episode, screens: ScreenReader
     ) -> Mapping[str, ScreenPart]:
-        """The captions of the screens, all asked for at once.
+        """The captions of the screens, all made at the same time.
 
         Raises:
             JudgeFailure: no usable caption, or a screen is missing.
@@ -65,7 +65,7 @@ class ModelTextChannel(ModelChannel):
         asked = (
             self.captioner.caption(screen_id, screens, name, episode.steps[at].index) for screen_id, at in steps.items()
         )
-        # Waits for all of them, so that none is left running behind a failure.
+        # Wait for all of them, so that none keeps running after a failure.
         found = await asyncio.gather(*asked, return_exceptions=True)
         captions: dict[str, ScreenPart] = {}
         with stored_evidence(episode):
@@ -78,6 +78,6 @@ class ModelTextChannel(ModelChannel):
     def request(
         self, fields: Mapping[str, str], parts: tuple[MessagePart, ...], sampling: Sampling, subject: str
     ) -> ChatRequest:
-        """The report, within the prompt."""
+        """The prompt, with the screens and steps as a field of it."""
         filled = self.prompt.fill(**fields, report="\n".join(map(str, parts)))
         return critic_request("critic.text", filled, (), sampling, subject)

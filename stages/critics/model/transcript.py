@@ -1,8 +1,8 @@
-"""The part of an episode that a trajectory critic reads: screens and, between them, a line for each step.
+"""Makes the part of an episode that a trajectory critic reads: screens and, between them, a line for each step.
 
-It holds only what could be seen: the actions, the screens and the step critic's summaries. Of the query it holds the
-instruction alone (no goal, constraints, path or reward); of the agent's own words only what it typed or answered, so
-that its opinion of itself cannot influence the critic.
+It has only what could be seen: the actions, the screens and the step critic's summaries. Of the query it has only the
+instruction (no goal, constraints, path or reward). Of the agent's own words it has only typed text and answers, so that
+the agent's opinion of itself cannot influence the critic.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What accessibility trees say: how a screen stands, which element an action touched, what came of a step."""
+"""Reads accessibility trees: the state of a screen, the element of an action, the outcome of a step."""

@@ -1,7 +1,6 @@
-"""Screens and steps in words: what a text-only judge, or a person, reads instead of the screenshots.
+"""Describes screens and steps in words, for text-only judges and for people.
 
-Everything that stands on a screen is quoted as a JSON string, so that no text on a screen can pass for the caption's
-own words.
+All text of a screen is quoted as a JSON string, so that it cannot be mistaken for the caption's own words.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ def quoted(text: str) -> str:
 
 
 def caption_screen(state: ScreenState) -> str:
-    """One line on a screen: its page, how its controls stand, what it shows and lists."""
+    """Describe a screen in one line: its page, the values of its controls, its data and items."""
     parts = [f"{c.kind} {quoted(c.label)} is {quoted(c.value)}" for c in state.controls.values()]
     parts += [f"shows {quoted(text)}" for text in state.values]
     parts += [f"lists {quoted(text)}" for text, _ in state.items]
@@ -31,12 +30,12 @@ def caption_screen(state: ScreenState) -> str:
 
 
 def caption_step(action: ElementAction, outcome: Transition) -> str:
-    """One line on a step: what was done and what came of it."""
+    """Describe a step in one line: the action and its outcome."""
     return f"{describe_action(action)}: {describe_outcome(outcome)}."
 
 
 def describe_action(action: ElementAction) -> str:
-    """What was done, e.g. `Tapped radio "Large" in "Size"`."""
+    """Describe an action, e.g. `Tapped radio "Large" in "Size"`."""
     match action.kind:
         case "unparsed":
             return "Gave a reply that is no action"
@@ -70,7 +69,7 @@ def describe_action(action: ElementAction) -> str:
 
 
 def describe_element(element: UIElement | None) -> str:
-    """An element by role, words and group, e.g. `radio "Large" in "Size"`."""
+    """Describe an element by role, text and group, e.g. `radio "Large" in "Size"`."""
     if element is None:
         return "an empty place"
     role = element.role.replace("_", " ")
@@ -79,7 +78,7 @@ def describe_element(element: UIElement | None) -> str:
 
 
 def describe_outcome(outcome: Transition) -> str:
-    """What came of a step, e.g. `choice "Size" is now "Large" instead of "Medium"`."""
+    """Describe the outcome of a step, e.g. `choice "Size" is now "Large" instead of "Medium"`."""
     if outcome.same:
         return NO_EFFECT
     parts = [f"opened {quoted(outcome.after.title)} of {quoted(outcome.after.page)}"] if outcome.opened else []

@@ -1,4 +1,4 @@
-"""What the agent did in one step, in terms of what was on the screen."""
+"""Finds the element that an action touched."""
 
 from __future__ import annotations
 
@@ -28,32 +28,32 @@ class ElementAction(NamedTuple):
     """One action and the element it touched."""
 
     parsed: Action | None
-    """None when the reply was no action."""
+    """None if the reply had no action."""
     element: UIElement | None
-    """The element under the position touched; for typing, the focused field."""
+    """The element at the touched position; for typing, the focused field."""
     words: str
-    """The text typed or answered, the app opened, the button or keys pressed, the status told."""
+    """The typed or answered text, the opened app, the pressed button or keys, or the reported status."""
 
     @property
     def kind(self) -> str:
-        """Kind of the action, `unparsed` for none."""
+        """Kind of the action; `unparsed` without one."""
         return self.parsed.kind if self.parsed is not None else "unparsed"
 
     @property
     def presses(self) -> bool:
-        """Whether it presses something on the screen."""
+        """Whether it presses a position on the screen."""
         return self.kind in ("click", "long_press")
 
     @property
     def opens(self) -> bool:
-        """Whether it is a press on an icon, or the double click that a desktop's icons want."""
+        """Whether it opens an icon: a press, or the double click that icons of a desktop need."""
         if not isinstance(self.parsed, Click):
             return False
         return self.parsed.count == 2 or (self.element is not None and self.element.role == "icon")
 
     @property
     def ends(self) -> bool:
-        """Whether the agent says with it that the task is done."""
+        """Whether the agent reports with it that the task is done."""
         match self.parsed:
             case Terminate(status="success") | Answer():
                 return True
@@ -62,7 +62,7 @@ class ElementAction(NamedTuple):
 
 
 def read_element_action(action_json: str | None, elements: tuple[UIElement, ...]) -> ElementAction:
-    """A stored action on a screen with these elements.
+    """Read a stored action on a screen with these elements.
 
     Raises:
         pydantic.ValidationError: the stored text is not an action.
@@ -74,7 +74,7 @@ def read_element_action(action_json: str | None, elements: tuple[UIElement, ...]
 
 
 def element_at(elements: tuple[UIElement, ...], x: int, y: int) -> UIElement | None:
-    """The element a press at (x, y) reaches: the smallest clickable one there, else the smallest."""
+    """The element that a press at (x, y) reaches: the smallest clickable one there, else the smallest one."""
     under = [element for element in elements if element.bounds.contains(x, y)]
     if not under:
         return None
@@ -82,9 +82,9 @@ def element_at(elements: tuple[UIElement, ...], x: int, y: int) -> UIElement | N
 
 
 def scroll_direction(action: Action | None) -> str:
-    """Where the view moves with a swipe, drag or wheel: up, down, left or right; empty for other actions.
+    """The direction in which a swipe, drag or scroll moves the view: up, down, left or right; empty for other actions.
 
-    The content follows the finger, so that a swipe upwards moves the view down.
+    The content follows the finger, so a swipe upwards moves the view down.
     """
     match action:
         case Swipe(x=x, y=y, x2=x2, y2=y2):

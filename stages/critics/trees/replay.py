@@ -1,4 +1,4 @@
-"""An episode as the critics see it: for each step the action and its visible outcome, each screen read once."""
+"""Prepares an episode for the critics: the action and the visible outcome of each step; each screen is read once."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 INTERRUPTIONS = frozenset({"popup", "loading"})
-"""Pages that belong to no app: a message that came up by itself, a page that has not come yet."""
+"""Pages that belong to no app: a message that appeared by itself, a page that is still loading."""
 
 
 @dataclass(frozen=True, slots=True)
 class SeenStep:
-    """One step: what was done and what came of it."""
+    """One step: its action and outcome."""
 
     index: int
     action: ElementAction
     outcome: Transition
-    """From the screen before to the first one after that is no interruption."""
+    """The change from the screen before to the first screen after that is no interruption."""
     caption: str
-    """Both in words."""
+    """Action and outcome in words."""
 
 
 class _Reading(NamedTuple):
@@ -45,7 +45,7 @@ class _Reading(NamedTuple):
 
 
 class SeenScreens:
-    """A screen reader that remembers the screens and the outcomes it was asked for last; bounded."""
+    """A screen reader that caches the most recently used screens and outcomes."""
 
     def __init__(self, screens: ScreenReader, capacity: int = 4096) -> None:
         self._screens = screens
@@ -55,7 +55,7 @@ class SeenScreens:
         self._steps: _Recent[tuple[str, str | None, str], _Reading] = _Recent(capacity)
 
     def image(self, screen_id: str) -> bytes:
-        """The encoded image; not remembered. Raises KeyError for an unknown id."""
+        """The encoded image; not cached. Raises KeyError for an unknown id."""
         return self._screens.image(screen_id)
 
     def elements(self, screen_id: str) -> tuple[UIElement, ...]:
@@ -63,15 +63,15 @@ class SeenScreens:
         return self.state(screen_id).elements
 
     def size(self, screen_id: str) -> Size:
-        """Width and height in pixels; not remembered. Raises KeyError for an unknown id."""
+        """Width and height in pixels; not cached. Raises KeyError for an unknown id."""
         return self._screens.size(screen_id)
 
     def state(self, screen_id: str) -> ScreenState:
-        """The screen, read. Raises KeyError for an unknown id."""
+        """The state of a screen. Raises KeyError for an unknown id."""
         return self._states.get(screen_id, lambda: read_screen(screen_id, self._screens.elements(screen_id)))
 
     def caption(self, screen_id: str) -> str:
-        """The screen in words. Raises KeyError for an unknown id."""
+        """The caption of a screen. Raises KeyError for an unknown id."""
         return self._captions.get(screen_id, lambda: caption_screen(self.state(screen_id)))
 
     def step(self, step: Step, after: str) -> SeenStep:
@@ -79,7 +79,7 @@ class SeenScreens:
 
         Raises:
             KeyError: an unknown screen.
-            ValueError: what is stored is no action.
+            ValueError: the stored text is no action.
         """
         key = (step.screen_before, step.action, after)
         return SeenStep(step.index, *self._steps.get(key, lambda: self._read(step, after)))
@@ -92,7 +92,7 @@ class SeenScreens:
 
 
 def seen(screens: ScreenReader) -> SeenScreens:
-    """A reader that remembers: `screens` itself where it does already."""
+    """A caching reader; `screens` itself if it is one."""
     return screens if isinstance(screens, SeenScreens) else SeenScreens(screens)
 
 
@@ -100,7 +100,7 @@ def replay(episode: Episode, screens: ScreenReader) -> tuple[SeenStep, ...]:
     """All steps of an episode as a critic sees them.
 
     Raises:
-        JudgeFailure: a screen of the episode is not there, or a stored action is not one.
+        JudgeFailure: a screen of the episode is missing, or a stored action is none.
     """
     reader = seen(screens)
     try:
@@ -112,7 +112,7 @@ def replay(episode: Episode, screens: ScreenReader) -> tuple[SeenStep, ...]:
 
 
 def _settled(steps: Sequence[Step], reader: SeenScreens) -> str:
-    """The first screen after the first of these steps that is no interruption, else the one right after it."""
+    """The first screen after these steps that is no interruption; without one, the screen after the first of them."""
     for step in steps:
         if reader.state(step.screen_after).page not in INTERRUPTIONS:
             return step.screen_after
@@ -120,7 +120,7 @@ def _settled(steps: Sequence[Step], reader: SeenScreens) -> str:
 
 
 class _Recent(Generic[K, V]):
-    """The most recently used values of a function, at most `capacity` of them."""
+    """A cache of the most recently used values of a function, at most `capacity` of them."""
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity

@@ -1,4 +1,4 @@
-"""What one accessibility tree says: which page it is, how its controls stand, what it shows worth noting."""
+"""Reads the state of a screen from its accessibility tree: the page, the values of its controls, the shown data."""
 
 from __future__ import annotations
 
@@ -8,46 +8,46 @@ from typing import NamedTuple
 from trajmill.schemas.observation import UIElement
 
 ON, OFF = "on", "off"
-"""How a switch or a checkbox stands."""
+"""The values of a switch or a checkbox."""
 
 
 class Control(NamedTuple):
-    """One thing a user can set, and how it stands."""
+    """A control that a user can set, and its value."""
 
     key: str
-    """Names it among the controls of its page, whatever it holds."""
+    """Identifies it among the controls of its page; does not depend on its value."""
     kind: str
-    """choice, toggle, stepper, field or search."""
+    """`choice`, `toggle`, `stepper`, `field` or `search`."""
     label: str
-    """Its visible name: the group of radio buttons, the words of a switch, the hint of a field."""
+    """Its visible name: the group of radio buttons, the label of a switch, the hint of a field."""
     value: str
-    """The selected option, `on` or `off`, the number, or the text it holds."""
+    """The selected option, `on` or `off`, the number, or the text."""
     options: tuple[str, ...] = ()
-    """What a choice offers on this screen."""
+    """The options of a choice that are visible on this screen."""
 
 
 class ScreenState(NamedTuple):
-    """One screen, read."""
+    """The state of one screen."""
 
     screen_id: str
     title: str
     page: str
-    """`app.screen` where the platform names its elements so, else the title."""
+    """`app.screen` if the platform names its elements so, else the title."""
     controls: dict[str, Control]
-    """By `Control.key`; a control that is scrolled away or covered is not here."""
+    """The visible controls, by `Control.key`."""
     values: tuple[str, ...]
-    """Texts marked as data worth noting, in reading order."""
+    """Texts that are marked as data, in reading order."""
     items: tuple[tuple[str, str], ...]
     """Text and note of the list items, in reading order."""
     texts: frozenset[str]
-    """Every visible text, lower case."""
+    """Every visible text, in lower case."""
     is_form: bool
-    """It has a field to fill in and a button to send it off with: what is set on it is a draft until then."""
+    """Whether it has a field and a button to submit it; until then, its values are a draft."""
     elements: tuple[UIElement, ...]
 
 
 WAYS_BACK = frozenset({"Back", "Close", "Cancel"})
-"""Words on the buttons that lead back."""
+"""Labels of the buttons that lead back."""
 
 
 def read_screen(screen_id: str, elements: tuple[UIElement, ...]) -> ScreenState:
@@ -66,7 +66,7 @@ def read_screen(screen_id: str, elements: tuple[UIElement, ...]) -> ScreenState:
 
 
 def page_of(elements: tuple[UIElement, ...]) -> str:
-    """The page a tree belongs to: the part before `/` of the first element id that has one, else the title."""
+    """The page of a tree: the part before `/` of the first element id that has a `/`, else the title."""
     for element in elements:
         page, slash, _ = element.element_id.partition("/")
         if slash and page:
@@ -84,7 +84,7 @@ def control_key(element: UIElement) -> str:
 
 
 def control_kind(element: UIElement) -> str:
-    """Which kind of control an element belongs to, empty for none."""
+    """The kind of control that an element belongs to; empty for none."""
     return _KINDS.get(element.role, "")
 
 
@@ -104,7 +104,7 @@ def _is_form(elements: tuple[UIElement, ...]) -> bool:
 
 
 def _is_system(element: UIElement) -> bool:
-    """Whether it belongs to the desktop rather than to the page."""
+    """Whether it belongs to the desktop and not to the page."""
     return element.element_id.startswith("taskbar/")
 
 
@@ -144,7 +144,7 @@ def _add_option(controls: dict[str, Control], key: str, element: UIElement) -> N
 
 
 def _number_of(label: str, elements: tuple[UIElement, ...]) -> str | None:
-    """The number a stepper stands at: in an element that carries the stepper's label and a whole number."""
+    """The number of a stepper, from the element that has the stepper's label and a whole number."""
     pattern = re.compile(rf"(?:{re.escape(label)}\W*)?(-?\d+)")
     for element in elements:
         if element.role != "stepper_button" and label in (element.text, element.value):

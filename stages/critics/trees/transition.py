@@ -1,4 +1,4 @@
-"""What changed between two screens: the basis of captions, of the step critic and of guidance descriptions."""
+"""Compares two screens; captions, the step critic and descriptions for guidance use the result."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from trajmill.stages.critics.trees.screen_state import Control, ScreenState
 
 
 class ControlChange(NamedTuple):
-    """A control that stands differently after a step."""
+    """A control whose value has changed in a step."""
 
     control: Control
-    """As it stands after the step."""
+    """The control after the step."""
     old: str
-    """How it stood before."""
+    """Its value before the step."""
 
 
 class Transition(NamedTuple):
@@ -26,19 +26,19 @@ class Transition(NamedTuple):
     opened: bool
     """Another page, or the same page with another title, is shown."""
     changes: tuple[ControlChange, ...]
-    """Controls of one page that stand differently; empty when another page was opened."""
+    """The controls whose values have changed; empty if another page was opened."""
     appeared: tuple[str, ...]
-    """Values worth noting that are new."""
+    """Data texts that are new."""
     vanished: tuple[str, ...]
-    """Values worth noting that are gone though the page is the same."""
+    """Data texts that are gone although the page is the same."""
     items_changed: bool
-    """On one page, list items came, went or changed their words otherwise than by scrolling."""
+    """On one page, list items appeared, disappeared or changed, and not by scrolling."""
     keyboard: bool
     """The on-screen keyboard is up after the step."""
 
 
 def compare(before: ScreenState, after: ScreenState) -> Transition:
-    """What changed from one screen to another, from their trees alone."""
+    """Compare two screens by their trees."""
     same = before.screen_id == after.screen_id
     opened = not same and (before.page, before.title) != (after.page, after.title)
     changes = () if same or before.page != after.page else _changes(before, after)
@@ -56,7 +56,7 @@ def compare(before: ScreenState, after: ScreenState) -> Transition:
 
 
 def _more(texts: tuple[str, ...], others: tuple[str, ...]) -> tuple[str, ...]:
-    """The texts that `others` does not have, or not as often, in order."""
+    """The texts that `others` does not have, or has less often, in order."""
     if texts == others:
         return ()
     left = list(others)
@@ -79,14 +79,14 @@ def _changes(before: ScreenState, after: ScreenState) -> tuple[ControlChange, ..
 
 
 def _both_known(old: Control, new: Control) -> bool:
-    """False for a choice whose selected option has only been scrolled in or out of view."""
+    """False for a choice whose selected option was only scrolled into or out of view."""
     return old.kind != "choice" or (new.value != "" and (old.value != "" or old.options == new.options))
 
 
 def _items_changed(before: ScreenState, after: ScreenState) -> bool:
-    """Whether the items in sight differ in another way than a window moving over one list.
+    """Whether the visible items differ in another way than by scrolling one list.
 
-    Two windows of one list agree wherever they overlap, so that a scroll keeps each shared item's words and order.
+    Two views of one list agree where they overlap: scrolling keeps text and order of the shared items.
     """
     if before.items == after.items or _menu_is_open(before) or _menu_is_open(after):
         return False
@@ -108,5 +108,5 @@ def _can_scroll(state: ScreenState) -> bool:
 
 
 def _lists(state: ScreenState) -> bool:
-    """Whether the items are narrowed by a search, in which case they come and go by themselves."""
+    """Whether a search filters the items; they then appear and disappear by themselves."""
     return any(e.role == "search_field" and e.value for e in state.elements)

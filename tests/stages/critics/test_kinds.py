@@ -1,4 +1,4 @@
-"""Another package adds a critic: one spec and one entry point, and no change here."""
+"""Another package adds critics: a spec and an entry point for each, and no change here."""
 
 from __future__ import annotations
 
@@ -9,17 +9,19 @@ import pytest
 from pydantic import ValidationError
 
 from tests.stages.critics.little_app import ORIGIN, Trees, right_walk
+from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.critics.judge import judge_episode
-from trajmill.stages.critics.kinds import critic_spec
+from trajmill.stages.critics.kinds import step_critic_spec, trajectory_critic_spec
 from trajmill.stages.critics.spec import CriticModels, JudgeSpec
 
 STRICT = """
 from typing import Literal
 
-from trajmill.schemas.tables.verdict import Channel
-from trajmill.stages.critics.base import vote_of
-from trajmill.stages.critics.kinds import CriticSpec
+from trajmill.schemas.tables.verdict import Channel, StepLabel
+from trajmill.stages.critics.base import StepResult, vote_of
+from trajmill.stages.critics.kinds import StepCriticSpec, TrajectoryCriticSpec
 
 
 class Strict:
@@ -29,45 +31,79 @@ class Strict:
         return vote_of(self, False, "nothing is ever good enough")
 
 
-class StrictSpec(CriticSpec):
+class StrictSpec(TrajectoryCriticSpec):
     kind: Literal["strict"] = "strict"
 
     def open(self):
         return Strict()
+
+
+class StrictSteps:
+    version = "strict-steps-1"
+
+    async def judge(self, episode, screens):
+        return [StepResult(step.index, "never good enough", "", StepLabel.HARMFUL) for step in episode.steps]
+
+
+class StrictStepsSpec(StepCriticSpec):
+    kind: Literal["strict_steps"] = "strict_steps"
+
+    def open(self):
+        return StrictSteps()
 """
 
 
 @pytest.fixture
 def other_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An installed package with a critic and something else under the same group."""
+    """An installed package with two critics, and something else in the same group."""
     (tmp_path / "strict_critics.py").write_text(STRICT)
     metadata = tmp_path / "strict_critics-1.0.dist-info"
     metadata.mkdir()
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: strict-critics\nVersion: 1.0\n")
-    points = "strict = strict_critics:StrictSpec\nwrong = trajmill.stages.environments.simulated.spec:SimulatedSpec\n"
-    (metadata / "entry_points.txt").write_text(f"[trajmill.critics]\n{points}")
+    points = (
+        "strict = strict_critics:StrictSpec",
+        "strict_steps = strict_critics:StrictStepsSpec",
+        "wrong = trajmill.stages.environments.simulated.spec:SimulatedSpec",
+    )
+    (metadata / "entry_points.txt").write_text("\n".join(("[trajmill.critics]", *points)))
     monkeypatch.syspath_prepend(tmp_path)
 
 
-async def judged(spec: JudgeSpec) -> bool:
+async def judged(spec: JudgeSpec) -> Episode:
     trees = Trees()
     episode = right_walk(trees).end()
     async with spec.open(CriticModels(), ORIGIN, lambda call: None) as judge:
-        decided = await judge_episode(episode, judge, trees, ORIGIN)
-    assert decided.judgement is not None
-    return decided.judgement.correct
+        return await judge_episode(episode, judge, trees, ORIGIN)
+
+
+def is_correct(spec: JudgeSpec) -> bool:
+    judgement = asyncio.run(judged(spec)).judgement
+    assert judgement is not None
+    return judgement.correct
+
+
+def step_labels(spec: JudgeSpec) -> set[StepLabel]:
+    return {verdict.label for verdict in asyncio.run(judged(spec)).step_verdicts}
 
 
 @pytest.mark.usefixtures("other_package")
 def test_a_critic_of_another_package_votes_in_its_channel() -> None:
-    assert asyncio.run(judged(JudgeSpec()))
-    assert not asyncio.run(judged(JudgeSpec(text_critic="strict")))
+    assert is_correct(JudgeSpec())
+    assert not is_correct(JudgeSpec(text_critic="strict"))
+
+
+@pytest.mark.usefixtures("other_package")
+def test_a_step_critic_of_another_package_judges_the_steps() -> None:
+    assert StepLabel.HARMFUL not in step_labels(JudgeSpec())
+    assert step_labels(JudgeSpec(step_critic="strict_steps")) == {StepLabel.HARMFUL}
 
 
 @pytest.mark.usefixtures("other_package")
 def test_what_is_no_critic_is_one_line() -> None:
-    with pytest.raises(BadInputError, match=r"^trajmill\.critics: wrong is no .*CriticSpec$"):
-        critic_spec("wrong")
+    with pytest.raises(BadInputError, match=r"^trajmill\.critics: wrong is no .*TrajectoryCriticSpec$"):
+        trajectory_critic_spec("wrong")
+    with pytest.raises(BadInputError, match=r"^trajmill\.critics: strict is no .*StepCriticSpec$"):
+        step_critic_spec("strict")
 
 
 def test_an_unknown_kind_names_the_nearest() -> None:

@@ -1,1 +1,1 @@
-"""Labelled sets of others as episodes that a judge can judge: AgentRewardBench's public layout."""
+"""Reads labelled sets in AgentRewardBench's public layout, as episodes that a judge can judge."""

@@ -1,4 +1,4 @@
-"""The labels: `annotations.csv` of AgentRewardBench, a row per trajectory and annotator."""
+"""Reads the labels: `annotations.csv` of AgentRewardBench, a row for each trajectory and annotator."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ _MEANINGS = {"Successful": True, "Unsuccessful": False, "Unsure": None}
 
 
 class Label(NamedTuple):
-    """What the first annotator of a trajectory said; it is the one that counts in the benchmark's own scores."""
+    """The label of a trajectory's first annotator, which counts in the benchmark's own scores."""
 
     benchmark: str
     agent: str
     task_id: str
     passed: bool | None
-    """None for one that was unsure."""
+    """None if the annotator was unsure."""
 
     @property
     def name(self) -> str:
-        """Names the trajectory in one line."""
+        """Name of the trajectory, in one line."""
         return f"{self.benchmark}/{self.agent}/{self.task_id}"
 
 
 def read_labels(folder: Path) -> list[Label]:
-    """The labels of a set, in the order of its file; second opinions are left out.
+    """Read the labels of a set in the order of its file; second opinions are left out.
 
     Raises:
-        BadInputError: there are none, or a row is not as it should be; the text says where.
+        BadInputError: there are none, or a row is wrong; the message names the row.
     """
     path = next((folder / place for place in _PLACES if (folder / place).is_file()), None)
     if path is None:

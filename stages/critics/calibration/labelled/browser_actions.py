@@ -1,4 +1,4 @@
-"""Actions as BrowserGym writes them, e.g. `click('147')`: read as literals, never run."""
+"""Parses actions of BrowserGym, e.g. `click('147')`, as literals; nothing is executed."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from trajmill.schemas.actions import (
 from trajmill.schemas.geometry import Box, Point
 
 Boxes = Mapping[str, Box]
-"""Where each element is drawn, by its BrowserGym id."""
+"""The box of each element, by its BrowserGym id."""
 
 _NOTCH: Final = 100
-"""Pixels of a turn of the wheel by one click."""
+"""Pixels of one click of the mouse wheel."""
 _LONGEST: Final = 20_000
-"""Characters of an action that is read."""
+"""Most characters of an action; longer ones are not parsed."""
 
 
 def read_browser_action(text: str, boxes: Boxes) -> Action | None:
-    """The action that a call stands for; None if it is no call, an unknown one, or on an element that is nowhere.
+    """The action of a call; None if it is no known call, or its element is not drawn.
 
-    Pages are opened by their address, as apps are by their name; where text is put is known by the step before.
+    An address is opened like an app by its name. Text goes to the element that the step before has focused.
     """
     try:
         tree = ast.parse(text.strip()[:_LONGEST], mode="eval").body

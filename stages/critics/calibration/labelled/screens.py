@@ -1,4 +1,4 @@
-"""Screenshots of a labelled set as screens, read from its files when they are asked for."""
+"""Gives the screenshots of a labelled set as screens; image files are read when they are needed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trajmill.schemas.record import content_id
 
 
 class UnreadableError(Exception):
-    """A trajectory of the set cannot be read; its text is one line."""
+    """A trajectory of the set cannot be read; the message is one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,17 +26,17 @@ class _Screen:
 
 
 class FolderScreens:
-    """A `ScreenReader` over image files; holds the trees of the trajectories under way and no pixels."""
+    """A `ScreenReader` for image files; memory holds the trees of the trajectories in progress, but no pixels."""
 
     def __init__(self) -> None:
         self._screens: dict[str, _Screen] = {}
         self._users: Counter[str] = Counter()
 
     def add(self, path: Path, elements: tuple[UIElement, ...]) -> str:
-        """Take in a screenshot with its tree and return its id, the hash of both.
+        """Add a screenshot with its tree and return its id, the hash of both.
 
         Raises:
-            UnreadableError: it is missing, or no picture.
+            UnreadableError: the file is missing, or is no image.
         """
         try:
             with Image.open(path) as image:
@@ -49,7 +49,7 @@ class FolderScreens:
         return screen_id
 
     def drop(self, screen_ids: Iterable[str]) -> None:
-        """Forget screens, each added once for each time that it is dropped; those of others stay."""
+        """Remove screens; a screen that was added several times stays until it is dropped as often."""
         self._users.subtract(screen_ids)
         for screen_id in [name for name, users in self._users.items() if users <= 0]:
             del self._users[screen_id], self._screens[screen_id]

@@ -1,11 +1,11 @@
-"""The trajectories of AgentRewardBench's layout as episodes.
+"""Reads trajectories in AgentRewardBench's layout as episodes.
 
     FOLDER/annotations.csv (or data/annotations.csv)
     FOLDER/cleaned/BENCHMARK/AGENT/EXPERIMENT/TASK.json
     FOLDER/screenshots/BENCHMARK/AGENT/TASK/screenshot_step_N.png
 
-Every step of a file has the screen before its action; the last one may have no action and only show the end. A path in
-a file is taken from `screenshots` on, and never leads out of the folder.
+Every step of a file has the screen before its action; the last step may have no action and only show the last screen.
+Of a path in a file, the part from `screenshots` on is used; it never leads out of the folder.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ class LabelledEpisode(NamedTuple):
     label: Label
     episode: Episode
     screens: tuple[str, ...]
-    """Ids of the screens that reading it has added, each as often as it was."""
+    """Ids of the screens that were added for it; a screen that was added twice is listed twice."""
 
 
 class _Moment(NamedTuple):
-    """One entry of a file: a screen, and what was done on it."""
+    """One entry of a file: a screen, and the action on it."""
 
     screen_id: str
     action: str | None
@@ -52,7 +52,7 @@ class _Moment(NamedTuple):
 
 
 def find_trajectory(folder: Path, label: Label) -> Path | None:
-    """The file of a labelled trajectory; None where it was not downloaded."""
+    """The file of a labelled trajectory; None if it was not downloaded."""
     home = folder / "cleaned" / label.benchmark / label.agent
     if not _is_within(home / label.task_id, folder / "cleaned"):
         return None
@@ -61,9 +61,9 @@ def find_trajectory(folder: Path, label: Label) -> Path | None:
 
 
 def read_trajectory(path: Path, folder: Path, label: Label, screens: FolderScreens, origin: Origin) -> LabelledEpisode:
-    """A trajectory as an episode; its screens are added to `screens`.
+    """Read a trajectory as an episode; its screens are added to `screens`.
 
-    The reward is that of the benchmark's own check. The label is no part of it.
+    The reward is that of the benchmark's own check; the label is not in the episode.
 
     Raises:
         UnreadableError: the file or a screenshot cannot be read.

@@ -1,4 +1,4 @@
-"""An accessibility tree as BrowserGym prints it, one element a line: `[147] button 'Submit', clickable`."""
+"""Parses an accessibility tree as BrowserGym prints it, one element a line: `[147] button 'Submit', clickable`."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _ROLES: Final = {
 _STATES: Final = ("clickable", "focused", "checked", "selected", "disabled")
 _NOWHERE: Final = Box(0, 0, 0, 0)
 _MOST: Final = 2000
-"""Elements of one screen that are read; long pages have tens of thousands."""
+"""Most elements of one screen that are read; long pages have tens of thousands."""
 
 
 def read_boxes(properties: Mapping[str, Any]) -> dict[str, Box]:
-    """Where elements are drawn, from `extra_element_properties`; those that are not drawn are left out."""
+    """The boxes of the drawn elements, from `extra_element_properties`."""
     boxes: dict[str, Box] = {}
     for bid, found in properties.items():
         bounds = found.get("bbox") if isinstance(found, dict) else None
@@ -44,7 +44,7 @@ def read_boxes(properties: Mapping[str, Any]) -> dict[str, Box]:
 
 
 def read_tree(text: str, boxes: Mapping[str, Box]) -> tuple[UIElement, ...]:
-    """The elements with words, in the order of the lines; lines that say nothing else are left out."""
+    """The elements that have text, in the order of the lines; other lines are left out."""
     elements: list[UIElement] = []
     for line in text.splitlines():
         found = _LINE.match(line)
