@@ -76,7 +76,7 @@ VARIANTS = (
     Variant("one_noisy", "one noisy channel", _SMALL | {"judge": _NOISE | {"channels": ("text",)}}),
     Variant("two_noisy", "consensus of two noisy channels", _SMALL | {"judge": _NOISE}),
     Variant("no_guidance", "no guidance", _SMALL | {"guidance": {"enabled": False}}),
-    Variant("no_step_critic", "no step critic", _SMALL | {"judge": {"step_critic": False}}),
+    Variant("no_step_critic", "no step critic", _SMALL | {"judge": {"filter_steps": False}}),
     Variant("no_reweighting", "no re-weighting of tasks", _SMALL | {"train": {"reweight": False}}),
 )
 

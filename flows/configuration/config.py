@@ -97,7 +97,7 @@ class JudgeSection(JudgeSpec):
 
     precision_floor: Fraction = 0.8
     """A round whose judge has a lower precision does not train."""
-    step_critic: bool = True
+    filter_steps: bool = True
     """Whether steps that the step critic finds useless are dropped from training data."""
     filter: bool = True
     """Whether only trajectories judged correct become training data."""

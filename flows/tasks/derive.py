@@ -50,7 +50,7 @@ def derive(context: RoundContext) -> StageReport:
             context.origin,
             rounds=tuple(sorted(rounds)),
             trust_judge=context.config.judge.filter,
-            trust_step_critic=context.config.judge.step_critic,
+            trust_step_critic=context.config.judge.filter_steps,
         )
         shards = split_evenly(chosen, context.config.rollout.workers)
         made = fan_out(context.warehouse, at, shards, job, context.beam)

@@ -1,1 +1,1 @@
-"""Agents: what decides on the next action."""
+"""Agents, which decide on the next action of an episode."""

@@ -14,42 +14,42 @@ from trajmill.stages.models.base import ChatModel, ChatRequest, Completion, Repl
 
 @dataclass(frozen=True, slots=True)
 class AgentCall:
-    """One model call of a decision, to be accounted."""
+    """One model call of a decision, for a row of `model_calls`."""
 
     request: ChatRequest
     completion: Completion | None
-    """None when the call failed."""
+    """None if the call failed."""
     latency_ms: float
     error: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What an agent decided at one screen."""
+    """The decision of an agent at one screen."""
 
     thought: str
     action: Action | None
-    """None when the reply was no action; the episode counts it as a step without effect."""
+    """None if the reply could not be parsed; the episode counts it as a step without effect."""
     conclusion: str
-    """What is kept of this step in the history."""
+    """The text that the history keeps of this step."""
     raw_response: str = ""
     prompt: str = ""
     """The user text of the prompt without guidance; empty for an agent without a model."""
     role_outputs: dict[str, str] = field(default_factory=dict)
     calls: tuple[AgentCall, ...] = ()
     reply_tokens: ReplyTokens | None = None
-    """Of `raw_response`, where they were asked for and given."""
+    """The tokens of `raw_response`, if they were asked for and given."""
 
 
 @dataclass(frozen=True, slots=True)
 class EpisodeView:
-    """All that an agent may know: never the query's path, slots or goal."""
+    """All that an agent may know; it has no path, slots or goal of the query."""
 
     instruction: str
     guidance: str | None
     observation: Observation
     history: tuple[Decision, ...]
-    """Its own decisions so far, oldest first."""
+    """The agent's decisions so far, oldest first."""
     seed: int
     """Seed of the episode."""
     past_observations: tuple[Observation, ...] = ()
@@ -61,12 +61,12 @@ class Agent(Protocol):
 
     @property
     def name(self) -> str:
-        """Name as it stands on trajectories: explorer, end_to_end, reference."""
+        """Its name on trajectories: explorer, end_to_end, reference."""
         ...
 
     @property
     def model_version(self) -> str:
-        """Version of the policy behind it."""
+        """Version of its policy."""
         ...
 
     async def act(self, episode: EpisodeView) -> Decision:
@@ -82,12 +82,12 @@ class AgentMaker(Protocol):
     """Gives the agent for an attempt (the reference agent needs the query's path)."""
 
     def __call__(self, query: Query) -> Agent:
-        """Return the agent that is to work on `query`."""
+        """The agent for `query`."""
         ...
 
 
 class AgentModel(NamedTuple):
-    """The model that agents ask, and how they ask it."""
+    """The model of agents, and how they ask it."""
 
     model: ChatModel
     family: Family

@@ -1,4 +1,4 @@
-"""Walks an annotated path of element ids in any environment with an accessibility tree; waits for what comes late."""
+"""Walks an annotated path of element ids in any environment with an accessibility tree; waits for late elements."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _WHEEL_CLICKS = 5
 
 
 class WalkPosition(NamedTuple):
-    """How far a walk has come."""
+    """The position of a walk on its path."""
 
     step: int = 0
-    """Index of the operation to do next."""
+    """Index of the next operation."""
     waits: int = 0
-    """How often its target has been waited for, or scrolled to."""
+    """Number of waits and scrolls for its target so far."""
 
 
 class WalkMove(NamedTuple):
@@ -31,7 +31,7 @@ class WalkMove(NamedTuple):
 
 
 def next_move(path: tuple[PathStep, ...], observation: Observation, position: WalkPosition) -> WalkMove:
-    """The next action of a walk; ends with `Terminate`, of status failure where a target never comes.
+    """The next action of a walk; the last is `Terminate`, with status failure if a target never appears.
 
     Raises:
         ValueError: the observation has no accessibility tree.
@@ -52,9 +52,9 @@ def next_move(path: tuple[PathStep, ...], observation: Observation, position: Wa
 
 
 def targets(elements: Iterable[UIElement]) -> dict[str, UIElement]:
-    """Elements by the names that paths call them: the element id, or `role:text` where there is none.
+    """The elements by their names in paths: the element id, or `role:text` without one.
 
-    Of several with one name the first has it alone, the others are numbered from 2: `button:OK#2`.
+    If several elements have one name, the first has it without a number, the others are numbered from 2: `button:OK#2`.
     """
     named: dict[str, UIElement] = {}
     seen: dict[str, int] = {}
@@ -70,7 +70,7 @@ def _wait(position: WalkPosition) -> WalkMove:
 
 
 def _scroll(step: PathStep, tree: dict[str, UIElement], position: WalkPosition) -> WalkMove:
-    """Turn the wheel over the middle one of the elements that have the role of what is looked for."""
+    """Scroll over the middle one of the elements with the role of the target."""
     role = step.target.rpartition("/")[2].partition(":")[0]
     alike = [element for element in tree.values() if element.role == role]
     if not alike:

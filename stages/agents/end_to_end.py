@@ -1,4 +1,4 @@
-"""One model sees the screen and says what to do, in the dialect of its family (paper 2.1)."""
+"""The agent whose model sees the screen and answers with an action in its family's dialect (paper 2.1)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NO_ACTION = "The reply held no valid action."
 
 @dataclass(frozen=True, slots=True)
 class EndToEndAgent:
-    """Asks a model for the next action in its family's dialect; knows only what an `EpisodeView` holds."""
+    """Asks a model for the next action in its family's dialect; it knows only the `EpisodeView`."""
 
     model: ChatModel
     platform: Platform
@@ -30,17 +30,17 @@ class EndToEndAgent:
     role: str = "policy"
     name: str = "end_to_end"
     family: Family = ANY
-    """Of the model."""
+    """The family of the model."""
     with_tokens: bool = False
     """Whether the tokens of its replies are asked for."""
 
     @property
     def model_version(self) -> str:
-        """Version of the model that is asked."""
+        """Version of its model."""
         return self.model.version
 
     async def act(self, episode: EpisodeView) -> Decision:
-        """Decide on the next action; a reply that is none gives a decision without action, the words kept.
+        """Decide on the next action; a reply that cannot be parsed gives a decision without action that keeps the text.
 
         Raises:
             ModelFailure: the model did not answer.
@@ -51,7 +51,7 @@ class EndToEndAgent:
         start = perf_counter()
         completion = await self.model.complete(request)
         call = AgentCall(request, completion, (perf_counter() - start) * 1000)
-        # Words of a model may hold lone surrogates, which no file can store.
+        # Text of a model may contain lone surrogates, which no file can store.
         text = completion.text if completion.text.isascii() else completion.text.encode(errors="replace").decode()
         reply = self.family.dialect(self.platform).parse(text, frame)
         valid = None if isinstance(reply, ParseFailure) else reply
@@ -66,7 +66,7 @@ class EndToEndAgent:
         )
 
     def _conversation(self, episode: EpisodeView, frame: CoordinateFrame) -> Conversation[Observation]:
-        # Whoever shows no past screens need not be given any.
+        # Past screens are needed only by a family that shows them.
         seen = episode.past_observations if self.family.past_screens else [episode.observation] * len(episode.history)
         past = [
             PastStep(observation, decision.raw_response, decision.conclusion)

@@ -1,4 +1,4 @@
-"""Walks the annotated path of its query; guidance is written from the steps of this walk (paper 6.4)."""
+"""The agent that walks the annotated path of its query; guidance is written from this walk (paper 6.4)."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _IN_REAL_PROGRAMS = frozenset({Source.IMPORTED, Source.PATHWAY, Source.ATOMIC})
 class _Move(NamedTuple):
     action: Action
     step: int
-    """Index of the operation to do after it."""
+    """Index of the operation after it."""
     kept: dict[str, str]
-    """What else the next decision must know."""
+    """Further state for the next decision."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class ReferenceAgent:
         at = int(last.get(_STEP, "0"))
         walk = self._by_ids if self.query.source in _IN_REAL_PROGRAMS else self._by_pages
         move = walk(episode, at, last)
-        # A place that is in sight already is not scrolled to.
+        # An element that is visible already needs no scrolling.
         done = max(at, move.step - 1)
         step = self.query.path[done] if done < len(self.query.path) else None
         said = f"{step.operation} {step.text or step.target}".strip() if step else "the path is walked"

@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 
 class AgentSpec(Spec):
-    """Which agent acts: `[agent]`."""
+    """The base of the specs of agents: `[agent]`."""
 
     @abstractmethod
     def open(self, model: AgentModel | None) -> AgentMaker:
-        """What makes the agent for a query; all agents share one model.
+        """A function that makes the agent for a query; all agents share one model.
 
         Args:
-            model: whom the agents ask; None only for a kind that asks nobody.
+            model: the model of the agents; None only for a kind that asks no model.
 
         Raises:
             ValueError: the kind asks a model and got none.
@@ -29,13 +29,13 @@ class AgentSpec(Spec):
 
 
 class EndToEndSpec(AgentSpec):
-    """One model that sees the screen and says what to do (paper 2.1)."""
+    """An agent whose model sees the screen and answers with an action (paper 2.1)."""
 
     kind: Literal["end_to_end"] = "end_to_end"
-    """One model that sees the screen and says what to do."""
+    """One model sees the screen and answers with an action."""
 
     def open(self, model: AgentModel | None) -> AgentMaker:
-        """Agents that ask the model at its temperature."""
+        """Make agents that ask the model."""
         from trajmill.stages.agents.end_to_end import EndToEndAgent
 
         asked = _given(model)
@@ -49,7 +49,7 @@ class EndToEndSpec(AgentSpec):
 
 
 class ExplorerSpec(AgentSpec):
-    """The untrained embedded policy: random over what is on screen, with a prior on words that the instruction shares.
+    """The untrained embedded policy: random, but it prefers elements that share words with the instruction.
 
     Before its first update the policy's distribution over actions is the exploration policy.
     """
@@ -58,7 +58,7 @@ class ExplorerSpec(AgentSpec):
     """The untrained embedded policy."""
 
     def open(self, model: AgentModel | None) -> AgentMaker:
-        """Agents that ask the untrained model at temperature 1."""
+        """Make agents that ask the untrained model at temperature 1."""
         from trajmill.stages.agents.end_to_end import EndToEndAgent
 
         asked = _given(model)
@@ -72,7 +72,7 @@ class ExplorerSpec(AgentSpec):
 
 
 class ReferenceSpec(AgentSpec):
-    """Walks the annotated path of its query; guidance is written from what it does (paper 6.4)."""
+    """Walks the annotated path of its query; guidance is written from this walk (paper 6.4)."""
 
     kind: Literal["reference"] = "reference"
     """Walks the annotated path of its query, and asks no model."""
@@ -80,7 +80,7 @@ class ReferenceSpec(AgentSpec):
     """Whether its thoughts read the rows of the screen aloud, as the family `read-aloud` does."""
 
     def open(self, model: AgentModel | None) -> AgentMaker:
-        """Agents that know the path of their query."""
+        """Make agents that know the path of their query."""
         from trajmill.stages.agents.reference import ReferenceAgent
 
         return partial(ReferenceAgent, reads_rows=self.reads_rows)

@@ -1,4 +1,4 @@
-"""Intervals that stand beside every rate that the project reports."""
+"""Confidence intervals, for every rate that the project reports."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ class Interval(NamedTuple):
 
 
 def wilson(successes: int, n: int, z: float = 1.959964) -> Interval:
-    """The Wilson score interval of a rate of `successes` in `n`; `z` is the normal quantile, 95 % unless told.
+    """The Wilson score interval of a rate of `successes` in `n`; `z` is the normal quantile, by default for 95 %.
 
-    It stays inside [0, 1] and keeps its coverage near the ends and for small `n`. Nothing observed (`n` = 0) says
-    nothing: (0, 1).
+    It is within [0, 1] and keeps its coverage near the ends and for small `n`. For `n` = 0 it is (0, 1).
 
     Raises:
         ValueError: `successes` is not between 0 and `n`.

@@ -10,7 +10,7 @@ from trajmill.schemas.tables.query import Split
 
 
 class MeasuredEpisode(NamedTuple):
-    """One measured episode; a void one (no reward) is none."""
+    """One episode with a reward."""
 
     split: Split
     success: bool

@@ -10,15 +10,15 @@ from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation, ScreenHandle
 
 MessagePart = str | Observation | ScreenHandle
-"""Text; or a screen, of which a model reads the pixels or the accessibility tree; or a picture alone, such as a
-screenshot with an action marked on it."""
+"""Text; a screen, of which a model reads the pixels or the accessibility tree; or an image, such as a screenshot with
+a marked action."""
 
 
 class ChatMessage(NamedTuple):
     """One message of a chat."""
 
     role: str
-    """system, user or assistant."""
+    """`system`, `user` or `assistant`."""
     parts: tuple[MessagePart, ...]
 
 
@@ -27,7 +27,7 @@ class ChatRequest:
     """One request to a model."""
 
     role: str
-    """Role in the configuration that the request is made for: policy, critic.text, writer, ..."""
+    """The role in the configuration: policy, critic.text, writer, ..."""
     messages: tuple[ChatMessage, ...]
     temperature: float = 0.0
     """0 decodes greedily."""
@@ -36,38 +36,38 @@ class ChatRequest:
     max_tokens: int = 512
     top_p: float = 1.0
     n: int = 1
-    """Samples asked for in one request."""
+    """Number of samples."""
     top_logprobs: int = 0
-    """For each token of the answer, the log probabilities of so many candidates; 0 asks for none."""
+    """Number of candidates whose log probabilities are given for each token of the answer; 0 gives none."""
     with_tokens: bool = False
-    """Whether the ids of the answer's tokens and their log probabilities are asked for."""
+    """Whether the ids of the answer's tokens and their log probabilities are given."""
     answer_schema: str = ""
     """JSON schema that the answer must follow, as JSON; empty for free text."""
     image_scale: float = 1.0
-    """Factor on the sides of images, applied before the model's pixel budget; under 1 in a cheap pass."""
+    """Factor for width and height of images, applied before the model's pixel budget; below 1 in a cheap pass."""
     trajectory_id: str | None = None
-    """The trajectory that the call is made for; it does not change the answer."""
+    """The trajectory of the call; it does not change the answer."""
     step_index: int | None = None
     draws: tuple[int, ...] = ()
-    """The draw of each sample where votes are asked for. They do not change the answer: `seed` holds the first."""
+    """For votes, the draw of each sample. They do not change the answer, because `seed` has the first one."""
 
 
 class TokenLogprob(NamedTuple):
-    """A token of an answer and how likely it was."""
+    """A token of an answer and its log probability."""
 
     token: str
     logprob: float
     """Natural logarithm of its probability."""
     candidates: tuple[tuple[str, float], ...] = ()
-    """The most likely tokens at its place with their log probabilities."""
+    """The most likely tokens at its position with their log probabilities."""
 
 
 class ReplyTokens(NamedTuple):
-    """The tokens of an answer, as many of each."""
+    """The tokens of an answer; both fields are equally long."""
 
     ids: tuple[int, ...]
     logprobs: tuple[float, ...]
-    """Natural logarithms of their probabilities, as the server counts them."""
+    """Natural logarithms of their probabilities, as the server reports them."""
 
 
 class Completion(NamedTuple):
@@ -77,21 +77,21 @@ class Completion(NamedTuple):
     input_tokens: int
     output_tokens: int
     finish_reason: str
-    """`stop`, or `length` when `max_tokens` cut it."""
+    """`stop`, or `length` if `max_tokens` cut the answer."""
     others: tuple[str, ...] = ()
-    """The other samples where more than one was asked for."""
+    """The other samples, if more than one was asked for."""
     logprobs: tuple[TokenLogprob, ...] = ()
-    """The tokens of `text`, where they were asked for."""
+    """The tokens of `text`, if they were asked for."""
     price: float = 0.0
     """In the currency of the configuration; 0 for a local model and for an answer from the cache."""
     cached: bool = False
     """Whether the answer comes from the request cache, so that nothing was computed for it."""
     tokens: ReplyTokens | None = None
-    """Of `text`, where they were asked for and the server gave them."""
+    """The token ids of `text`, if they were asked for and the server gave them."""
 
 
 class ChatModel(Protocol):
-    """Anything that answers chats."""
+    """A model that answers chats."""
 
     @property
     def version(self) -> str:
@@ -106,7 +106,7 @@ class ChatModel(Protocol):
         """Answer a request.
 
         Raises:
-            ModelFailure: no answer within the model's bounds.
+            ModelFailure: the model gave no answer.
         """
         ...
 
@@ -126,5 +126,5 @@ class SeveralAnswers(Protocol):
 
 
 def gives_several(model: ChatModel) -> bool:
-    """Whether one request may ask a model for several samples."""
+    """Whether a model gives several samples in one request."""
     return isinstance(model, SeveralAnswers) and model.several_answers

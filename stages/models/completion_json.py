@@ -1,4 +1,4 @@
-"""Completions as plain JSON, as the request cache keeps them."""
+"""Converts completions to JSON and back, for the request cache."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def completion_to_json(completion: Completion) -> str:
 
 
 def completion_from_json(text: str) -> Completion:
-    """What `completion_to_json` was given. Raises ValueError for anything else."""
+    """The completion that `completion_to_json` wrote. Raises ValueError for another text."""
     try:
         return _COMPLETION.validate_python(json.loads(text))
     except RecursionError:

@@ -1,4 +1,4 @@
-"""How much a critic may show a model in one request."""
+"""Bounds how much a critic shows a model in one request."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from trajmill.schemas.record import Record
 
 
 class ContextBudget(Record):
-    """Bounds of what one request may hold."""
+    """Bounds of one request."""
 
     screens: int = Field(default=24, ge=2)
-    """Largest number of screens in a request, as pictures or as captions."""
+    """Most screens in a request, as images or as captions."""
     tokens: int = Field(default=24_000, ge=1)
-    """Largest number of tokens of text and pictures together, as estimated here. The answer is not counted."""
+    """Most tokens of text and images together, as estimated here; the answer does not count."""
 
 
 USUAL_BUDGET: Final = ContextBudget()
@@ -23,5 +23,5 @@ USUAL_BUDGET: Final = ContextBudget()
 
 
 def budget_of(context_tokens: int, images: int) -> ContextBudget:
-    """The budget for a model's context. A quarter is left for the answer and for errors of the estimate."""
+    """The budget for a model's context; a quarter is left for the answer and for errors of the estimate."""
     return ContextBudget(screens=images, tokens=context_tokens * 3 // 4)

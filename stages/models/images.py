@@ -1,7 +1,7 @@
-"""Pictures as they are sent to a model: resized to its pixel budget, so that its coordinates can be read back.
+"""Resizes images to a model's pixel budget before they are sent, so that its coordinates can be converted back.
 
-A vision-language model of the Qwen family resizes each picture to whole patches within a pixel budget before it looks.
-Whoever does that resizing beforehand knows the size in which the model's coordinates are written.
+A vision-language model of the Qwen family resizes each image to whole patches within a pixel budget. If it is resized
+before it is sent, the size that the model's coordinates refer to is known.
 """
 
 from __future__ import annotations
@@ -18,43 +18,43 @@ from trajmill.schemas.observation import ScreenHandle
 from trajmill.schemas.pixel_budget import PixelBudget
 
 _UNREADABLE = (OSError, SyntaxError, ValueError, EOFError, Image.DecompressionBombError)
-"""Pillow's errors for bytes that are no picture, or a broken or far too large one."""
+"""Pillow's errors for bytes that are no image, or a broken or far too large one."""
 _FAST_PNG = 1
 """zlib level. The bytes travel over a local network, so a fast encoding matters more than a small one."""
 
 
 class SentImage(NamedTuple):
-    """A picture in the form that is sent to a model."""
+    """An image in the form that is sent to a model."""
 
     data: bytes
-    """The encoded picture."""
+    """The encoded image."""
     media_type: str
-    """`image/png`; the stored format if the stored picture already has the right size."""
+    """`image/png`, or the stored format if the stored image already has the right size."""
     size: Size
-    """Width and height of the picture in `data`."""
+    """Width and height of the image."""
 
     @property
     def data_url(self) -> str:
-        """The picture within a URL (RFC 2397)."""
+        """The image as a data URL (RFC 2397)."""
         return f"data:{self.media_type};base64,{base64.b64encode(self.data).decode()}"
 
 
 def sent_size(screen: Size, budget: PixelBudget, scale: float = 1.0) -> Size:
-    """The size at which a screen is sent: its sides times `scale`, then the budget.
+    """The size at which a screen is sent: width and height times `scale`, then cut to the budget.
 
     Raises:
-        ModelFailure: too elongated for the model.
+        ModelFailure: the screen is too elongated for the model.
     """
     return budget.fit(Size(*(max(1, round(side * scale)) for side in screen)))
 
 
 def sent_image(screen: ScreenHandle, budget: PixelBudget, scale: float = 1.0) -> SentImage:
-    """A screen at the size of `sent_size`; bytes that have that size already are passed on untouched.
+    """A screen at the size of `sent_size`; the bytes of an image that already has that size are not changed.
 
-    Decodes and encodes pixels, which takes tens of milliseconds: to be called outside an event loop.
+    Decoding and encoding take tens of milliseconds, so call it outside the event loop.
 
     Raises:
-        ModelFailure: the bytes are no picture, or one too elongated; the screen is named.
+        ModelFailure: the bytes are no image, or the image is too elongated; the message names the screen.
     """
     encoded = screen.encode()
     try:

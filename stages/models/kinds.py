@@ -1,4 +1,4 @@
-"""The kinds of models that an endpoint can be."""
+"""The kinds of models for endpoints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chat messages as a `model_calls` row stores them: screens by id, never by pixels."""
+"""Writes chat messages as a `model_calls` row stores them: screens are ids, without pixels."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from trajmill.stages.models.base import ChatMessage, MessagePart
 
 
 def messages_to_json(messages: tuple[ChatMessage, ...]) -> str:
-    """Compact JSON of messages that can be stored; an observation or a picture becomes `{"screen": id}`."""
+    """Compact JSON of messages that can be stored; an observation or an image becomes `{"screen": id}`."""
     return json.dumps(
         [
             {
@@ -25,7 +25,7 @@ def messages_to_json(messages: tuple[ChatMessage, ...]) -> str:
 
 
 def screen_id_of(part: MessagePart) -> str | None:
-    """The content id of the screen that a part shows, None for text."""
+    """The content id of a part's screen; None for text."""
     if isinstance(part, str):
         return None
     return part.screen.screen_id if isinstance(part, Observation) else part.screen_id

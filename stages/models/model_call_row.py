@@ -1,4 +1,4 @@
-"""The `model_calls` row of a request, whoever made it and however it ended."""
+"""Makes the `model_calls` row of a request."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from trajmill.stages.models.messages import messages_to_json, screen_id_of
 
 
 def payload_hash(request: ChatRequest, model_version: str) -> str:
-    """Identifies all that decides the answer: equal hashes may share one.
+    """A hash of everything that decides the answer; requests with equal hashes may share one answer.
 
-    Screens count by their content id. The role, the trajectory and the step decide nothing of the answer.
+    Screens count by their content id. The role, the trajectory and the step do not change the answer.
     """
     messages = [
         [message.role, *([part] if isinstance(part, str) else {"screen": screen_id_of(part)} for part in message.parts)]
@@ -42,15 +42,15 @@ def model_call_row(
     model_version: str,
     origin: Origin,
 ) -> ModelCall:
-    """The `model_calls` row of a request; its texts are made storable.
+    """The `model_calls` row of a request; texts that cannot be stored are repaired.
 
     Args:
-        call_id: identifies the call, not the request: one that is made twice is two rows.
-        request: says what trajectory and step it is accounted to.
-        completion: None when the call failed.
-        latency_ms: from asking to the answer or the error, in milliseconds.
-        error: one line, None when it was answered.
-        model_version: of the model that was asked.
+        call_id: identifies the call, not the request; a request that is sent twice makes two rows.
+        request: the request, with its trajectory and step.
+        completion: None if the call failed.
+        latency_ms: time until the answer or the error, in milliseconds.
+        error: one line; None if there was an answer.
+        model_version: version of the model.
         origin: common columns.
     """
     return ModelCall(

@@ -1,4 +1,4 @@
-"""Asks a model with a prompt file: fills the prompt, lays it out as messages, and names the version for the rows."""
+"""Asks a model with a prompt file: fills the prompt, makes messages of it, and gives the version for the rows."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ Layout = Callable[[Sequence[MessagePart]], tuple[MessagePart, ...]]
 
 
 class Sampling(NamedTuple):
-    """How an answer is drawn."""
+    """How an answer is sampled."""
 
     temperature: float = 0.0
-    """0 decodes greedily; CODA draws the votes of its critics at 1, with `top_p` 0.6 (its 4.2)."""
+    """0 decodes greedily; CODA samples votes at 1, with `top_p` 0.6 (its 4.2)."""
     top_p: float = 1.0
     seed: int = 0
     """The number of a vote is added to it."""
@@ -33,14 +33,14 @@ GREEDY: Final = Sampling()
 
 @dataclass(frozen=True, slots=True)
 class PromptedModel:
-    """A model and the prompt that it is asked with."""
+    """A model and its prompt."""
 
     model: ChatModel
     prompt: Prompt
 
     @property
     def version(self) -> str:
-        """Prompt and model, e.g. `critic_step-1@qwen-7b`; stands on every row that is made from an answer."""
+        """Prompt and model, e.g. `critic_step-1@qwen-7b`; stored on every row that is made from an answer."""
         return f"{self.prompt.version}@{self.model.version}"
 
     def request(
@@ -54,11 +54,11 @@ class PromptedModel:
         """A request with the filled prompt.
 
         Args:
-            role: the role that the model is asked in.
+            role: the model's role.
             fields: values of the prompt's placeholders.
-            parts: texts and pictures that follow the prompt in the user's message.
-            sampling: how the answer is drawn.
-            layout: arranges the prompt and the parts; the default leaves them as they are.
+            parts: texts and images that follow the prompt in the user's message.
+            sampling: how the answer is sampled.
+            layout: arranges the prompt and the parts; the default does not change them.
 
         Raises:
             KeyError: a field of the prompt is not given.
@@ -66,10 +66,10 @@ class PromptedModel:
         return prompt_request(role, self.prompt.fill(**fields), parts, sampling, layout)
 
     async def ask(self, request: ChatRequest, answer: type[A]) -> A:
-        """The answer to a request, as a record.
+        """Send a request and return the answer as a record.
 
         Raises:
-            AnswerFailure: the model never answered in the right form.
+            AnswerFailure: the model gave no valid answer.
             ModelFailure: the model did not answer.
         """
         return await ask(self.model, request, answer)
@@ -94,9 +94,9 @@ def prompt_request(
 
 
 def on_lines(parts: Sequence[MessagePart]) -> tuple[MessagePart, ...]:
-    """The same parts with neighbouring texts joined, and line ends between texts and pictures.
+    """The same parts with neighbouring texts joined, and line ends between texts and images.
 
-    Chat templates put the parts of a message right behind one another.
+    Chat templates put nothing between the parts of a message.
     """
     joined: list[MessagePart] = []
     for part in parts:

@@ -1,4 +1,4 @@
-"""Prompts as files: one per role and version, with a `# system` and a `# user` section and `$field` placeholders."""
+"""Reads prompt files. A file has the sections `# system` and `# user` with `$field` placeholders."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class Prompt(NamedTuple):
     """A prompt with placeholders."""
 
     version: str
-    """Stands on every row that is made with it."""
+    """Stored on every row that is made with it."""
     system: str
     user: str
 
     def fill(self, **fields: str) -> FilledPrompt:
-        """Put values in the place of the fields; a `$` within a value stays as it is.
+        """Replace the placeholders by values; a `$` within a value is not changed.
 
         Raises:
             KeyError: a field of the prompt is not given.
@@ -42,7 +42,7 @@ class Prompt(NamedTuple):
 
 
 def own_or_packaged(own: Path | None, package: str, name: str, fields: frozenset[str]) -> Prompt:
-    """The prompt of a file of the user's own, or, where there is none, the one that comes with a package.
+    """Read the prompt of the user's own file; without one, the prompt of a package.
 
     Raises:
         BadInputError: see `read_prompt` and `packaged_prompt`.
@@ -51,15 +51,15 @@ def own_or_packaged(own: Path | None, package: str, name: str, fields: frozenset
 
 
 def packaged_prompt(package: str, name: str, fields: frozenset[str]) -> Prompt:
-    """A prompt that comes with a package, from its data file `prompts/NAME.md`; its version is its name.
+    """Read a prompt of a package, from its data file `prompts/NAME.md`; its version is its name.
 
     Args:
-        package: dotted name, such as `trajmill.stages.critics`.
-        name: such as `critic_step-1`.
-        fields: the placeholders that the file must hold, each at least once, and no others.
+        package: dotted name, e.g. `trajmill.stages.critics`.
+        name: name of the prompt, e.g. `critic_step-1`.
+        fields: the placeholders that the file must have, each at least once, and no others.
 
     Raises:
-        BadInputError: there is no such prompt, or it does not hold the sections and fields it should.
+        BadInputError: there is no such prompt, or its sections or placeholders are wrong.
     """
     folder = files(package) / "prompts"
     try:
@@ -71,12 +71,12 @@ def packaged_prompt(package: str, name: str, fields: frozenset[str]) -> Prompt:
 
 
 def read_prompt(path: Path, fields: frozenset[str]) -> Prompt:
-    """A prompt from a file of the user's own; its version is the file's name and a hash of its text.
+    """Read a prompt from the user's own file; its version is the file's name and a hash of its text.
 
-    What may not stand in a name, such as a space, is a `-` in the version.
+    Characters that are not allowed in a name, such as spaces, become `-` in the version.
 
     Raises:
-        BadInputError: the file cannot be read, or does not hold the sections and fields it should.
+        BadInputError: the file cannot be read, or its sections or placeholders are wrong.
     """
     try:
         text = path.read_text(encoding="utf-8")

@@ -22,60 +22,60 @@ if TYPE_CHECKING:
 
 
 class ModelSpec(Spec):
-    """A model that roles can be mapped to: `[endpoints.NAME]`."""
+    """A model that roles can use: `[endpoints.NAME]`."""
 
     gives_tokens: ClassVar[bool] = False
     """Whether it can be asked for the tokens of its replies and their log probabilities."""
 
     family: Annotated[str, known_by(family_named)] = "any"
-    """`qwen2.5-vl`, `qwen3-vl`, `gui-owl`, `gui-owl-1.5`, `ui-tars` or `any`. Decides how a policy is spoken to and
-    read: system message, layout of the messages, names of actions, sizes of images, coordinates (see models.md);
-    `any`: as the embedded policy, with images as they are."""
+    """`qwen2.5-vl`, `qwen3-vl`, `gui-owl`, `gui-owl-1.5`, `ui-tars` or `any`. It decides how a policy is asked and
+    understood: system message, layout of the messages, names of actions, sizes of images, coordinates (see models.md).
+    `any` asks as the embedded policy is asked, with images of their stored size."""
     max_pixels: PositiveInt = 3_211_264
-    """Largest number of pixels of an image as it is sent."""
+    """Most pixels of an image that is sent."""
     context_tokens: Annotated[int, Field(ge=4096)] = 32_000
-    """Length of the model's context in tokens, for a request and its answer. A critic shows the model as much of a
-    trajectory as three quarters of it hold, and says what was left out."""
+    """Length of the model's context in tokens, for a request and its answer. A critic fills at most three quarters of
+    it with a trajectory, and says what was left out."""
     max_images: Annotated[int, Field(ge=2)] = 24
-    """Largest number of images in one request: as many as the server allows, e.g. by vLLM's `--limit-mm-per-prompt`."""
+    """Most images in one request; the server must allow as many, e.g. by vLLM's `--limit-mm-per-prompt`."""
     max_in_flight: Annotated[PositiveInt, OPERATIONAL] = 64
-    """Largest number of requests in flight; fewer when a server says that it is busy."""
+    """Most requests at the same time; there are fewer when a server says that it is busy."""
     cache: Annotated[bool, OPERATIONAL] = True
-    """Whether answers are cached by their request; answers of a sampled policy never are."""
+    """Whether answers are cached by their request; answers of a sampled policy are never cached."""
 
     @property
     @abstractmethod
     def version(self) -> str:
-        """The version that the model's rows store.
+        """The version of the model for rows.
 
         Raises:
-            BadInputError: its folder holds no model.
+            BadInputError: its folder has no model.
         """
 
     @property
     def vision_family(self) -> Family:
-        """The family, with pictures of at most `max_pixels` pixels."""
+        """The family, with images of at most `max_pixels` pixels."""
         return family_named(self.family).within(self.max_pixels)
 
     @property
     def context_budget(self) -> ContextBudget:
-        """How much a critic shows the model in one request."""
+        """How much a critic may show the model in one request."""
         return budget_of(self.context_tokens, self.max_images)
 
     def frame(self, screen: Size) -> CoordinateFrame:
         """How the model writes positions on a screen.
 
         Raises:
-            ModelFailure: no picture of the screen fits its pixel budget.
+            ModelFailure: no image of the screen fits its pixel budget.
         """
         return self.vision_family.frame(screen)
 
     @abstractmethod
     def connect(self, variables: Mapping[str, str]) -> ChatModel:
-        """The model itself.
+        """Connect to the model, or load it.
 
         Args:
-            variables: environment variables, among which a kind looks for its key.
+            variables: environment variables; some kinds read their key from one.
 
         Raises:
             BadInputError: the variable of the key is not set, or the model cannot be loaded.
@@ -87,7 +87,7 @@ class ModelSpec(Spec):
         request_cache: Path | None = None,
         accounting: Accounting | None = None,
     ) -> ChatModel:
-        """The model; on request with a cache of its answers, and with a row for each call.
+        """The model, optionally with a cache of its answers and with a row for each call.
 
         Args:
             variables: environment variables; some kinds read their key from one.

@@ -1,8 +1,8 @@
-"""Structured answers: asks for a JSON object that follows a schema, finds it in the reply, checks it, asks again.
+"""Asks for structured answers: finds a JSON object in the reply, checks it against a schema, and asks again if needed.
 
-A server with guided decoding writes nothing else; a model without it wraps its answer in code fences and remarks. Both
-end here: one JSON object that validates, or a failure. A reply with two different valid objects is no answer either: to
-pick one of them would be to guess a verdict.
+A server with guided decoding writes nothing else; a model without it adds code fences and remarks. The result is one
+valid JSON object, or a failure. A reply with two different valid objects is a failure too, because choosing one of them
+would be guessing.
 """
 
 from __future__ import annotations
@@ -25,32 +25,32 @@ A = TypeVar("A", bound=Record)
 
 _OBJECT_START = re.compile(r'\{\s*["}]')
 _MOST_STARTS = 200
-"""Largest number of places in one reply that are tried as the start of an object; it bounds the time of a parse."""
+"""Most positions in a reply that are tried as the start of an object; it bounds the time of parsing."""
 _MOST_SHOWN = 4000
-"""Characters of a refused reply that are sent back with the question."""
+"""Most characters of a refused reply that are sent back with the question."""
 _MOST_ERRORS = 6
 _MOST_QUOTED = 80
 
 
 class AnswerFailure(ModelFailure):
-    """The model answered, but never in the form it was asked for."""
+    """The model answered, but no answer was valid."""
 
 
 async def ask(model: ChatModel, request: ChatRequest, answer: type[A], tries: int = 3) -> A:
     """Ask for a record.
 
-    The record's JSON schema goes with the request as `answer_schema`. After a reply that does not hold exactly one
-    valid object, the model is shown that reply and what is wrong with it, and asked again with another seed. Only the
-    last refused reply stands in the conversation, so that it does not grow.
+    The record's JSON schema is the request's `answer_schema`. After a reply without exactly one valid object, the model
+    is shown that reply with its mistake, and asked again with another seed. The conversation has only the last refused
+    reply, so that it does not grow.
 
     Args:
-        model: who is asked.
+        model: the model to ask.
         request: the question; its `answer_schema` is replaced.
-        answer: what the reply must validate as.
-        tries: how often to ask at most, from 1.
+        answer: the class of the record.
+        tries: most questions, at least 1.
 
     Raises:
-        AnswerFailure: no try gave a valid answer.
+        AnswerFailure: no answer was valid.
         ModelFailure: the model did not answer at all.
     """
     (found,) = await ask_several(model, request, answer, tries)
@@ -62,16 +62,16 @@ async def ask(model: ChatModel, request: ChatRequest, answer: type[A], tries: in
 async def ask_several(
     model: ChatModel, request: ChatRequest, answer: type[A], tries: int = 3
 ) -> list[A | ModelFailure]:
-    """Ask for `request.n` records in one request; each is asked for again by itself where it is no valid one.
+    """Ask for `request.n` records in one request; records that are not valid are asked for again one by one.
 
     Args:
-        model: who is asked.
+        model: the model to ask.
         request: the question; its `answer_schema` is replaced. Sample i is the answer to its seed plus i.
-        answer: what each sample must validate as.
-        tries: how often to ask for one record at most, from 1.
+        answer: the class of the records.
+        tries: most questions for one record, at least 1.
 
     Returns:
-        A record for each sample, or why there is none.
+        A record or a failure for each sample.
 
     Raises:
         ModelFailure: the model did not answer the request for all of them.
@@ -84,16 +84,16 @@ async def ask_several(
 
 
 class _Sample(NamedTuple, Generic[A]):
-    """One of the records that are asked for."""
+    """One of the wanted records."""
 
     model: ChatModel
     asked: ChatRequest
-    """The question as if it were asked for this record alone."""
+    """The question for only this record."""
     answer: type[A]
     tries: int
 
     async def settle(self, first: Completion | None) -> A | ModelFailure:
-        """The record in the first completion, or in a later one; None where the model gave too few samples."""
+        """The record in the first completion, or in a later one. `first` is None if the model gave too few samples."""
         completion, attempt, problem = first, self.asked, ""
         for number in range(1, self.tries + 1):
             if completion is None:
@@ -123,10 +123,10 @@ def _first_completions(completion: Completion, samples: int) -> list[Completion 
 
 
 def parse_answer(text: str, answer: type[A]) -> A:
-    """The record in a reply, whatever stands around it; thoughts between `<think>` tags are not looked at.
+    """The record in a reply; other text around it is ignored, and so are thoughts between `<think>` tags.
 
     Raises:
-        ValueError: it holds no valid object or different ones; the text is one line that says what is wrong.
+        ValueError: it has no valid object, or several different ones; the message is one line.
     """
     valid: list[A] = []
     problem = "the reply holds no JSON object"
@@ -154,8 +154,8 @@ def _after_thoughts(text: str) -> str:
 
 
 def _objects(text: str) -> Iterator[dict[str, Any]]:
-    """The outermost JSON objects in a text, in order; what lies within a broken one is none."""
-    # Not strict: models write line breaks within strings as they are.
+    """The outermost JSON objects in a text, in order; objects within a broken one do not count."""
+    # Not strict, because models write unescaped line breaks within strings.
     decoder = json.JSONDecoder(parse_constant=_refuse, strict=False)
     at = 0
     for _ in range(_MOST_STARTS):
@@ -176,7 +176,7 @@ def _refuse(constant: str) -> float:
 
 
 def _storable(value: Any) -> Any:
-    """The value with all its texts storable: an escape can hold what the text around it cannot."""
+    """The value with storable texts: an escape sequence may give characters that no file can store."""
     match value:
         case str():
             return storable(value)

@@ -1,1 +1,1 @@
-"""Where an agent meets an environment."""
+"""Runs attempts: here an agent acts in an environment."""

@@ -1,4 +1,4 @@
-"""Which attempts a round makes: how often each query, with which seeds."""
+"""Plans the attempts of a round: how often each query is attempted, and with which seeds."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.rollout.base import Attempt
 
 DEVICE_PROFILES = 8
-"""Environments with variants of a device choose one by `seed % DEVICE_PROFILES`."""
+"""Number of variants of a device; environments choose one by `seed % DEVICE_PROFILES`."""
 TRAINING_PROFILES = 6
-"""The first profiles are met in training, the others only in evaluation."""
+"""Number of device profiles for training; the others are only for evaluation."""
 
 
 def episode_seed(run_seed: int, round_number: int, query_id: str, purpose: Purpose, attempt: int) -> int:
-    """The seed of an attempt; evaluation never meets a device profile that training meets.
+    """The seed of an attempt; evaluation uses other device profiles than training.
 
-    Evaluation seeds depend on neither the round nor the policy, so that policies are compared on equal episodes.
+    Evaluation seeds do not depend on the round or the policy, so that policies are compared on equal episodes.
     """
     evaluating = purpose is Purpose.EVALUATE
     digest = int(content_id("seed", run_seed, 0 if evaluating else round_number, query_id, purpose, attempt)[:12], 16)
@@ -31,7 +31,7 @@ def episode_seed(run_seed: int, round_number: int, query_id: str, purpose: Purpo
 def plan_rollouts(
     queries: Sequence[Query], tries: Mapping[str, int], run_seed: int, round_number: int
 ) -> list[Attempt]:
-    """As many unguided attempts at each query as `tries` says by query id, none for one it does not name."""
+    """Plan unguided attempts at queries; `tries` has their number by query id, and missing queries get none."""
     return [
         _attempt(query, Purpose.TRAIN, number, run_seed, round_number, None)
         for query in queries
@@ -42,7 +42,7 @@ def plan_rollouts(
 def plan_guided(
     guided: Sequence[tuple[Query, Guidance]], episodes: int, run_seed: int, round_number: int, per_query: int
 ) -> list[Attempt]:
-    """`per_query` guided attempts for each query, in order, up to `episodes` in all."""
+    """Plan `per_query` guided attempts for each query, in order, and at most `episodes` in total."""
     attempts = [
         _attempt(query, Purpose.GUIDED, number, run_seed, round_number, guidance)
         for query, guidance in guided
@@ -52,7 +52,7 @@ def plan_guided(
 
 
 def plan_once(queries: Sequence[Query], purpose: Purpose, run_seed: int, round_number: int) -> list[Attempt]:
-    """One attempt at every query: a measurement, or a walk of the reference paths."""
+    """Plan one attempt at every query, for a measurement or for walks of the reference paths."""
     return [_attempt(query, purpose, 0, run_seed, round_number, None) for query in queries]
 
 

@@ -17,18 +17,18 @@ from trajmill.stages.environments.pool.leased import EnvironmentLimits
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One attempt at a query that is to be made."""
+    """One planned attempt at a query."""
 
     query: Query
     purpose: Purpose
     attempt: int
     """0 for the first attempt of its round, purpose and query."""
     seed: int
-    """Decides start state variation, faults and sampling; equal seeds give equal episodes."""
+    """Decides variations of the start state, faults and sampling; equal seeds give equal episodes."""
     guidance: Guidance | None = None
 
     def trajectory_id(self, agent: Agent) -> str:
-        """The id its trajectory will have."""
+        """The id of its trajectory."""
         guidance_id = self.guidance.guidance_id if self.guidance else None
         return Trajectory.make_id(
             self.query.query_id, agent.name, agent.model_version, self.purpose, guidance_id, self.seed, self.attempt
@@ -37,30 +37,30 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds of one episode; the step limit stands on the query."""
+    """Bounds of one episode; the bound on steps is a field of the query."""
 
     seconds: float = 600.0
-    """Wall time of the whole episode."""
+    """Most seconds of the whole episode."""
     tokens: int = 1_000_000
-    """Input and output tokens of all its model calls."""
+    """Most input and output tokens of all its model calls."""
     environment_tries: int = 3
-    """Environments to try, each on a fresh instance but the first, before an environment failure is final."""
+    """Most tries before an environment failure is final; each further try has a fresh instance."""
     environment: EnvironmentLimits = field(default_factory=EnvironmentLimits)
-    """Bounds of its single calls."""
+    """Bounds of single calls of the environment."""
 
 
 @dataclass(frozen=True, slots=True)
 class FinishedAttempt:
-    """A finished attempt: the episode, the distinct screens it saw, and its failure if it is void."""
+    """A finished attempt: the episode, its distinct screens, and its failure if it is void."""
 
     episode: Episode
     screens: dict[str, Observation] = field(default_factory=dict)
-    """By screen id."""
+    """The observations, by screen id."""
     failure: Failure | None = None
-    """Why it is void, with the number of tries; None if it is not."""
+    """The failure of a void attempt, with the number of tries; else None."""
     earlier_failure: Failure | None = None
-    """The failure of the earlier tries, with their number; None if the first try counts."""
+    """The failure of the tries before the last one, with their number; None if there was one try."""
 
 
 Recorder = Callable[[FinishedAttempt], Awaitable[None]]
-"""Puts a finished attempt on disk; awaited before the next attempt starts in its place."""
+"""Stores a finished attempt; it is awaited before the next attempt starts in its place."""

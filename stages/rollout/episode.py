@@ -1,7 +1,7 @@
-"""One episode: the one place where an agent meets an environment.
+"""Runs one episode: the only place where an agent acts in an environment.
 
-Every exit has a stop reason; each step records both screens. A failure of the environment or the model makes the
-episode void: it has no reward, and is kept as a failed trajectory.
+Every end has a stop reason, and each step has both screens. A failure of the environment or the model makes the episode
+void: it has no reward, and is stored as a failed trajectory.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class _Transcript:
     tokens_out: int = 0
 
     async def timed(self, work: Awaitable[T]) -> T:
-        """Await the environment and add the time to its account."""
+        """Await the environment and add the time to its seconds."""
         start = perf_counter()
         try:
             return await work
@@ -62,10 +62,10 @@ class _Transcript:
 async def run_episode(
     attempt: Attempt, agent: Agent, environment: Environment, limits: Limits, origin: Origin
 ) -> FinishedAttempt:
-    """Roll out one attempt.
+    """Run one attempt.
 
-    Never raises for a bad rollout: a `StageError` of the environment or the model, or the time limit, ends the
-    episode with its class on the trajectory (and, for a void one, a `Failure` beside it).
+    A `StageError` of the environment or the model, or the time limit, is not raised: it ends the episode, the
+    trajectory gets its class, and a void episode also has a `Failure`.
     """
     transcript = _Transcript()
     start = perf_counter()
@@ -81,7 +81,7 @@ async def run_episode(
     except StageError as error:
         stop, failure = StopReason.FAILED, error
     seconds = perf_counter() - start
-    return _rollout(attempt, agent, environment.name, origin, transcript, stop, reward, failure, seconds)
+    return _finished_attempt(attempt, agent, environment.name, origin, transcript, stop, reward, failure, seconds)
 
 
 async def _act_until_done(
@@ -112,7 +112,7 @@ async def _act_until_done(
     return StopReason.STEP_LIMIT
 
 
-def _rollout(
+def _finished_attempt(
     attempt: Attempt,
     agent: Agent,
     environment: str,
@@ -144,7 +144,7 @@ def _rollout(
         failure_class=_failure_class(stop, failure),
         failure_message=storable(str(failure)) if failure else None,
         answer=_answer(transcript.decisions),
-        reward=None if failure else _earned(reward, stop, transcript.decisions),
+        reward=None if failure else _final_reward(reward, stop, transcript.decisions),
         steps=len(steps),
         input_tokens=transcript.tokens_in,
         output_tokens=transcript.tokens_out,
@@ -162,9 +162,9 @@ def _rollout(
     return FinishedAttempt(episode, screens, _failure_row(trajectory, failure, common) if failure else None)
 
 
-def void_rollout(attempt: Attempt, agent: Agent, origin: Origin, failure: StageError) -> FinishedAttempt:
-    """The finished attempt for which no environment could be started."""
-    return _rollout(attempt, agent, "none", origin, _Transcript(), StopReason.FAILED, None, failure, 0.0)
+def void_attempt(attempt: Attempt, agent: Agent, origin: Origin, failure: StageError) -> FinishedAttempt:
+    """The finished attempt if no environment could be started."""
+    return _finished_attempt(attempt, agent, "none", origin, _Transcript(), StopReason.FAILED, None, failure, 0.0)
 
 
 def _step(trajectory_id: str, index: int, transcript: _Transcript, guided: bool, common: dict[str, object]) -> Step:
@@ -196,7 +196,7 @@ def _step(trajectory_id: str, index: int, transcript: _Transcript, guided: bool,
 
 
 def target_element(action: Action | None, observation: Observation) -> TargetElement | None:
-    """The smallest accessibility element under the position an action touches, None where there is none."""
+    """The smallest accessibility element at the position that an action touches; None if there is none."""
     point = pressed_point(action) if action is not None else None
     if point is None or observation.elements is None:
         return None
@@ -217,8 +217,8 @@ def _answer(decisions: list[Decision]) -> str | None:
             return None
 
 
-def _earned(reward: float | None, stop: StopReason, decisions: list[Decision]) -> float | None:
-    """A task counts as done only when the agent also says so."""
+def _final_reward(reward: float | None, stop: StopReason, decisions: list[Decision]) -> float | None:
+    """The reward of the episode; a task counts as done only if the agent says so, too."""
     if reward is None:
         return None
     said_failure = isinstance(decisions[-1].action, Terminate) and decisions[-1].action.status == "failure"

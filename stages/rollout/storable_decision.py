@@ -1,4 +1,4 @@
-"""Makes a decision fit to be stored and carried out: a model may write anything, and no row may break on it."""
+"""Repairs the texts of a decision, because a model may write characters that no row can store."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from trajmill.stages.agents.base import Decision
 
 
 def storable_decision(decision: Decision) -> Decision:
-    """The decision with its texts storable; the environment and the agent's history see no other.
+    """The decision with storable texts; the environment and the agent's history get only these.
 
-    Its calls stay as they were: whatever makes their rows sees to their texts.
+    Its model calls are not changed, because their texts are repaired when their rows are made.
     """
     return replace(
         decision,

@@ -1,4 +1,4 @@
-"""A worker: many episodes at once over a pool of environments, each finished one recorded before the next starts."""
+"""Runs many episodes at the same time over a pool of environments."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trajmill.stages.agents.base import AgentMaker
 from trajmill.stages.environments.base import EnvironmentFactory
 from trajmill.stages.environments.pool.pool import EnvironmentPool
 from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits, Recorder
-from trajmill.stages.rollout.episode import run_episode, void_rollout
+from trajmill.stages.rollout.episode import run_episode, void_attempt
 
 _RETRIED = (FailureClass.ENVIRONMENT, FailureClass.SETUP)
 
@@ -27,26 +27,26 @@ async def run_attempts(
     record: Recorder,
     concurrency: int,
 ) -> None:
-    """Roll out all attempts, `concurrency` at a time.
+    """Run all attempts, `concurrency` at a time.
 
-    `record` gets each finished attempt, void ones included, exactly once, in order of finishing. An environment
-    failure is retried on a fresh instance, up to `limits.environment_tries` tries in all. What `record` raises ends
-    all attempts and is raised.
+    `record` gets each finished attempt once, also void ones, in the order in which they finish. After an environment
+    failure, the attempt is tried again on a fresh instance, at most `limits.environment_tries` times in total. An error
+    of `record` ends all attempts and is raised.
     """
     pool = EnvironmentPool(factory, concurrency, limits.environment)
     queue = iter(attempts)
     try:
         async with asyncio.TaskGroup() as group:
             for _ in range(min(concurrency, len(attempts))):
-                group.create_task(_work_off(queue, make_agent, pool, limits, origin, record))
+                group.create_task(_run_queue(queue, make_agent, pool, limits, origin, record))
     except ExceptionGroup as errors:
-        # They have one cause, e.g. a full disk, and each task may have met it.
+        # The errors of all tasks have one cause, e.g. a full disk.
         raise errors.exceptions[0] from None
     finally:
         await pool.close()
 
 
-async def _work_off(
+async def _run_queue(
     queue: Iterator[Attempt],
     make_agent: AgentMaker,
     pool: EnvironmentPool,
@@ -63,11 +63,11 @@ async def _with_retries(
 ) -> FinishedAttempt:
     failed: Failure | None = None
     for tried in range(1, limits.environment_tries + 1):
-        rollout = await _try(attempt, make_agent, pool, limits, origin)
-        if rollout.failure is None or rollout.failure.failure_class not in _RETRIED:
-            return replace(rollout, earlier_failure=failed and _overcome(failed))
-        failed = rollout.failure.model_copy(update={"attempts": tried})
-    return replace(rollout, failure=failed)
+        finished = await _try(attempt, make_agent, pool, limits, origin)
+        if finished.failure is None or finished.failure.failure_class not in _RETRIED:
+            return replace(finished, earlier_failure=failed and _with_recovery_note(failed))
+        failed = finished.failure.model_copy(update={"attempts": tried})
+    return replace(finished, failure=failed)
 
 
 async def _try(
@@ -78,8 +78,8 @@ async def _try(
         async with pool.lease() as environment:
             return await run_episode(attempt, agent, environment, limits, origin)
     except EnvironmentFailure as error:
-        return void_rollout(attempt, agent, origin, error)
+        return void_attempt(attempt, agent, origin, error)
 
 
-def _overcome(failed: Failure) -> Failure:
+def _with_recovery_note(failed: Failure) -> Failure:
     return failed.model_copy(update={"message": f"{failed.message} (a fresh environment finished the attempt)"})

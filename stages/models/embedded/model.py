@@ -1,4 +1,4 @@
-"""The embedded policy as a chat model: it reads the prompt and the screen's elements, and answers in GUI-Owl's form.
+"""The embedded policy as a chat model: it reads the prompt and the screen's elements, and answers in GUI-Owl's dialect.
 
 Requests that wait at the same time are scored in one forward pass. An answer depends on its request alone, not on the
 other requests of the batch: scores are computed in double precision and rounded, and each request has its own seed.
@@ -30,7 +30,7 @@ from trajmill.stages.models.embedded.replies import reply_for
 
 _DECIMALS = 6
 _MOST_REMEMBERED = 4096
-"""After so many screens the caches are emptied, so that a long run needs little memory."""
+"""Number of screens after which the caches are emptied, so that a long run needs little memory."""
 _MAX_BATCH = 256
 _LETTERS_PER_TOKEN = 4
 
@@ -78,7 +78,7 @@ class EmbeddedModel:
         """Do nothing: there are no connections."""
 
     async def complete(self, request: ChatRequest) -> Completion:
-        """Answer a request in one batch with all others that wait now.
+        """Answer a request in one batch with all others that are waiting.
 
         Raises:
             ModelFailure: the request shows no screen with an accessibility tree.
@@ -87,7 +87,7 @@ class EmbeddedModel:
         answer: asyncio.Future[Completion] = loop.create_future()
         self._waiting.append(_Waiting(self._asked(request), answer))
         if len(self._waiting) == 1:
-            # Waits two turns of the loop, so that episodes that continue together also ask in one batch.
+            # Wait two turns of the loop, so that episodes that continue together are in one batch.
             loop.call_soon(loop.call_soon, self._answer_waiting)
         return await answer
 
@@ -140,7 +140,7 @@ class EmbeddedModel:
         return logits
 
     def _known_vectors(self) -> Tensor:
-        """Vectors of all words met so far; each is computed once."""
+        """Vectors of all words so far; each is computed once."""
         lexicon = self._reader.lexicon
         known = 0 if self._vectors is None else len(self._vectors)
         if known < len(lexicon.buckets):
@@ -161,7 +161,7 @@ def _completion(asked: _Asked, logits: Sequence[float]) -> Completion:
 
 
 def _choose(logits: Sequence[float], temperature: float, seed: str) -> int:
-    """Sample an index; greedy at temperature 0. Ties go to the first."""
+    """Sample an index; temperature 0 takes the largest logit, and the first one of equal logits."""
     scores = [round(logit, _DECIMALS) for logit in logits]
     if temperature > 0:
         draw = random.Random(seed)

@@ -55,7 +55,7 @@ def _thought(policy_input: PolicyInput, candidate: CandidateAction, instruction:
 
 
 def _new_notes(policy_input: PolicyInput, instruction: str) -> tuple[str, ...]:
-    """Values on the screen that the user did not say and that are not noted yet: later steps may need them."""
+    """Values on the screen that are neither in the instruction nor noted yet; later steps may need them."""
     known = {*noted_values(policy_input.conclusions)}
     fresh = [text for value in policy_input.values if (text := plain(value)) not in known and text not in instruction]
     return tuple(fresh[:_MOST_NOTES])

@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
 
 class EmbeddedSpec(ModelSpec):
-    """The embedded policy; a role names it `embedded`, and needs no endpoint for it."""
+    """The embedded policy; roles name it `embedded`, without an endpoint."""
 
     kind: Literal["embedded"] = "embedded"
-    """The network that comes with trajmill."""
+    """The network of trajmill."""
     model: Path
     """Folder of its weights."""
 
     @property
     def version(self) -> str:
-        """A hash of its weights; reads them.
+        """A hash of its weights, which are read for it.
 
         Raises:
             BadInputError: the folder holds no complete embedded policy.
@@ -36,7 +36,7 @@ class EmbeddedSpec(ModelSpec):
         return native_frame(screen)
 
     def connect(self, variables: Mapping[str, str]) -> EmbeddedModel:
-        """The policy, computing on one core.
+        """The policy; it computes on one core.
 
         Raises:
             BadInputError: the folder holds no complete embedded policy.

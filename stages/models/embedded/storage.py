@@ -1,4 +1,4 @@
-"""Policies on disk: `model.safetensors` and `config.json` in one folder, which is Hugging Face's layout."""
+"""Stores policies in a folder: `model.safetensors` and `config.json`, in Hugging Face's layout."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def load_network(folder: Path) -> PolicyNetwork:
 
 
 def embedded_model(network: PolicyNetwork) -> EmbeddedModel:
-    """The chat model around a copy of a network."""
+    """The chat model of a copy of a network."""
     return EmbeddedModel(copy.deepcopy(network), network_version(network))
 
 

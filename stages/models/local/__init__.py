@@ -1,1 +1,1 @@
-"""What models in a folder share: the folder and the chat template."""
+"""What models with a folder of weights share: the folder and the chat template."""

@@ -1,4 +1,4 @@
-"""A chat as the one text that a model in this process reads, by the model's own chat template."""
+"""Turns a chat into one text with the model's own chat template."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from trajmill.stages.models.base import ChatMessage, MessagePart
 
 
 class ChatText(NamedTuple):
-    """A chat in the words of a chat template."""
+    """A chat as one text."""
 
     text: str
-    """Ends where the model's answer begins; each screen has one placeholder."""
+    """It ends where the model's answer begins; each screen is one placeholder."""
     screens: tuple[ScreenHandle, ...]
-    """In the order of their placeholders."""
+    """The screens in the order of their placeholders."""
 
 
 def render_chat(tokenizer: PreTrainedTokenizerBase, messages: Sequence[ChatMessage]) -> ChatText:
-    """Write a chat by the template of the model.
+    """Write a chat with the model's template.
 
-    Control tokens within the messages are broken up: a screen that shows `<|im_end|>` must not end the user's turn, nor
-    a word of a query be taken for the place of a picture.
+    Control tokens within the messages are broken up: a screen that shows `<|im_end|>` must not end the user's turn, and
+    a word of a query must not become the placeholder of an image.
 
     Raises:
-        ModelFailure: the template takes no such chat.
+        ModelFailure: the template does not support such a chat.
     """
     control = _control_tokens(tokenizer)
     conversation: list[dict[str, Any]] = [
@@ -49,11 +49,11 @@ def render_chat(tokenizer: PreTrainedTokenizerBase, messages: Sequence[ChatMessa
 def use_template(tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
     """Give a tokenizer the chat template of its folder.
 
-    Transformers finds it itself, but for folders of before 2025, which have that of their processor in a file of its
-    own; it comes first, since the tokenizer's then has no place for pictures.
+    Transformers finds the template itself, except in folders from before 2025. These have a separate file with the
+    template of the processor. It is preferred, because the tokenizer's template then has no placeholders for images.
 
     Raises:
-        BadInputError: there is none, or its file is broken.
+        BadInputError: there is no template, or its file is broken.
     """
     path = folder / "chat_template.json"
     if path.is_file():
@@ -74,7 +74,7 @@ def _control_tokens(tokenizer: PreTrainedTokenizerBase) -> re.Pattern[str] | Non
 def _content(parts: Sequence[MessagePart], control: re.Pattern[str] | None) -> str | list[dict[str, Any]]:
     texts = [_without(part, control) if isinstance(part, str) else None for part in parts]
     if all(text is not None for text in texts):
-        # A string is what every template takes.
+        # All templates support a string.
         return "".join(text for text in texts if text is not None)
     return [{"type": "image"} if text is None else {"type": "text", "text": text} for text in texts]
 

@@ -1,4 +1,4 @@
-"""A model's folder in Hugging Face's layout."""
+"""Checks and identifies a model's folder in Hugging Face's layout."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _DECIDING: Final = frozenset({".safetensors", ".json", ".jinja", ".txt", ".model
 
 
 def model_folder(folder: Path) -> Path:
-    """The folder of a model, looked at as far as it takes no library.
+    """The folder of a model, after checks that need no library.
 
     Raises:
-        BadInputError: there is none, or it holds no safetensors weights. (Pickled weights are never loaded: they can
-            run code.)
+        BadInputError: there is no such folder, or it has no safetensors weights. Pickled weights are never loaded,
+            because they can run code.
     """
     if not (folder / "config.json").is_file():
         raise BadInputError(f"{folder}: no model folder in Hugging Face's layout (config.json is missing)")
@@ -27,7 +27,7 @@ def model_folder(folder: Path) -> Path:
 
 
 def folder_version(folder: Path) -> str:
-    """NAME-HASH of a model's folder: equal for equal files, wherever they lie. Reads the weights once, whole."""
+    """NAME-HASH of a model's folder: equal for equal files in any place. Reads all weights once."""
     digest = hashlib.blake2b(digest_size=8)
     for path in sorted(path for path in folder.iterdir() if path.suffix in _DECIDING and path.is_file()):
         with path.open("rb") as file:

@@ -1,4 +1,4 @@
-"""What models in a folder have in common: version, frame, and loading again after a close."""
+"""What models with a folder of weights share: version, frame, and loading again after they were closed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ L = TypeVar("L")
 
 
 class FolderModel(Generic[L]):
-    """The part of a `ChatModel` that is the same whatever runs the folder's weights."""
+    """The part of a `ChatModel` that does not depend on the library that runs the weights."""
 
     def __init__(self, spec: FolderSpec, load: Callable[[], L]) -> None:
         """Load the weights.
@@ -31,22 +31,22 @@ class FolderModel(Generic[L]):
 
     @property
     def version(self) -> str:
-        """Name of the folder and hash of what is in it."""
+        """Name of the folder and a hash of its contents."""
         return self._version
 
     def frame(self, screen: Size) -> CoordinateFrame:
-        """The coordinates it writes, on the size at which it sees a screen."""
+        """The coordinate frame of its answers for a screen size."""
         return self._family.frame(screen)
 
     def _loaded(self) -> L:
-        """The weights, loaded again if they were let go of; takes the time of loading."""
+        """The weights; loads them again if they were freed."""
         with self._loading:
             if self._held is None:
                 self._held = self._load()
             return self._held
 
-    def _let_go(self) -> L | None:
-        """What was loaded, which this model holds no longer; None if there was nothing."""
+    def _take_loaded(self) -> L | None:
+        """Give up the weights and return them, so that the caller can free them; None if none were loaded."""
         with self._loading:
             held, self._held = self._held, None
             return held

@@ -1,4 +1,4 @@
-"""Screens as the pictures that a model in this process sees."""
+"""Decodes screens into images for a model in this process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trajmill.stages.models.images import sent_image
 
 
 def rgb_pictures(screens: Sequence[ScreenHandle], budget: PixelBudget, scale: float) -> list[Image.Image]:
-    """The screens at the size at which they would be sent to a server.
+    """The screens, resized as for a server.
 
     Raises:
         ModelFailure: an image does not decode.

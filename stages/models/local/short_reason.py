@@ -1,8 +1,8 @@
-"""Errors of libraries as one short line."""
+"""Shortens errors of libraries to one line."""
 
 from __future__ import annotations
 
 
 def short_reason(error: BaseException) -> str:
-    """What an error of a library says, as one short line."""
+    """The message of a library's error, as one short line."""
     return " ".join(str(error).split())[:300] or type(error).__name__

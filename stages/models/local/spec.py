@@ -1,4 +1,4 @@
-"""What the specs of models in a folder have in common."""
+"""The base of the specs of models with a folder of weights."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class FolderSpec(ModelSpec):
 
     @property
     def version(self) -> str:
-        """Name of the folder and hash of what is in it; reads the weights once, whole.
+        """Name of the folder and a hash of its contents; reads all weights once.
 
         Raises:
             BadInputError: there is no model in the folder.
@@ -29,14 +29,14 @@ class FolderSpec(ModelSpec):
 
     @abstractmethod
     def load(self) -> ChatModel:
-        """The model with its weights.
+        """Load the model.
 
         Raises:
             BadInputError: the folder holds no model that can be loaded here.
         """
 
     def connect(self, variables: Mapping[str, str]) -> ChatModel:
-        """The model, which stays loaded until the process ends, however often it is connected and closed."""
+        """The model; closing it does not unload it, so a later call in this process gets it at once."""
         from trajmill.stages.models.wrapped.kept_loaded import KeptLoadedModel
 
         return KeptLoadedModel(_loaded(type(self), self.model_dump_json()))
@@ -44,5 +44,5 @@ class FolderSpec(ModelSpec):
 
 @cache
 def _loaded(spec_class: type[FolderSpec], spec: str) -> ChatModel:
-    """By the spec's text, since a spec with a table in it has no hash."""
+    """Load the model of a spec once; the spec is passed as text, because a spec with a table has no hash."""
     return spec_class.model_validate_json(spec).load()

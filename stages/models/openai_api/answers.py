@@ -1,4 +1,4 @@
-"""Reads the body of an HTTP answer, which may hold anything, as a `Completion`."""
+"""Parses the body of an HTTP answer, which is not trusted, as a `Completion`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from trajmill.stages.models.base import Completion, ReplyTokens, TokenLogprob
 from trajmill.stages.models.openai_api.failure import ExchangeFailure, FailureReason, one_line
 
 _WHOLE = frozenset({"stop", "length"})
-"""Finish reasons of a usable answer: the model ended it, or `max_tokens` cut it. Other reasons (`abort`, `error`,
-`content_filter`) mean that the model gave no answer."""
+"""Finish reasons of a usable answer: the model ended it, or `max_tokens` cut it. With other reasons (`abort`, `error`,
+`content_filter`) the model gave no answer."""
 
 
 _TokenId = Annotated[int, Field(ge=0, lt=2**31)]
@@ -72,13 +72,13 @@ class _ErrorAnswer(BaseModel):
 
 
 def completion(body: bytes, samples: int, input_price: float, output_price: float) -> Completion:
-    """Read a server's answer to a request for `samples` samples; prices are per million tokens.
+    """Parse a server's answer to a request for `samples` samples; prices are per million tokens.
 
-    Of several samples, one that the server broke off is empty, and the last ones are missing where the server gave
-    fewer.
+    If there are several samples, one that the server aborted is empty, and if the server gave fewer, the last ones are
+    missing.
 
     Raises:
-        ExchangeFailure: the body holds no usable answer (`FailureReason.GARBAGE`).
+        ExchangeFailure: the body has no usable answer (`FailureReason.GARBAGE`).
     """
     try:
         answer = _Answer.model_validate_json(body)
@@ -103,7 +103,7 @@ def completion(body: bytes, samples: int, input_price: float, output_price: floa
 
 
 def model_names(body: bytes) -> tuple[str, ...] | None:
-    """The model names in the answer to `GET /models`; None where the body is no such answer."""
+    """The model names in the answer to `GET /models`; None if the body is no such answer."""
     try:
         return tuple(model.id for model in _Models.model_validate_json(body).data)
     except ValidationError:
@@ -111,7 +111,7 @@ def model_names(body: bytes) -> tuple[str, ...] | None:
 
 
 def error_message(body: bytes) -> str:
-    """What an error answer says, as one short line."""
+    """The message of an error answer, as one short line."""
     try:
         answer = _ErrorAnswer.model_validate_json(body)
     except ValidationError:
@@ -121,7 +121,7 @@ def error_message(body: bytes) -> str:
 
 
 def _texts(choices: Sequence[_Choice]) -> list[str]:
-    """The text of each choice; empty for one that is no answer, unless none of them is one."""
+    """The text of each choice, empty for a choice without an answer; at least one must have an answer."""
     texts: list[str] = []
     failures: list[ExchangeFailure] = []
     for choice in choices:

@@ -1,4 +1,4 @@
-"""One HTTP exchange with one server: gives an answer of bounded size, or the reason why there is none."""
+"""Sends one HTTP request to one server and reads an answer of bounded size."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trajmill.stages.models.openai_api.retry import retry_after_seconds
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
 
 MOST_BYTES: Final = 8 * 2**20
-"""Largest answer in bytes that is read: several times the longest sensible one with its log probabilities."""
+"""Largest answer in bytes: several times the longest sensible answer with log probabilities."""
 _KEEP_SECONDS = 4.0
 """Seconds after which an idle connection is closed. The server of vLLM (uvicorn) closes it after five; a request sent
 later would fail."""

@@ -1,4 +1,4 @@
-"""Why a request got no answer, and what the client does then."""
+"""The reasons why a request got no answer."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from enum import StrEnum
 
 
 class FailureReason(StrEnum):
-    """Why an attempt gave no answer."""
+    """Why an attempt gave no answer; it decides what the client does next."""
 
     UNREACHABLE = "unreachable"
-    """No connection: the server is left alone for a while, and another one is asked at once."""
+    """No connection: the server gets no requests for a while, and another one is asked at once."""
     BROKEN = "broken"
-    """The connection was cut, timed out, or the server failed inside."""
+    """The connection was cut or timed out, or the server had an internal error."""
     BUSY = "busy"
     """429 or 503: the server gets fewer requests at a time."""
     GARBAGE = "garbage"
-    """The answer cannot be used: it is not the protocol's JSON, or holds no choice or no text."""
+    """The answer is not usable: it is not the protocol's JSON, or has no choice or no text."""
     REFUSED = "refused"
-    """The request itself is wrong for this server (context too long, unknown model, bad key): not tried again."""
+    """The server refuses the request (context too long, unknown model, bad key): it is not sent again."""
 
 
 class ExchangeFailure(Exception):
-    """One attempt failed. Nothing outside this package sees this error."""
+    """One attempt failed; this error does not leave the package."""
 
     def __init__(self, reason: FailureReason, message: str, retry_after: float | None = None) -> None:
         super().__init__(message)

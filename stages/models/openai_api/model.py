@@ -1,4 +1,4 @@
-"""The client. One call tries a bounded number of times, at one or more servers."""
+"""The client of one or more servers; each call makes a bounded number of attempts."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ class OpenAiModel:
         """Answer a request; tries at most `attempts` times.
 
         Raises:
-            ModelFailure: a picture does not decode, the servers refuse the request (context too long,
-                unknown model), or no attempt gave an answer; one line that names the server.
+            ModelFailure: an image does not decode, the servers refuse the request (context too long, unknown model), or
+                no attempt gave an answer; the message is one line that names the server.
         """
         connection = await self._connected()
         body: bytes | None = None
@@ -73,7 +73,7 @@ class OpenAiModel:
             lease = await connection.router.lease(avoid)
             reason: FailureReason | None = None
             try:
-                # Made only after a server is assigned, so that waiting callers hold no pictures in memory.
+                # The body is made after a server is assigned, so that waiting callers keep no images in memory.
                 body = body or await self._body(request)
                 received = await exchange(connection.session, "POST", under(lease.server.url, "chat/completions"), body)
                 connection.router.answered(lease.server)

@@ -1,4 +1,4 @@
-"""Asks a server for its list of models, to see whether it answers and serves the right model."""
+"""Asks a server for its list of models, to check that it answers and serves the right model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SECONDS = 10.0
 
 
 async def absence(session: aiohttp.ClientSession, url: str, model: str) -> str | None:
-    """Why a server does not answer, None if it does and knows the model.
+    """Why a server does not answer; None if it answers and knows the model.
 
     Raises:
         BadInputError: it answers, but does not serve the model, refuses the key, or is something else.
@@ -41,7 +41,7 @@ async def absence(session: aiohttp.ClientSession, url: str, model: str) -> str |
 
 
 async def is_there(session: aiohttp.ClientSession, url: str) -> bool:
-    """Whether a server answers at all; a refusal is an answer, too."""
+    """Whether a server answers at all; a refusal counts as an answer."""
     try:
         async with asyncio.timeout(_SECONDS):
             await exchange(session, "GET", under(url, "models"))

@@ -1,4 +1,4 @@
-"""A request as the body of a chat completion call."""
+"""Makes the body of a chat completion call."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SEEDS = 2**63
 
 
 def has_pictures(request: ChatRequest) -> bool:
-    """Whether the request shows pictures, which take time to decode and encode."""
+    """Whether the request has images, which take time to decode and encode."""
     return any(not isinstance(part, str) for message in request.messages for part in message.parts)
 
 
@@ -23,7 +23,7 @@ def request_body(request: ChatRequest, model: str, budget: PixelBudget) -> bytes
     """JSON of a request, screens as data URLs within `budget`.
 
     Raises:
-        ModelFailure: a picture does not decode.
+        ModelFailure: an image does not decode.
     """
     body: dict[str, Any] = {
         "model": model,

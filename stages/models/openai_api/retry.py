@@ -1,4 +1,4 @@
-"""How long to wait before the next attempt."""
+"""Computes how long to wait before the next attempt."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ def retry_after_seconds(value: str | None, date: str | None) -> float | None:
     """Seconds that a `Retry-After` header asks for (RFC 9110, 10.2.3); None without a readable header.
 
     Args:
-        value: Seconds, or an HTTP date.
-        date: The `Date` header of the same answer. A date in `value` is compared with it, since clocks may differ.
+        value: seconds, or an HTTP date.
+        date: the `Date` header of the same answer. A date in `value` is compared with it, because clocks may differ.
     """
     if value is None:
         return None
@@ -26,9 +26,9 @@ def retry_after_seconds(value: str | None, date: str | None) -> float | None:
 
 
 def backoff_seconds(attempt: int, first: float, longest: float) -> float:
-    """Seconds to wait after a failed attempt (counted from 1): doubled each time; half of the wait is random.
+    """Seconds to wait after a failed attempt (counted from 1); doubled each time, and half of the wait is random.
 
-    The random part has no seed on purpose: callers that were refused together must not come back together.
+    The random part has no seed, because callers that were refused together must not return together.
     """
     return float(min(longest, first * 2.0 ** min(attempt - 1, 30)) * random.uniform(0.5, 1.0))
 

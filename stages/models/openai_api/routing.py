@@ -11,7 +11,7 @@ from trajmill.stages.models.openai_api.congestion import CongestionWindow
 from trajmill.stages.models.openai_api.failure import FailureReason
 
 _FAILURES_OF_THE_DEAD = 3
-"""After so many broken exchanges in a row a server counts as dead; without a connection it does so at once."""
+"""A server counts as dead after this many broken exchanges in succession; without a connection, at once."""
 
 
 class Server:
@@ -74,7 +74,7 @@ class Router:
             raise
 
     def release(self, lease: Lease, reason: FailureReason | None) -> None:
-        """Give a lease back with the reason why its exchange failed; None if that says nothing of the server."""
+        """Give a lease back with the reason why its exchange failed; None if this says nothing about the server."""
         server = lease.server
         server.in_flight -= 1
         if reason is FailureReason.BUSY:
@@ -90,7 +90,7 @@ class Router:
         self._serve_waiting()
 
     def answered(self, server: Server) -> None:
-        """Note that a server gave an answer."""
+        """Record that a server gave an answer."""
         server.window.grow()
         self._mark_alive(server)
 

@@ -20,50 +20,50 @@ class ModelServerSpec(Spec):
     """A vLLM server on this machine, started before the rounds and stopped after them."""
 
     python: Path
-    """Python of the environment that vLLM is installed in; vLLM and trajmill do not go into one environment."""
+    """Python of the environment of vLLM, which must not be trajmill's own environment."""
     model: str = ""
     """Folder of the weights, or their name on the Hugging Face hub; the endpoint's `model` if empty."""
     port: Annotated[int, Field(ge=1, le=65535)] = 8000
-    """Local port. A server that is already there, healthy and with this model, is used and left running."""
+    """Local port. If a healthy server with this model already runs there, it is used, and is not stopped."""
     arguments: tuple[str, ...] = ()
     """Further arguments of `vllm serve`, one word each, e.g. `["--max-model-len", "32768"]`."""
     environment: dict[str, str] = {}
     """Environment variables of the server, beside those of trajmill itself."""
     ready_seconds: PositiveFloat = 600.0
-    """Time that it may take to load its weights and be ready."""
+    """Time limit until it is ready."""
 
 
 class OpenAiSpec(ModelSpec):
-    """A model on vLLM servers, or on any others that speak OpenAI's protocol."""
+    """A model on vLLM servers, or on other servers with OpenAI's protocol."""
 
     gives_tokens: ClassVar[bool] = True
 
     kind: Literal["openai_api"] = "openai_api"
-    """A vLLM server or any other that speaks OpenAI's protocol."""
+    """vLLM servers or other servers with OpenAI's protocol."""
     model: Annotated[str, Field(min_length=1)]
     """The model's name on its server; each row stores it as the version."""
     urls: Annotated[tuple[str, ...], OPERATIONAL] = ()
-    """Base addresses of servers with this model, e.g. `http://gpu-1:8000/v1`; the least busy one is asked."""
+    """Base addresses of servers with this model, e.g. `http://gpu-1:8000/v1`; the least busy server is asked."""
     api_key_variable: Annotated[str, OPERATIONAL] = ""
-    """Environment variable that holds the key; none is sent if empty."""
+    """Environment variable with the key; if empty, no key is sent."""
     several_answers: Annotated[bool, OPERATIONAL] = True
-    """Whether one request may ask for several answers (`n`), as vLLM allows: votes on the same screenshots then are one
-    request. `false` for servers that refuse it."""
+    """Whether one request may ask for several answers (`n`), as vLLM allows; votes on the same screenshots are then one
+    request. Set it to false for servers that refuse this."""
     attempts: Annotated[PositiveInt, OPERATIONAL] = 4
     """How often a request is sent before it counts as failed."""
     connect_seconds: Annotated[PositiveFloat, OPERATIONAL] = 5.0
     """Time limit for a connection."""
     read_seconds: Annotated[PositiveFloat, OPERATIONAL] = 120.0
-    """Longest silence of a server. Answers are not streamed: a server is silent for as long as it generates."""
+    """Longest silence of a server. Answers are not streamed, so a server is silent while it generates."""
     total_seconds: Annotated[PositiveFloat, OPERATIONAL] = 300.0
-    """Time limit of one attempt, from the connection to the last byte of the answer; waiting for a turn does not
+    """Time limit of one attempt, from the connection to the last byte of the answer; waiting in the queue does not
     count."""
     first_wait_seconds: Annotated[PositiveFloat, OPERATIONAL] = 0.5
     """Wait before the second attempt; it is doubled before each further one."""
     longest_wait_seconds: Annotated[PositiveFloat, OPERATIONAL] = 60.0
     """Longest wait between two attempts; a server that asks for a longer one (`Retry-After`) fails the call."""
     probe_seconds: Annotated[PositiveFloat, OPERATIONAL] = 10.0
-    """How long a dead server is left alone before it is asked whether it is back."""
+    """Time after which a dead server is asked again whether it answers."""
     input_price: NonNegativeFloat = 0.0
     """Price of a million input tokens."""
     output_price: NonNegativeFloat = 0.0
@@ -71,7 +71,7 @@ class OpenAiSpec(ModelSpec):
     adapter: Annotated[Path | None, OPERATIONAL] = None
     """Folder of a LoRA adapter that is loaded into the servers before the rounds, under the name `model`."""
     serve: Annotated[ModelServerSpec | None, OPERATIONAL] = None
-    """Lets trajmill start the server itself."""
+    """If given, trajmill starts the server itself."""
 
     @property
     def version(self) -> str:
@@ -97,7 +97,7 @@ class OpenAiSpec(ModelSpec):
         return OpenAiModel(self, self.api_key(variables))
 
     def api_key(self, variables: Mapping[str, str]) -> str:
-        """The key that the servers ask for; empty where they ask for none.
+        """The key for the servers; empty if they need none.
 
         Raises:
             BadInputError: its variable is not set.

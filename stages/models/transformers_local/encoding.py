@@ -1,7 +1,7 @@
-"""Encodes requests: tokens of the chat, patches of its pictures, and rows padded to one batch.
+"""Encodes requests: tokens of the chat, patches of its images, and rows padded to one batch.
 
 The processors of vision-language models do this too, but need torchvision for videos, which trajmill never sends. The
-layout here is that of the Qwen vision-language models (Qwen2-VL and later, GUI-Owl): a picture has one placeholder
+layout here is that of the Qwen vision-language models (Qwen2-VL and later, GUI-Owl): an image has one placeholder
 token for each merged patch.
 """
 
@@ -23,12 +23,12 @@ from trajmill.stages.models.local.pictures import rgb_pictures
 
 
 class EncodedPictures(NamedTuple):
-    """The pictures of one prompt, in order."""
+    """The images of one prompt, in order."""
 
     patches: Tensor
-    """(patches of all pictures, values of a patch)."""
+    """(patches of all images, values of a patch)."""
     grids: Tensor
-    """(pictures, 3): time, rows and columns of patches."""
+    """(images, 3): time, rows and columns of patches."""
 
 
 class EncodedPrompt(NamedTuple):
@@ -49,27 +49,27 @@ class PictureReader:
         self._merged = int(processor.merge_size) ** 2
 
     def read(self, screens: Sequence[ScreenHandle], scale: float) -> EncodedPictures:
-        """The patches of screens at the size at which they would be sent to a server.
+        """The patches of screens, resized as for a server.
 
         Raises:
-            ModelFailure: an image that does not decode.
+            ModelFailure: an image does not decode.
         """
         pictures = rgb_pictures(screens, self._budget, scale)
-        # Not resized again: the model writes coordinates in the size that was sent.
+        # The image is not resized again, because the model writes coordinates in its present size.
         read = self._processor(images=pictures, do_resize=False, return_tensors="pt")
         return EncodedPictures(read["pixel_values"], read["image_grid_thw"])
 
     def places(self, pictures: EncodedPictures) -> list[int]:
-        """The number of tokens of each picture."""
+        """The number of tokens of each image."""
         return [int(grid.prod()) // self._merged for grid in pictures.grids]
 
 
 def encode(tokenizer: PreTrainedTokenizerBase, reader: PictureReader | None, request: ChatRequest) -> EncodedPrompt:
-    """Encode a request; `reader` is None for a model that reads text alone.
+    """Encode a request; `reader` is None for a model that reads only text.
 
     Raises:
-        ModelFailure: a picture for a model that reads none, or one that does not decode; a chat that the template
-            refuses.
+        ModelFailure: the model reads no images but there is one, an image does not decode, or the template refuses the
+            chat.
     """
     chat = render_chat(tokenizer, request.messages)
     tokens: list[int] = tokenizer(chat.text, add_special_tokens=False, verbose=False)["input_ids"]
@@ -82,7 +82,7 @@ def encode(tokenizer: PreTrainedTokenizerBase, reader: PictureReader | None, req
 
 
 def _spread(tokens: Sequence[int], placeholder: int, places: Sequence[int]) -> list[int]:
-    """Repeat each picture's placeholder for each of its tokens."""
+    """Repeat each image's placeholder for each of its tokens."""
     if tokens.count(placeholder) != len(places):
         raise ModelFailure(f"the chat template has {tokens.count(placeholder)} places for {len(places)} pictures")
     rest = iter(places)

@@ -43,13 +43,13 @@ class Sample(NamedTuple):
 
     text: str
     tokens: int
-    """The tokens of the answer, and the one that ends it."""
+    """Number of tokens of the answer, with the one that ends it."""
     finish_reason: str
     logprobs: tuple[TokenLogprob, ...]
 
 
 class LoadedModel:
-    """A network with its tokenizer and, for a vision model, its reader of pictures."""
+    """A network with its tokenizer and, for a vision model, its reader of images."""
 
     def __init__(
         self, network: Any, tokenizer: PreTrainedTokenizerBase, reader: PictureReader | None, context: int
@@ -62,7 +62,7 @@ class LoadedModel:
         ends = tokenizer.eos_token_id if ends is None else ends
         self._ends = list(ends) if isinstance(ends, list) else [ends]
         self._padding = self._ends[0] if tokenizer.pad_token_id is None else tokenizer.pad_token_id
-        # The model's own defaults (a temperature, a repetition penalty) would change what each request asks for.
+        # The model's own defaults (a temperature, a repetition penalty) would override the request.
         network.generation_config = GenerationConfig(  # type: ignore[no-untyped-call]
             eos_token_id=self._ends, pad_token_id=self._padding
         )
@@ -71,7 +71,7 @@ class LoadedModel:
         """Encode a request.
 
         Raises:
-            ModelFailure: it and its answer are longer than the model's context, or it cannot be encoded.
+            ModelFailure: request and answer are longer than the model's context, or the request cannot be encoded.
         """
         prompt = encode(self._tokenizer, self._reader, request)
         if len(prompt.tokens) + request.max_tokens > self._context:
@@ -82,7 +82,7 @@ class LoadedModel:
         return prompt
 
     def generate(self, rows: Sequence[SampleTask]) -> list[Sample | ModelFailure]:
-        """One sample for each row, as one batch where it fits into memory; a failure for a row that fails alone."""
+        """One sample for each row, in one batch if it fits into memory; a failure for a row that fails by itself."""
         try:
             return list(self._generate(rows))
         except Exception as error:  # whatever torch and transformers raise on a device and on a prompt
@@ -132,13 +132,13 @@ class LoadedModel:
 def load_model(spec: TransformersSpec) -> LoadedModel:
     """Load a model onto the GPU, or without one onto the CPU, in the precision of its weights.
 
-    Nothing is downloaded, no code of the folder is run, pickled weights are refused.
+    Nothing is downloaded, no code of the folder is run, and pickled weights are refused.
 
     Raises:
         BadInputError: the folder holds no model that can be loaded here, or the spec names another family.
     """
     folder = model_folder(spec.model)
-    # Its progress bars would disturb those of the command line.
+    # The library's progress bars would disturb those of the command line.
     disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
         config = AutoConfig.from_pretrained(folder, local_files_only=True)
@@ -152,7 +152,7 @@ def load_model(spec: TransformersSpec) -> LoadedModel:
         raise BadInputError(f"{folder}: transformers cannot load this model: {short_reason(error)}") from error
     network, found = loaded
     if found["missing_keys"]:
-        # Missing weights would be random numbers.
+        # Weights that are missing in the folder would be random numbers.
         raise BadInputError(f"{folder}: weights are missing, {min(found['missing_keys'])} among them; copy it again")
     use_template(tokenizer, folder)
     device = "cuda" if torch.cuda.is_available() else "cpu"

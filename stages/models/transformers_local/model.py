@@ -1,8 +1,8 @@
 """A Hugging Face model in this process, on a CPU or a GPU: text models, and vision-language models of the Qwen family.
 
-It needs no server, but is slow: requests that wait at the same time are computed as one batch, and the next batch
-begins when the longest answer of this one is done. There is no guided decoding: `answer_schema` has no effect. Callers
-that need a structured answer use `trajmill.stages.models.structured.ask`, which checks the answer and asks again.
+It needs no server, but is slow: requests that wait at the same time are one batch, and the next batch begins when the
+longest answer of this batch is finished. There is no guided decoding: `answer_schema` has no effect. For a structured
+answer, use `trajmill.stages.models.structured.ask`, which checks the answer and asks again.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class _Waiting(NamedTuple):
 
 
 class TransformersModel(FolderModel[LoadedModel]):
-    """A `ChatModel` on a model's folder; use it from one event loop at a time.
+    """A `ChatModel` of a folder; use it from one event loop at a time.
 
     Closing it frees the weights; a later request loads them again.
     """
@@ -48,21 +48,21 @@ class TransformersModel(FolderModel[LoadedModel]):
         self._waiting: list[_Waiting] = []
         self._encoding = 0
         self._work: asyncio.Task[None] | None = None
-        # One thread encodes while the other computes; two batches never share the memory.
+        # One thread encodes while the other computes; there is never more than one batch in memory.
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="prompts")
         self._computer = ThreadPoolExecutor(1, thread_name_prefix="batches")
 
     @property
     def several_answers(self) -> bool:
-        """Always: a prompt is read once for all its samples."""
+        """Always True: a prompt is read once for all its samples."""
         return True
 
     async def complete(self, request: ChatRequest) -> Completion:
-        """Answer a request together with the others that are waiting.
+        """Answer a request in one batch with others that are waiting.
 
         Raises:
-            ModelFailure: the request is longer than the model's context, shows a picture that does not decode or that
-            the model cannot read, or the computation failed.
+            ModelFailure: the request is longer than the model's context, an image does not decode, the model reads no
+                images, or the computation failed.
         """
         loop = asyncio.get_running_loop()
         self._encoding += 1
@@ -70,7 +70,7 @@ class TransformersModel(FolderModel[LoadedModel]):
             prompt = await loop.run_in_executor(self._reader, self._encode, request)
         finally:
             self._encoding -= 1
-            # Callers that continue together are encoded one after the other, then answered in one batch.
+            # Requests of callers that continue together are encoded one by one, then answered in one batch.
             if not self._encoding:
                 self._begin()
         waiting = _Waiting([SampleTask(prompt, sampling) for sampling in rows_of(request)], loop.create_future())
@@ -81,10 +81,10 @@ class TransformersModel(FolderModel[LoadedModel]):
 
     async def close(self) -> None:
         """Free the weights; closing twice is fine."""
-        self._let_go()
+        self._take_loaded()
 
     def _begin(self) -> None:
-        """Start to answer the waiting requests in the next turn of the loop."""
+        """Answer the waiting requests from the next turn of the loop on."""
         if self._work is None or self._work.done():
             self._work = asyncio.ensure_future(self._answer_waiting())
 
@@ -95,10 +95,10 @@ class TransformersModel(FolderModel[LoadedModel]):
             for each in taken:
                 samples = list(islice(made, len(each.rows)))
                 if not each.answer.done():
-                    _give(each, samples)
+                    _set_result(each, samples)
 
     def _take(self) -> list[_Waiting]:
-        """The next batch: one request and as many more as fit, without those that their callers cancelled."""
+        """The next batch: one request and as many others as fit; cancelled requests are left out."""
         waiting = [each for each in self._waiting if not each.answer.done()]
         sizes = list(accumulate(len(each.rows) for each in waiting))
         count = max(1, bisect_right(sizes, self._max_batch))
@@ -114,7 +114,7 @@ class TransformersModel(FolderModel[LoadedModel]):
         return [made for part in parts for made in self._loaded().generate(part)]
 
 
-def _give(waiting: _Waiting, samples: Sequence[Sample | ModelFailure]) -> None:
+def _set_result(waiting: _Waiting, samples: Sequence[Sample | ModelFailure]) -> None:
     good = [sample for sample in samples if isinstance(sample, Sample)]
     failures = [sample for sample in samples if isinstance(sample, ModelFailure)]
     if failures:

@@ -1,4 +1,4 @@
-"""Sampling in which each row of a batch has its own temperature, seed and length."""
+"""Samples tokens for a batch in which each row has its own temperature, seed and length."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class RowSampling(NamedTuple):
     """How one row of a batch is sampled."""
 
     temperature: float
-    """0 takes the likeliest token."""
+    """0 takes the most likely token."""
     top_p: float
     seed: int
     max_tokens: int
@@ -26,7 +26,7 @@ class RowSampling(NamedTuple):
 
 
 class TokenChoice(NamedTuple):
-    """A chosen token with the likeliest ones at its place, by their numbers, and their log probabilities."""
+    """A chosen token and the most likely ones at its position, as ids with log probabilities."""
 
     token: int
     logprob: float
@@ -34,20 +34,20 @@ class TokenChoice(NamedTuple):
 
 
 class SeededSampling(LogitsProcessor):
-    """Chooses the next token of each row and leaves the model no other.
+    """Chooses the next token of each row and makes all other tokens impossible.
 
-    A row spends one random number of its own per token, so it draws the same whatever the other rows are. Its logits
-    may still differ in their last digits with the size of the batch, which rarely turns a choice.
+    Each row uses one own random number for each token, so its samples do not depend on the other rows. Only rounding
+    errors of its logits depend on the size of the batch, which rarely changes a choice.
     """
 
     def __init__(self, rows: Sequence[RowSampling]) -> None:
         self._rows = rows
         self._draws = [random.Random(row.seed) for row in rows]
         self.choices: list[list[TokenChoice]] = [[] for _ in rows]
-        """Of each row, token by token; empty for rows that ask for no log probabilities."""
+        """The choices of each row, token by token; empty for rows that ask for no log probabilities."""
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
-        """Logits (rows, vocabulary) that are 0 at the chosen tokens and minus infinity elsewhere."""
+        """Logits (rows, vocabulary): 0 at the chosen tokens and minus infinity elsewhere."""
         chosen = scores.argmax(-1)
         sampled = [at for at, row in enumerate(self._rows) if row.temperature > 0]
         if sampled:
@@ -65,7 +65,7 @@ class SeededSampling(LogitsProcessor):
         before = probabilities.cumsum(-1) - probabilities
         kept = torch.where(before < top_p, probabilities, 0.0).cumsum(-1)
         place = torch.searchsorted(kept, draws * kept[:, -1:], right=True).clamp(max=kept.shape[1] - 1)
-        # Past the last kept token the sum stands still: rounding must not lead there.
+        # After the last kept token the sum is constant; rounding must not choose a token from there.
         last = (before < top_p).sum(-1, keepdim=True) - 1
         drawn: Tensor = tokens.gather(1, torch.minimum(place, last)).squeeze(1)
         return drawn
@@ -90,12 +90,12 @@ class RowLimits(StoppingCriteria):
         self._prompt_length = prompt_length
 
     def __call__(self, input_ids: Tensor, scores: Tensor, **_: object) -> Tensor:
-        """Which rows are done."""
+        """Whether each row is finished."""
         return (input_ids.shape[1] - self._prompt_length >= self._limits).to(input_ids.device)
 
 
 def rows_of(request: ChatRequest) -> list[RowSampling]:
-    """One row for each sample that a request asks for, with seeds that follow one another, as vLLM counts them."""
+    """One row for each sample of a request, with consecutive seeds, as in vLLM."""
     return [
         RowSampling(request.temperature, request.top_p, request.seed + at, request.max_tokens, request.top_logprobs)
         for at in range(request.n)

@@ -11,15 +11,15 @@ from trajmill.stages.models.local.spec import FolderSpec
 
 
 class TransformersSpec(FolderSpec):
-    """A model that transformers runs in this process, on its GPU or without one."""
+    """A model that transformers runs in this process, on a GPU or a CPU."""
 
     kind: Literal["transformers_local"] = "transformers_local"
-    """A Hugging Face folder in this process."""
+    """A Hugging Face folder that transformers runs in this process."""
     max_batch: PositiveInt = 16
-    """Most samples that are computed at once; memory bounds it."""
+    """Most samples in one batch; the memory must be large enough."""
 
     def load(self) -> ChatModel:
-        """The model with its weights.
+        """Load the model.
 
         Raises:
             BadInputError: the folder holds no model that can be loaded here, or the family is not the model's.

@@ -1,13 +1,13 @@
-"""vLLM in this process: for judging many trajectories on a GPU worker without a server beside it.
+"""Runs vLLM in this process, for judging many trajectories on a GPU worker without a server.
 
-Why not Beam's `RunInference` with its vLLM handler: that one starts an OpenAI server as a child and is a client of it,
-with text messages only (no screens) and one set of sampling arguments for a whole step; an error of one request fails
-the bundle. A judge asks questions that depend on earlier answers (steps, then channels, then votes until it is
-decided), so it wants a `ChatModel` to await, not a map over prepared prompts. What the handler has to offer beyond
-that, one load per worker, comes with keeping this model for the life of the process.
+Beam's `RunInference` with its vLLM handler is not used, because it starts an OpenAI server as a child and is a client
+of it, with text messages only (no screens) and the same sampling arguments for a whole step; an error of one request
+fails the bundle. A judge's questions depend on earlier answers (steps, then channels, then votes until the result is
+certain), so it needs a `ChatModel` to await, and not a map over prepared prompts. Like the handler, this model is
+loaded once in each worker, because it is kept until the process ends.
 
-Why the asynchronous engine and not `vllm.LLM.chat`: the latter answers a list of requests when the last one is done.
-Here each caller joins the running batch and leaves it on its own.
+The asynchronous engine is used and not `vllm.LLM.chat`, which answers a list of requests when the last one is finished.
+Here each caller joins the running batch and leaves it independently.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from trajmill.stages.models.vllm_offline.spec import VllmSpec
 from trajmill.stages.models.vllm_offline.watchdog import ProcessWatchdog
 
 _SEEDS = 2**63
-"""vLLM keeps a seed in a signed integer of 64 bits."""
+"""vLLM stores a seed as a signed integer of 64 bits."""
 
 
 class VllmModel(FolderModel["_Engine"]):
-    """A `ChatModel` around a vLLM engine of its own; callers may await it from any event loop.
+    """A `ChatModel` with its own vLLM engine; callers may await it from any event loop.
 
-    Closing it lets go of the engine; a request after that starts it again.
+    Closing it ends the engine; a later request starts a new one.
     """
 
     def __init__(self, spec: VllmSpec) -> None:
-        """Start the engine: seconds to minutes, by the size of the model.
+        """Start the engine; this takes seconds to minutes, depending on the size of the model.
 
         Raises:
             BadInputError: vLLM is not installed, or the folder holds no model that it can run.
@@ -53,15 +53,15 @@ class VllmModel(FolderModel["_Engine"]):
 
     @property
     def several_answers(self) -> bool:
-        """Always: a prompt is read once for all its samples."""
+        """Always True: a prompt is read once for all its samples."""
         return True
 
     async def complete(self, request: ChatRequest) -> Completion:
-        """Answer a request together with all others that are on their way.
+        """Answer a request together with all others that run now.
 
         Raises:
-            ModelFailure: a picture that does not decode, a request that is longer than the model's context, a schema
-                that cannot be followed, or an engine that died.
+            ModelFailure: an image does not decode, the request is longer than the model's context, its schema is not
+                supported, or the engine died.
         """
         engine = await asyncio.to_thread(self._loaded)
         prompt = await asyncio.to_thread(self._prompt, engine.tokenizer, request)
@@ -69,7 +69,7 @@ class VllmModel(FolderModel["_Engine"]):
 
     async def close(self) -> None:
         """End the engine and its processes; closing twice is fine."""
-        engine = self._let_go()
+        engine = self._take_loaded()
         if engine is not None:
             await asyncio.to_thread(engine.stop)
 
@@ -81,7 +81,7 @@ class VllmModel(FolderModel["_Engine"]):
 
 
 class _Engine:
-    """vLLM's engine on an event loop in a thread of its own, so that it outlives the loops of its callers."""
+    """vLLM's engine with an event loop in its own thread, so that it outlives the loops of its callers."""
 
     def __init__(self, spec: VllmSpec) -> None:
         self._loop = asyncio.new_event_loop()
@@ -95,11 +95,11 @@ class _Engine:
         except BaseException:
             _end_loop(self._loop, thread)
             raise
-        # Also runs when the process ends without closing the model.
+        # This also runs if the process ends without closing the model.
         self.stop = weakref.finalize(self, _stop, self._llm, guard, self._loop, thread)
 
     async def answer(self, prompt: dict[str, Any], request: ChatRequest, request_id: str) -> Completion:
-        """Wait in the caller's loop for what the engine's loop is doing; giving up there ends it here."""
+        """Wait in the caller's loop for the engine's loop; if the caller is cancelled, so is the request."""
         work = asyncio.run_coroutine_threadsafe(self._answer(prompt, request, request_id), self._loop)
         return await asyncio.wrap_future(work)
 
@@ -116,7 +116,7 @@ class _Engine:
 
 
 async def _start(spec: VllmSpec) -> Any:
-    # vLLM reports its use to its makers unless it is told not to, or the user has told it to.
+    # vLLM sends usage statistics to its makers by default; the user can still allow it.
     os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
     try:
         from vllm import AsyncEngineArgs  # type: ignore[import-not-found]
@@ -184,7 +184,7 @@ def _completion(output: Any, top_logprobs: int) -> Completion:
 def _logprobs(sample: Any, top: int) -> tuple[TokenLogprob, ...]:
     found = []
     for token, place in zip(sample.token_ids, sample.logprobs, strict=True):
-        # The chosen token stands among the likeliest even if it is none of them.
+        # vLLM lists the chosen token among the most likely ones, even if it is none of them.
         best = sorted((each for each in place.values() if each.rank <= top), key=lambda each: int(each.rank))
         candidates = tuple((str(each.decoded_token), float(each.logprob)) for each in best)
         found.append(TokenLogprob(str(place[token].decoded_token), float(place[token].logprob), candidates))

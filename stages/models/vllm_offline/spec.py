@@ -20,7 +20,7 @@ class VllmSpec(FolderSpec):
     """Engine arguments of vLLM by their Python names, e.g. `{ tensor_parallel_size = 2 }`."""
 
     def load(self) -> ChatModel:
-        """The model with its engine running.
+        """Load the model and start its engine.
 
         Raises:
             BadInputError: vLLM is not installed, or the folder holds no model that it can run.

@@ -1,7 +1,7 @@
-"""Ends the processes that an engine has started when their owner ended without doing so, `kill -9` included.
+"""Ends the processes of an engine if their owner has ended without doing so, even by `kill -9`.
 
-vLLM's engine runs beside its owner and does not notice when that is gone: it would hold its GPU until somebody looks.
-The guard reads a pipe from the owner, which closes however the owner ends.
+vLLM's engine is a process of its own and does not notice that its owner has ended: it would occupy the GPU. The
+watchdog reads a pipe from the owner, which closes however the owner ends.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ _LEAVE = b"."
 
 
 class ProcessWatchdog:
-    """Watches over processes for as long as the process that makes it lives (Linux)."""
+    """Ends processes when the process that made it ends (Linux)."""
 
     def __init__(self, process_ids: Collection[int]) -> None:
-        # By its file, so that it starts wherever the owner got its modules from; in a session of its own, so that what
-        # ends the owner's process group does not end the guard first.
+        # It is started by its file, so that it does not depend on the owner's module path. It has its own session, so
+        # that a signal to the owner's process group does not end it first.
         self._process = subprocess.Popen(
             [sys.executable, "-I", __file__, *map(str, process_ids)], stdin=subprocess.PIPE, start_new_session=True
         )
 
     @property
     def process_id(self) -> int:
-        """Id of the guard's own process."""
+        """Process id of the watchdog."""
         return self._process.pid
 
     def dismiss(self) -> int:
-        """End the guard, whose exit status is returned; the processes are left to their owner."""
+        """End the watchdog and return its exit status; the owner then has to end the processes."""
         self._process.communicate(_LEAVE)
         return self._process.returncode
 
 
 def main() -> None:
-    """Wait for the owner's word, or its end."""
-    # Handles, not numbers: the number of a process that has ended may become another's.
+    """Wait until the owner dismisses the watchdog, or ends."""
+    # Handles are used and not process ids, because the id of an ended process may be given to another one.
     handles = []
     for argument in sys.argv[1:]:
         with contextlib.suppress(ProcessLookupError):

@@ -1,1 +1,1 @@
-"""Models around a model: a row for each call, answers kept on disk, weights kept loaded."""
+"""Models that wrap another model: they make a row for each call, cache answers on disk, or keep weights loaded."""

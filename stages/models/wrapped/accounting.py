@@ -1,4 +1,4 @@
-"""A row for each call of a model."""
+"""Makes a `model_calls` row for each call of a model."""
 
 from __future__ import annotations
 
@@ -16,17 +16,16 @@ from trajmill.stages.models.wrapped.base import WrappedModel
 
 
 class Accounting(NamedTuple):
-    """Who gets the rows of a model's calls, and their common columns."""
+    """The receiver of the rows of a model's calls, and their common columns."""
 
     origin: Origin
     sink: Callable[[ModelCall], None]
 
 
 class AccountedModel(WrappedModel):
-    """A `ChatModel` that hands one row per call to `sink`, of failed and abandoned calls too.
+    """A `ChatModel` that gives `sink` one row for each call, also for failed and cancelled ones.
 
-    Ids of calls are the same when the same calls are made again in another process: equal requests are told apart by
-    how often they have been made before.
+    The same calls in another process get the same ids: equal requests are numbered in their order.
     """
 
     def __init__(self, model: ChatModel, origin: Origin, sink: Callable[[ModelCall], None]) -> None:
@@ -39,7 +38,7 @@ class AccountedModel(WrappedModel):
         """Answer a request.
 
         Raises:
-            ModelFailure: no answer; it stands on the call's row.
+            ModelFailure: no answer; the row has its message.
         """
         start = perf_counter()
         completion, error = None, "the caller gave up waiting"

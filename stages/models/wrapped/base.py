@@ -1,4 +1,4 @@
-"""The base of models that stand before another model."""
+"""The base of models that wrap another model."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from trajmill.stages.models.base import ChatModel, ChatRequest, Completion, give
 
 
 class WrappedModel:
-    """A `ChatModel` that passes everything on to another one."""
+    """A `ChatModel` that passes every call to another one."""
 
     def __init__(self, model: ChatModel) -> None:
         self._model = model
 
     @property
     def version(self) -> str:
-        """Version of the model that is asked."""
+        """Version of the other model."""
         return self._model.version
 
     @property
     def several_answers(self) -> bool:
-        """Whether the model that is asked gives several samples in one request."""
+        """Whether the other model gives several samples in one request."""
         return gives_several(self._model)
 
     def frame(self, screen: Size) -> CoordinateFrame:
-        """The frame of the model that is asked."""
+        """The frame of the other model."""
         return self._model.frame(screen)
 
     async def complete(self, request: ChatRequest) -> Completion:
-        """Ask the model.
+        """Ask the other model.
 
         Raises:
             ModelFailure: it does not answer.
@@ -36,5 +36,5 @@ class WrappedModel:
         return await self._model.complete(request)
 
     async def close(self) -> None:
-        """Close the model."""
+        """Close the other model."""
         await self._model.close()

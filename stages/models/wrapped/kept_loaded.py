@@ -1,4 +1,4 @@
-"""A model that stays loaded when its user closes it."""
+"""A model that stays loaded when it is closed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from trajmill.stages.models.wrapped.base import WrappedModel
 
 
 class KeptLoadedModel(WrappedModel):
-    """A `ChatModel` that closing does not unload: the next shard of this worker asks it again."""
+    """A `ChatModel` that is not unloaded when it is closed, because the next shard of this worker asks it again."""
 
     async def close(self) -> None:
         """Keep the weights."""

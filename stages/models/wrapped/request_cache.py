@@ -1,8 +1,7 @@
-"""A request cache on disk: an answered request is not sent again, not by another process and not after a crash.
+"""Caches answers on disk: an answered request is not sent again, even by another process or after a crash.
 
-Kept are the answers of every role but the acting ones, and those of an acting role that decodes greedily. (A sampled
-vote has its seed in the key, so the next vote is another request; a policy that explores must not get its own earlier
-answers.)
+Answers of all roles are cached, except those of a policy that samples: while it explores, it must not get its earlier
+answers. A sampled vote has its seed in the key, so the next vote is another request.
 """
 
 from __future__ import annotations
@@ -26,29 +25,29 @@ from trajmill.stages.models.wrapped.base import WrappedModel
 
 _ACTING_ROLES: Final = frozenset({"policy", "planner", "executor"})
 _LARGEST: Final = 4 * 2**30
-"""Bytes on disk; beyond it the oldest entries go."""
+"""Most bytes on disk; the oldest entries are removed."""
 _BROKEN: Final = (sqlite3.Error, zlib.error, OSError, Timeout, ValueError, TypeError)
-"""What a broken entry, a broken database or a full disk makes diskcache raise."""
+"""Errors of diskcache for a broken entry, a broken database or a full disk."""
 
 
 def is_repeatable(request: ChatRequest) -> bool:
-    """Whether an earlier answer may stand for the answer to a request."""
+    """Whether an earlier answer to the same request may be used."""
     return request.temperature == 0 or request.role not in _ACTING_ROLES
 
 
 class CachedModel(WrappedModel):
-    """A `ChatModel` that answers from disk what it can; to be used from one event loop at a time.
+    """A `ChatModel` that answers from disk if it can; use it from one event loop at a time.
 
-    Equal requests that wait at the same time are one call. What comes from the cache, or from the call of another
-    caller, is marked `cached` and costs nothing; its tokens are those of the call that was made. An entry that cannot
-    be read is a miss, and one that cannot be written is asked for again next time.
+    Equal requests that wait at the same time share one call. An answer from the cache, or from the call of another
+    caller, is marked `cached` and has price 0; its tokens are those of the original call. An unreadable entry is a
+    miss; an entry that cannot be written is asked for again next time.
     """
 
     def __init__(self, model: ChatModel, folder: Path) -> None:
-        """Use the cache in a folder, which is made if it is not there.
+        """Use the cache in a folder, which is made if missing.
 
         Raises:
-            BadInputError: the folder cannot hold a cache, or holds something else.
+            BadInputError: the folder cannot be written, or has other files.
         """
         super().__init__(model)
         try:
@@ -56,15 +55,15 @@ class CachedModel(WrappedModel):
         except (sqlite3.Error, OSError, TypeError, ValueError) as error:
             reason = " ".join(str(error).split())
             raise BadInputError(f"{folder}: no request cache ({reason}); delete it or name another folder") from error
-        # One writer: diskcache keeps a connection per thread, and the writes of a process would only wait for another.
+        # One thread writes: diskcache has a connection for each thread, and several would only wait for each other.
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="request-cache")
-        self._flights: dict[str, _Flight] = {}
+        self._shared_calls: dict[str, _SharedCall] = {}
 
     async def complete(self, request: ChatRequest) -> Completion:
-        """Answer a request from the cache, or ask.
+        """Answer a request from the cache, or ask the model.
 
         Raises:
-            ModelFailure: it had to be asked and was not answered; failures are not kept.
+            ModelFailure: the model was asked and gave no answer; failures are not cached.
         """
         if not is_repeatable(request):
             return await self._model.complete(request)
@@ -78,21 +77,21 @@ class CachedModel(WrappedModel):
         await self._model.close()
 
     async def _join(self, key: str, request: ChatRequest) -> Completion:
-        """Wait for the call of this key, and begin it if nobody has."""
-        flight = self._flights.get(key)
-        begun_by_another = flight is not None
-        if flight is None:
-            flight = self._flights[key] = _Flight(asyncio.ensure_future(self._ask(key, request)))
-        flight.waiting += 1
+        """Wait for the running call of this key, or start it."""
+        shared = self._shared_calls.get(key)
+        joined = shared is not None
+        if shared is None:
+            shared = self._shared_calls[key] = _SharedCall(asyncio.ensure_future(self._ask(key, request)))
+        shared.waiting += 1
         try:
-            # Shielded: a caller that gives up must not take the answer from the others.
-            completion = await asyncio.shield(flight.call)
+            # Shielded, so that a cancelled caller does not cancel the call of the others.
+            completion = await asyncio.shield(shared.call)
         finally:
-            flight.waiting -= 1
-            if flight.waiting == 0:
-                flight.call.cancel()
-                del self._flights[key]
-        return _free(completion) if begun_by_another else completion
+            shared.waiting -= 1
+            if shared.waiting == 0:
+                shared.call.cancel()
+                del self._shared_calls[key]
+        return _as_cached(completion) if joined else completion
 
     async def _ask(self, key: str, request: ChatRequest) -> Completion:
         completion = await self._model.complete(request)
@@ -102,7 +101,7 @@ class CachedModel(WrappedModel):
     def _read(self, key: str) -> Completion | None:
         try:
             stored = self._cache.get(key)
-            return None if stored is None else _free(completion_from_json(stored))
+            return None if stored is None else _as_cached(completion_from_json(stored))
         except _BROKEN:
             return None
 
@@ -114,15 +113,15 @@ class CachedModel(WrappedModel):
 
 
 @dataclass(slots=True)
-class _Flight:
-    """A call on its way and how many wait for it."""
+class _SharedCall:
+    """A running call and the number of callers that wait for it."""
 
     call: asyncio.Future[Completion]
     waiting: int = 0
 
 
 class _PlainDisk(JSONDisk):  # type: ignore[misc]
-    """JSON in, JSON out; refuses the entries that diskcache would unpickle, so that a cache can run nothing."""
+    """Stores JSON only; refuses entries that diskcache would unpickle, so that a cache file cannot run code."""
 
     def fetch(self, mode: int, filename: str | None, value: object, read: bool) -> Any:
         if mode == MODE_PICKLE:
@@ -130,5 +129,5 @@ class _PlainDisk(JSONDisk):  # type: ignore[misc]
         return super().fetch(mode, filename, value, read)
 
 
-def _free(completion: Completion) -> Completion:
+def _as_cached(completion: Completion) -> Completion:
     return completion._replace(price=0.0, cached=True)

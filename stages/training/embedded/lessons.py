@@ -24,7 +24,7 @@ from trajmill.stages.export.trl.exporter import SFT_FILE
 from trajmill.stages.export.verl.exporter import RL_FILE
 from trajmill.stages.models.embedded.network.batch import bags, collate
 from trajmill.stages.models.embedded.reading.candidates import CandidateAction
-from trajmill.stages.models.embedded.reading.situation import InputReader, Situation, nothing
+from trajmill.stages.models.embedded.reading.situation import InputReader, Situation, empty_situation
 from trajmill.stages.training.embedded.lesson_batch import Lessons
 
 _SFT_COLUMNS = ["prompt", "completion", "screen_ids", "loss_weight"]
@@ -86,7 +86,7 @@ def lessons(turns: Iterable[Turn], screens: dict[str, SeenScreen]) -> Lessons:
         labels.append(lesson.label)
         weights.append(turn.weight)
     return Lessons(
-        collate(situations or [nothing()]),
+        collate(situations or [empty_situation()]),
         torch.tensor(labels, dtype=torch.long),
         torch.tensor(weights, dtype=torch.float32),
         bags(reader.lexicon, range(len(reader.lexicon.buckets))),

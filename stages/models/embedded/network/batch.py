@@ -1,4 +1,4 @@
-"""A batch of situations as padded tensors."""
+"""Makes a batch of situations: padded tensors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from trajmill.stages.models.embedded.reading.words import Lexicon
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """`b` situations, padded to the longest of each kind; id 0 means that there is no word."""
+    """`b` situations, padded to the longest; id 0 stands for no word."""
 
     instruction: Tensor
     """(b, m) word ids."""
@@ -29,7 +29,7 @@ class Batch:
     shown: Tensor
     last: Tensor
     before: Tensor
-    """(b, ...) word ids each."""
+    """(b, ...) word ids, each."""
     texts: Tensor
     """(b, n, MAX_TEXT) word ids."""
     fields: Tensor
@@ -43,9 +43,9 @@ class Batch:
     codes: Tensor
     """(b, n) codes of candidates."""
     anchors: Tensor
-    """(b, 2) codes of title and last target."""
+    """(b, 2) codes of the title and the last target."""
     exists: Tensor
-    """(b, n) true where there is a candidate."""
+    """(b, n) true for a candidate, false for padding."""
 
     def double(self) -> Batch:
         """The same batch with flags in double precision."""
@@ -54,16 +54,16 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Bags:
-    """For each word, the rows of the embedding table whose mean is its vector; word 0 has none."""
+    """For each word, the rows of the embedding table whose mean is its vector; word 0 has no rows."""
 
     rows: Tensor
     offsets: Tensor
     weights: Tensor
-    """(words,) the weight of the word when two texts share it: little for stop words, 0 for word 0."""
+    """(words,) weight of a word that two texts share: small for stop words, 0 for word 0."""
 
 
 def collate(situations: Sequence[Situation]) -> Batch:
-    """Pad situations to one batch; the ids stay those of their lexicon."""
+    """Pad situations to one batch; ids are those of their lexicon."""
     columns = dict(zip(Situation._fields, zip(*situations, strict=True), strict=True))
     padded = {name: torch.from_numpy(_pad(arrays)) for name, arrays in columns.items()}
     counts = torch.tensor([len(kinds) for kinds in columns["kinds"]])

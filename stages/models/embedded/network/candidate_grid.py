@@ -1,4 +1,4 @@
-"""Candidates without padding, and the place of each in the padded grid of its batch."""
+"""Converts between candidates without padding and the padded grid of their batch."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 class CandidateGrid(NamedTuple):
-    """The places of the `c` candidates of a batch in its (b, n) grid, most of which is padding."""
+    """The positions of the `c` candidates of a batch in its (b, n) grid, most of which is padding."""
 
     exists: Tensor
     """(b, n)"""
@@ -22,13 +22,13 @@ class CandidateGrid(NamedTuple):
         return grid.flatten(0, 1).index_select(0, self.spots)
 
     def pad(self, tokens: Tensor) -> Tensor:
-        """(c, ...) to (b, n, ...), zero where there is no candidate."""
+        """(c, ...) to (b, n, ...), with zeros as padding."""
         rows, columns = self.exists.shape
         grid = tokens.new_zeros(rows * columns, *tokens.shape[1:]).index_copy(0, self.spots, tokens)
         return grid.unflatten(0, (rows, columns))  # type: ignore[no-untyped-call, no-any-return]
 
 
 def grid_of(exists: Tensor) -> CandidateGrid:
-    """The places of the candidates that exist."""
+    """The positions of the existing candidates."""
     spots = exists.flatten().nonzero().squeeze(1)
     return CandidateGrid(exists, spots, spots // exists.shape[1])

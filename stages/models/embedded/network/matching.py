@@ -1,4 +1,4 @@
-"""Finds the words that a candidate shares with instruction, guidance and history: by equality, without parameters."""
+"""Finds the words that a candidate shares with instruction, guidance and history; it has no parameters."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ MATCHES = [
     "rival",
     "leads",
 ]
-"""Per candidate: shares of its words that the instruction says (fresh: and that no earlier step has dealt with), ...
+"""Features of a candidate: the shares of its words that are in the instruction (fresh: and in no earlier step), ...
 
-`rival` is the best fresh match among the other candidates that are neither chosen nor done: while there is one, the
-screen is not finished with. `leads` says that the candidate itself is that best match.
+`rival` is the best fresh match among the other candidates that are neither chosen nor done: if there is one, the screen
+still has something to do. `leads` says that the candidate itself is the best match.
 """
 
 
 class Matches(NamedTuple):
-    """Shared words of `c` candidates with what was asked and done."""
+    """The words that `c` candidates share with instruction, guidance and history."""
 
     words: Tensor
-    """(c, m) 1 where the candidate's text carries the word of the instruction."""
+    """(c, m) 1 if the candidate's text has the word of the instruction."""
     scalars: Tensor
     """(c, MATCHES)"""
 
@@ -50,12 +50,12 @@ def match_words(
     """Compare the words of all candidates.
 
     Args:
-        batch: What was asked and done.
+        batch: the situations.
         texts: (c, j) words of the candidates' texts.
         fields: (c, k) words of the labels beside them.
-        grid: Where the candidates stand in the batch.
+        grid: the positions of the candidates in the batch.
         open_: (c,) 1 for a candidate that is neither chosen nor done, else 0.
-        weights: (words,) how much each word counts, 0 for no word.
+        weights: (words,) weight of each word, 0 for no word.
     """
     owner = grid.owner
     fresh = batch.instruction * (batch.instruction_flags[..., 1] == 0)
@@ -91,7 +91,7 @@ def match_words(
 
 
 def _rivals(scores: Tensor, grid: CandidateGrid) -> tuple[Tensor, Tensor]:
-    """(c,) the best score of the other candidates in the same row, and 1 for those that have the best score."""
+    """(c,) the best score of the other candidates of the row, and (c,) 1 for the candidates with the best score."""
     best, second = nn.functional.pad(grid.pad(scores), (0, 1)).topk(2).values.unbind(-1)
     best, second = best[grid.owner], second[grid.owner]
     leads = (scores == best) & (scores > 0)
@@ -99,10 +99,10 @@ def _rivals(scores: Tensor, grid: CandidateGrid) -> tuple[Tensor, Tensor]:
 
 
 def _equal(words: Tensor, others: Tensor) -> Tensor:
-    """(c, j, m): whether word j of a candidate is word m of the `others` (c, m) that it is compared with."""
+    """(c, j, m) whether word j of a candidate equals word m of its row of `others` (c, m)."""
     return (words[..., None] == others[:, None]) & (words > 0)[..., None]
 
 
 def _share(hits: Tensor, weights: Tensor) -> Tensor:
-    """(c,): share of the candidate's weight that was hit; 0 for a candidate without words."""
+    """(c,) share of the candidate's word weights that matched; 0 for a candidate without words."""
     return (hits * weights).sum(-1) / weights.sum(-1).clamp(min=1e-6)

@@ -1,4 +1,4 @@
-"""A memory of single pairs: the wide half of a wide-and-deep network."""
+"""The memory of pairs: the wide half of a wide-and-deep network."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from trajmill.stages.models.embedded.reading.features import KINDS
 PAIR_BUCKETS = 2**18
 _MIX_CANDIDATE, _MIX_OTHER = 0x1E3779B1, 0x05EBCA77
 _ANCHOR_SHIFT = torch.tensor([2**30 + 1, 2**30 + 2**29])
-"""Gives titles, last targets and words different codes."""
+"""Numbers that give titles, last targets and words different codes."""
 
 
 class Hidden(NamedTuple):
-    """The inputs that are hidden from the network for one update, so that it learns to work without them."""
+    """The inputs that one update hides from the network, so that it learns to work without them."""
 
     words: Tensor
-    """(b, m) words of the instruction whose meaning is hidden; it stays visible which candidates hold them."""
+    """(b, m) words of the instruction whose vectors are hidden; which candidates have them stays visible."""
     pairs: Tensor
     """(b,) rows for which the memory of pairs is switched off."""
 
@@ -29,8 +29,8 @@ class Hidden(NamedTuple):
 class PairMemory(nn.Module):
     """Weights of pairs: a candidate with a word of the instruction, the screen's title or the last target.
 
-    The wide half of a wide-and-deep network: it learns that `School` goes with `Theatre play`, or `Small` with `tiny`,
-    from a few examples, where an embedding needs hundreds. All weights start at zero.
+    It learns that `School` goes with `Theatre play`, or `Small` with `tiny`, from a few examples; an embedding needs
+    hundreds. All weights start at zero.
     """
 
     def __init__(self) -> None:
@@ -58,5 +58,5 @@ class PairMemory(nn.Module):
 
 
 def _is_choice(kinds: Tensor) -> Tensor:
-    """Whether candidates are items or options: the instruction decides between these, not the screen."""
+    """Whether candidates are items or options: the instruction decides between these, and not the screen."""
     return (kinds == KINDS.index("list_item")) | (kinds == KINDS.index("radio"))

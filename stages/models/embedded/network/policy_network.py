@@ -1,7 +1,7 @@
-"""The network: late interaction of each candidate with the instruction, then attention among candidates.
+"""The policy network: late interaction of each candidate with the instruction, then attention among candidates.
 
-Before its first update the network is exactly the exploration policy: it adds terms to the lexical prior, and these
-terms start at zero. The prior's weights are ordinary parameters.
+Before its first update, the network is exactly the exploration policy: the terms that it adds to the lexical prior
+start at zero. The prior's weights are ordinary parameters.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class NetworkShape(NamedTuple):
     layers: int = 2
     heads: int = 4
     exact_bias: float = 4.0
-    """Start value of the extra attention of a candidate to a word of the instruction that its own text holds."""
+    """Start value of a candidate's extra attention to the words of the instruction that its own text has."""
 
 
 class PolicyNetwork(nn.Module):
@@ -67,13 +67,13 @@ class PolicyNetwork(nn.Module):
         return vectors
 
     def forward(self, batch: Batch, vectors: Tensor, weights: Tensor, hidden: Hidden | None = None) -> Tensor:
-        """Logits (b, n) of all candidates, -inf where there is none.
+        """Logits (b, n) of all candidates, -inf for padding.
 
         Args:
-            batch: Situations whose ids index `vectors`.
-            vectors: Result of `word_vectors`; row 0 belongs to no word.
+            batch: situations whose ids index `vectors`.
+            vectors: the result of `word_vectors`; row 0 belongs to no word.
             weights: (words,) weights of shared words.
-            hidden: The inputs that are hidden from the network; only in training.
+            hidden: inputs to hide; only in training.
         """
         grid = grid_of(batch.exists)
         texts, fields, kinds, flags = (
@@ -113,7 +113,7 @@ class PolicyNetwork(nn.Module):
 
 
 class InstructionAttention(nn.Module):
-    """Each candidate attends to the words of the instruction, and more so to words that its own text holds."""
+    """Each candidate attends to the words of the instruction, with a bias towards words that its own text has."""
 
     def __init__(self, width: int, heads: int, exact_bias: float) -> None:
         super().__init__()
@@ -124,21 +124,21 @@ class InstructionAttention(nn.Module):
         self.nothing = nn.Parameter(torch.zeros(heads))
 
     def forward(self, tokens: Tensor, spoken: Tensor, said: Tensor, shared: Tensor, grid: CandidateGrid) -> Tensor:
-        """(c, width) the instruction as each candidate attends to it.
+        """(c, width) the attended instruction, for each candidate.
 
         Args:
             tokens: (c, width) candidates.
             spoken: (b, m, width) words of the instruction in context.
-            said: (b, m) true where there is a word.
-            shared: (c, m) 1 where the candidate carries the word.
-            grid: of the candidates in the batch.
+            said: (b, m) true for a word, false for padding.
+            shared: (c, m) 1 if the candidate has the word.
+            grid: positions of the candidates in the batch.
         """
         query = _split(grid.pad(self.query(tokens)), self.heads)
         key, value = _split(self.key(spoken), self.heads), _split(self.value(spoken), self.heads)
         scores = query @ key.transpose(-1, -2) * (query.shape[-1] ** -0.5)
         scores = scores + self.exact[:, None, None] * grid.pad(shared)[:, None]
         scores = scores.masked_fill(~said[:, None, None], -torch.inf)
-        # A candidate that the instruction does not speak of may attend to no word.
+        # A candidate that the instruction does not mention may attend to no word.
         nothing = self.nothing[None, :, None, None].expand(*scores.shape[:3], 1)
         share = torch.cat([scores, nothing], -1).softmax(-1)[..., :-1]
         heard: Tensor = self.out(grid.take(_join(share @ value)))
@@ -171,7 +171,7 @@ class CandidateLayer(nn.Module):
 
 
 def _mean(vectors: Tensor, ids: Tensor) -> Tensor:
-    """(..., word_width) mean vector of the words in the last axis of `ids`; zero for no words."""
+    """(..., word_width) mean vector of the words in the last axis of `ids`; zero without words."""
     flat = ids.reshape(-1, ids.shape[-1]).long()
     means = functional.embedding_bag(flat, vectors, mode="mean", padding_idx=PADDING)
     return means.view(*ids.shape[:-1], -1)

@@ -34,5 +34,5 @@ _START = {
 
 
 def prior_weights() -> Tensor:
-    """(MATCHES + FLAGS + KINDS,) start weights, zero for all that is not named."""
+    """(MATCHES + FLAGS + KINDS,) start weights; zero for features that are not named here."""
     return torch.tensor([_START.get(name, 0.0) for name in (*MATCHES, *FLAGS, *KINDS)])

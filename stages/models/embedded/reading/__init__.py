@@ -1,1 +1,1 @@
-"""What the embedded policy reads: words, candidates and features of a prompt and a screen."""
+"""Reads a prompt and a screen for the embedded policy: words, candidates and features."""

@@ -1,4 +1,4 @@
-"""The actions that a screen offers: what can be pressed, what can be typed, and the few that are always there."""
+"""Lists the actions that a screen offers: presses, texts to type, and a few that are always possible."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trajmill.schemas.observation import UIElement
 from trajmill.stages.models.embedded.reading.words import STOP_WORDS, tokens
 
 MAX_PRESSES = 64
-"""Largest number of elements of one screen that become candidates; the rest can be reached by scrolling."""
+"""Most elements of a screen that become candidates; the others can be reached by scrolling."""
 MAX_TYPED = 24
 _LONGEST_SPAN = 3
 _WHEEL_CLICKS = 3
@@ -24,21 +24,21 @@ class CandidateAction(NamedTuple):
     """One action that can be chosen."""
 
     verb: str
-    """press, open (double click), type, down, up, back, home, enter or finish."""
+    """`press`, `open` (double click), `type`, `down`, `up`, `back`, `home`, `enter` or `finish`."""
     text: str = ""
-    """Label of what is pressed, or the text to type."""
+    """Label of the pressed element, or the text to type."""
     field: str = ""
-    """Label of the group, stepper or input it belongs to."""
+    """Label of the group, stepper or input that it belongs to."""
     role: str = ""
-    """Role of the element; for `type`: where the text comes from (quoted, noted or span)."""
+    """Role of the element; for `type` the origin of the text: `quoted`, `noted` or `span`."""
     bounds: Box = _NOWHERE
-    """The element pressed, or the list scrolled."""
+    """Box of the pressed element, or of the scrolled list."""
     states: tuple[str, ...] = ()
     beside: str = ""
-    """Text in the same row that cannot be pressed: the number of a stepper, the label of an input."""
+    """Text in the same row that cannot be pressed, e.g. the number of a stepper or the label of an input."""
 
     def action(self, *, phone: bool) -> Action:
-        """The action that this candidate stands for."""
+        """The action of this candidate."""
         x, y = self.bounds.center
         match self.verb:
             case "press":
@@ -60,7 +60,7 @@ class CandidateAction(NamedTuple):
 
 
 def screen_candidates(elements: Sequence[UIElement], size: Size, *, phone: bool) -> list[CandidateAction]:
-    """The candidates of a screen for any task: presses, scrolls, system buttons, the end."""
+    """The candidates of a screen that do not depend on the task: presses, scrolls, system buttons, the end."""
     readable = [e for e in elements if e.role in ("text", "value") and "clickable" not in e.states]
     presses = [
         CandidateAction(
@@ -98,12 +98,12 @@ def _beside(element: UIElement, readable: Sequence[UIElement]) -> str:
 
 
 def focused_field(elements: Sequence[UIElement]) -> UIElement | None:
-    """The input that would receive text, None where there is none."""
+    """The input that receives typed text; None without one."""
     return next((e for e in elements if "focused" in e.states and "editable" in e.states), None)
 
 
 def typed_candidates(instruction: str, notes: Sequence[str], field: UIElement) -> list[CandidateAction]:
-    """What could be typed into `field`: quoted parts of the instruction, noted values, then short spans of words."""
+    """Texts to type into `field`: quoted parts of the instruction, noted values, then short sequences of words."""
     texts = {text: "quoted" for match in _QUOTED.finditer(instruction) if (text := (match[1] or match[2]).strip())}
     for note in notes:
         texts.setdefault(note, "noted")

@@ -18,19 +18,19 @@ class Conclusion(NamedTuple):
     """The fields of one conclusion."""
 
     verb: str
-    """Opened, Tapped, Typed, Scrolled, ...; empty for a text in another form."""
+    """`Opened`, `Tapped`, `Typed`, `Scrolled`, ...; empty for a text in another form."""
     target: str
-    """What was tapped or typed."""
+    """Label of the tapped element, or the typed text."""
     field: str
     """The label of the stepper, radio group or input that it belongs to."""
     title: str
-    """Title of the screen on which it was done."""
+    """Title of the screen before the action."""
     notes: tuple[str, ...]
     """Values seen on that screen that may be needed later."""
 
 
 def write_conclusion(conclusion: Conclusion, *, how: str = "", into: bool = False) -> str:
-    """Write a conclusion; `how` follows the verb, and `into` says that the target was typed into an input."""
+    """Write a conclusion; `how` follows the verb, and `into` is for a target that was typed into an input."""
     parts = [conclusion.verb, how] if how else [conclusion.verb]
     if conclusion.target:
         parts.append(quoted(conclusion.target))

@@ -1,4 +1,4 @@
-"""Kinds and flags of candidates: with the words, they are all that the network sees of a candidate."""
+"""Kinds and flags of candidates; beside the words, the network sees nothing else of a candidate."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from trajmill.stages.models.embedded.reading.words import code_of
 _KIND_NAMES = """other button list_item radio checkbox switch stepper_button text_field search_field icon menu menu_item
 tab link quoted noted span down up back home enter finish"""
 KINDS = tuple(_KIND_NAMES.split())
-"""What a candidate is: the role of what it presses, the origin of what it types, or its verb."""
+"""The kinds of candidates: the role of a pressed element, the origin of a typed text, or a verb."""
 _FLAG_NAMES = """chosen focused x y done_once done_twice done_often just_done same_verb filled known_text
 counts number_said towards_number away_from_number hinted hint_unseen hints_done was_noted"""
 FLAGS = tuple(_FLAG_NAMES.split())
-"""Per candidate: state and place of its element, and what the history says of it."""
+"""The flags of a candidate: state and position of its element, and what the history says about it."""
 CONCLUSION_VERBS = {
     "press": "Tapped",
     "open": "Opened",
@@ -34,15 +34,15 @@ CONCLUSION_VERBS = {
     "enter": "Confirmed",
     "finish": "Finished",
 }
-"""How a conclusion names what a candidate does."""
+"""The verb of a conclusion, by the candidate's verb."""
 _LEAVING = {"back": "back", "close": "back", "show desktop": "home"}
-"""Buttons of apps that do the same as a button of the system, by their label."""
+"""Verbs of app buttons that do the same as a system button, by their label."""
 _KIND_INDEX = {kind: index for index, kind in enumerate(KINDS)}
 _FLAG_INDEX = {flag: index for index, flag in enumerate(FLAGS)}
 _SETTLED = [_FLAG_INDEX[name] for name in ("chosen", "done_once", "done_twice", "done_often")]
 _COUNTS = slice(_FLAG_INDEX["counts"], _FLAG_INDEX["counts"] + 4)
 _SEARCHES, _TO_LAUNCHER = ("down", "up", "back", "enter"), ("home",)
-"""Kinds of candidates that can bring the target of a guidance line into view; apps are opened on the launcher."""
+"""Kinds of candidates that can show the target of a guidance line; apps are opened on the launcher."""
 
 
 def kind_of(candidate: CandidateAction) -> int:
@@ -54,14 +54,14 @@ def kind_of(candidate: CandidateAction) -> int:
 
 
 def pair_code(candidate: CandidateAction) -> int:
-    """The candidate's code in the memory of pairs; 0 for text to type, which the user makes up."""
+    """The candidate's code in the memory of pairs; 0 for text to type, which users choose freely."""
     if candidate.verb == "type":
         return 0
     return code_of(f"{candidate.verb} {candidate.text}".casefold())
 
 
 def fixed_flags(candidate: CandidateAction, size: Size) -> list[float]:
-    """The flags that follow from the screen alone, zeros for the others."""
+    """The flags that depend on the screen only; the other flags are 0."""
     x, y = candidate.bounds.center
     states = candidate.states
     flags = [0.0] * len(FLAGS)
@@ -72,12 +72,12 @@ def fixed_flags(candidate: CandidateAction, size: Size) -> list[float]:
 
 
 def is_open(flags: Tensor) -> Tensor:
-    """1 for candidates that are neither chosen nor done already, from their flags."""
+    """From the flags of candidates: 1 for those that are neither selected nor done already."""
     settled = flags[..., _SETTLED].sum(-1)
     return (settled == 0).to(flags.dtype)
 
 
-def with_task(
+def with_task_flags(
     flags: NDArray[np.float32],
     candidates: Sequence[CandidateAction],
     title: str,
@@ -86,15 +86,15 @@ def with_task(
     *,
     filled: bool,
 ) -> NDArray[np.float32]:
-    """Fill in the flags that depend on the task.
+    """Set the flags that depend on the task.
 
     Args:
-        flags: (candidates, FLAGS) as the screen alone gives them.
-        candidates: in the same order.
-        title: of the screen.
-        conclusions: what has been done so far.
-        numbers: whole numbers that the instruction says.
-        filled: whether the focused input holds text.
+        flags: (candidates, FLAGS), the result of `fixed_flags`.
+        candidates: the candidates, in the same order.
+        title: title of the screen.
+        conclusions: the conclusions of the steps so far.
+        numbers: whole numbers of the instruction.
+        filled: whether the focused input has text.
     """
     flags = flags.copy()
     title = plain(title)
@@ -120,7 +120,7 @@ def with_task(
 
 
 def _counting(sign: str, shown: int, numbers: Sequence[int]) -> tuple[float, ...]:
-    """Flags of a stepper: has a number, the number is the wanted one, the button moves towards it, or away from it."""
+    """Flags of a stepper: it has a number, the number is wanted, the button moves towards a wanted number, or away."""
     said = shown in numbers
     wanted = {"+": any(number > shown for number in numbers), "-": any(number < shown for number in numbers)}
     towards = not said and wanted.get(sign, False)
@@ -128,14 +128,14 @@ def _counting(sign: str, shown: int, numbers: Sequence[int]) -> tuple[float, ...
 
 
 def _says(note: str, text: str) -> bool:
-    """Whether a noted value is the text, alone or after a label."""
+    """Whether a noted value is the text, with or without a label before it."""
     return note == text or note.endswith(f": {text}")
 
 
-def with_guidance(
+def with_guidance_flags(
     flags: NDArray[np.float32], candidates: Sequence[CandidateAction], left: Sequence[GuidanceLine]
 ) -> NDArray[np.float32]:
-    """Fill in the flags that depend on the guidance; `left` are its lines that are not done yet."""
+    """Set the flags that depend on the guidance; `left` are its lines that are not done yet."""
     flags = flags.copy()
     if not left:
         flags[:, _FLAG_INDEX["hints_done"]] = [float(candidate.verb == "finish") for candidate in candidates]

@@ -1,4 +1,4 @@
-"""Guidance in the prompt: what each of its lines names, and which of them comes next."""
+"""Reads guidance in the prompt: what each line names, and which line comes next."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trajmill.stages.models.embedded.reading.words import tokens
 
 _LINE = re.compile(r'(?:\d+[.)]\s*)?(?P<verb>\w+)[^"]*(?:"(?P<target>[^"]*)")?(?P<rest>.*)')
 _LOOKAHEAD = 3
-"""How many lines a step may be ahead: the screen may already show what a line asks for."""
+"""Most lines that a step may skip, because the screen may already be as a line asks."""
 
 
 class GuidanceLine(NamedTuple):
@@ -23,7 +23,7 @@ class GuidanceLine(NamedTuple):
     target: str
     """The quoted text; empty for a line without quotes."""
     field: frozenset[str]
-    """Words after the quoted target: the label it belongs to."""
+    """Words after the quoted target: the label that it belongs to."""
     words: str
     """The target; the whole line if it has no quotes."""
 

@@ -1,6 +1,6 @@
-"""The features of one request, which are all that the network sees: word ids and flags.
+"""Computes the features of one request, which are all that the network sees: word ids and flags.
 
-They are computed from the request alone: the user's text and the screen's elements.
+They depend only on the request: the user's text and the screen's elements.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from trajmill.stages.models.embedded.reading.features import (
     fixed_flags,
     kind_of,
     pair_code,
-    with_guidance,
-    with_task,
+    with_guidance_flags,
+    with_task_flags,
 )
 from trajmill.stages.models.embedded.reading.guidance_lines import read_guidance_line, remaining_lines
 from trajmill.stages.models.embedded.reading.words import Lexicon, code_of, tokens
@@ -39,7 +39,7 @@ Floats = NDArray[np.float32]
 Codes = NDArray[np.int64]
 
 WORD_FLAGS = ["quoted", "consumed", "just_consumed", "number"]
-"""Per word of the instruction."""
+"""The flags of a word of the instruction."""
 
 MAX_INSTRUCTION, MAX_TEXT, MAX_FIELD, MAX_TITLE, MAX_SHOWN, MAX_STEP, MAX_HINT, MAX_HINTS = 48, 8, 6, 6, 24, 10, 12, 48
 
@@ -52,7 +52,7 @@ class Situation(NamedTuple):
     instruction_flags: Floats
     """(m, len(WORD_FLAGS))"""
     hint: Ids
-    """Words of the guidance line that is next, empty without guidance."""
+    """Words of the next guidance line; empty without guidance."""
     hints: Ids
     """Words of all guidance lines from the next one on."""
     title: Ids
@@ -71,21 +71,21 @@ class Situation(NamedTuple):
     flags: Floats
     """(n, len(FLAGS))"""
     instruction_codes: Codes
-    """(m,) the words of the instruction, for the memory of pairs."""
+    """(m,) codes of the words of the instruction, for the memory of pairs."""
     codes: Codes
-    """(n,) one code for each whole candidate, 0 for a candidate that the memory of pairs ignores."""
+    """(n,) code of each candidate, 0 for a candidate that the memory of pairs ignores."""
     anchors: Codes
-    """(2,) title of the screen and target of the last step, 0 for none."""
+    """(2,) codes of the screen's title and the last step's target, 0 for none."""
 
 
 def _typed(instruction: str, conclusions: Sequence[Conclusion], focused: UIElement | None) -> list[CandidateAction]:
-    """What can be typed now. Nothing right after typing, because more text would only be appended."""
+    """Texts to type; none right after typing, because more text would only be appended."""
     if focused is None or (conclusions and conclusions[-1].verb == CONCLUSION_VERBS["type"]):
         return []
     return typed_candidates(instruction, noted_values(conclusions), focused)
 
 
-def nothing() -> Situation:
+def empty_situation() -> Situation:
     """A situation without words and candidates."""
     none = np.zeros(0, np.int32)
     return Situation(
@@ -117,7 +117,7 @@ class _Offered(NamedTuple):
     codes: Codes
 
     def joined(self, more: _Offered) -> _Offered:
-        """The candidates of both, these first."""
+        """The candidates of both; these come first."""
         return _Offered(
             np.concatenate((self.texts, more.texts)),
             np.concatenate((self.fields, more.fields)),
@@ -128,7 +128,7 @@ class _Offered(NamedTuple):
 
 
 class _ScreenPart(NamedTuple):
-    """The features that are equal in every request that shows the screen."""
+    """The features that are equal in all requests with the same screen."""
 
     candidates: tuple[CandidateAction, ...]
     title_text: str
@@ -137,11 +137,11 @@ class _ScreenPart(NamedTuple):
     offered: _Offered
     focused: UIElement | None
     values: tuple[str, ...]
-    """Texts that are data worth noting."""
+    """Texts that are marked as data."""
 
 
 class PolicyInput(NamedTuple):
-    """A request as the policy understands it."""
+    """A request in the form that the policy reads."""
 
     candidates: list[CandidateAction]
     situation: Situation
@@ -177,9 +177,9 @@ class InputReader:
         candidates = [*part.candidates, *typed]
         numbers = [int(token.normal) for token in tokens(user.instruction) if token.normal.isdecimal()]
         filled = part.focused is not None and bool(part.focused.value)
-        flags = with_task(offered.flags, candidates, part.title_text, conclusions, numbers, filled=filled)
+        flags = with_task_flags(offered.flags, candidates, part.title_text, conclusions, numbers, filled=filled)
         if hints:
-            flags = with_guidance(flags, candidates, left)
+            flags = with_guidance_flags(flags, candidates, left)
         empty = np.zeros(0, np.int32)
         situation = Situation(
             instruction=words,

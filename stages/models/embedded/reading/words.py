@@ -1,4 +1,4 @@
-"""Words: how a text is cut into them, their normal form, and the numbers that stand for them."""
+"""Splits texts into words, and gives words a normal form and numbers."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ want could can you your into"""
 STOP_WORDS = frozenset(_COMMON.split())
 STOP_WEIGHT = 0.1
 PADDING = 0
-"""Id of no word."""
+"""The id that stands for no word."""
 WORD_BUCKETS = 4096
 PIECE_BUCKETS = 4096
 MAX_PIECES = 12
-"""Largest number of buckets of one word: one for itself and one for each letter trigram."""
+"""Most buckets of one word: one for the word and one for each letter trigram."""
 
 
 class Token(NamedTuple):
@@ -39,7 +39,7 @@ def tokens(text: str) -> tuple[Token, ...]:
 
 
 def normal_form(word: str) -> str:
-    """Lower case, number words as digits, common English endings cut, so that `orders` meets `ordered`."""
+    """Lower case, number words as digits, common English endings cut, so that `orders` equals `ordered`."""
     word = word.casefold()
     if word in _NUMBERS:
         return _NUMBERS[word]
@@ -65,18 +65,18 @@ def _stem(word: str) -> str:
 class Lexicon:
     """Gives each normal form a small id, from 1 on in order of appearance, and its rows of the embedding table.
 
-    Ids are good only together with the lexicon that gave them: results may depend on their equality alone.
+    Ids are valid only within one lexicon, so results may depend only on whether ids are equal.
     """
 
     ids: dict[str, int] = field(default_factory=dict)
     buckets: list[tuple[int, ...]] = field(default_factory=lambda: [()])
-    """By id: the rows of the embedding table whose mean is the word's vector; none for `PADDING`."""
+    """By id, the rows of the embedding table whose mean is the word's vector; none for `PADDING`."""
     weights: list[float] = field(default_factory=lambda: [0.0])
-    """By id: the weight of the word when two texts share it."""
+    """By id, the weight of a word that two texts share."""
     codes: list[int] = field(default_factory=lambda: [0])
-    """By id: the word as a number that is the same in every lexicon."""
+    """By id, a number for the word that is equal in every lexicon."""
     texts: dict[str, list[int]] = field(default_factory=dict)
-    """All words of the texts met so far."""
+    """All words so far."""
 
     def id_of(self, normal: str) -> int:
         """The id of a word in normal form."""
@@ -97,7 +97,7 @@ class Lexicon:
 
 
 def code_of(text: str) -> int:
-    """A number from 1 to 2**30 that stands for a text, 0 for an empty one."""
+    """A number from 1 to 2**30 for a text; 0 for an empty one."""
     return _hash(text) % 2**30 + 1 if text else 0
 
 
