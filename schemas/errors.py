@@ -15,7 +15,7 @@ class FailureClass(StrEnum):
     ENVIRONMENT = "environment"
     """The environment crashed, hung or answered nonsense during an episode."""
     SETUP = "setup"
-    """The environment could not be brought into the start state of the query."""
+    """The environment could not start, or could not reach the start state of the query."""
     MODEL = "model"
     """A model server did not answer within its bounds."""
     JUDGE = "judge"
@@ -23,7 +23,7 @@ class FailureClass(StrEnum):
     PARSE = "parse"
     """Model text that is no action."""
     TASK = "task"
-    """The query itself is wrong: its reference path or goal check does not hold."""
+    """The query itself is wrong: its start state or goal is malformed, or its reference path fails."""
     LIMIT = "limit"
     """A limit on steps, seconds or tokens was reached."""
 

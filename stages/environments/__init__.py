@@ -1,1 +1,1 @@
-"""Environments behind one protocol."""
+"""Environments: one protocol, and an implementation for each kind."""

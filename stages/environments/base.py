@@ -15,26 +15,26 @@ class Environment(Protocol):
 
     @property
     def platform(self) -> Platform:
-        """Which action space it understands."""
+        """The platform, which decides the actions that it understands."""
         ...
 
     @property
     def name(self) -> str:
-        """Kind of environment as it stands on trajectories: simulated, miniwob, ..."""
+        """Its name on trajectories: simulated, miniwob, ..."""
         ...
 
     async def reset(self, query: Query, seed: int) -> Observation:
-        """Bring it into the start state of a query; equal seeds give equal episodes.
+        """Prepare the start state of a query; equal seeds give equal episodes.
 
         Raises:
-            EnvironmentFailure: of class `setup` if the start state cannot be reached.
+            EnvironmentFailure: the start state cannot be reached (class `setup`).
         """
         ...
 
     async def step(self, action: Action) -> Observation:
-        """Do one action and wait until the screen has settled.
+        """Do one action and wait until the screen stops changing.
 
-        `Terminate` and `Answer` change nothing on the screen; they say that the agent is done.
+        `Terminate` and `Answer` change nothing on the screen; with them the agent ends the episode.
 
         Raises:
             EnvironmentFailure: it crashed or hangs; the episode is void.
@@ -42,7 +42,7 @@ class Environment(Protocol):
         ...
 
     async def score(self) -> float | None:
-        """The programmatic check in [0, 1] for the query of the last reset; None where there is none."""
+        """The result in [0, 1] of the programmatic check for the query of the last reset; None without a check."""
         ...
 
     async def close(self) -> None:
@@ -52,28 +52,28 @@ class Environment(Protocol):
 
 @runtime_checkable
 class HealthChecked(Protocol):
-    """An environment that can tell, before it is lent out again, whether it is fit; any other is taken to be."""
+    """An environment that can say whether it is usable, before it is leased again; others always count as usable."""
 
     async def healthy(self) -> bool:
-        """Whether a reset has a chance; cheap, and false rather than an error."""
+        """Whether a reset can succeed; this is cheap, and an error gives False."""
         ...
 
 
 class Belongings(NamedTuple):
-    """What is left of an environment where its `close` hangs, or its worker is killed."""
+    """What must be removed if an environment's `close` hangs or its worker is killed."""
 
     process_ids: tuple[int, ...] = ()
-    """Processes that it has started, each to be ended with all that descends from it."""
+    """Processes that it has started; each is ended with all its descendants."""
     folders: tuple[Path, ...] = ()
     """Temporary folders."""
 
 
 @runtime_checkable
 class Owner(Protocol):
-    """An environment, or a factory for what its environments share, that has started processes."""
+    """An environment or a factory that has started processes."""
 
     def belongings(self) -> Belongings:
-        """What belongs to it at present."""
+        """Its processes and temporary folders now."""
         ...
 
 
@@ -84,10 +84,10 @@ class EnvironmentFactory(Protocol):
         """Start one environment and return it when it is ready.
 
         Raises:
-            EnvironmentFailure: of class `setup`.
+            EnvironmentFailure: it does not start (class `setup`).
         """
         ...
 
     async def close(self) -> None:
-        """Free what its environments share (a browser, a server); closing twice is fine."""
+        """Free the things that its environments share, e.g. a browser; closing twice is fine."""
         ...

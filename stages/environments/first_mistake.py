@@ -1,4 +1,4 @@
-"""The first mistake in JSON that a user has written, on one line."""
+"""Describes the first mistake in a user's JSON, in one line."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from pydantic import ValidationError
 
 
 def first_mistake(error: ValidationError, whole: str) -> str:
-    """The key of the first mistake, and what is wrong with it.
+    """The key of the first mistake, and its message.
 
     Args:
-        error: of pydantic.
-        whole: stands in place of the key where the whole JSON is wrong.
+        error: pydantic's error.
+        whole: the text in place of the key if the whole JSON is wrong.
     """
     first = error.errors(include_url=False, include_context=False)[0]
     key = ".".join(map(str, first["loc"])) or whole

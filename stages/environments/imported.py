@@ -1,4 +1,4 @@
-"""Queries from the tasks that an environment brings along; a task that has seeds gives one query for each seed."""
+"""Makes queries from an environment's own tasks; a task with seeds gives one query for each seed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MAX_STEPS = 10
 
 
 class ImportedTask(NamedTuple):
-    """A task as its environment describes it."""
+    """A task of an environment."""
 
     platform: Platform
     name: str
@@ -23,9 +23,9 @@ class ImportedTask(NamedTuple):
     apps: tuple[str, ...]
     pages: tuple[str, ...]
     page_description: str
-    """Of each of the pages."""
+    """A description for each page."""
     phrasing: str
-    """Who has worded it."""
+    """The writer of the instruction."""
     goal: str = "{}"
     path: tuple[PathStep, ...] = ()
     difficulty: int = 1
@@ -33,7 +33,7 @@ class ImportedTask(NamedTuple):
     source: Source = Source.IMPORTED
 
     def query(self, split: Split, origin: Origin, made_by: str) -> Query:
-        """The row of a task, which is taken to be possible as it is."""
+        """The query of the task; it is not validated."""
         return Query(
             query_id=Query.make_id(self.platform, self.name, (), self.start_state, self.instruction),
             platform=self.platform,
@@ -58,14 +58,14 @@ class ImportedTask(NamedTuple):
 
 
 class SuiteSize(NamedTuple):
-    """How many seeds of each task are trained on and held out."""
+    """The number of seeds of each task for training, and of held-out seeds."""
 
     train: int
     held_out: int
 
 
 class ImportedQueries(NamedTuple):
-    """Queries and the tasks that could not be asked for."""
+    """Queries, and the failures of tasks that could not be started."""
 
     queries: list[Query]
     failures: list[Failure]
@@ -79,17 +79,17 @@ async def ask_at_seeds(
     origin: Origin,
     made_by: str,
 ) -> ImportedQueries:
-    """Ask for one task at every seed, up to the first at which it cannot be started.
+    """Make the queries of one task at all seeds; ends at the first seed at which the task cannot be started.
 
-    Held-out seeds are in split `heldout_slots`: the task is known, what it asks for is new.
+    Held-out seeds are in split `heldout_slots`: the task is known from training, its values are new.
 
     Args:
-        ask: Starts the task at a seed.
-        name: Of the task.
-        size: How many seeds.
-        run_seed: Chooses the seeds.
-        origin: Common columns of the rows.
-        made_by: Stands on the rows.
+        ask: starts the task at a seed.
+        name: name of the task.
+        size: number of seeds.
+        run_seed: decides the seeds.
+        origin: common columns of the rows.
+        made_by: the maker of the rows.
     """
     asked = ImportedQueries([], [])
     for number in range(size.train + size.held_out):
@@ -104,7 +104,7 @@ async def ask_at_seeds(
 
 
 def together(asked: Sequence[ImportedQueries]) -> ImportedQueries:
-    """All of several, in their order."""
+    """Join several results in their order."""
     return ImportedQueries(
         [query for each in asked for query in each.queries],
         [failure for each in asked for failure in each.failures],

@@ -1,4 +1,4 @@
-"""Goals on what the last screen shows; they work in any environment with an accessibility tree."""
+"""Goals about the last screen; they work in any environment with an accessibility tree."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from trajmill.schemas.tables.query import Platform, Query
 from trajmill.stages.environments.base import Environment
 
 KEY = "showing"
-"""Key in a goal's JSON; the other keys are the environment's own goal, and both must be met."""
+"""Key of this goal in a goal's JSON; the other keys are the environment's own goal, and both must be met."""
 
 
 class Showing(Record):
@@ -22,11 +22,11 @@ class Showing(Record):
 
     role: str
     text: str
-    """The whole of its text."""
+    """Its complete text."""
     state: str = ""
-    """A state that it must have; empty where any will do."""
+    """A state that it must have; empty for any."""
     value: str | None = None
-    """The whole of its value; any if null."""
+    """Its complete value; null for any."""
 
 
 class _Goal(Record):
@@ -45,10 +45,10 @@ def is_shown(observation: Observation, wanted: Showing) -> bool:
 
 
 def checked_on_screen(environment: Environment, query: Query) -> Environment:
-    """The environment for an episode of a query: itself, or one whose score also asks for elements on the last screen.
+    """The environment for a query: itself, or one whose score also needs elements on the last screen.
 
     Raises:
-        EnvironmentFailure: of class `task`: what the goal says of the screen cannot be read.
+        EnvironmentFailure: the goal about the screen is malformed (class `task`).
     """
     if KEY not in query.goal:
         return environment
@@ -63,7 +63,7 @@ def checked_on_screen(environment: Environment, query: Query) -> Environment:
 
 
 class _CheckedOnScreen:
-    """Remembers what was seen last and asks the environment only for its own part of the goal."""
+    """Keeps the last observation, and asks the environment only for its own part of the goal."""
 
     def __init__(self, environment: Environment, showing: tuple[Showing, ...], own_goal: str) -> None:
         self._environment, self._showing, self._own_goal = environment, showing, own_goal
@@ -71,16 +71,16 @@ class _CheckedOnScreen:
 
     @property
     def platform(self) -> Platform:
-        """Of the environment."""
+        """The environment's platform."""
         return self._environment.platform
 
     @property
     def name(self) -> str:
-        """Of the environment."""
+        """The environment's name."""
         return self._environment.name
 
     async def reset(self, query: Query, seed: int) -> Observation:
-        """Bring the environment into the start state; it is not told what must show."""
+        """Reset the environment; it does not get the goal about the screen."""
         self._seen = await self._environment.reset(query.model_copy(update={"goal": self._own_goal}), seed)
         return self._seen
 
@@ -90,7 +90,7 @@ class _CheckedOnScreen:
         return self._seen
 
     async def score(self) -> float | None:
-        """0 unless all that must show does, else the environment's own check, 1 where it has none."""
+        """0 if a wanted element is not shown, else the environment's own score, or 1 if it has none."""
         seen = self._seen
         if seen is None or not all(is_shown(seen, wanted) for wanted in self._showing):
             return 0.0

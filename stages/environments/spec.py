@@ -1,6 +1,6 @@
-"""The spec of an environment: it is a table of the configuration, is sent to workers and opens the environment there.
+"""The base of the specs of environments: a table of the configuration, which workers get and open.
 
-A package of its own adds a kind of environment with one such class and one entry point (see `stages/parts.py`).
+Another package adds a kind of environment with one such class and one entry point (see `stages/parts.py`).
 """
 
 from __future__ import annotations
@@ -20,48 +20,48 @@ if TYPE_CHECKING:
 
 
 class MissingKey(NamedTuple):
-    """A key of a specification that must be set."""
+    """A key of a spec that must be set."""
 
     key: str
     message: str
 
 
 class EnvironmentSpec(Spec):
-    """Where episodes happen."""
+    """The environment of the episodes."""
 
     kind: str
     """Name of the kind of environment."""
 
     draws_screens: ClassVar[bool] = False
-    """Whether it draws screens itself and only when their pixels are asked for, so that another process can do it."""
+    """Whether it draws screens only when their pixels are needed, so that another process can draw them."""
     annotated: ClassVar[bool] = False
-    """Whether the embedded critics know what its pages mean."""
+    """Whether the embedded critics know the annotations of its pages."""
     has_desktop_programs: ClassVar[bool] = False
-    """Whether it runs the programs that operations and pathways are made for without a file of the user's."""
+    """Whether it runs the built-in programs of operations and pathways, without a file of the user."""
     takes_proposed_tasks: ClassVar[bool] = True
-    """Whether its start states can be used for other tasks than its own."""
+    """Whether other tasks than its own can use its start states."""
 
     @abstractmethod
     def factory(self, platform: Platform) -> EnvironmentFactory:
-        """Makes environments of a platform; an environment of one platform alone need not look at it."""
+        """A factory of environments of a platform; a kind with one platform ignores it."""
 
     async def own_queries(self, seed: int, origin: Origin) -> ImportedQueries:
-        """The queries that it brings along, and the tasks that could not be asked for; none by default.
+        """Its own queries, and the tasks that could not be started; none by default.
 
         Args:
-            seed: of the run; chooses the seeds of tasks that have some.
+            seed: seed of the run; it decides the seeds of tasks.
             origin: common columns of the rows.
 
         Raises:
             BadInputError: a file of tasks, or the name of a task, is wrong.
-            EnvironmentFailure: what the tasks need is not installed or does not start.
+            EnvironmentFailure: something that the tasks need is not installed or does not start.
         """
         from trajmill.stages.environments.imported import ImportedQueries
 
         return ImportedQueries([], [])
 
     def navigation_graph(self) -> World | None:
-        """The annotated apps from which queries are sampled; None where it has none.
+        """The annotated apps from which queries are sampled; None if it has none.
 
         Raises:
             BadInputError: an app file is wrong.
@@ -69,16 +69,16 @@ class EnvironmentSpec(Spec):
         return None
 
     def missing(self, other_queries: bool) -> list[MissingKey]:
-        """What must be set before it can be used; files that are named and not there are found without it.
+        """The missing keys; missing files are not checked here.
 
         Args:
-            other_queries: whether the run also gets queries from elsewhere, so that it needs none of its own.
+            other_queries: whether the run has queries from another source, so that it needs none of its own.
         """
         return []
 
 
 def missing_tasks(tasks: Path | None, other_queries: bool) -> list[MissingKey]:
-    """That a file of tasks is not named, where a run has no queries without one."""
+    """The missing key of a file of tasks, if the run has no other queries."""
     if tasks is None and not other_queries:
         return [MissingKey("tasks", "is missing: a file of your tasks, one JSON object in each line")]
     return []

@@ -1,4 +1,4 @@
-"""Reads queries from a file that the user has written: one JSON object in each line."""
+"""Reads queries from a user's file: one JSON object in each line."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ GoalT = TypeVar("GoalT", bound=Record)
 
 
 class TaskLine(Record, Generic[StartT, GoalT]):
-    """One line of the file; what a start state and a goal are, the environment says."""
+    """One line of the file; the environment decides the form of start state and goal."""
 
     instruction: str
-    """What the agent is given."""
+    """The instruction for the agent."""
     start_state: StartT
     goal: GoalT
     apps: tuple[str, ...] = ()
-    """Apps or sites that it needs."""
+    """Apps or sites of the task."""
     task: str = ""
-    """Name of the kind of task, e.g. `settings.brightness`; the first app where there is none."""
+    """Name of the kind of task, e.g. `settings.brightness`; by default the first app."""
     path: tuple[PathStep, ...] = ()
     """The reference path, for the agent `reference`."""
     source: Source = Source.IMPORTED
-    """How the task was made; the path of a `dag` is walked by its pages, any other by element ids alone."""
+    """How the task was made; the path of a `dag` is walked by its pages, other paths by element ids."""
     max_steps: int = 20
     difficulty: int = 1
     split: Split = Split.TRAIN
 
 
 def read_task_lines(path: Path, line: type[TaskLine[StartT, GoalT]], platform: Platform, origin: Origin) -> list[Query]:
-    """The queries of a file, in its order; empty lines do not count.
+    """Read the queries of a file in its order; empty lines are ignored.
 
     Raises:
-        BadInputError: the file cannot be read, or a line is no task: one line for each mistake.
+        BadInputError: the file cannot be read, or a line is no task; the message has one line for each mistake.
     """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()

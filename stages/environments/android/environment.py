@@ -77,7 +77,7 @@ class AndroidEnvironment:
         """Stop the query's apps, go home and make its start state; the argument `seed` is not used."""
         if query.platform is not self.platform:
             text = f"the query is for the platform {query.platform}, this is a {self.platform}"
-            raise EnvironmentFailure(text, FailureClass.SETUP)
+            raise EnvironmentFailure(text, FailureClass.TASK)
         start, goal = read_part(PhoneStart, query.start_state), read_part(PhoneGoal, query.goal)
         self._episode, self._answer = None, None
         try:

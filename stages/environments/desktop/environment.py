@@ -9,6 +9,8 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from trajmill.schemas.actions import Action, Answer, Terminate, Wait
 from trajmill.schemas.errors import BadInputError, EnvironmentFailure, FailureClass
 from trajmill.schemas.observation import Observation, ScreenHandle
@@ -17,8 +19,9 @@ from trajmill.stages.environments.base import Belongings
 from trajmill.stages.environments.desktop.connection import DesktopConnection
 from trajmill.stages.environments.desktop.osworld.evaluation import evaluate
 from trajmill.stages.environments.desktop.osworld.preparation import prepare, wait_until_settled
-from trajmill.stages.environments.desktop.osworld.task import SetupStep, parse_evaluator
+from trajmill.stages.environments.desktop.osworld.task import DesktopStart, SetupStep, parse_evaluator
 from trajmill.stages.environments.desktop.tree import read_elements
+from trajmill.stages.environments.first_mistake import first_mistake
 
 _LONGEST_WAIT_SECONDS = 5.0
 _SECONDS_TO_SAVE, _POLL_SECONDS = 2.0, 0.25
@@ -58,9 +61,10 @@ class DesktopEnvironment:
     async def reset(self, query: Query, seed: int) -> Observation:
         """Prepare the query's task; the argument `seed` is not used."""
         self._goal = query.goal
+        steps = _setup_steps(query)
         try:
             await self.desktop.reset()
-            await prepare(self.desktop, _steps(query.start_state), self._files)
+            await prepare(self.desktop, steps, self._files)
             return await self._observe()
         except EnvironmentFailure as error:
             raise EnvironmentFailure(f"{query.task}: {error}", FailureClass.SETUP) from error
@@ -126,5 +130,9 @@ class DesktopEnvironment:
         return Observation(ScreenHandle(digest.hexdigest(), screenshot.size, lambda: png), tree.elements, tree.app)
 
 
-def _steps(start_state: str) -> list[SetupStep]:
-    return [SetupStep.model_validate(step) for step in json.loads(start_state).get("config", ())]
+def _setup_steps(query: Query) -> tuple[SetupStep, ...]:
+    try:
+        return DesktopStart.model_validate_json(query.start_state).config
+    except ValidationError as error:
+        text = f"{query.task}: the start state is malformed: {first_mistake(error, 'the whole')}"
+        raise EnvironmentFailure(text, FailureClass.TASK) from error

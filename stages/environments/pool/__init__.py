@@ -1,1 +1,1 @@
-"""A pool of environments: leased to episodes within time limits, replaced when they fail, ended with their worker."""
+"""A pool of environments: episodes lease them, failed ones are replaced, and all end with their worker."""

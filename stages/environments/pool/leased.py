@@ -1,4 +1,4 @@
-"""An environment on lease: every call ends in time, and every call after the end of the lease fails."""
+"""A leased environment: every call has a time limit, and every call after the end of the lease fails."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class EnvironmentLimits(NamedTuple):
-    """Bounds on the use of one instance; what takes longer is taken to hang, and the instance is replaced."""
+    """Bounds on the use of one instance; a call that takes longer counts as hanging, and the instance is replaced."""
 
     start_seconds: float = 300.0
     reset_seconds: float = 180.0
@@ -24,17 +24,17 @@ class EnvironmentLimits(NamedTuple):
     score_seconds: float = 60.0
     close_seconds: float = 20.0
     lease_seconds: float = 3600.0
-    """Time until an instance that was not given back is taken back."""
+    """Time after which a lease is ended if it was not given back."""
     recycle_after: int = 1000
-    """Leases that one instance serves."""
+    """Most leases of one instance."""
 
 
 class LeasedEnvironment:
-    """Passes calls on within their time limits; whatever goes wrong in them is an `EnvironmentFailure`."""
+    """Passes calls to an environment with time limits; every error in them becomes an `EnvironmentFailure`."""
 
     def __init__(self, environment: Environment, limits: EnvironmentLimits) -> None:
         self.fit = True
-        """Whether the instance may be lent out again."""
+        """Whether the instance may be leased again."""
         self._environment = environment
         self._limits = limits
         self._over = False
@@ -42,16 +42,16 @@ class LeasedEnvironment:
 
     @property
     def platform(self) -> Platform:
-        """Which action space it understands."""
+        """The environment's platform."""
         return self._environment.platform
 
     @property
     def name(self) -> str:
-        """Kind of environment."""
+        """The environment's name."""
         return self._environment.name
 
     async def reset(self, query: Query, seed: int) -> Observation:
-        """Reset; a hang is of class `setup`."""
+        """Reset the environment; a hanging reset is a failure of class `setup`."""
         limit = self._limits.reset_seconds
         return await self._call(lambda: self._environment.reset(query, seed), limit, "reset", FailureClass.SETUP)
 
@@ -69,7 +69,7 @@ class LeasedEnvironment:
         self.end()
 
     def end(self) -> None:
-        """End the lease: the call that is under way fails, and so does every later one."""
+        """End the lease: the running call fails, and so does every later one."""
         self._over = True
         if self._under_way is not None:
             self._under_way.reschedule(0.0)
@@ -83,13 +83,13 @@ class LeasedEnvironment:
     ) -> T:
         if self._over:
             raise EnvironmentFailure(f"{self.name}: a {call} after the end of the lease")
-        # Unfit until the call has ended well: it may be broken off at any time.
+        # Unusable until the call has succeeded, because it may be cancelled at any time.
         fit, self.fit = self.fit, False
         try:
             async with asyncio.timeout(seconds) as self._under_way:
                 result = await work()
         except TrajmillError as error:
-            # A task whose check is wrong says nothing about the instance.
+            # A task with a wrong check says nothing about the instance.
             self.fit = fit and isinstance(error, StageError) and error.failure_class is FailureClass.TASK
             raise
         except Exception as error:
@@ -106,7 +106,7 @@ class LeasedEnvironment:
 
 
 def error_text(error: Exception, call: str, seconds: float) -> str:
-    """One line on a call that has raised, or run into its time limit."""
+    """One line about a call that has raised an error or exceeded its time limit."""
     if isinstance(error, TimeoutError) and not str(error):
         return f"{call} did not end within {seconds:g} s"
     return f"{call} raised {type(error).__name__}: {' '.join(str(error).split())}"

@@ -1,4 +1,4 @@
-"""Leases of machines that several runs may share: one environment at a time uses a machine, in whatever process."""
+"""Leases machines that several runs may share: one environment of any process uses a machine at a time."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from typing import NamedTuple
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 
 POLL_SECONDS = 0.2
-"""Time until machines that are not ready are asked again."""
+"""Time after which machines that are not ready are checked again."""
 
 
 class MachineState(NamedTuple):
-    """What is known of a machine before it is leased."""
+    """The state of a machine before it is leased."""
 
     identity: str
-    """The same in every process that means this machine."""
+    """A name of the machine that is equal in every process."""
     trouble: str = ""
-    """Why it cannot be used, e.g. `offline`; empty for one that can."""
+    """Why it cannot be used, e.g. `offline`; empty if it can."""
 
 
 class MachineLease:
@@ -43,34 +43,34 @@ class MachineLease:
 
 
 class Machines:
-    """Leases machines of one kind. Processes see each other's leases where they share a network namespace."""
+    """Leases machines of one kind. Processes see each other's leases if they share a network namespace."""
 
     def __init__(self, kind: str, seconds: float, advice: str) -> None:
         """Lease nothing yet.
 
         Args:
             kind: what the machines are, e.g. `desktop`.
-            seconds: how long to wait at most for one that another process uses.
-            advice: what to do where none is free.
+            seconds: longest wait for a machine that another process uses.
+            advice: text for the user if no machine is free.
         """
         self._kind = kind
         self._advice = advice
         self._seconds = seconds
         self._own: set[str] = set()
-        """Identities of those that are leased here."""
+        """Identities of the machines that this process has leased."""
         self._turns: dict[str, int] = {}
-        """How many leases there had been when a machine was leased last, by identity."""
+        """By identity, the number of the machine's last lease."""
 
     async def lease(self, states_now: Callable[[], Awaitable[Mapping[str, MachineState]]]) -> MachineLease:
-        """A machine that nobody uses, the one that has rested longest: who comes back with a broken one gets another.
+        """Lease the free machine with the oldest last lease, so that the next lease after a broken one is another.
 
-        Where all are leased here there is nothing to wait for: a pool goes on with the machines that it has.
+        If this process has leased all machines, it does not wait: a pool then continues with its machines.
 
         Args:
-            states_now: tells which machines there are, by name; asked again while waiting.
+            states_now: gives the machines by name; it is called again while waiting.
 
         Raises:
-            EnvironmentFailure: of class `setup`: none is ready and free in time.
+            EnvironmentFailure: no machine is ready and free in time (class `setup`).
         """
         deadline = monotonic() + self._seconds
         while True:
@@ -92,7 +92,7 @@ class Machines:
 
 
 def machine_address(host: str, port: int) -> str:
-    """`IP:PORT` of a host by any of its names; by the name itself where nobody knows it. Blocks."""
+    """`IP:PORT` of a host name; the name itself if it cannot be resolved. This call blocks."""
     try:
         return f"{min(socket.gethostbyname_ex(host)[2])}:{port}"
     except OSError:
@@ -100,10 +100,10 @@ def machine_address(host: str, port: int) -> str:
 
 
 def _hold(machine: str) -> socket.socket | None:
-    """What only one process can have for a machine, None where somebody has it.
+    """A socket that only one process can have for a machine; None if a process has it.
 
-    An abstract socket address (Linux) needs no folder that everybody may write to, leaves no file, and is free again
-    once its process has ended in any way.
+    An abstract socket address (Linux) needs no folder that all users can write to, leaves no file, and is free when its
+    process ends in any way.
     """
     held = socket.socket(socket.AF_UNIX)
     try:

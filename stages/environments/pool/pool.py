@@ -1,4 +1,4 @@
-"""A pool of environments: leases one to each episode, replaces those that failed, and ends all their processes."""
+"""Leases environments to episodes, replaces those that failed, and ends all their processes."""
 
 from __future__ import annotations
 
@@ -22,12 +22,11 @@ class _Instance:
 
 
 class EnvironmentPool:
-    """At most `instances` environments of one kind, started when first needed.
+    """At most `instances` environments of one kind; they are started when they are first needed.
 
-    An instance counts until it has been closed, or its closing has been given up and what belongs to it killed. One
-    in which a call failed, hung or was broken off is never lent again; nor is one that says that it is not healthy,
-    or that has served its number of leases. Where another one cannot be started (all machines are in use, the memory
-    is full) the pool goes on with those that it has.
+    An instance counts until it is closed; if closing it fails, its processes are killed. An instance is not leased
+    again after a call failed, hung or was cancelled, if it is not healthy, or after its number of leases. If another
+    instance cannot be started (all machines are in use, the memory is full), the pool continues with its instances.
     """
 
     def __init__(self, factory: EnvironmentFactory, instances: int, limits: EnvironmentLimits | None = None) -> None:
@@ -38,17 +37,17 @@ class EnvironmentPool:
         self._all: set[_Instance] = set()
         self._starting = 0
         self._given_up = 0
-        """Places of instances that could not be started while there were others."""
+        """Places of the semaphore for instances that could not be started while there were others."""
         self._reaper = Reaper()
 
     @asynccontextmanager
     async def lease(self) -> AsyncIterator[LeasedEnvironment]:
-        """An environment for one episode.
+        """Lease an environment for one episode.
 
-        One that is kept longer than `lease_seconds` is taken back: every call of it fails from then on.
+        A lease ends after `lease_seconds`: every later call of the environment fails.
 
         Raises:
-            EnvironmentFailure: of class `setup` when none can be started in time.
+            EnvironmentFailure: no environment can be started in time (class `setup`).
         """
         instance = await self._fit_instance()
         lease = LeasedEnvironment(instance.environment, self._limits)
@@ -71,7 +70,7 @@ class EnvironmentPool:
                 self._places.release()
 
     async def close(self) -> None:
-        """Close every environment and what they share, and end what is left of them; closing twice is fine."""
+        """Close all environments and the factory, and end their remaining processes; closing twice is fine."""
         for _ in self._idle:
             await self._places.acquire()
         self._idle.clear()
@@ -81,7 +80,7 @@ class EnvironmentPool:
         await asyncio.to_thread(self._reaper.close)
 
     async def _fit_instance(self) -> _Instance:
-        """An instance that was idle and is healthy, or a new one; takes a place."""
+        """An idle healthy instance, or a new one; it takes a place of the semaphore."""
         while True:
             await self._places.acquire()
             if not self._idle:
@@ -117,7 +116,7 @@ class EnvironmentPool:
         self._reaper.watch(*_belongings(instance.environment))
         self._all.add(instance)
         if self._given_up:
-            # Starting works, so another may be tried.
+            # Starting works again, so another instance may be started.
             self._given_up -= 1
             self._places.release()
         return instance
@@ -132,7 +131,7 @@ class EnvironmentPool:
             return False
 
     def _retire(self, instance: _Instance) -> asyncio.Task[None]:
-        """Close an instance, however long that takes; its place is free only then."""
+        """Close an instance in the background; its place is free after that."""
         if instance.ending is None:
             instance.ending = asyncio.create_task(self._end(instance))
         return instance.ending
@@ -147,7 +146,7 @@ class EnvironmentPool:
 
 
 async def _end_in_time(closing: Coroutine[None, None, None], seconds: float, belongings: Belongings) -> None:
-    """Close something; where that fails or hangs, end its processes and remove its folders without it."""
+    """Close something; if that fails or hangs, end its processes and remove its folders."""
     try:
         async with asyncio.timeout(seconds):
             await closing

@@ -1,8 +1,8 @@
-"""Ends processes and removes folders once their owner has ended, however it ended: `kill -9` included.
+"""Ends processes and removes folders after their owner has ended, even by `kill -9`.
 
-The reaper is one small process per worker that reads a pipe from it. The owner names what is to go; the pipe closes
-when the owner lets go of it or dies. What is left of the named processes then gets a moment to leave by itself, since
-some clean up after themselves once their owner is gone, and is killed with all that descends from it. Linux only.
+The reaper is one small process for each worker, and reads a pipe from it. The owner names processes and folders; the
+pipe closes when the owner closes it or dies. The named processes then get a moment to end by themselves, because some
+clean up when their owner is gone. After that they are killed with all their descendants. Linux only.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 SECONDS_TO_LEAVE = 3.0
-"""Time between the end of the owner and the end of what it has left."""
+"""Time between the end of the owner and the killing of its processes."""
 _SECONDS_TO_DIE = 10.0
 _POLL_SECONDS = 0.02
 
 
 class Reaper:
-    """Watches over processes and folders for as long as the process that makes it lives."""
+    """Ends processes and removes folders when the process that made it ends."""
 
     def __init__(self) -> None:
-        """Start nothing: the reaper's process comes with the first thing to watch."""
+        """Start nothing; the reaper's process starts with the first call of `watch`."""
         self._process: subprocess.Popen[bytes] | None = None
 
     def watch(self, process_ids: Iterable[int], folders: Iterable[Path]) -> None:
-        """Also end these processes, and remove these folders, after the owner's end; naming one twice is fine."""
+        """After the owner's end, also end these processes and remove these folders; naming one twice is fine."""
         names = [f"process {number}\0" for number in process_ids] + [f"folder {folder}\0" for folder in folders]
         if not names:
             return
         if self._process is None or self._process.poll() is not None:
-            # By its file, so that it starts wherever the owner got its modules from; in a session of its own, so that
-            # what ends the owner's process group does not end the reaper first.
+            # It is started by its file, so that it does not depend on the owner's module path. It has its own session,
+            # so that a signal to the owner's process group does not end it first.
             command = [sys.executable, "-I", "-S", __file__]
             self._process = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
         assert self._process.stdin is not None
@@ -47,17 +47,17 @@ class Reaper:
             self._process.stdin.flush()
 
     def close(self) -> None:
-        """End what is left of all that was named, and wait for it."""
+        """End all named processes that still run, remove the folders, and wait for it."""
         process, self._process = self._process, None
         if process is not None:
             process.communicate()
 
 
 def end_processes(process_ids: Collection[int]) -> None:
-    """Kill processes with all that descends from them, and wait some seconds until they are gone."""
+    """Kill processes with all their descendants, and wait some seconds until they are gone."""
     family: dict[int, int] = {}
     with contextlib.ExitStack() as handles:
-        # Stopped before any is killed, so that none starts another, or loses one from its family, meanwhile.
+        # All are stopped before one is killed, so that none starts another process or loses its parent meanwhile.
         while new := _with_descendants([*process_ids, *family]) - family.keys():
             for number in new:
                 family[number] = _open(number)
@@ -70,8 +70,8 @@ def end_processes(process_ids: Collection[int]) -> None:
 
 
 def main() -> None:
-    """Read names until the owner has ended; then end what is left."""
-    # What interrupts the owner is no reason to leave before it.
+    """Read names until the owner has ended, then end the processes."""
+    # A signal that interrupts the owner must not end the reaper before it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     handles: dict[int, int] = {}
@@ -96,7 +96,7 @@ def _names() -> Iterator[str]:
 
 
 def _open(process: int) -> int:
-    """A handle of a process, which its number is not: that may become another's; -1 where there is none."""
+    """A handle of a process, because its id may be given to another one later; -1 if there is no such process."""
     try:
         return os.pidfd_open(process)
     except ProcessLookupError:
@@ -104,7 +104,7 @@ def _open(process: int) -> int:
 
 
 def _signal(handle: int, number: signal.Signals) -> None:
-    # Also for a handle of nothing, or of a process that another user owns.
+    # The handle may be -1, or of another user's process.
     with contextlib.suppress(OSError):
         signal.pidfd_send_signal(handle, number)
 
@@ -116,12 +116,12 @@ def _await_end(handles: Collection[int], seconds: float) -> None:
 
 
 def _lives(handle: int) -> bool:
-    """Whether a process still runs; one that only waits for its parent to notice its end does not."""
+    """Whether a process still runs; a zombie does not."""
     return handle >= 0 and not select.select([handle], [], [], 0)[0]
 
 
 def _with_descendants(process_ids: Iterable[int]) -> set[int]:
-    """Those of the processes that there are, and all that descends from them."""
+    """The processes that exist, and all their descendants."""
     parents = _parents()
     children: dict[int, list[int]] = {}
     for number, parent in parents.items():
@@ -136,7 +136,7 @@ def _with_descendants(process_ids: Iterable[int]) -> set[int]:
 
 
 def _parents() -> dict[int, int]:
-    """The parent of every process of the machine that has not ended."""
+    """By process id, the parent of every running process of the machine."""
     found = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():

@@ -1,4 +1,4 @@
-"""The simulated phone and desktop as an `Environment`, with faults injected at given rates."""
+"""The simulated phone and desktop as an `Environment`; faults are injected at given rates."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from trajmill.stages.environments.simulated.spec import DevicesSpec, FaultRates
 from trajmill.stages.environments.simulated.world import World
 
 _SHORTEST_SWIPE = 40
-"""Pixels that a finger must move to scroll."""
+"""Least pixels of a finger's movement that scrolls."""
 
 
 class _Episode(NamedTuple):
     device: Device
     goal: EpisodeGoal
     chance: random.Random
-    """Decides what goes wrong."""
+    """Decides the faults."""
 
 
 class SimulatedEnvironment:
-    """A simulated phone or desktop; the async methods of the protocol only call the plain ones."""
+    """A simulated phone or desktop; the async methods of the protocol only call the synchronous ones."""
 
     name = "simulated"
 
@@ -48,7 +48,7 @@ class SimulatedEnvironment:
         faults: FaultRates = FaultRates(),
         devices: DevicesSpec = DevicesSpec(),
     ) -> None:
-        """Nothing is started: the device comes with the first reset."""
+        """Start nothing; the first reset makes the device."""
         self.platform = platform
         self._world = world
         self._faults = faults
@@ -69,15 +69,15 @@ class SimulatedEnvironment:
         return self.score_now()
 
     async def close(self) -> None:
-        """Forget the device."""
+        """Drop the device."""
         self._episode = None
 
     def reset_now(self, query: Query, seed: int) -> Observation:
         """A fresh device, of the profile that the seed decides, in the start state of the query, on its launcher.
 
         Raises:
-            EnvironmentFailure: of class `setup`: the query is for another platform, or its start state or goal is
-                malformed.
+            EnvironmentFailure: the query is for another platform, or its start state or goal is malformed (class
+                `task`).
         """
         goal = read_episode_goal(query, self._world, self.platform)
         chance = episode_chance(seed, query.query_id)
@@ -90,7 +90,7 @@ class SimulatedEnvironment:
         return device.view().observation
 
     def step_now(self, action: Action) -> Observation:
-        """Do one action; one that means nothing here changes nothing.
+        """Do one action; an action without a meaning here changes nothing.
 
         Raises:
             EnvironmentFailure: an injected crash, or there was no reset.
@@ -114,7 +114,7 @@ class SimulatedEnvironment:
         return device.view().observation
 
     def score_now(self) -> float | None:
-        """Whether the goal is reached, as 1.0 or 0.0; None for a query without a goal.
+        """1.0 if the goal is reached, else 0.0; None for a query without a goal.
 
         Raises:
             EnvironmentFailure: there was no reset.
@@ -146,11 +146,11 @@ class SimulatedFactory(NamedTuple):
     devices: DevicesSpec = DevicesSpec()
 
     async def __call__(self) -> SimulatedEnvironment:
-        """A fresh environment; it costs nothing to start."""
+        """A fresh environment; starting it is cheap."""
         return SimulatedEnvironment(self.world, self.platform, self.faults, self.devices)
 
     async def close(self) -> None:
-        """Nothing is shared but memory."""
+        """Do nothing: the environments share only memory."""
 
 
 def _page(device: Device) -> tuple[str, str]:

@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 
 class FaultRates(Spec):
-    """How often things go wrong in the simulated world; decided by the seed of the episode."""
+    """The rates of faults in the simulated world; the seed of the episode decides when they happen."""
 
     slow: Fraction = 0.0
-    """A new page of an app first shows as loading, until a wait or any other action."""
+    """A new page of an app is loading until the next action."""
     lost_tap: Fraction = 0.0
     """A press has no effect."""
     popup: Fraction = 0.1
-    """An app that is opened asks to be rated, or shows an advertisement in its lists; harmless but in the way."""
+    """An app that is opened shows a dialog that asks for a rating, or an advertisement in its lists."""
     crash: Fraction = 0.0
-    """A step fails, and the episode with it."""
+    """A step fails, and with it the episode."""
 
 
 class DevicesSpec(Spec):
@@ -46,7 +46,7 @@ class AppFilesSpec(EnvironmentSpec):
     annotated: ClassVar[bool] = True
 
     apps: tuple[Path, ...] = ()
-    """App files of your own (YAML, see apps.md), beside the built-in ones."""
+    """Your own app files (YAML, see apps.md), beside the built-in ones."""
     builtin_apps: tuple[str, ...] | None = None
     """Ids of the built-in apps that are there; all of them if the key is left out."""
 
@@ -62,19 +62,19 @@ class AppFilesSpec(EnvironmentSpec):
 
 
 class SimulatedSpec(AppFilesSpec):
-    """The simulated phone and desktop, which need nothing but this package."""
+    """The simulated phone and desktop, which need only this package."""
 
     draws_screens: ClassVar[bool] = True
 
     kind: Literal["simulated"] = "simulated"
     """The simulated phone and desktop."""
     faults: FaultRates = FaultRates()
-    """How often things go wrong."""
+    """The rates of faults."""
     devices: DevicesSpec = DevicesSpec()
     """How much the devices differ."""
 
     def factory(self, platform: Platform) -> EnvironmentFactory:
-        """Makes simulated devices, which share one world in a process."""
+        """A factory of simulated devices, which share one world in a process."""
         from trajmill.stages.environments.simulated.environment import SimulatedFactory
 
         return SimulatedFactory(self.navigation_graph(), platform, self.faults, self.devices)

@@ -1,4 +1,4 @@
-"""All apps and errands that a run knows: environments run them, and queries are sampled from their graphs."""
+"""All apps and errands of a run: environments run them, and queries are sampled from their graphs."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ from trajmill.stages.environments.simulated.layout.view import ViewCache
 
 
 class TaskSlot(NamedTuple):
-    """A slot of a task with what its widget offers."""
+    """A slot of a task with the values of its widget."""
 
     spec: SlotSpec
     page: str
     """`app.screen`."""
     widget: AnyWidget
     default: Scalar
-    """What its variable holds at the start, and so what a slot that is not asked for stands for."""
+    """The start value of its variable; the value of the slot if it is not asked for."""
     values: tuple[Scalar, ...]
-    """What can be asked for, the default left out; empty for a slot that is implied by another."""
+    """The values that can be asked for, without the default; empty for a slot that follows from another one."""
 
     @property
     def is_free(self) -> bool:
-        """Whether a value can be chosen for it; the others follow from those."""
+        """Whether its value can be chosen; the values of other slots follow from it."""
         return self.spec.implied_by is None
 
 
@@ -59,11 +59,11 @@ class TaskGraph:
     name: str
     """`app.task` or `errand.task`."""
     apps: tuple[AppSpec, ...]
-    """In order of use."""
+    """The apps, in the order of their use."""
     platform: Platform
     spec: TaskSpec
     graph: nx.DiGraph[str]
-    """Nodes are pages (`app.screen`) with a `description`; the launcher is left out."""
+    """The graph; its nodes are pages (`app.screen`) with a `description`, without the launcher."""
     start: str
     """The first page."""
     slots: tuple[TaskSlot, ...]
@@ -73,13 +73,13 @@ class TaskGraph:
         return {app.app: app for app in self.apps}[name]
 
     def place(self, reference: str) -> AppPlace:
-        """Read a name of the task spec, in which an app's own tasks leave the app out."""
+        """Parse a name of the task; an app's own tasks have names without the app."""
         return place_of(reference, self.apps[0].app)
 
 
 @dataclass(frozen=True)
 class World:
-    """Apps and errands by id; immutable, cheap to pickle and to share."""
+    """Apps and errands by id; it is immutable, and cheap to pickle and share."""
 
     apps: Mapping[str, AppSpec]
     errands: Mapping[str, ErrandSpec]
@@ -103,7 +103,7 @@ class World:
 
     @cached_property
     def views(self) -> ViewCache:
-        """The views that environments of this world made last in this process."""
+        """The cache of views of all environments of this world in this process."""
         return ViewCache()
 
     @cached_property
@@ -124,7 +124,7 @@ class World:
 
 
 def load_world(extra: Sequence[Path] = (), builtin: Collection[str] | None = None) -> World:
-    """The built-in apps and errands and those in the files given.
+    """Load the built-in apps and errands, and those of the given files.
 
     Args:
         extra: app and errand files of the user.
@@ -150,7 +150,7 @@ def load_world(extra: Sequence[Path] = (), builtin: Collection[str] | None = Non
 
 @lru_cache(maxsize=2)
 def shared_world(extra: tuple[Path, ...], builtin: tuple[str, ...] | None = None) -> World:
-    """The world of `load_world`, loaded once in a process, so that its drawn screens are kept once."""
+    """The world of `load_world`; it is loaded once in a process, so that its drawn screens are cached once."""
     return load_world(extra, builtin)
 
 

@@ -1,4 +1,4 @@
-"""Compiles a world of simulated apps to a static web app: plain files that any browser opens, without a server."""
+"""Compiles a world of simulated apps to a static web app: files that any browser opens without a server."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class WebApp(NamedTuple):
     """A compiled world."""
 
     files: Mapping[str, str]
-    """Text by file name; `INDEX` is the page to open."""
+    """The texts by file name; `INDEX` is the page to open."""
 
 
 def compile_world(world: World, platform: Platform = Platform.PHONE) -> WebApp:
-    """The static web app of a world; the page opens as a device of `platform` unless its address says another.
+    """The static web app of a world; the page shows a device of `platform` unless its address names another one.
 
-    The page's address may end in `#platform=desktop&profile=3`.
+    The page's address may end with `#platform=desktop&profile=3`.
     """
     source = files(__package__) / "app"
     texts = {name: (source / name).read_text(encoding="utf-8") for name in (*_SCRIPTS, "style.css", INDEX)}
@@ -44,7 +44,7 @@ def compile_files(paths: Sequence[Path]) -> WebApp:
     """The static web app of app and errand files and the built-in ones, on the platform of the first file.
 
     Raises:
-        BadInputError: a file is wrong; its text has one line per mistake.
+        BadInputError: a file has mistakes; the message has one line for each.
     """
     builtin = {path.resolve() for path in builtin_files()}
     world = load_world([path for path in paths if path.resolve() not in builtin])
@@ -58,10 +58,10 @@ def media_type(name: str) -> str:
 
 
 def write_web_app(app: WebApp, folder: Path) -> Path:
-    """Write the files of a web app into a folder, which is made; returns the path of the page to open.
+    """Write the files of a web app into a folder, which is made if missing; returns the path of the page to open.
 
     Raises:
-        BadInputError: the folder cannot be written, or holds files that are none of the app's.
+        BadInputError: the folder cannot be written, or has other files.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -99,7 +99,7 @@ def _world_data(world: World, platform: Platform) -> dict[str, Any]:
 
 
 def _profile_data(world: World, profile: DeviceProfile) -> dict[str, Any]:
-    """What differs on one device; its lists as the indices of their items."""
+    """The differences of one device; lists are the indices of their items."""
     platforms = (Platform.PHONE, Platform.DESKTOP)
     launcher = {each.value: profile.arrange("launcher", world.apps_on(each)) for each in platforms}
     return {
@@ -116,5 +116,5 @@ def _list_orders(app: AppSpec, profile: DeviceProfile) -> dict[str, list[int]]:
 
 
 def _as_data_block(data: dict[str, Any]) -> str:
-    """JSON for a `<script type="application/json">`: without `<`, nothing in it can end the block."""
+    """JSON for a `<script type="application/json">`; it has no `<`, so that nothing in it can end the block."""
     return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")

@@ -1,4 +1,4 @@
-"""The compiled app in a real Chromium as an `Environment`: the twin of the simulated phone and desktop."""
+"""The compiled app in a real Chromium as an `Environment`; it behaves as the simulated phone and desktop do."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from trajmill.stages.environments.webapp.state import DeviceState, read_device_s
 T = TypeVar("T")
 
 ORIGIN = "http://apps.invalid/"
-"""Where pages believe to be; what is asked for there comes from memory, and everything else is refused."""
+"""The origin of the pages; its files come from memory, and requests to other origins are refused."""
 _SECONDS_PER_CALL = 20.0
 _STILL_FRAMES = 3
 _MOST_OPENINGS = 256
-"""Times that an app is opened for which surprises are drawn."""
+"""Number of openings of apps for which surprises are drawn."""
 _RESET = "(start) => window.trajmill.reset(start)"
 _STATE = "() => window.trajmill.state()"
 
@@ -47,7 +47,7 @@ class WebAppEnvironment:
     name = "webapp"
 
     def __init__(self, world: World, platform: Platform, user_input: WebAppInput, popup: float) -> None:
-        """For a page that `WebAppFactory` has opened."""
+        """Use a page that `WebAppFactory` has opened."""
         self.platform = platform
         self._world = world
         self._input = user_input
@@ -66,11 +66,11 @@ class WebAppEnvironment:
         return await self._pictured(await self.act(action))
 
     async def start(self, query: Query, seed: int) -> Screenful:
-        """A fresh device of profile `seed % 8` in the start state of the query, on its launcher; takes no picture.
+        """Make a fresh device in the start state of the query, on its launcher; takes no screenshot.
 
         Raises:
-            EnvironmentFailure: of class `setup`: the query is for another platform, or its start state or goal is
-                malformed.
+            EnvironmentFailure: the query is for another platform, or its start state or goal is malformed (class
+                `task`).
         """
         goal = read_episode_goal(query, self._world, self.platform)
         met = surprises(episode_chance(seed, query.query_id).random(), self._popup)
@@ -85,7 +85,7 @@ class WebAppEnvironment:
         return await self._within_time(self._look(0))
 
     async def act(self, action: Action) -> Screenful:
-        """Do one action by finger, mouse or key; one that means nothing here changes nothing. Takes no picture.
+        """Do one action by touch, mouse or keyboard; one without a meaning here changes nothing. Takes no screenshot.
 
         Raises:
             EnvironmentFailure: the browser is gone or hangs, or there was no reset.
@@ -95,7 +95,7 @@ class WebAppEnvironment:
         return await self._within_time(self._look(_STILL_FRAMES if isinstance(action, Swipe | Scroll) else 0))
 
     async def score(self) -> float | None:
-        """Whether the goal is reached, as 1.0 or 0.0, by the rules of the simulated world; None without a goal.
+        """1.0 if the goal is reached by the rules of the simulated world, else 0.0; None without a goal.
 
         Raises:
             EnvironmentFailure: the browser is gone or hangs, or there was no reset.
@@ -113,7 +113,7 @@ class WebAppEnvironment:
             raise EnvironmentFailure(f"the browser is gone: {error}") from error
 
     async def device_state(self) -> DeviceState:
-        """All that the device remembers: what goals are checked against, and tests.
+        """The whole state of the device, for goal checks and tests.
 
         Raises:
             EnvironmentFailure: the browser is gone or hangs.
@@ -143,10 +143,10 @@ class WebAppEnvironment:
 
 
 class WebAppFactory:
-    """Makes web app environments of one platform, all in one browser; picklable until the first one is made."""
+    """Makes web app environments of one platform in one browser; picklable until the first one is made."""
 
     def __init__(self, world: World, platform: Platform, popup: float = 0.1) -> None:
-        """`popup` is as `FaultRates.popup`: how often an app that is opened asks or advertises something."""
+        """`popup` is the share of openings of apps with a surprise, as `FaultRates.popup`."""
         self._world = world
         self._platform = platform
         self._popup = popup
@@ -154,10 +154,10 @@ class WebAppFactory:
         self._browser: BrowserProcess | None = None
 
     async def __call__(self) -> WebAppEnvironment:
-        """A fresh context with the app loaded.
+        """Open a fresh context and load the app.
 
         Raises:
-            EnvironmentFailure: of class `setup`: the browser is missing or does not start, or the app does not load.
+            EnvironmentFailure: the browser is missing or does not start, or the app does not load (class `setup`).
         """
         self._app = self._app or compile_world(self._world, self._platform)
         self._browser = self._browser or BrowserProcess()
@@ -204,5 +204,5 @@ async def _open(context: BrowserContext, files: Mapping[str, str]) -> Page:
 
 
 def _in_page(surprise: Surprise) -> str:
-    """A surprise as the page takes it."""
+    """A surprise in the words of the page."""
     return "rating" if surprise.rating else "sponsored" if surprise.sponsored else ""

@@ -1,4 +1,4 @@
-"""Does actions on the compiled app as a user would: by touch on a phone, mouse and keyboard on a desktop."""
+"""Does actions on the compiled app like a user: by touch on a phone, by mouse and keyboard on a desktop."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from trajmill.stages.environments.simulated.layout.metrics import metrics_of
 
 _OPEN = "(name) => window.trajmill.open(name)"
 _SHORTEST_SWIPE = 40
-"""Pixels that a finger must move to scroll, as in the simulated world."""
+"""Least pixels of a finger's movement that scrolls, as in the simulated world."""
 _BACK = PressKeys(keys=("alt", "left"))
 
 
 class WebAppInput(NamedTuple):
-    """What acts on one page."""
+    """The input devices of one page."""
 
     page: Page
     session: CDPSession
@@ -39,7 +39,7 @@ class WebAppInput(NamedTuple):
     """Screenshot pixels per CSS pixel."""
 
     async def do(self, action: Action, apps: dict[str, str]) -> None:
-        """Do an action; what means nothing on this platform changes nothing.
+        """Do an action; one without a meaning on this platform changes nothing.
 
         Args:
             action: positions in pixels of the screenshot.
@@ -63,7 +63,7 @@ class WebAppInput(NamedTuple):
                 # A phone has no double press.
                 await self._touch(action.model_copy(update={"count": 1}))
             case Swipe(x=x, y=y, x2=x2, y2=y2) if phone and max(abs(x2 - x), abs(y2 - y)) < _SHORTEST_SWIPE:
-                # The browser would take it for a press.
+                # The browser would interpret it as a press.
                 return
             case Swipe() | LongPress() if phone:
                 await self._touch(action)
@@ -78,7 +78,7 @@ class WebAppInput(NamedTuple):
         await perform_by_touch(self.page, self.session, action, self.scale, self.page.url)
 
     async def _type(self, action: TypeText) -> None:
-        """Text comes as an input method gives it, so that no letter is taken for a key with a meaning of its own."""
+        """Type text like an input method, so that no letter triggers a keyboard shortcut."""
         keyboard = self.page.keyboard
         if action.clear:
             await keyboard.press("Control+a")
@@ -98,7 +98,7 @@ class WebAppInput(NamedTuple):
                 await perform(self.page, PressKeys(keys=keys), self.scale)
 
     def _placed(self, action: Scroll) -> Scroll:
-        """A turn of the wheel that names no place happens in the middle of the screen: the mouse may be anywhere."""
+        """Put a scroll without a position in the middle of the screen, because the mouse may be anywhere."""
         if action.x is not None and action.y is not None:
             return action
         width, height = metrics_of(self.platform, 1.0).size

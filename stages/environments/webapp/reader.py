@@ -1,4 +1,4 @@
-"""The accessibility tree of the compiled app, in the conventions of the simulated world."""
+"""Reads the accessibility tree of the compiled app, in the conventions of the simulated world."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from trajmill.schemas.geometry import Box
 from trajmill.schemas.observation import UIElement
 
 READER = files(__package__).joinpath("elements.js").read_text(encoding="utf-8")
-"""A function for the page; its argument is for how many frames nothing may have scrolled."""
+"""A JavaScript function for the page; it waits until nothing has scrolled for a number of frames, its argument."""
 
 
 class Screenful(NamedTuple):
     """The elements of the page at one moment."""
 
     app: str
-    """Id of the app in the foreground, empty on the launcher."""
+    """Id of the app in the foreground; empty on the launcher."""
     visible: tuple[UIElement, ...]
     everything: tuple[UIElement, ...]
-    """The elements that scrolling brings into view as well; those have empty boxes."""
+    """All elements, also those out of view, which have empty boxes."""
 
 
 def read_screenful(found: dict[str, Any], scale: int) -> Screenful:
-    """What `READER` returns, in pixels of the screenshot; `scale` is how many of them a CSS pixel has."""
+    """Convert the result of `READER` to pixels of the screenshot; `scale` is the number of these in a CSS pixel."""
     elements = [(_element(row, scale), row[-1]) for row in found["rows"]]
     visible = tuple(element for element, is_visible in elements if is_visible)
     return Screenful(found["app"], visible, tuple(element for element, _ in elements))

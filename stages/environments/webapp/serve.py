@@ -1,4 +1,4 @@
-"""Serves a compiled web app on loopback, from memory: no file of the machine can be asked for."""
+"""Serves a compiled web app on loopback from memory; no file of the machine can be requested."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ HOST = "127.0.0.1"
 
 
 def web_app_server(app: WebApp, port: int) -> ThreadingHTTPServer:
-    """A server of a web app that listens already; its `serve_forever` does the rest.
+    """A server of a web app; it listens already, and `serve_forever` answers requests.
 
     Args:
-        app: what to serve.
-        port: on loopback, 0 for any that is free.
+        app: the web app.
+        port: port on loopback, 0 for a free one.
 
     Raises:
         BadInputError: the port cannot be used.
@@ -38,7 +38,7 @@ def web_app_server(app: WebApp, port: int) -> ThreadingHTTPServer:
             self.wfile.write(body)
 
         def log_message(self, format: str, *args: object) -> None:
-            """Requests are not worth a line."""
+            """Log nothing."""
 
     try:
         return ThreadingHTTPServer((HOST, port), Handler)

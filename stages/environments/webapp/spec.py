@@ -18,7 +18,7 @@ class WebAppSpec(AppFilesSpec):
     """The simulated apps in a real browser."""
 
     def factory(self, platform: Platform) -> EnvironmentFactory:
-        """Makes browser contexts with the apps of a platform."""
+        """A factory of browser contexts with the apps of a platform."""
         from trajmill.stages.environments.webapp.environment import WebAppFactory
 
         return WebAppFactory(self.navigation_graph(), platform)

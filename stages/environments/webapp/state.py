@@ -1,4 +1,4 @@
-"""Reads the state of the apps from a page, for the goal check; the form of what the page says is validated."""
+"""Reads the state of the apps from a page for the goal check; the page's data is validated."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ class AppMemory(Record):
     stack: tuple[str, ...]
     """Screens of its back stack."""
     popup: str
-    """Title of the message over it, empty if none."""
+    """Title of the message over it; empty without one."""
     sponsored: bool
-    """Whether an advertisement stands in its lists."""
+    """Whether its lists have an advertisement."""
 
     def store(self) -> Store:
-        """As the goal check compares it."""
+        """The store for the goal check."""
         return Store(dict(self.values), {name: make_records(items) for name, items in self.lists})
 
 
 class DeviceState(Record):
-    """All that the device on a page remembers."""
+    """The whole state of the device on a page."""
 
     foreground: str
     focus: str
@@ -37,15 +37,15 @@ class DeviceState(Record):
     apps: tuple[tuple[str, AppMemory], ...]
 
     def stores(self) -> dict[str, Store]:
-        """What each app that was opened remembers."""
+        """The stores of the apps that were opened."""
         return {name: memory.store() for name, memory in self.apps}
 
 
 def read_device_state(data: object) -> DeviceState:
-    """The state of a page from its plain data.
+    """Read the state of a page from its JSON values.
 
     Raises:
-        EnvironmentFailure: it is no state.
+        EnvironmentFailure: the data is malformed.
     """
     try:
         return DeviceState.model_validate(data)

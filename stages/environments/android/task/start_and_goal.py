@@ -99,13 +99,13 @@ def read_part(kind: type[P], text: str) -> P:
     """Read the start state or the goal of a query.
 
     Raises:
-        EnvironmentFailure: of class `setup`: it is malformed.
+        EnvironmentFailure: it is malformed (class `task`).
     """
     try:
         return kind.model_validate_json(text)
     except ValidationError as error:
         message = f"the {kind.__name__} `{text[:80]}` is malformed: {first_mistake(error, 'the whole')}"
-        raise EnvironmentFailure(message, FailureClass.SETUP) from error
+        raise EnvironmentFailure(message, FailureClass.TASK) from error
 
 
 async def is_reached(device: AdbDevice, goal: PhoneGoal, final: FinalState) -> bool:

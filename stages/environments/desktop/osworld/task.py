@@ -58,6 +58,12 @@ class SetupStep(Record):
     parameters: dict[str, Any] = {}
 
 
+class DesktopStart(Record):
+    """The start state of a query for a desktop."""
+
+    config: tuple[SetupStep, ...] = ()
+
+
 class Check(Record):
     """One comparison of a value of the machine with the expected value."""
 

@@ -1,1 +1,1 @@
-"""What the app files annotate about a task: page descriptions, slot values, the words for them."""
+"""The annotations of tasks in app files: page descriptions, slot values, and the words for them."""

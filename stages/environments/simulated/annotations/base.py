@@ -1,4 +1,4 @@
-"""Records of what is annotated about a path and about the slots of a task (paper 6.2)."""
+"""Records of the annotations of a path and of the slots of a task (paper 6.2)."""
 
 from __future__ import annotations
 
@@ -12,22 +12,23 @@ class SlotValue(NamedTuple):
 
     name: str
     page: str
-    """`app.screen` on which it is set."""
+    """The page on which it is set, as `app.screen`."""
     label: str
-    """How the page names the choice, e.g. `Size`."""
+    """The page's name of the choice, e.g. `Size`."""
     kind: str
     """Kind of widget: list, choice, switch, checkbox, stepper, field, search."""
     value: str
-    """As the screen shows it; true and false are `on` and `off`."""
+    """The value as the screen shows it; true and false are `on` and `off`."""
     words: tuple[str, ...]
-    """Words a user may have for the value; empty where it is not said, for it follows or is carried."""
+    """Words that a user may have for the value; empty if it is not said, because it follows from another value or is
+    carried from another app."""
     optional: bool
     carried_from: str
-    """Name of the app that the value is read in, empty where it is not carried."""
+    """Name of the app in which the value is read; empty if it is not carried."""
 
     @property
     def is_option(self) -> bool:
-        """Whether it is on or off."""
+        """Whether its value is on or off."""
         return self.kind in ("switch", "checkbox")
 
 
@@ -38,45 +39,45 @@ class PageMetadata(NamedTuple):
     """`app.screen`."""
     app_name: str
     description: str
-    """What the page shows and is for (the paper's d_i)."""
+    """The content and purpose of the page (the paper's d_i)."""
     settings: tuple[SlotValue, ...]
-    """What is set on the page, in the order in which its widgets stand there."""
+    """The values that are set on the page, in the order of its widgets."""
     leave_by: str
-    """Label of what is pressed last; empty where a setting leads on, and where another app follows."""
+    """Label of the last pressed element; empty if a setting leads to the next page, or another app follows."""
 
 
 class PathMetadata(NamedTuple):
-    """What a writer is told about one sampled path (the paper's D', K', V')."""
+    """The facts about one sampled path that a writer gets (the paper's D', K', V')."""
 
     task: str
     """`app.task` or `errand.task`."""
     description: str
-    """What the task is, e.g. `Order a dish`."""
+    """Name of the task, e.g. `Order a dish`."""
     platform: Platform
     pages: tuple[PageMetadata, ...]
     constraints: tuple[SlotValue, ...]
-    """What the user asks for, set on this path or carried through it."""
+    """The values that the user asks for, set on this path or carried along it."""
 
 
 class KnownSlot(NamedTuple):
-    """What may and what must not be said of one slot of a task, so that an instruction can be checked for it."""
+    """The words that an instruction must and must not have for one slot of a task."""
 
     name: str
     label: str
-    """How its page names the choice; its name where the page has no words for it."""
+    """The page's name of the choice; the slot's own name if the page has none."""
     kind: str
     """Kind of widget, as in `SlotValue`."""
     accepted: tuple[str, ...]
-    """Words of which one must stand in the instruction; empty for a slot that is not to be told."""
+    """The instruction must have one of these words; empty for a slot that must not be mentioned."""
     refused: tuple[str, ...]
-    """Words for every other value that it can have, or for all of them where it is not to be told."""
+    """Words for its other values; for a slot that must not be mentioned, words for all its values."""
 
     @property
     def is_typed(self) -> bool:
-        """Whether its value is a text that the user dictates."""
+        """Whether its value is a text that the user gives word for word."""
         return self.kind in ("field", "search")
 
     @property
     def is_option(self) -> bool:
-        """Whether it is on or off."""
+        """Whether its value is on or off."""
         return self.kind in ("switch", "checkbox")

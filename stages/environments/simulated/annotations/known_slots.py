@@ -1,6 +1,6 @@
-"""What may be said of each slot of a task: the knowledge that an instruction is checked against (paper 6.2).
+"""Collects the words for the slots of a task, which instructions are checked with (paper 6.2).
 
-The slot-value pairs of a task are annotated by hand, so a writer's inventions can be found without asking a model.
+The slot-value pairs of a task are annotated by hand, so values that a writer invents are found without a model.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ NUMBER_WORDS = (
     "eleven",
     "twelve",
 )
-"""By the number that they stand for."""
+"""Number words, by their number."""
 
 _TEMPLATE_MARKS = re.compile(r"[()\[\]{}|]")
 
 
 def known_slots(task: TaskGraph, asked: Mapping[str, Scalar]) -> tuple[KnownSlot, ...]:
-    """Every slot of a task, with the words for the value that is asked for and those for all other values.
+    """All slots of a task, with the words for the wanted value and those for its other values.
 
     Args:
         task: the task.
@@ -56,7 +56,7 @@ def _known(task: TaskGraph, slot: TaskSlot, asked: Mapping[str, Scalar], values:
         words = _option_words(task, slot)
         return KnownSlot(name, label, kind, words, ()) if name in asked else KnownSlot(name, label, kind, (), words)
     told = name in asked and not slot.spec.carried_from
-    # The right value of a slot that follows from others may be named; of a slot that is carried, none may be.
+    # An instruction may name the value of a slot that follows from others, but no value of a carried slot.
     right = values.get(name) if name in asked or not slot.is_free else None
     others = [value for value in _offered(task, slot) if slot.spec.carried_from or value != right]
     accepted = (*_words(slot, asked[name]), *_same_number(shown(asked[name]))) if told else ()
@@ -68,25 +68,25 @@ def _known(task: TaskGraph, slot: TaskSlot, asked: Mapping[str, Scalar], values:
 def _offered(task: TaskGraph, slot: TaskSlot) -> tuple[Scalar, ...]:
     place: AppPlace = place_of(slot.page)
     found = slot.values if slot.is_free else offered(slot.widget, task.app(place.app))
-    # The default counts too: an instruction must not ask for it beside another value.
+    # The default is included, because an instruction must not ask for it beside another value.
     return tuple(value for value in (*found, slot.default) if shown(value))
 
 
 def _words(slot: TaskSlot, value: Scalar) -> tuple[str, ...]:
-    """The annotated words for a value, and the value as it is shown."""
+    """The annotated words for a value, and the value as the screen shows it."""
     text = shown(value)
     return (*slot.spec.say.get(text, ()), text)
 
 
 def _same_number(text: str) -> Iterable[str]:
-    """Other ways to write the same number or time of the day."""
+    """Other spellings of the same number or time of the day."""
     if text.isdecimal() and int(text) < len(NUMBER_WORDS):
         return (NUMBER_WORDS[int(text)],)
     return (text[1:],) if re.fullmatch(r"0\d:\d\d", text) else ()
 
 
 def _option_words(task: TaskGraph, slot: TaskSlot) -> tuple[str, ...]:
-    """The label of a switch, and the clauses without alternatives by which its author says that it is to be on."""
+    """The label of a switch, and the annotated clauses without alternatives that ask to switch it on."""
     name = slot.spec.name
     clauses = (*task.spec.clauses.get(name, ()), *task.spec.heldout_clauses.get(name, ()))
     plain = (clause.removeprefix("and ") for clause in clauses if not _TEMPLATE_MARKS.search(clause))

@@ -1,4 +1,4 @@
-"""Step 2 (paper 6.2): the descriptions and the slot-value pairs of a sampled path."""
+"""Collects the descriptions and the slot-value pairs of a sampled path (paper 6.2, step 2)."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ from trajmill.stages.environments.simulated.world import TaskGraph, TaskSlot
 
 
 class _Choices(NamedTuple):
-    """The values asked for, with everything that follows from them."""
+    """The wanted values, and everything that follows from them."""
 
     task: TaskGraph
     slots: dict[str, Scalar]
-    """Value of every slot that is asked for or follows from one that is."""
+    """Values of the slots that are asked for, or follow from such a slot."""
     variables: dict[str, dict[str, Scalar]]
-    """By app, what its variables hold once everything is chosen: labels may name them."""
+    """By app, the values of its variables after all choices; labels may contain them."""
 
 
 def path_metadata(task: TaskGraph, path: Sequence[str], asked: Mapping[str, Scalar]) -> PathMetadata:
-    """What a writer is told about one path.
+    """The facts about one path that a writer gets.
 
     Args:
         task: the task.

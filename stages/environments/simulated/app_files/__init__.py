@@ -1,1 +1,1 @@
-"""App and errand files: their records, the reader that keeps line numbers, and the checks."""
+"""App and errand files: their records, a reader that keeps line numbers, and checks."""

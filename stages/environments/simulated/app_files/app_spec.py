@@ -1,8 +1,7 @@
-"""The records that the YAML of an app file is read into (`docs/apps.md` is the guide for writers).
+"""The records of an app file (`docs/apps.md` is the guide for writers).
 
 A value that starts with `$` names a variable of the app; `{field}` inside a list's text names a field of the
-item. A variable keeps its value until an effect sets or resets it. Only `state` outlives an episode's drafts: it
-is what goals check.
+item. A variable keeps its value until an effect sets or resets it. Goals check `state` and no variables.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ class SetEffect(Record):
 
 
 class AppendEffect(Record):
-    """Append one record to a list of the state; values may be `$variable`."""
+    """Append a record to a list of the state; values may be `$variable`."""
 
     append: dict[str, Item]
 
 
 class UpdateEffect(Record):
-    """Change fields of the records of a state list whose `name` is given."""
+    """Change fields of the records with a given `name` in a state list."""
 
     update: str
     name: Scalar
@@ -39,14 +38,14 @@ class UpdateEffect(Record):
 
 
 class RemoveEffect(Record):
-    """Remove the records of a state list whose `name` is given."""
+    """Remove the records with a given `name` from a state list."""
 
     remove: str
     name: Scalar
 
 
 class ResetEffect(Record):
-    """Give variables their start values back."""
+    """Reset variables to their start values."""
 
     reset: tuple[str, ...]
 
@@ -55,7 +54,7 @@ EFFECT_KINDS = ("set", "append", "update", "remove", "reset")
 
 
 def effect_kind(effect: Any) -> str | None:
-    """The key that says what an effect does, None where there is none."""
+    """The key that decides the class of an effect; None without one."""
     keys = effect if isinstance(effect, dict) else getattr(type(effect), "model_fields", {})
     return next((kind for kind in EFFECT_KINDS if kind in keys), None)
 
@@ -71,23 +70,23 @@ Effect = Annotated[
 
 
 class Widget(Record):
-    """What all widgets share."""
+    """The base of all widgets."""
 
     id: str = ""
-    """Unique on its screen; needed by what can be pressed, typed into or named in a task."""
+    """Unique on its screen; needed by widgets that can be pressed, typed into or named in a task."""
     show_if: dict[str, Scalar] = {}
-    """Shown only while every named variable or scalar state has the value given."""
+    """The widget is shown only while each of these variables or scalar states has the given value."""
 
 
 class Text(Widget):
-    """A line of text; `$variable` words are replaced."""
+    """A line of text; each `$variable` is replaced by its value."""
 
     kind: Literal["text", "heading", "value"]
     text: str
 
 
 class Button(Widget):
-    """A button: runs its effects, then goes to a screen (or `back`)."""
+    """A button; a press runs its effects, then goes to a screen (or `back`)."""
 
     kind: Literal["button"]
     text: str
@@ -95,27 +94,27 @@ class Button(Widget):
     do: tuple[Effect, ...] = ()
     to: str = ""
     needs: tuple[str, ...] = ()
-    """Variables that must not be empty or 0; else the button is drawn disabled and does nothing."""
+    """If one of these variables is empty or 0, the button is disabled."""
 
 
 class ItemList(Widget):
-    """A list that scrolls; a tap sets `variable` to the item's name, runs the effects and goes to a screen.
+    """A scrolling list; a tap sets `variable` to the item's name, runs the effects and goes to a screen.
 
-    A list without `variable`, `do` and `to` only shows its items: their rows are values, not buttons.
+    A list without `variable`, `do` and `to` only shows its items.
     """
 
     kind: Literal["list"]
     items: str
-    """Name of an entry of `lists`, or of a list in `state`."""
+    """Name of a list in `lists` or `state`."""
     where: Item = {}
-    """Only items whose fields equal these values (`$variable` allowed)."""
+    """Show only items whose fields equal these values (`$variable` allowed)."""
     search: str = ""
-    """Variable whose text an item's name must contain (ignoring case), while it is not empty."""
+    """Show only items whose name contains the text of this variable, ignoring case."""
     text: str = "{name}"
     note: str = ""
     variable: str = ""
     do: tuple[Effect, ...] = ()
-    """Values may be `{field}` of the item too."""
+    """The effects; values may also be a `{field}` of the item."""
     to: str = ""
 
 
@@ -170,14 +169,14 @@ class ScreenSpec(Record):
 
     title: str
     description: str
-    """What the page shows and is for (the paper's d_i, 6.2)."""
+    """The content and purpose of the page (the paper's d_i, 6.2)."""
     dialog: bool = False
-    """Drawn as a dialog over the page it was opened from."""
+    """Whether it is a dialog over the page that opened it."""
     widgets: tuple[AnyWidget, ...]
 
 
 class ImpliedBy(Record):
-    """The value of a slot follows from another slot: the field of the item picked there."""
+    """The value of a slot follows from another slot: it is a field of the item that is picked there."""
 
     slot: str
     list: str
@@ -189,20 +188,20 @@ class SlotSpec(Record):
 
     name: str
     page: str
-    """ScreenSpec, or `app.screen` in an errand."""
+    """The screen; in an errand `app.screen`."""
     widget: str
     optional: bool = False
     values: tuple[Scalar, ...] = ()
-    """Values to ask for; empty: all that the widget offers except the default."""
+    """The possible values; if empty, all that the widget offers except the default."""
     implied_by: ImpliedBy | None = None
     carried_from: str = ""
-    """In an errand: the `app.screen` on which the value is read; it is not said in the instruction."""
+    """In an errand, the `app.screen` on which the agent reads the value; the instruction does not say it."""
     say: dict[str, tuple[str, ...]] = {}
-    """Words for a value; a value that is not listed is said as it stands."""
+    """Words for a value; other values are said as they are."""
 
 
 class ListChange(Record):
-    """What the goal wants of one state list; everything that is not named must stay as it was."""
+    """The wanted changes of one state list; everything else must not change."""
 
     append: Item | None = None
     update: Item | None = None
@@ -216,21 +215,21 @@ class TaskSpec(Record):
 
     description: str
     pages: dict[str, tuple[str, ...]]
-    """The annotated DAG: each page and the pages that follow it; the first is the start."""
+    """The annotated DAG: each page with the pages that may follow it; the first page is the start."""
     slots: tuple[SlotSpec, ...] = ()
     always: dict[str, Item] = {}
-    """Per page: widgets to operate in every instance, as widget id: value (e.g. a tab to open)."""
+    """By page, widgets that every instance of the task operates, as widget id: value (e.g. a tab to open)."""
     setup: dict[str, Item] = {}
-    """State list (`list`, or `app.list` in an errand): a record appended at reset; values may be `$slot`."""
+    """By state list (`list`, or `app.list` in an errand), a record that a reset appends; values may be `$slot`."""
     goal: dict[str, ListChange | Scalar]
-    """State (`name`, or `app.name` in an errand): the wanted scalar, or the change of a list. `$slot` allowed; a slot
-    that was not asked for stands for its variable's start value."""
+    """By state (`name`, or `app.name` in an errand), the wanted scalar or the change of a list. `$slot` is allowed; a
+    slot that was not asked for has its variable's start value."""
     phrasings: tuple[str, ...]
-    """Templates: `{slot}`, `(a|b)`, `[optional words]`, `{clauses}` where the optional slots go."""
+    """Templates with `{slot}`, `(a|b)`, `[optional words]`, and `{clauses}` for the optional slots."""
     heldout_phrasings: tuple[str, ...]
     """Templates that training never sees."""
     clauses: dict[str, tuple[str, ...]] = {}
-    """For each optional slot: how it is said; for a switch the clause is said when it is to be on."""
+    """For each optional slot, the clauses that ask for it; those of a switch ask to switch it on."""
     heldout_clauses: dict[str, tuple[str, ...]] = {}
 
 
@@ -249,13 +248,13 @@ class AppSpec(Record):
     """One or two letters drawn on its icon."""
     variables: dict[str, Scalar] = {}
     lists: dict[str, tuple[Item, ...]] = {}
-    """Fixed content; every item has a `name` that is unique in its list."""
+    """Content that never changes; every item has a `name` that is unique in its list."""
     ordered: tuple[str, ...] = ()
-    """The `lists` that stand in the same order on every device (hours, days, sizes); others do not."""
+    """The `lists` that have the same order on every device (hours, days, sizes)."""
     state: dict[str, Scalar | tuple[Item, ...]] = {}
-    """What lasts and what goals check; list records have a `name` when they are to be picked."""
+    """The lasting state, which goals check; records of lists have a `name` if they can be picked."""
     first: str
-    """The screen that opens."""
+    """The first screen."""
     screens: dict[str, ScreenSpec]
     tasks: dict[str, TaskSpec] = {}
 
@@ -263,8 +262,8 @@ class AppSpec(Record):
 class ErrandSpec(Record):
     """Tasks that cross apps: pages, slots, setup and goals name `app.screen` and `app.state`.
 
-    An edge of the navigation DAG from one app to another ends on the other app's first screen: the user gets there
-    by way of the launcher.
+    An edge of the navigation DAG from one app to another ends on the other app's first screen; the user goes there
+    through the launcher.
     """
 
     errand: str

@@ -29,7 +29,7 @@ def fields_in(value: Scalar) -> Iterator[str]:
 
 
 def bind(value: Scalar, values: Mapping[str, Scalar], item: Item | None = None) -> Scalar:
-    """A value with its `$name`s (and `{field}`s of an item) replaced; one that is a single name keeps its type.
+    """A value with its `$name`s (and `{field}`s of an item) replaced; a single name is replaced by a value of any type.
 
     Raises:
         KeyError: there is no such name or field.

@@ -16,7 +16,7 @@ _SIMULATED = Path(__file__).parents[1]
 
 
 class ReadFiles(NamedTuple):
-    """The files that could be read, and what is wrong with those that could not or make no sense."""
+    """The files that could be read, and all mistakes."""
 
     apps: tuple[AppFile, ...]
     errands: tuple[ErrandFile, ...]
@@ -24,12 +24,12 @@ class ReadFiles(NamedTuple):
 
 
 def builtin_files() -> tuple[Path, ...]:
-    """The app and errand files that come with the package, in order of their names."""
+    """The app and errand files of the package, in order of their names."""
     return (*sorted((_SIMULATED / "apps").glob("*.yaml")), *sorted((_SIMULATED / "errands").glob("*.yaml")))
 
 
 def check_files(paths: Sequence[Path]) -> list[Mistake]:
-    """What is wrong with these files, read together with the built-in ones."""
+    """The mistakes in these files, which are read together with the built-in ones."""
     own = {path.resolve() for path in paths}
     others = [path for path in builtin_files() if path.resolve() not in own]
     named = {str(path) for path in paths}
@@ -37,7 +37,7 @@ def check_files(paths: Sequence[Path]) -> list[Mistake]:
 
 
 def read_files(paths: Sequence[Path]) -> ReadFiles:
-    """Read and check files that belong to one world."""
+    """Read and check the files of one world."""
     apps: list[AppFile] = []
     errands: list[ErrandFile] = []
     mistakes: list[Mistake] = []

@@ -45,7 +45,7 @@ _COLOR = re.compile(r"#[0-9A-Fa-f]{6}")
 
 
 def check_app(file: AppFile) -> Iterator[Mistake]:
-    """All mistakes of an app file but those of its tasks."""
+    """All mistakes of an app file, except those of its tasks."""
     source, app = file
     yield from _check_names(source, app)
     yield from _check_lists(source, app)

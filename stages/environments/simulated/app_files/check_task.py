@@ -42,14 +42,14 @@ _CLAUSES = "clauses"
 
 
 class TaskScope(NamedTuple):
-    """A task, where it was written, and the apps it may name."""
+    """A task, its place in a file, and the apps that it may name."""
 
     source: YamlFile
     name: str
     task: TaskSpec
     apps: Mapping[str, AppSpec]
     home: str
-    """The app that names without an app belong to; empty in an errand."""
+    """The app of names without an app; empty in an errand."""
 
     def at(self, *path: str | int) -> NodePath:
         """The place of a part of the task in its file."""
@@ -60,17 +60,17 @@ class TaskScope(NamedTuple):
         return self.source.mistake(self.at(*path), text)
 
     def place(self, reference: str) -> AppPlace:
-        """Read a name of the task."""
+        """Parse a name of the task."""
         return place_of(reference, self.home)
 
     def screen(self, reference: str) -> ScreenSpec | None:
-        """The screen a reference names, None for an unknown one."""
+        """The screen of a reference; None for an unknown one."""
         place = self.place(reference)
         return self.apps[place.app].screens.get(place.name) if place.app in self.apps else None
 
 
 def check_task(scope: TaskScope) -> Iterator[Mistake]:
-    """All mistakes of one task; those of its slots and goal only once its pages are right."""
+    """All mistakes of one task; slots and goal are checked only if the pages are right."""
     unknown = list(_check_pages(scope))
     yield from unknown
     if unknown:

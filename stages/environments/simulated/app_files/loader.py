@@ -15,21 +15,21 @@ from trajmill.stages.environments.simulated.app_files.yaml_file import Mistake, 
 
 
 class AppFile(NamedTuple):
-    """An app and where each part of it was written."""
+    """An app and the lines of its parts."""
 
     source: YamlFile
     spec: AppSpec
 
 
 class ErrandFile(NamedTuple):
-    """An errand and where each part of it was written."""
+    """An errand and the lines of its parts."""
 
     source: YamlFile
     spec: ErrandSpec
 
 
 def read_spec(source: YamlFile) -> AppFile | ErrandFile | list[Mistake]:
-    """The records of a parsed file, or all that is wrong with its form."""
+    """The records of a parsed file, or its mistakes."""
     try:
         if "errand" in source.data:
             return ErrandFile(source, ErrandSpec.model_validate(source.data))
@@ -43,13 +43,13 @@ def _mistakes(source: YamlFile, errors: Sequence[ErrorDetails]) -> list[Mistake]
     for error in errors:
         path = _node_path(source, error["loc"])
         text = _explain(error, path)
-        # A union reports once per member that did not fit: one mistake per value is enough.
+        # A union reports an error for each member; one mistake for each value is enough.
         found.setdefault((*path, text) if error["type"] == "missing" else path, source.mistake(path, text))
     return sorted(found.values(), key=lambda mistake: mistake.line)
 
 
 def _node_path(source: YamlFile, location: tuple[str | int, ...]) -> NodePath:
-    """The place in the file that pydantic's location means: it also names the members of unions."""
+    """The place in the file for pydantic's location, which also names the members of unions."""
     path: NodePath = ()
     for part in location:
         if (*path, part) in source.lines:

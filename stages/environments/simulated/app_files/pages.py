@@ -1,4 +1,4 @@
-"""Names of pages and state across apps, and the widgets of a page by id."""
+"""Finds pages, states and widgets by their names."""
 
 from __future__ import annotations
 
@@ -35,23 +35,23 @@ class AppPlace(NamedTuple):
 
 
 def place_of(reference: str, home: str = "") -> AppPlace:
-    """Read `name` of the app `home`, or `app.name`."""
+    """Parse `name`, which belongs to the app `home`, or `app.name`."""
     app, dot, name = reference.partition(".")
     return AppPlace(app, name) if dot else AppPlace(home, app)
 
 
 def start_values(app: AppSpec) -> dict[str, Scalar]:
-    """The variables and the scalar state of an app, as they start."""
+    """The start values of an app's variables and scalar state."""
     return app.variables | {name: value for name, value in app.state.items() if not isinstance(value, tuple)}
 
 
 def state_lists(app: AppSpec) -> dict[str, tuple[Item, ...]]:
-    """The lists of an app's state, as they start."""
+    """The lists of an app's state at the start."""
     return {name: value for name, value in app.state.items() if isinstance(value, tuple)}
 
 
 def all_lists(app: AppSpec) -> dict[str, tuple[Item, ...]]:
-    """The fixed lists of an app and those of its state, as they start."""
+    """The fixed lists of an app, and those of its state at the start."""
     return {**app.lists, **state_lists(app)}
 
 
@@ -69,7 +69,7 @@ def find_widget(screen: ScreenSpec, widget_id: str) -> AnyWidget | None:
 
 
 def menu_of(screen: ScreenSpec, item: Button) -> Menu | None:
-    """The menu that a button stands in, None for a button of the page itself."""
+    """The menu of a button; None for a button of the page itself."""
     return next((widget for widget in screen.widgets if isinstance(widget, Menu) and item in widget.items), None)
 
 
@@ -79,7 +79,7 @@ def target_of(widget: AnyWidget) -> str:
 
 
 def variable_of(widget: AnyWidget) -> str:
-    """The variable or scalar state that a widget changes, empty if none."""
+    """The variable or scalar state that a widget changes; empty if none."""
     match widget:
         case Choice() | Toggle() | Stepper() | Input() | ItemList():
             return widget.variable
@@ -88,7 +88,7 @@ def variable_of(widget: AnyWidget) -> str:
 
 
 def offered(widget: AnyWidget, app: AppSpec) -> tuple[Scalar, ...]:
-    """Every value a widget can give to its variable, as the app starts; empty for an input."""
+    """Every value that a widget can give its variable at the start of the app; empty for an input."""
     match widget:
         case Choice():
             return widget.options

@@ -14,12 +14,12 @@ NodePath = tuple[str | int, ...]
 
 
 class Mistake(NamedTuple):
-    """One thing that is wrong with an app file."""
+    """One mistake in an app file."""
 
     file: str
     line: int
     text: str
-    """What is wrong; what to do."""
+    """What is wrong, and what to do."""
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}: {self.text}"
@@ -33,7 +33,7 @@ class YamlFile(NamedTuple):
     lines: dict[NodePath, int]
 
     def line(self, path: Sequence[str | int]) -> int:
-        """The line of a value, or of the nearest one around it that is written in the file."""
+        """The line of a value, or of the nearest enclosing value in the file."""
         at = tuple(path)
         while at not in self.lines:
             at = at[:-1]
@@ -45,7 +45,7 @@ class YamlFile(NamedTuple):
 
 
 class _Loader(yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader):  # type: ignore[misc]
-    """Knows only text, whole numbers, true and false: 7:30, 9.50, yes and no are text."""
+    """Reads only text, whole numbers, true and false; 7:30, 9.50, yes and no are text."""
 
     yaml_implicit_resolvers: dict[str, Any] = {}
 
@@ -56,7 +56,7 @@ _Loader.add_implicit_resolver("tag:yaml.org,2002:null", re.compile(r"^(?:~|null|
 
 
 def parse_yaml(file: str, text: str) -> YamlFile | Mistake:
-    """Read YAML text; the first syntax error comes back as a mistake."""
+    """Parse YAML text; the first syntax error is returned as a mistake."""
     try:
         node = yaml.compose(text, Loader=_Loader)
         if not isinstance(node, yaml.MappingNode):
@@ -72,7 +72,7 @@ def parse_yaml(file: str, text: str) -> YamlFile | Mistake:
 
 
 def read_yaml(path: Path) -> YamlFile | Mistake:
-    """Read a YAML file; one that cannot be read or parsed comes back as a mistake."""
+    """Read a YAML file; if it cannot be read or parsed, a mistake is returned."""
     try:
         return parse_yaml(str(path), path.read_text(encoding="utf-8"))
     except UnicodeDecodeError:

@@ -1,1 +1,1 @@
-"""The state of a running phone or desktop, and what each action does to it."""
+"""The state of a running phone or desktop, and the effect of each action."""

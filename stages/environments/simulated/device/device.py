@@ -1,4 +1,4 @@
-"""The state machine of a simulated phone or desktop: what each action does, without drawing anything."""
+"""The state machine of a simulated phone or desktop; it draws nothing."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from trajmill.stages.environments.simulated.layout.widgets import Target, list_i
 from trajmill.stages.environments.simulated.world import World
 
 LONGEST_INPUT = 200
-"""Characters that an input holds at most."""
+"""Most characters in an input."""
 
 _OFFER = Popup("Try Plus for free", "One month on us, then 4.99 a month.", ("Close", "Learn more"))
 
@@ -73,23 +73,23 @@ class Device:
     platform: Platform
     profile: DeviceProfile
     foreground: str = ""
-    """App on the screen, empty on the launcher."""
+    """The app on the screen; empty on the launcher."""
     offset: int = 0
     """Scroll offset of the launcher."""
     focus: str = ""
     """Id of the focused input."""
     replaces: bool = False
-    """Whether the next text replaces what the focused input holds."""
+    """Whether the next text replaces the text of the focused input."""
     menu: str = ""
     """Id of the open menu."""
     loading: bool = False
-    """Whether the page of the foreground app has not come yet."""
+    """Whether the page of the foreground app is still loading."""
     surprises: Iterator[Surprise] = field(default_factory=lambda: repeat(NO_SURPRISE))
-    """One for each time that an app is opened."""
+    """The surprise of each opening of an app."""
     running: dict[str, RunningApp] = field(default_factory=dict)
 
     def running_app(self, app: str) -> RunningApp:
-        """An app of this device, started where it is not. Raises KeyError for an unknown app."""
+        """An app of this device; it is started if needed. Raises KeyError for an unknown app."""
         if app not in self.running:
             prepared = self.world.prepared_apps[app]
             if prepared.app.platform is not self.platform:
@@ -102,7 +102,7 @@ class Device:
         return self.profile.arrange("launcher", self.world.apps_on(self.platform))
 
     def view(self) -> ScreenView:
-        """What is on the screen."""
+        """The present screen."""
         views = self.world.views
         if not self.foreground:
             key = (self.platform, self.profile, self.offset)
@@ -113,7 +113,7 @@ class Device:
         return views.view(self._key(running), lambda: app_view(self._state(running)))
 
     def press(self, target: Target | None) -> Target | None:
-        """Do what a press means; nothing for a place that does not react. Returns the target."""
+        """Press a target and return it; None, for a place that does not react, does nothing."""
         if self.menu and (target is None or target.act != "menu"):
             self.menu = ""
         if target is None:
@@ -124,7 +124,7 @@ class Device:
         return target
 
     def open(self, app: str) -> None:
-        """Bring an app to the front, where it was left. Raises KeyError for an unknown app."""
+        """Bring an app to the front, on the page where it was left. Raises KeyError for an unknown app."""
         running = self.running_app(app)
         self.leave()
         self.foreground = app
@@ -140,7 +140,7 @@ class Device:
         self.foreground, self.focus, self.menu, self.loading = "", "", "", False
 
     def back(self) -> None:
-        """Close what lies on top: keyboard, menu, message, dialog, page, app."""
+        """Close what is on top: keyboard, menu, message, dialog, page or app."""
         if not self.foreground:
             return
         running = self.running[self.foreground]
@@ -157,7 +157,7 @@ class Device:
             self.leave()
 
     def escape(self) -> None:
-        """Close what lies over the page."""
+        """Close what is over the page."""
         running = self.running.get(self.foreground)
         if running and (self.focus or self.menu or running.popup or self._is_dialog(running)):
             if self.platform is Platform.DESKTOP:
@@ -169,7 +169,7 @@ class Device:
         self.focus = ""
 
     def scroll(self, down: bool) -> None:
-        """Turn the page of what scrolls; a phone puts the keyboard away first."""
+        """Scroll by one page; a phone closes the keyboard first."""
         if self.platform is Platform.PHONE:
             self.focus = ""
         to = self.view().scroll.down if down else self.view().scroll.up
@@ -182,7 +182,7 @@ class Device:
             stack[-1] = stack[-1]._replace(offset=to)
 
     def type_text(self, text: str, clear: bool) -> None:
-        """Type into the focused input; the first text after focusing it replaces what it held."""
+        """Type into the focused input; the first text after it was focused replaces its text."""
         widget = self._focused()
         if widget is None:
             return
@@ -192,7 +192,7 @@ class Device:
         self.replaces = False
 
     def erase(self) -> None:
-        """Take the last character away, or all of what has just been focused."""
+        """Remove the last character, or all text of an input that was just focused."""
         widget = self._focused()
         if widget is not None:
             values = self.running[self.foreground].store.values
@@ -250,7 +250,7 @@ class Device:
         self._go(running, widget.to)
 
     def _go(self, running: RunningApp, to: str) -> None:
-        """Show a screen: an earlier one of the back stack again, or a new one; a dialog never stays behind."""
+        """Show a screen: an earlier one of the back stack, or a new one; an open dialog is closed."""
         if not to:
             return
         stack = running.stack
@@ -271,7 +271,7 @@ class Device:
         return {**running.prepared.fixed_lists(self.profile), **own}
 
     def _visible(self, running: RunningApp) -> list[StackedPage]:
-        """The page on top, preceded by the one under it while it is a dialog."""
+        """The page on top; if it is a dialog, the page under it comes first."""
         return running.stack[-2:] if self._is_dialog(running) else running.stack[-1:]
 
     def _is_dialog(self, running: RunningApp) -> bool:

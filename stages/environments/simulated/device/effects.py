@@ -26,11 +26,11 @@ class Records(NamedTuple):
 
     items: tuple[Item, ...]
     key: str
-    """Content id of the items."""
+    """A hash of the items."""
 
 
 class Store(NamedTuple):
-    """All that a running app remembers; changed in place."""
+    """The variables and state of a running app; it is changed in place."""
 
     values: dict[str, Scalar]
     """Variables and scalar state."""
@@ -44,12 +44,12 @@ def make_records(items: tuple[Item, ...]) -> Records:
 
 
 def make_store(app: AppSpec) -> Store:
-    """An app as it starts."""
+    """The store of an app at its start."""
     return Store(start_values(app), {name: make_records(items) for name, items in state_lists(app).items()})
 
 
 def apply_effects(effects: tuple[Effect, ...], app: AppSpec, store: Store, item: Item | None = None) -> None:
-    """Apply effects in order; `item` is the one that was picked."""
+    """Apply effects in order; `item` is the picked item."""
     for effect in effects:
         match effect:
             case SetEffect():
@@ -73,11 +73,11 @@ def append_record(store: Store, name: str, record: Item) -> None:
 
 
 def update_records(store: Store, name: str, record: Scalar, fields: Mapping[str, Scalar]) -> None:
-    """Change fields of the records of that name."""
+    """Change fields of the records with this name."""
     items = store.lists[name].items
     store.lists[name] = make_records(tuple({**i, **fields} if i.get("name") == record else i for i in items))
 
 
 def remove_records(store: Store, name: str, record: Scalar) -> None:
-    """Remove the records of that name."""
+    """Remove the records with this name."""
     store.lists[name] = make_records(tuple(i for i in store.lists[name].items if i.get("name") != record))

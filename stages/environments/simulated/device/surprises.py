@@ -1,4 +1,4 @@
-"""What meets a user who opens an app: equal in the simulated world and the web app for equal seeds and queries."""
+"""Draws the surprises of an episode; the simulated world and the web app draw the same for equal seeds and queries."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from trajmill.schemas.record import content_id
 
 
 class Surprise(NamedTuple):
-    """What meets a user who opens an app."""
+    """What may appear when an app is opened."""
 
     rating: bool
     """A dialog that asks to rate the app."""
@@ -22,16 +22,16 @@ NO_SURPRISE = Surprise(False, False)
 
 
 def episode_chance(seed: int, query_id: str) -> random.Random:
-    """What decides all that goes wrong in an episode; its first number decides the surprises."""
+    """The random numbers that decide an episode's faults; the first one decides its surprises."""
     return random.Random(int(content_id("faults", seed, query_id), 16))
 
 
 def surprises(decided_by: float, rate: float) -> Iterator[Surprise]:
-    """The surprise of each opening of an app, without end.
+    """The surprise of each opening of an app; the iterator never ends.
 
     Args:
         decided_by: the first number of `episode_chance`.
-        rate: share of the openings that bring one, as `FaultRates.popup`.
+        rate: share of the openings with a surprise, as `FaultRates.popup`.
     """
     drawn = random.Random(decided_by)
     while True:

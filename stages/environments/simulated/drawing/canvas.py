@@ -1,7 +1,7 @@
-"""A palette image with the few drawing operations that flat user interfaces need, antialiased through colour ramps.
+"""A palette image with the drawing operations of flat user interfaces; edges are antialiased with colour ramps.
 
-The pixels are indices, and column 0 stays 0: it is the filter byte of each PNG scan line, so the finished image is
-encoded without being copied.
+The pixels are colour indices. Column 0 stays 0, because it is the filter byte of each PNG scan line; so the finished
+image is encoded without a copy.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ Pixels = NDArray[np.uint8]
 
 _ELLIPSIS = "..."
 _SMALLEST_PART = 0.8
-"""Text that is too wide is set smaller down to this part of its size, then cut."""
+"""Text that is too wide is drawn smaller, down to this share of its size, then cut."""
 _OVERSAMPLING = 4
 
 
 @lru_cache(maxsize=64)
 def _font(size: int) -> ImageFont.FreeTypeFont:
-    """The font inside Pillow's wheel, with its own layout engine: the same pixels on every machine."""
+    """The font in Pillow's wheel, with its basic layout engine, so that pixels are equal on every machine."""
     font = ImageFont.load_default(size)
     assert isinstance(font, ImageFont.FreeTypeFont), "Pillow was built without FreeType"
     return font.font_variant(layout_engine=ImageFont.Layout.BASIC)
@@ -93,7 +93,7 @@ class Canvas:
         self._pixels = self._scan_lines[:, 1:]
 
     def encode(self) -> bytes:
-        """The PNG bytes of what has been painted."""
+        """The PNG bytes of the image."""
         return encode_png(self.size, self._scan_lines.data, self.palette.colors)
 
     def color_at(self, x: int, y: int) -> Rgb:
@@ -102,7 +102,7 @@ class Canvas:
         return self.palette.colors[int(index)]
 
     def fill(self, box: Box, color: Rgb) -> None:
-        """Paint a rectangle; what lies outside the screen is left out."""
+        """Paint a rectangle; parts outside the screen are left out."""
         top, left = max(box.top, 0), max(box.left, 0)
         self._pixels[top : max(box.bottom, top), left : max(box.right, left)] = self.palette.index(color)
 
@@ -140,12 +140,12 @@ class Canvas:
         self._stamp(mask, x, (box.top + box.bottom - tall + size // 12) // 2, ramp, box)
 
     def strokes(self, box: Box, points: tuple[tuple[float, float], ...], width: int, color: Rgb) -> None:
-        """Draw a line through points given as parts (0 to 1) of a square box, over a plain background."""
+        """Draw a line through points, which are shares (0 to 1) of a square box, over a plain background."""
         ramp = self.palette.ramp(self.color_at(box.left, box.top), color)
         self._stamp(_stroke_mask(points, box.right - box.left, width), box.left, box.top, ramp)
 
     def _stamp(self, mask: Pixels, x: int, y: int, ramp: Pixels, clip: Box | None = None) -> None:
-        """Colour what a mask covers with the ramp; what lies outside the screen or `clip` is left out."""
+        """Paint the area of a mask with a ramp; parts outside the screen or `clip` are left out."""
         within = clip or Box(0, 0, self.size.width, self.size.height)
         left, top = max(0, within.left - x, -x), max(0, within.top - y, -y)
         part = mask[top : max(top, within.bottom - y), left : max(left, within.right - x)]

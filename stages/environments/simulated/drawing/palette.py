@@ -1,4 +1,4 @@
-"""The colours of one screen: an index per colour, and ramps between two colours for antialiased edges and text."""
+"""The colours of one screen: an index for each colour, and ramps between two colours for antialiased edges."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 RAMP_LEVELS = 8
-"""Steps from background to foreground: more cannot be told apart, fewer look ragged."""
+"""Steps from background to foreground; more cannot be distinguished, and fewer look rough."""
 PALETTE_SIZE = 256
 
 
@@ -47,7 +47,7 @@ def parse_color(text: str) -> Rgb:
 
 
 def mix(start: Rgb, end: Rgb, part: float) -> Rgb:
-    """The colour at `part` (0 to 1) of the way from `start` to `end`."""
+    """The colour between `start` (`part` 0) and `end` (`part` 1)."""
     return Rgb(
         round(start.red + (end.red - start.red) * part),
         round(start.green + (end.green - start.green) * part),
@@ -56,7 +56,7 @@ def mix(start: Rgb, end: Rgb, part: float) -> Rgb:
 
 
 class Palette:
-    """Gives out the indices of an 8-bit image as colours are asked for."""
+    """Gives each colour an index of an 8-bit image."""
 
     def __init__(self) -> None:
         self.colors: list[Rgb] = []
@@ -64,7 +64,7 @@ class Palette:
         self._ramps: dict[tuple[Rgb, Rgb], NDArray[np.uint8]] = {}
 
     def index(self, color: Rgb) -> int:
-        """The index of a colour; once all 256 are taken, that of the nearest."""
+        """The index of a colour; if all 256 are taken, that of the nearest colour."""
         known = self._index.get(color)
         if known is not None:
             return known
@@ -86,7 +86,7 @@ class Palette:
         return known
 
     def darken(self, part: float) -> None:
-        """Darken all colours given out so far, and with them every pixel painted so far."""
+        """Darken all colours so far, and with them every pixel that is painted already."""
         self.colors = [mix(color, BLACK, part) for color in self.colors]
         self._index.clear()
         self._ramps.clear()

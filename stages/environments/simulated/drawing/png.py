@@ -1,4 +1,4 @@
-"""A PNG writer for palette images that are already laid out as PNG scan lines: twice as fast as a general one."""
+"""Writes PNGs of palette images that are already PNG scan lines, twice as fast as a general library."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _COMPRESSION_LEVEL = 1
 def encode_png(size: Size, scan_lines: bytes | memoryview, colors: Sequence[Rgb]) -> bytes:
     """PNG bytes of an 8-bit palette image.
 
-    `scan_lines` holds `height` rows of 1 + `width` bytes: the row's filter type (0, none), then an index per pixel.
+    `scan_lines` has `height` rows of 1 + `width` bytes: the row's filter type (0, none), then an index for each pixel.
     """
     header = struct.pack(">IIBBBBB", size.width, size.height, 8, _PALETTE_COLOR_TYPE, 0, 0, 0)
     palette = bytes(part for color in colors for part in color)

@@ -1,4 +1,4 @@
-"""The shapes on a simulated screen before they are drawn; drawing is a pure function of a `Scene`."""
+"""The shapes of a simulated screen before they are drawn; drawing is a pure function of a `Scene`."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ class Shape(NamedTuple):
     window, taskbar, badge, scroll_bar, banner."""
     box: Box
     text: str = ""
-    """Lines are parted by newlines and share the height of the box."""
+    """Text; its lines are separated by newlines and share the height of the box."""
     note: str = ""
-    """Secondary text, set smaller: below the text of a `list_item`, at the right end of a `label` or a bar; what a
-    `field` or `search` holds, whose text is its hint."""
+    """Smaller second text: below the text of a `list_item`, at the right end of a `label` or a bar. For a `field` or
+    `search` it is the typed text, because `text` is the hint."""
     state: str = ""
-    """`on`, `focused` or `disabled`, empty otherwise."""
+    """`on`, `focused`, `disabled` or empty."""
     color: str = ""
-    """`#RRGGBB` where the kind has a colour of its own (icons, bars)."""
+    """`#RRGGBB` for kinds with their own colour (icons, bars); else empty."""
 
 
 class Scene(NamedTuple):
-    """All shapes of a screen, painted in order; what follows a `dim` lies over everything before it."""
+    """All shapes of a screen, in the order of painting; a `dim` darkens everything before it."""
 
     size: Size
     accent: str
     """`#RRGGBB` of the app in the foreground."""
     dark: bool
-    """Dark or light theme, by device profile."""
+    """Whether the theme is dark."""
     shapes: tuple[Shape, ...]

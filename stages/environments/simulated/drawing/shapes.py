@@ -1,4 +1,4 @@
-"""Draws each kind of shape into its box; texts scale with the box, so a font scale is only a matter of layout."""
+"""Draws each kind of shape into its box; texts scale with the box, so only the layout decides their size."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _WALLPAPER_BANDS = 6
 
 
 class Brush(NamedTuple):
-    """What all painters need."""
+    """The canvas and colours that all painters use."""
 
     canvas: Canvas
     theme: Theme
@@ -68,7 +68,7 @@ def _card(brush: Brush, box: Box) -> None:
 
 
 def _line_of_text(part: float) -> Painter:
-    """A painter of plain text whose size is that part of the box's height."""
+    """A painter of plain text whose size is this share of the box's height."""
 
     def paint(brush: Brush, shape: Shape) -> None:
         box = shape.box

@@ -1,1 +1,1 @@
-"""The goal of a query, whether it is reached, and the annotated path that reaches it."""
+"""The goal of a query, its check, and the annotated path that reaches it."""

@@ -1,4 +1,4 @@
-"""The start state and the goal of a query, as JSON, and whether a device has reached the goal."""
+"""Reads and writes the start state and the goal of a query as JSON, and checks the goal."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ from trajmill.stages.environments.simulated.device.effects import (
 from trajmill.stages.environments.simulated.world import World
 
 Goal = dict[str, ListChange | Scalar]
-"""`app.state`: the wanted scalar, or the change of a list."""
+"""By `app.state`, the wanted scalar or the change of a list."""
 
 
 class StartState(Record):
-    """What a reset adds to the state in which all apps start."""
+    """The records that a reset adds to the start state of the apps."""
 
     setup: dict[str, Item] = {}
-    """`app.list`: a record appended to it."""
+    """By `app.list`, a record that is appended."""
 
 
 class EpisodeGoal(NamedTuple):
-    """Where the episode of a query starts, and what it is to reach."""
+    """The start state and the goal of an episode."""
 
     start: StartState
     goal: Goal | None
     """None for a query without a goal check."""
 
     def score(self, world: World, stores: Mapping[str, Store]) -> float | None:
-        """Whether the goal is reached, as 1.0 or 0.0; None without a goal.
+        """1.0 if the goal is reached, else 0.0; None without a goal.
 
-        It is reached when every app's whole state is the start state with exactly the goal's changes.
+        It is reached if the whole state of all apps is the start state with exactly the goal's changes.
         """
         return None if self.goal is None else float(is_reached(world, self.start, self.goal, stores))
 
@@ -52,12 +52,11 @@ def read_episode_goal(query: Query, world: World, platform: Platform) -> Episode
     """The start state and the goal of a query.
 
     Raises:
-        EnvironmentFailure: of class `setup`: the query is for another platform, or its start state or goal is
-            malformed or names unknown state.
+        EnvironmentFailure: the query is for another platform, or its start state or goal is malformed (class `task`).
     """
     if query.platform is not platform:
         text = f"the query is for the platform {query.platform}, this is a {platform}"
-        raise EnvironmentFailure(text, FailureClass.SETUP)
+        raise EnvironmentFailure(text, FailureClass.TASK)
     start = read_start_state(query.start_state, world, platform)
     return EpisodeGoal(start, read_goal(query.goal, world, platform) or None)
 
@@ -80,16 +79,16 @@ def read_start_state(text: str, world: World, platform: Platform) -> StartState:
     """Read the start state of a query.
 
     Raises:
-        EnvironmentFailure: of class `setup`: it is malformed or names an unknown list.
+        EnvironmentFailure: it is malformed or names an unknown list (class `task`).
     """
     try:
         start = StartState.model_validate_json(text)
     except ValidationError as error:
-        raise _setup_failure("start state", text, error) from error
+        raise _malformed("start state", text, error) from error
     for name in start.setup:
         place = place_of(name)
         if not isinstance(_state(world, platform, place), tuple):
-            raise EnvironmentFailure(f"the start state names an unknown list `{name}`", FailureClass.SETUP)
+            raise EnvironmentFailure(f"the start state names an unknown list `{name}`", FailureClass.TASK)
     return start
 
 
@@ -97,22 +96,22 @@ def read_goal(text: str, world: World, platform: Platform) -> Goal:
     """Read the goal check of a query.
 
     Raises:
-        EnvironmentFailure: of class `setup`: it is malformed or names unknown state.
+        EnvironmentFailure: it is malformed or names unknown state (class `task`).
     """
     try:
         goal = _GOAL.validate_json(text)
     except ValidationError as error:
-        raise _setup_failure("goal", text, error) from error
+        raise _malformed("goal", text, error) from error
     for name, change in goal.items():
         place = place_of(name)
         state = _state(world, platform, place)
         if state is None or isinstance(state, tuple) != isinstance(change, ListChange):
-            raise EnvironmentFailure(f"the goal names unknown state `{name}`", FailureClass.SETUP)
+            raise EnvironmentFailure(f"the goal names unknown state `{name}`", FailureClass.TASK)
     return goal
 
 
 def prepared_store(world: World, app: str, start: StartState) -> Store:
-    """What an app remembers when an episode starts."""
+    """The store of an app at the start of an episode."""
     store = make_store(world.apps[app])
     for name, record in start.setup.items():
         place = place_of(name)
@@ -122,7 +121,7 @@ def prepared_store(world: World, app: str, start: StartState) -> Store:
 
 
 def is_reached(world: World, start: StartState, goal: Goal, stores: Mapping[str, Store]) -> bool:
-    """Whether every app's whole state is as it started, with exactly the goal's changes.
+    """Whether the whole state of all apps is the start state with exactly the goal's changes.
 
     `stores` may leave out apps that were never opened.
     """
@@ -135,7 +134,7 @@ def is_reached(world: World, start: StartState, goal: Goal, stores: Mapping[str,
                 _change(wanted, place, change)
         reached = stores.get(app, before)
         lasting = [name for name in world.apps[app].state if name in wanted.values]
-        # Compared as JSON, in which true and 1 differ.
+        # They are compared as JSON, in which true and 1 differ.
         if any(json.dumps(wanted.values[name]) != json.dumps(reached.values[name]) for name in lasting):
             return False
         if any(wanted.lists[name].key != reached.lists[name].key for name in wanted.lists):
@@ -144,7 +143,7 @@ def is_reached(world: World, start: StartState, goal: Goal, stores: Mapping[str,
 
 
 def _state(world: World, platform: Platform, place: AppPlace) -> Scalar | tuple[Item, ...] | None:
-    """The state a place names as it starts, None where this platform has no such thing."""
+    """The state of a place at the start; None if this platform has no such place."""
     app = world.apps.get(place.app)
     return app.state.get(place.name) if app and app.platform is platform else None
 
@@ -160,9 +159,9 @@ def _change(store: Store, place: AppPlace, change: ListChange | Scalar) -> None:
         remove_records(store, place.name, change.name)
 
 
-def _setup_failure(what: str, text: str, error: ValidationError) -> EnvironmentFailure:
+def _malformed(what: str, text: str, error: ValidationError) -> EnvironmentFailure:
     first = error.errors(include_url=False)[0]["msg"]
-    return EnvironmentFailure(f"the {what} `{text[:80]}` is malformed: {first}", FailureClass.SETUP)
+    return EnvironmentFailure(f"the {what} `{text[:80]}` is malformed: {first}", FailureClass.TASK)
 
 
 _GOAL: TypeAdapter[Goal] = TypeAdapter(Goal)

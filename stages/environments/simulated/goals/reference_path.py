@@ -1,4 +1,4 @@
-"""The annotated reference path of a query, derived from the app files (paper 6.2, step 5, and 6.4)."""
+"""Derives the annotated reference path of a query from the app files (paper 6.2, step 5, and 6.4)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ LAUNCHER = "launcher"
 
 
 def resolve_slots(task: TaskGraph, asked: Mapping[str, Scalar]) -> dict[str, Scalar]:
-    """Every slot's value, typed: what was asked for (also as the screen shows it), what follows, else the default.
+    """The typed value of every slot: the wanted value, one that follows from it, or the default.
 
     Raises:
         BadInputError: an unknown slot, a value its widget does not offer, or a required slot that was not asked for.
@@ -64,12 +64,12 @@ def resolve_slots(task: TaskGraph, asked: Mapping[str, Scalar]) -> dict[str, Sca
 
 
 def reference_path(task: TaskGraph, pages: Sequence[str], slot_values: Mapping[str, Scalar]) -> tuple[PathStep, ...]:
-    """The operations that do a task along a path of its DAG, for an app as it starts.
+    """The operations of a task along a path of its DAG, from the start of the apps.
 
     Args:
-        task: The task.
-        pages: Path of the DAG as `app.screen`, from its start to an end.
-        slot_values: The slots asked for, typed or as the screen shows them.
+        task: the task.
+        pages: a path of the DAG as `app.screen`, from its start to an end.
+        slot_values: the wanted values by slot, typed or as the screen shows them.
 
     Raises:
         BadInputError: as `resolve_slots`; or the pages are no path of the DAG.
@@ -117,7 +117,7 @@ def start_state_json(task: TaskGraph, slot_values: Mapping[str, Scalar]) -> str:
 
 
 def _typed(task: TaskGraph, slot: TaskSlot, value: Scalar) -> Scalar:
-    """The value as its widget holds it; a text in an input or a list that is filled at reset is taken as it is."""
+    """The value with the type of its widget; a text for an input, or for a list that a reset fills, is not changed."""
     offers = (*offered(slot.widget, task.app(place_of(slot.page).app)), *slot.spec.values)
     for offer in offers:
         if shown(offer) == shown(value):
@@ -142,7 +142,7 @@ def _implied(task: TaskGraph, slot: TaskSlot, values: Mapping[str, Scalar]) -> S
 
 
 def _page_steps(task: TaskGraph, place: AppPlace, leads: str, values: Mapping[str, Scalar]) -> Iterator[PathStep]:
-    """What is done on a page: its slots from top to bottom, then the widget that leads to the next page."""
+    """The operations on a page: its slots from top to bottom, then the widget that leads to the next page."""
     wanted = _wanted(task, place, values)
     way = _way(task, place, leads, wanted) if leads else None
     screen = task.app(place.app).screens[place.name]
@@ -155,7 +155,7 @@ def _page_steps(task: TaskGraph, place: AppPlace, leads: str, values: Mapping[st
 
 
 def _end(task: TaskGraph, places: Sequence[AppPlace], values: Mapping[str, Scalar]) -> str:
-    """The page shown when all is done: the last one, or where its last operation leads."""
+    """The page at the end: the last one, or the page that its last operation opens."""
     place = places[-1]
     wanted = _wanted(task, place, values)
     widgets = widgets_of(task.app(place.app).screens[place.name])
@@ -166,7 +166,7 @@ def _end(task: TaskGraph, places: Sequence[AppPlace], values: Mapping[str, Scala
 
 
 def _wanted(task: TaskGraph, place: AppPlace, values: Mapping[str, Scalar]) -> dict[str, Scalar]:
-    """Value by widget for everything that is to be operated on a page."""
+    """By widget, the value to set on a page."""
     wanted: dict[str, Scalar] = {}
     for page, widgets in task.spec.always.items():
         if task.place(page) == place:
@@ -180,7 +180,7 @@ def _wanted(task: TaskGraph, place: AppPlace, values: Mapping[str, Scalar]) -> d
 
 
 def _way(task: TaskGraph, place: AppPlace, leads: str, wanted: Mapping[str, Scalar]) -> AnyWidget:
-    """The widget that leads to the next page: one with a value to pick, else the first button."""
+    """The widget that leads to the next page: one with a wanted value, else the first button."""
     screen = task.app(place.app).screens[place.name]
     ways = [widget for widget in widgets_of(screen) if target_of(widget) == leads]
     for way in ways:

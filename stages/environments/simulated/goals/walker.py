@@ -1,4 +1,4 @@
-"""Walks an annotated path: scrolls to what it needs, closes pop-ups and goes back after a wrong turn."""
+"""Walks an annotated path: scrolls to targets, closes pop-ups and goes back after a wrong page."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _WHEEL_CLICKS = 5
 
 
 class Position(NamedTuple):
-    """How far a walk has come."""
+    """The position of a walk on its path."""
 
     step: int = 0
-    """Index of the operation to do next."""
+    """Index of the next operation."""
     upwards: bool = False
-    """Whether what was not found below is now looked for above."""
+    """Whether the walk scrolls up, because it has not found the target below."""
 
 
 class Move(NamedTuple):
@@ -35,7 +35,7 @@ class Walker(NamedTuple):
     platform: Platform
 
     def next_action(self, observation: Observation, position: Position) -> Move:
-        """The next action for what is on the screen; ends with `Terminate` (failure where it is lost).
+        """The next action for a screen; the last is `Terminate`, with status failure if the walk cannot continue.
 
         Raises:
             ValueError: the observation has no accessibility tree.
@@ -68,7 +68,7 @@ class Walker(NamedTuple):
         return Move(_click(target), Position(position.step + 1))
 
     def _on_path(self, page: str, position: Position) -> Position:
-        """A step back to the operation that belongs to the page shown: a press that was lost is done again."""
+        """Go back to the operation of the shown page, so that a press without effect is repeated."""
         here = position.step
         if here >= len(self.path) or page in (LAUNCHER, self.path[here].page):
             return position
@@ -101,7 +101,7 @@ class Walker(NamedTuple):
         return _click(home or next(element for element in tree.values() if element.text == "Close"))
 
     def _reveal(self, page: str, step: PathStep, tree: dict[str, UIElement], position: Position) -> Move:
-        """Bring the target of a step into view."""
+        """Scroll to the target of a step."""
         if "keyboard" in tree:
             return Move(SystemButton(button="Enter"), position)
         if page != step.page:
@@ -114,7 +114,7 @@ class Walker(NamedTuple):
         return _click(next(element for element in tree.values() if element.text in ("Back", "Close")))
 
     def _scroll(self, page: str, tree: dict[str, UIElement], position: Position) -> Move:
-        """Look further down, and from the end upwards."""
+        """Scroll down, and from the end of the page up."""
         region = tree.get(f"{page}/scroll")
         if region is None:
             return Move(Terminate(status="failure"), position)

@@ -1,1 +1,1 @@
-"""What stands where on a screen: from the widgets of a page to a scene and an accessibility tree."""
+"""Lays out the widgets of a page: gives a scene and an accessibility tree."""

@@ -1,4 +1,4 @@
-"""Sizes of screens and of what stands on them, in pixels."""
+"""Sizes of screens and widgets, in pixels."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from trajmill.schemas.tables.query import Platform
 
 
 class Metrics(NamedTuple):
-    """How large things are on one platform at one text size."""
+    """The sizes on one platform at one text size."""
 
     size: Size
     top: int
     """Bottom edge of the bars above the body."""
     window: Box
-    """What an app covers: the whole screen of a phone, the window on a desktop."""
+    """The area of an app: the whole screen of a phone, the window on a desktop."""
     margin: int
     gap: int
     text: int
@@ -27,14 +27,14 @@ class Metrics(NamedTuple):
     noted_row: int
     button: int
     button_width: int
-    """0: as wide as the body."""
+    """Width; 0 stands for the width of the body."""
     field: int
     dialog_width: int
     icon: Size
     columns: int
     """Columns of the launcher."""
     character: float
-    """Mean width of a character, as a part of its line's height."""
+    """Mean width of a character, as a share of the line's height."""
 
 
 def metrics_of(platform: Platform, scale: float) -> Metrics:
@@ -48,7 +48,7 @@ def _scaled(base: Metrics, scale: float) -> Metrics:
 
 
 KEYBOARD_TOP = 819
-"""The keyboard covers the lower 36 % of a phone's screen."""
+"""Top edge of a phone's keyboard in pixels; it covers 36 % of the screen."""
 
 _PHONE = Metrics(
     size=Size(720, 1280),

@@ -1,4 +1,4 @@
-"""What each page of an app shows, worked out once: it is the key under which a drawn screen is kept."""
+"""Computes once which values each page of an app shows; they are the cache key of a drawn screen."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from trajmill.stages.environments.simulated.layout.profile import DeviceProfile
 
 
 class PageReads(NamedTuple):
-    """The names of all that a page shows."""
+    """The names of the values and lists that a page shows."""
 
     values: tuple[str, ...]
     lists: tuple[str, ...]
-    """Lists of the state; fixed lists never change."""
+    """Lists of the state; fixed lists are left out, because they never change."""
 
 
 class PreparedApp(NamedTuple):
-    """An app with what is worked out once."""
+    """An app with everything that is computed once."""
 
     app: AppSpec
     reads: dict[str, PageReads]
-    """By screen."""
+    """The names that a page shows, by screen."""
     fixed: dict[int, dict[str, tuple[Item, ...]]]
     """The fixed lists by number of the device profile, of the profiles met so far."""
 

@@ -1,4 +1,4 @@
-"""Device profiles: theme, text size and order of lists, in which devices with the same apps differ."""
+"""Device profiles: devices with the same apps differ in theme, text size and order of lists."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ T = TypeVar("T")
 
 
 class DeviceProfile(NamedTuple):
-    """One of the devices that a reset can find."""
+    """The profile of one device."""
 
     number: int
-    """0 shows everything in the order in which the files say it."""
+    """Number of the profile; profile 0 keeps the order of the app files."""
     may_be_dark: bool = True
     may_be_large: bool = True
 
@@ -36,7 +36,7 @@ class DeviceProfile(NamedTuple):
         return _LARGER_TEXT if self.may_be_large and self.number // 2 % 2 else 1.0
 
     def arrange(self, name: str, things: Sequence[T]) -> tuple[T, ...]:
-        """The things in the order that this device has for what is called `name`."""
+        """The things in this device's order for the list `name`."""
         arranged = list(things)
         if self.number:
             random.Random(int(content_id("profile", self.number, name), 16)).shuffle(arranged)

@@ -1,4 +1,4 @@
-"""Places everything on a simulated screen: one list of parts gives the scene and the accessibility tree."""
+"""Lays out a simulated screen: one list of parts gives both the scene and the accessibility tree."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _NO_SCROLL = ScrollState(0, None, None)
 
 
 class Popup(NamedTuple):
-    """A message over the page that nobody asked for."""
+    """A message over the page."""
 
     title: str
     text: str
@@ -40,7 +40,7 @@ class Popup(NamedTuple):
 
 
 class PageState(NamedTuple):
-    """One page as it stands."""
+    """The state of one page."""
 
     name: str
     offset: int
@@ -49,12 +49,12 @@ class PageState(NamedTuple):
 
 
 class AppState(NamedTuple):
-    """All that decides what an app shows."""
+    """Everything that decides the screen of an app."""
 
     app: AppSpec
     profile: DeviceProfile
     pages: tuple[PageState, ...]
-    """The page on top, preceded by the one under it while it is a dialog."""
+    """The page on top; if it is a dialog, the page under it comes first."""
     can_go_back: bool
     focus: str
     menu: str
@@ -64,7 +64,7 @@ class AppState(NamedTuple):
 
 
 class _PageLayout(NamedTuple):
-    """A page's shapes and the parts that are in the tree."""
+    """A page's shapes, and its parts in the tree."""
 
     shapes: tuple[Shape, ...]
     parts: tuple[DrawnPart, ...]
@@ -72,7 +72,7 @@ class _PageLayout(NamedTuple):
 
 
 def launcher_view(apps: Sequence[AppSpec], platform: Platform, profile: DeviceProfile, offset: int) -> ScreenView:
-    """The home screen of a phone or the bare desktop, with an icon for each app in the order given."""
+    """The home screen of a phone or the empty desktop, with an icon for each app in the given order."""
     metrics = metrics_of(platform, profile.scale)
     size = metrics.size
     shapes = [Shape("wallpaper", Box(0, 0, size.width, size.height))]
@@ -87,7 +87,7 @@ def launcher_view(apps: Sequence[AppSpec], platform: Platform, profile: DevicePr
 
 
 def loading_view(app: AppSpec, profile: DeviceProfile) -> ScreenView:
-    """A page that has not come yet."""
+    """A page that is loading."""
     metrics = metrics_of(app.platform, profile.scale)
     box = Box(metrics.window.left + metrics.margin, metrics.top, metrics.window.right - metrics.margin, 0)
     title = part("heading", "heading", _title_box(metrics, False), "Loading", "loading/title")
@@ -98,7 +98,7 @@ def loading_view(app: AppSpec, profile: DeviceProfile) -> ScreenView:
 
 
 def app_view(state: AppState) -> ScreenView:
-    """An app with its page on top, and the dialog, menu, keyboard or message over it."""
+    """An app with its page, and the dialog, menu, keyboard or message over it."""
     metrics = metrics_of(state.app.platform, state.profile.scale)
     below, top = state.pages[:-1], state.pages[-1]
     painted = _page(state, metrics, below[0] if below else top)
@@ -149,7 +149,7 @@ def _context(state: AppState, metrics: Metrics, page: PageState, width: int) -> 
 
 
 def _frame(app: AppSpec, metrics: Metrics) -> tuple[Shape, ...]:
-    """What stands behind an app's page."""
+    """The shapes behind an app's page."""
     window = metrics.window
     if app.platform is Platform.DESKTOP:
         wall = Shape("wallpaper", Box(0, 0, metrics.size.width, metrics.size.height), color=DESKTOP_ACCENT)
@@ -184,7 +184,7 @@ def _as_title(heading: DrawnPart) -> DrawnPart:
 
 
 def _bar_parts(state: AppState, metrics: Metrics, context: PageContext, screen: ScreenSpec) -> tuple[DrawnPart, ...]:
-    """Title, Back, and on a desktop the window's Close, the menus and the way to the desktop."""
+    """Title and Back; on a desktop also the window's Close, the menus and the button to the desktop."""
     box = _title_box(metrics, state.can_go_back)
     parts = [_title(box, bind_text(screen.title, context.values), context.page)]
     desktop = state.app.platform is Platform.DESKTOP
@@ -233,7 +233,7 @@ def _open_menu(screen: ScreenSpec, context: PageContext, bars: Sequence[DrawnPar
 
 
 def _scroll_parts(placed: PlacedRows, viewport: Box, page: str) -> tuple[DrawnPart, ...]:
-    """The scrolling region as an element, and its scroll bar as a shape; nothing when all of it fits."""
+    """The scrolling region as an element, and its scroll bar as a shape; nothing if all of it fits."""
     room = viewport.bottom - viewport.top
     if placed.scroll.up is None and placed.scroll.down is None:
         return ()
@@ -250,7 +250,7 @@ def _scroll_parts(placed: PlacedRows, viewport: Box, page: str) -> tuple[DrawnPa
 
 
 def _dialog(state: AppState, metrics: Metrics, page: PageState) -> _PageLayout:
-    """The page on top, as a dialog that is as high as its content."""
+    """The page on top as a dialog that is as high as its content."""
     screen = state.app.screens[page.name]
     desktop = state.app.platform is Platform.DESKTOP
     width = metrics.dialog_width - 2 * metrics.margin

@@ -9,16 +9,16 @@ from trajmill.schemas.geometry import Box
 from trajmill.stages.environments.simulated.layout.widgets import DrawnPart, WidgetRow
 
 _TURN = 0.8
-"""DrawnPart of the viewport that one scroll moves by."""
+"""Share of the viewport that one scroll moves by."""
 
 
 class ScrollState(NamedTuple):
-    """Where a body stands and where scrolling leads to."""
+    """The scroll offset of a body, and the offsets after scrolling."""
 
     offset: int
     """Pixels of content above the viewport; always at the top of a row."""
     up: int | None
-    """Offset after scrolling towards the start, None at the start."""
+    """Offset after scrolling towards the start; None at the start."""
     down: int | None
 
 
@@ -32,7 +32,7 @@ class PlacedRows(NamedTuple):
 
 
 def place_rows(rows: Sequence[WidgetRow], viewport: Box, gap: int, offset: int, focus: str) -> PlacedRows:
-    """Place rows from the top of the viewport; a row shows whole or not at all, and the focused one always shows."""
+    """Place rows from the top of the viewport; only whole rows are shown, and the focused row is always shown."""
     tops = _tops(rows, gap)
     content = tops[-1] + rows[-1].height if rows else 0
     room = viewport.bottom - viewport.top
@@ -44,7 +44,7 @@ def place_rows(rows: Sequence[WidgetRow], viewport: Box, gap: int, offset: int, 
     for top, row in zip(tops, rows, strict=True):
         if top < offset:
             continue
-        # A row that is taller than the viewport is cut off: it would never be seen otherwise.
+        # A row that is taller than the viewport is cut; otherwise it would never be shown.
         if top > offset and top + row.height > offset + room:
             hidden_below = top
             break

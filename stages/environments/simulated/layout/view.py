@@ -1,4 +1,4 @@
-"""A screen with its accessibility tree and the places that can be pressed, and a cache of such screens."""
+"""A screen with its accessibility tree and targets of presses, and a cache of such screens."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from trajmill.stages.environments.simulated.layout.scrolling import ScrollState
 from trajmill.stages.environments.simulated.layout.widgets import DrawnPart, Target
 
 MOST_VIEWS = 8192
-"""Views kept per world and process; one takes about 10 kB."""
+"""Most views in the cache of a world in a process; one takes about 10 kB."""
 
 
 class Hit(NamedTuple):
-    """A place that reacts to a press."""
+    """An area that reacts to a press."""
 
     box: Box
     target: Target
 
 
 class ScreenView(NamedTuple):
-    """A screen as an agent sees it, and what its places mean."""
+    """A screen as an agent sees it, and the targets of its areas."""
 
     observation: Observation
     scene: Scene
@@ -35,7 +35,7 @@ class ScreenView(NamedTuple):
     scroll: ScrollState
 
     def target_at(self, x: int, y: int) -> Target | None:
-        """What a press at a position means, None where nothing reacts."""
+        """The target of a press at a position; None if nothing reacts."""
         for box, target in self.hits:
             if box.left <= x < box.right and box.top <= y < box.bottom:
                 return target
@@ -51,7 +51,7 @@ def make_view(scene: Scene, parts: Sequence[DrawnPart], scroll: ScrollState, app
 
 
 def _screen_id(scene: Scene, elements: tuple[UIElement, ...], app: str) -> str:
-    # Plain tuples: their text is made several times faster than that of named ones.
+    # Plain tuples are used, because `repr` is several times faster for them than for named ones.
     shapes = [(kind, *box, text, note, state, color) for kind, box, text, note, state, color in scene.shapes]
     tree = [(role, text, *box, states, value, name) for role, text, box, states, value, name in elements]
     content = repr((*scene.size, scene.accent, scene.dark, app, shapes, tree))
@@ -59,13 +59,13 @@ def _screen_id(scene: Scene, elements: tuple[UIElement, ...], app: str) -> str:
 
 
 class ViewCache:
-    """The views made last, by what they depend on; shared by all environments of a world in a process."""
+    """A cache of the latest views; all environments of a world in a process share it."""
 
     def __init__(self) -> None:
         self._views: OrderedDict[Hashable, ScreenView] = OrderedDict()
 
     def view(self, key: Hashable, make: Callable[[], ScreenView]) -> ScreenView:
-        """The view for a key, made when it is not known."""
+        """The view for a key; it is made if it is not in the cache."""
         found = self._views.get(key)
         if found is None:
             found = self._views[key] = make()

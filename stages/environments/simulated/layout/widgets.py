@@ -1,4 +1,4 @@
-"""Turns widgets into rows: what a widget shows and what pressing it means, before it has a place on the screen."""
+"""Turns widgets into rows: what a widget shows and what a press does, before it has a place on the screen."""
 
 from __future__ import annotations
 
@@ -28,28 +28,28 @@ from trajmill.stages.environments.simulated.layout.metrics import Metrics
 _EDITABLE = ("field", "search")
 _MOST_COLUMNS = 3
 _RING = 1.33
-"""Room of a radio button's ring and padding, as a part of its height."""
+"""Width of a radio button's ring and padding, as a share of its height."""
 _RADIO_CHARACTER = 0.2
-"""Width of a character of its text, as a part of its height."""
+"""Width of a character of its text, as a share of its height."""
 
 
 _VALUE_INSET = 44
-"""Pixels that a value's text stands in from the sides of its box."""
+"""Pixels between the sides of a value's box and its text."""
 _STEPPER_SIDE = 56
 
 
 class Target(NamedTuple):
-    """What a press on a place means."""
+    """The effect of a press."""
 
     act: str
-    """open, press, pick, choose, flip, step, focus, menu, back, home, dismiss or offer."""
+    """`open`, `press`, `pick`, `choose`, `flip`, `step`, `focus`, `menu`, `back`, `home`, `dismiss` or `offer`."""
     widget: AnyWidget | None = None
     value: Scalar = ""
-    """The app to open, item to pick, option to choose or step to take."""
+    """The app to open, the item to pick, the option to choose, or the step."""
 
 
 class DrawnPart(NamedTuple):
-    """Something drawn, with its accessibility element and what pressing it means."""
+    """A shape, with its accessibility element and the target of a press."""
 
     shape: Shape
     element: UIElement | None = None
@@ -57,17 +57,17 @@ class DrawnPart(NamedTuple):
 
 
 class WidgetRow(NamedTuple):
-    """Parts side by side, made only once the row has a place."""
+    """Parts side by side; they are made when the row has a place."""
 
     height: int
     place: Callable[[int, int, int], tuple[DrawnPart, ...]]
-    """Its parts for a left and a top edge, cut off at a bottom edge."""
+    """Makes its parts at a left and a top edge, cut at a bottom edge."""
     widget: str = ""
-    """Id of the widget it belongs to."""
+    """Id of its widget."""
 
 
 class PageContext(NamedTuple):
-    """What the widgets of a page are shown with."""
+    """The state that the widgets of a page show."""
 
     page: str
     """`app.screen`."""
@@ -77,7 +77,7 @@ class PageContext(NamedTuple):
     width: int
     focus: str
     sponsored: bool
-    """Whether an advertisement stands in the page's first list."""
+    """Whether the page's first list has an advertisement."""
 
 
 def page_rows(widgets: tuple[AnyWidget, ...], context: PageContext) -> Iterator[WidgetRow]:
@@ -90,7 +90,7 @@ def page_rows(widgets: tuple[AnyWidget, ...], context: PageContext) -> Iterator[
 
 
 def is_shown(widget: AnyWidget, values: Mapping[str, Scalar]) -> bool:
-    """Whether the widget's condition holds."""
+    """Whether the widget's condition is met."""
     return all(values[name] == wanted for name, wanted in widget.show_if.items())
 
 
@@ -121,7 +121,7 @@ def part(
     state: str = "",
     color: str = "",
 ) -> DrawnPart:
-    """A part whose element says what its shape draws."""
+    """A part whose shape and element have the same text."""
     states: tuple[str, ...] = ()
     if state == "disabled":
         states, target = ("disabled",), None
@@ -134,7 +134,7 @@ def part(
 
 
 def button_part(button: Button, context: PageContext, box: Box) -> DrawnPart:
-    """A button, disabled while something it needs is missing."""
+    """A button; it is disabled while a variable that it needs is empty or 0."""
     kind = "button" if button.style == "plain" else f"{button.style}_button"
     enabled = all(context.values[name] not in ("", 0, False) for name in button.needs)
     text = bind_text(button.text, context.values)
@@ -143,7 +143,7 @@ def button_part(button: Button, context: PageContext, box: Box) -> DrawnPart:
 
 
 def wrapped(text: str, width: int, line: int, metrics: Metrics) -> str:
-    """The text in lines that fit into `width` pixels at that line height."""
+    """The text in lines that fit into `width` pixels at this line height."""
     room = max(8, int(width / (line * metrics.character)))
     return "\n".join(textwrap.wrap(text, room)) or " "
 
@@ -263,7 +263,7 @@ def _radio_row(widget: Choice, options: tuple[Scalar, ...], columns: int, contex
 
 
 def _columns(widget: Choice, context: PageContext) -> int:
-    """As many radio buttons side by side as their texts allow, in rows of equal length where that is possible."""
+    """The number of radio buttons side by side: as many as their texts allow, in rows of equal length if possible."""
     row, count = context.metrics.row, len(widget.options)
     longest = max((len(shown(option)) for option in widget.options), default=1)
     wanted = row * (_RING + _RADIO_CHARACTER * longest)

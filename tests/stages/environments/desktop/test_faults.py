@@ -275,6 +275,12 @@ def test_a_task_that_cannot_be_prepared_is_a_setup_failure(tmp_path: Path, step:
     assert message in str(failure) and "\n" not in str(failure)
 
 
+def test_a_malformed_start_state_is_a_mistake_of_the_task(tmp_path: Path) -> None:
+    failure = failing(query_of(tmp_path).model_copy(update={"start_state": '{"config": [{"type": 1}]}'}))
+    assert failure.failure_class is FailureClass.TASK
+    assert "config.0.type" in str(failure) and "\n" not in str(failure)
+
+
 def test_a_missing_program_of_the_desktop_is_one_line_that_says_what_to_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -76,16 +76,20 @@ def test_no_goal_no_score() -> None:
         ("{}", '{"holiday": true}'),
     ],
 )
-def test_a_wrong_start_state_or_goal_is_a_setup_failure(start_state: str, goal: str) -> None:
+def test_a_wrong_start_state_or_goal_is_a_mistake_of_the_task(start_state: str, goal: str) -> None:
     with pytest.raises(EnvironmentFailure) as caught:
         phone().reset_now(query_of(start_state=start_state, goal=goal), 0)
-    assert caught.value.failure_class is FailureClass.SETUP
+    assert caught.value.failure_class is FailureClass.TASK
     assert "\n" not in str(caught.value)
 
 
-def test_the_wrong_platform_and_no_reset_are_setup_failures() -> None:
-    with pytest.raises(EnvironmentFailure, match="platform"):
+def test_the_wrong_platform_is_a_mistake_of_the_task() -> None:
+    with pytest.raises(EnvironmentFailure, match="platform") as caught:
         phone().reset_now(query_of(Platform.DESKTOP), 0)
+    assert caught.value.failure_class is FailureClass.TASK
+
+
+def test_no_reset_is_a_setup_failure() -> None:
     for call in (lambda: phone().step_now(Wait()), lambda: phone().score_now()):
         with pytest.raises(EnvironmentFailure) as caught:
             call()

@@ -190,7 +190,7 @@ def test_a_page_that_is_gone_is_an_environment_failure() -> None:
     assert play(world_of(garden()), Platform.PHONE, work) is FailureClass.ENVIRONMENT
 
 
-def test_a_query_that_does_not_fit_is_a_setup_failure() -> None:
+def test_a_query_that_does_not_fit_is_a_mistake_of_the_task() -> None:
     async def work(env: WebAppEnvironment) -> list[FailureClass]:
         classes = []
         for query in (query_of(Platform.DESKTOP), query_of(Platform.PHONE, goal='{"garden.nothing": 1}')):
@@ -199,7 +199,7 @@ def test_a_query_that_does_not_fit_is_a_setup_failure() -> None:
             classes.append(failure.value.failure_class)
         return classes
 
-    assert play(world_of(garden()), Platform.PHONE, work) == [FailureClass.SETUP] * 2
+    assert play(world_of(garden()), Platform.PHONE, work) == [FailureClass.TASK] * 2
 
 
 def test_the_page_reaches_nothing_but_its_own_files() -> None:

@@ -63,7 +63,9 @@ def test_every_part_of_a_goal_must_hold(
         {"orientation": "sideways"},
     ],
 )
-def test_a_malformed_start_state_is_a_setup_failure(phone: Phone, server: AdbServer, start: dict[str, Any]) -> None:
+def test_a_malformed_start_state_is_a_mistake_of_the_task(
+    phone: Phone, server: AdbServer, start: dict[str, Any]
+) -> None:
     async def play() -> None:
         import json
 
@@ -73,7 +75,7 @@ def test_a_malformed_start_state_is_a_setup_failure(phone: Phone, server: AdbSer
 
     with pytest.raises(EnvironmentFailure, match="PhoneStart") as caught:
         asyncio.run(play())
-    assert caught.value.failure_class is FailureClass.SETUP
+    assert caught.value.failure_class is FailureClass.TASK
     assert "\n" not in str(caught.value)
 
 
