@@ -15,11 +15,10 @@ from trajmill.flows.malloc_arenas import limit_malloc_arenas
 from trajmill.flows.policy import PROMOTE
 from trajmill.flows.prefect_settings import short_lived_server
 from trajmill.flows.report.page import write_report
-from trajmill.flows.round import round_flow
+from trajmill.flows.round import current_round, round_flow
 from trajmill.flows.serving.models_ready import models_ready
-from trajmill.flows.stage import report_of
+from trajmill.flows.stage import Waiting, report_of
 from trajmill.flows.tasks.release import release_name
-from trajmill.schemas.tables.round_summary import RoundSummary
 from trajmill.warehouse.atomic import disk_full_as_error
 from trajmill.warehouse.layout import Warehouse, create_warehouse
 from trajmill.warehouse.lock import sole_worker
@@ -33,10 +32,14 @@ class EvolveReport(NamedTuple):
     release_path: Path
     database: Path
     rounds: int
+    waiting: str = ""
+    """What the run waits for before it can go on, and what to do; empty if all rounds are finished."""
 
 
 def evolve(config: Config) -> EvolveReport:
     """Run all rounds of a configuration that are not finished, then write the report.
+
+    A round whose policy somebody else trains stops the run until the new version is there.
 
     Raises:
         TrajmillError: a stage failed after all retries, or another process works on the run. Finished stages are kept,
@@ -48,17 +51,22 @@ def evolve(config: Config) -> EvolveReport:
         unfinished = _unfinished_rounds(config, warehouse)
         logs = warehouse.run(config.run_id)
         with models_ready(config, logs) if unfinished else nullcontext(), short_lived_server(logs / "prefect.log"):
-            evolve_flow(unfinished)
+            waiting = evolve_flow(unfinished)
         refresh_views(warehouse)
         report = write_report(warehouse, config.run_id)
-    last = RoundContext(config, warehouse, config.run.rounds)
-    return EvolveReport(report, warehouse.release(release_name(last)), warehouse.database, config.run.rounds)
+    last = current_round(config) if waiting else RoundContext(config, warehouse, config.run.rounds)
+    release = warehouse.release(release_name(last))
+    return EvolveReport(report, release, warehouse.database, config.run.rounds, waiting)
 
 
 @flow(name="evolve", validate_parameters=False)
-def evolve_flow(unfinished: Sequence[RoundContext]) -> list[RoundSummary]:
-    """Run the rounds one after the other."""
-    return [round_flow(context) for context in unfinished]
+def evolve_flow(unfinished: Sequence[RoundContext]) -> str:
+    """Run the rounds one after the other; returns what the first one that cannot go on waits for."""
+    for context in unfinished:
+        ended = round_flow(context)
+        if isinstance(ended, Waiting):
+            return ended.line
+    return ""
 
 
 def _unfinished_rounds(config: Config, warehouse: Warehouse) -> list[RoundContext]:

@@ -1,10 +1,12 @@
-"""Finds the policy that a round starts with, and the folder of its weights."""
+"""The policy of a round: which version acts, where its weights lie, and the agent that acts with it."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.model_specs import model_of
 from trajmill.flows.configuration.models import EMBEDDED
 from trajmill.flows.context import RoundContext
@@ -13,34 +15,62 @@ from trajmill.pipelines.agents import ActingAgent
 from trajmill.pipelines.models import Endpoint
 from trajmill.stages.agents.spec import EndToEndSpec, ExplorerSpec
 from trajmill.stages.models.embedded.spec import EmbeddedSpec
+from trajmill.warehouse.layout import Warehouse
 
 PROMOTE = "promote"
 """The stage that decides which policy the next round starts with."""
 BASELINE = "baseline"
-"""The stage of round 0 that measures the untrained policy."""
+"""The stage of round 0 that measures the policy that the run starts with."""
 
 
 class Policy(NamedTuple):
-    """A policy version and the folder of its weights."""
+    """A policy version: the embedded network, a model in this process, or one that a server serves."""
 
     version: str
-    folder: Path
+    """The version that its rows store; the name under which a server serves it."""
+    kind: str
+    """The kind of model that it is, e.g. `embedded` or `openai_api`."""
+    folder: Path | None = None
+    """Folder of its weights; None where only its server knows them."""
+    adapter: Path | None = None
+    """Folder of the LoRA adapter on these weights; None where it has none."""
 
 
-def policy_of(context: RoundContext, version: str) -> Policy:
-    """The policy of a version."""
-    return Policy(version, context.warehouse.model(version))
+def policy_row(warehouse: Warehouse, policy: Policy) -> dict[str, str | None]:
+    """A policy as the columns of the table `models`; folders in the warehouse stay valid when it is moved."""
+    return {
+        "model_version": policy.version,
+        "kind": policy.kind,
+        "folder": _folder_text(warehouse, policy.folder),
+        "adapter": _folder_text(warehouse, policy.adapter),
+    }
+
+
+def policy_in(warehouse: Warehouse, row: Mapping[str, Any]) -> Policy:
+    """The policy of a row of `models`, or of what a stage has recorded of one."""
+    folder, adapter = (None if row[key] is None else warehouse.root / row[key] for key in ("folder", "adapter"))
+    return Policy(row["model_version"], row["kind"] or EMBEDDED, folder, adapter)
 
 
 def policy_before(context: RoundContext) -> Policy:
-    """The policy that a round starts with: the one promoted before it, or the untrained one.
+    """The policy that a round starts with: the one promoted before it, or the one that the run starts with.
 
     Raises:
         TrajmillError: the round before is not finished.
     """
     last = context.in_round(context.round - 1)
     report = finished(last, PROMOTE if last.round else BASELINE)
-    return policy_of(context, report.result["policy"])
+    return policy_in(context.warehouse, report.result["policy_row"])
+
+
+def configured_policy(config: Config) -> Policy:
+    """The policy that the configuration names, which is not the embedded one.
+
+    Raises:
+        BadInputError: there is no model in its folder.
+    """
+    spec = config.endpoints[config.models.policy]
+    return Policy(spec.version, spec.kind, spec.weights_folder, spec.adapter_folder)
 
 
 def acting(
@@ -52,16 +82,36 @@ def acting(
         context: of the round.
         policy: its version and folder.
         temperature: 0 acts greedily.
-        untrained: whether it has never been trained.
+        untrained: whether the policy is the one that the run starts with.
         with_tokens: whether the tokens of a served policy's replies are asked for.
     """
     agent = context.config.agent
-    if is_served(context):
-        return ActingAgent(agent, model_of(context.config, context.config.models.policy), temperature, with_tokens)
-    spec = ExplorerSpec() if untrained and isinstance(agent, EndToEndSpec) else agent
-    return ActingAgent(spec, Endpoint(EmbeddedSpec(model=policy.folder)), temperature)
+    explores = policy.kind == EMBEDDED and untrained and isinstance(agent, EndToEndSpec)
+    spec = ExplorerSpec() if explores else agent
+    return ActingAgent(spec, endpoint_of(context, policy), temperature, with_tokens)
 
 
-def is_served(context: RoundContext) -> bool:
-    """Whether the policy is a served model, which trajmill does not train."""
-    return context.config.models.policy != EMBEDDED
+def endpoint_of(context: RoundContext, policy: Policy) -> Endpoint:
+    """The model of a policy, which the workers open.
+
+    Raises:
+        BadInputError: the policy's endpoint cannot take another model.
+    """
+    if policy.kind == EMBEDDED:
+        assert policy.folder is not None
+        return Endpoint(EmbeddedSpec(model=policy.folder))
+    configured = model_of(context.config, context.config.models.policy)
+    spec = configured.spec.with_version(policy.version, policy.folder)
+    return Endpoint(spec, configured.request_cache, policy.version)
+
+
+def is_embedded(config: Config) -> bool:
+    """Whether the policy is the network that comes with trajmill."""
+    return config.models.policy == EMBEDDED
+
+
+def _folder_text(warehouse: Warehouse, folder: Path | None) -> str | None:
+    if folder is None:
+        return None
+    path, root = folder.absolute(), warehouse.root.absolute()
+    return path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)

@@ -22,7 +22,7 @@ from trajmill.flows.progress import progress
 from trajmill.flows.report.round_table import round_markdown, round_table
 from trajmill.flows.round_stages import COMMANDS, RoundStage, asks_models, needed_before, stages_of
 from trajmill.flows.serving.models_ready import models_ready
-from trajmill.flows.stage import StageReport, report_of
+from trajmill.flows.stage import StageReport, Waiting, report_of
 from trajmill.flows.tasks.judge import JUDGE, JUDGE_GUIDED
 from trajmill.pipelines.reading.history import read_history
 from trajmill.pipelines.rollout import attempt_counter
@@ -55,10 +55,13 @@ def stage_task(stage: RoundStage, context: RoundContext) -> StageReport:
 
 
 @flow(name="round", flow_run_name="round {context.round}", validate_parameters=False)
-def round_flow(context: RoundContext) -> RoundSummary:
-    """All stages of one round; returns its figures."""
+def round_flow(context: RoundContext) -> RoundSummary | Waiting:
+    """All stages of one round; returns its figures, or what the first stage that cannot be done waits for."""
     for stage in stages_of(context.config):
-        stage_task(stage, context)
+        report = stage_task(stage, context)
+        if report.waiting:
+            refresh_views(context.warehouse)
+            return Waiting(report.waiting)
         if stage.name in (JUDGE, JUDGE_GUIDED):
             announce_landed(context.warehouse.root, accepted(context), context.config.serve.retrain_after_accepted)
     refresh_views(context.warehouse)
@@ -101,9 +104,13 @@ def _run_command(name: str, context: RoundContext) -> StageReport:
                 f"round {context.round} of run {context.run_id}: stage {needed.name!r} is not finished; "
                 f"run `trajmill {needed.command}` first"
             )
-    reports = [do_stage(stage, context) for stage in stages_of(context.config) if stage.command == name]
+    for stage in stages_of(context.config):
+        if stage.command == name:
+            report = do_stage(stage, context)
+            if report.waiting:
+                break
     refresh_views(context.warehouse)
-    return reports[-1]
+    return report
 
 
 def current_round(config: Config) -> RoundContext:

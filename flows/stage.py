@@ -33,34 +33,52 @@ class StageOutcome:
 
 
 @dataclass(frozen=True)
+class Waiting:
+    """A stage that cannot be done yet, because it needs something from outside."""
+
+    line: str
+    """What it waits for, and what to do."""
+
+
+@dataclass(frozen=True)
 class StageReport:
-    """A finished stage."""
+    """A finished stage, or one that waits."""
 
     count: StageCount
     result: Mapping[str, Any]
+    waiting: str = ""
+    """What it waits for, and what to do; the stage is not finished. Empty for a finished stage."""
 
 
-Work = Callable[[StageRun], StageOutcome]
+Work = Callable[[StageRun], StageOutcome | Waiting]
 """Does the work of a stage; is given its run, round and name."""
 
 
 def run_once(context: RoundContext, stage: str, work: Work) -> StageReport:
-    """Do a stage, commit its rows and write its marker; if there is a marker already, return its report."""
+    """Do a stage, commit its rows and write its marker; if there is a marker already, return its report.
+
+    A stage that waits gets no marker: the next call asks it again.
+    """
     at = context.at(stage)
     folder = at.staging(context.warehouse)
     key = stage_key(stage, context.run_id, context.round)
     marked = read_marker(folder, key)
     if marked is None:
         with disk_full_as_error(context.warehouse.root):
-            marked = _do(context, at, work)
+            done = _do(context, at, work)
+        if isinstance(done, Waiting):
+            return StageReport(StageCount(stage=stage, rows_in=0, rows_out=0, seconds=0.0, cost=0.0), {}, done.line)
+        marked = done
         mark_done(folder, key, marked)
     sweep(folder)
     return _report(stage, marked)
 
 
-def _do(context: RoundContext, at: StageRun, work: Work) -> dict[str, Any]:
+def _do(context: RoundContext, at: StageRun, work: Work) -> dict[str, Any] | Waiting:
     start = perf_counter()
     outcome = work(at)
+    if isinstance(outcome, Waiting):
+        return outcome
     commit_start = perf_counter()
     commit_stage(context.warehouse, at, outcome.files)
     end = perf_counter()

@@ -25,7 +25,8 @@ class ActingAgent:
     def identity(self) -> object:
         """Everything that decides its steps; the weights of its model by the name of their folder, which is a hash."""
         model_fields = self.endpoint and self.endpoint.spec.model_dump(mode="json")
-        return [self.spec.identity(), model_fields, self.temperature, self.with_tokens]
+        version = self.endpoint and self.endpoint.version
+        return [self.spec.identity(), model_fields, version, self.temperature, self.with_tokens]
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[AgentMaker]:

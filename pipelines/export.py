@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from trajmill.pipelines.reading.episodes import read_episodes
 from trajmill.schemas.dialects.families import Family
-from trajmill.schemas.errors import BadInputError, TrajmillError
+from trajmill.schemas.errors import BadInputError
 from trajmill.stages.export.formats.card import ExportedRelease
 from trajmill.stages.export.formats.rows.step_example import LeftOutStep, ReleasedStep, StepExample, step_example
 from trajmill.stages.export.formats.spec import FormatSpec
@@ -42,8 +42,9 @@ def export_release_to(warehouse: Warehouse, request: ExportRequest) -> ExportedF
     """Write the supervised rows of a release in a trainer's format and a family's words.
 
     Raises:
-        BadInputError: there is no such release, it has no supervised rows, or the folder is not empty.
-        TrajmillError: no step can be written in this form, or the disk is full; the folder is not made.
+        BadInputError: there is no such release, it has no supervised rows, no step can be written in this form, or
+            the folder is not empty.
+        TrajmillError: the disk is full; the folder is not made.
     """
     release = read_release(warehouse, request.release)
     rows = _released_steps(warehouse, release)
@@ -54,7 +55,7 @@ def export_release_to(warehouse: Warehouse, request: ExportRequest) -> ExportedF
         exported = write_folder(folder, request.form.open(), request.family, source, steps, screens)
         if not exported.written.rows:
             reasons = ", ".join(f"{count} {reason}" for reason, count in exported.tally.left_out.most_common())
-            raise TrajmillError(
+            raise BadInputError(
                 f"release {release.name}: no step can be written for {request.family.name} ({reasons or 'it is empty'})"
             )
     return exported

@@ -26,6 +26,8 @@ class Endpoint:
     spec: ModelSpec
     request_cache: Path | None = None
     """Folder of the request cache; None caches nothing."""
+    version: str = ""
+    """The version that rows of its answers store; the model's own if empty."""
 
     @property
     def budget(self) -> ContextBudget:
@@ -42,7 +44,12 @@ class Endpoint:
         Raises:
             BadInputError: the variable of the key is not set, or the model cannot be loaded.
         """
-        return self.spec.open(os.environ, self.request_cache)
+        model = self.spec.open(os.environ, self.request_cache)
+        if not self.version:
+            return model
+        from trajmill.stages.models.wrapped.named import NamedModel
+
+        return NamedModel(model, self.version)
 
     def open(self, origin: Origin, sink: Callable[[ModelCall], None]) -> ChatModel:
         """The model, with a row for each call given to `sink`."""

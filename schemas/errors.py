@@ -24,6 +24,8 @@ class FailureClass(StrEnum):
     """Model text that is no action."""
     TASK = "task"
     """The query itself is wrong: its start state or goal is malformed, or its reference path fails."""
+    TRAINING = "training"
+    """A training gave no new policy."""
     LIMIT = "limit"
     """A limit on steps, seconds or tokens was reached."""
 

@@ -42,6 +42,8 @@ def evolve(config: ConfigFile = None) -> None:
     query = f"SELECT round, split, success_rate, low, high FROM success_by_round WHERE run_id = '{run}'"
     at = "" if config is None else f" --config {config}"
     console.print(f'ask       trajmill sql "{query}"{at}', soft_wrap=True, highlight=False)
+    if report.waiting:
+        console.print(f"\n{report.waiting}", style="yellow", soft_wrap=True, highlight=False)
 
 
 @app.command(epilog="Example: trajmill walk --config docs/examples/desktop.toml")
@@ -138,7 +140,11 @@ def run_alone(stage: str, config_file: Path | None) -> None:
 
     console = Console()
     with watched_by(ConsoleWatcher(console)):
-        count = run_stage(stage, settings).count
+        done = run_stage(stage, settings)
+    if done.waiting:
+        console.print(done.waiting, style="yellow", soft_wrap=True, highlight=False)
+        return
+    count = done.count
     console.print(
         f"{count.stage}: {count.rows_in:,} in, {count.rows_out:,} out, {count.seconds:.1f} s", highlight=False
     )

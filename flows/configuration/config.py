@@ -193,11 +193,12 @@ class Config(Spec):
 
         These decide no rows: the number of rounds, folders, the schedule, the runner, workers, addresses of models,
         names of endpoints, endpoints without a role, other judges, and operations without queries. So a run can be
-        prolonged, moved, sped up and judged again. The policy's own model is left out too: it changes within a run.
+        prolonged, moved, sped up and judged again. The policy is left out too: it changes within a run.
         """
         models: dict[str, list[object]] = {}
         for keys, name in self.asked_endpoints():
-            models.setdefault(".".join(keys), []).append(self._identity_behind(keys, name))
+            if keys != POLICY_ROLE:
+                models.setdefault(".".join(keys), []).append(self._identity_behind(name))
         decisive = super().identity() | {"models": models}
         for asked, section in ((self.pathways.queries, "pathways"), (self.atomic.wanted, "atomic")):
             if not asked:
@@ -221,11 +222,8 @@ class Config(Spec):
         if self.pathways.second_opinion:
             yield ("pathways", "second_opinion"), self.pathways.second_opinion
 
-    def _identity_behind(self, keys: KeyPath, name: str) -> object:
-        if name not in self.endpoints:
-            return name
-        spec = self.endpoints[name]
-        return (spec.model_copy(update={"model": None}) if keys == POLICY_ROLE else spec).identity()
+    def _identity_behind(self, name: str) -> object:
+        return self.endpoints[name].identity() if name in self.endpoints else name
 
     def with_rounds(self, rounds: int) -> Config:
         """The same run with another number of rounds."""

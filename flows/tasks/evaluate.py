@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from trajmill.flows.context import RoundContext
-from trajmill.flows.policy import BASELINE, is_served, policy_of
+from trajmill.flows.policy import BASELINE, is_embedded, policy_in, policy_row
 from trajmill.flows.stage import StageOutcome, StageReport, finished, run_once
 from trajmill.flows.tasks.generate import GENERATE
 from trajmill.flows.tasks.measure import measure
@@ -20,13 +20,13 @@ EVALUATE = "evaluate"
 def baseline(context: RoundContext) -> StageReport:
     """Measure the policy that the run starts with, as round 0."""
     start = context.in_round(0)
-    version = str(finished(context.in_round(1), GENERATE).result["first_policy"])
-    how = "served" if is_served(context) else "untrained"
+    policy = policy_in(context.warehouse, finished(context.in_round(1), GENERATE).result["first_policy"])
+    how = "untrained" if is_embedded(context.config) else "configured"
 
     def work(at: StageRun) -> StageOutcome:
-        measured = measure(start, at, policy_of(start, version), untrained=True)
+        measured = measure(start, at, policy, untrained=True)
         row = PolicyVersion(
-            model_version=version,
+            **policy_row(start.warehouse, policy),
             parent=None,
             release=None,
             recipe="{}",
@@ -37,7 +37,11 @@ def baseline(context: RoundContext) -> StageReport:
             **start.origin.common(made_by=how),
         )
         files = dict(measured.outcome.files) | write_tables(start.warehouse, at, {"models": [row]})
-        result = {"policy": version, "updates": 0, "success": [split.model_dump() for split in measured.success]}
+        result = {
+            "policy_row": policy_row(start.warehouse, policy),
+            "updates": 0,
+            "success": [split.model_dump() for split in measured.success],
+        }
         return replace(measured.outcome, files=files, result=result)
 
     return run_once(start, BASELINE, work)
@@ -50,7 +54,7 @@ def evaluate(context: RoundContext) -> StageReport:
         trained = finished(context, TRAIN).result
         if not trained["trained"]:
             return StageOutcome(0, 0, result={"success": []})
-        policy = policy_of(context, trained["version"])
+        policy = policy_in(context.warehouse, trained["policy_row"])
         measured = measure(context, at, policy, untrained=False)
         return replace(measured.outcome, result={"success": [split.model_dump() for split in measured.success]})
 

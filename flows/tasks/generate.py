@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from trajmill.flows.configuration.models import EMBEDDED
 from trajmill.flows.context import RoundContext
-from trajmill.flows.policy import is_served
+from trajmill.flows.policy import Policy, configured_policy, is_embedded, policy_row
 from trajmill.flows.stage import StageOutcome, StageReport, run_once
 from trajmill.flows.tasks.query_sources import new_queries
 from trajmill.schemas.errors import TrajmillError
@@ -34,7 +35,9 @@ def generate(context: RoundContext) -> StageReport:
         }
         files = write_tables(first.warehouse, at, rows)
         rows_in = len(made.queries) + len(made.failures)
-        return StageOutcome(rows_in, len(made.queries), files, {"first_policy": _first_policy(first, at)})
+        return StageOutcome(
+            rows_in, len(made.queries), files, {"first_policy": policy_row(first.warehouse, _first_policy(first, at))}
+        )
 
     return run_once(first, GENERATE, work)
 
@@ -46,14 +49,17 @@ def _first_failure(failures: Sequence[Failure]) -> str:
     return f": {len(failures)} failures, the first of {failures[0].input_id}: {' '.join(failures[0].message.split())}"
 
 
-def _first_policy(context: RoundContext, at: StageRun) -> str:
-    """Version of the policy that the run starts with: the untrained network, or the served model."""
-    if is_served(context):
-        return context.config.endpoints[context.config.models.policy].version
+def _first_policy(context: RoundContext, at: StageRun) -> Policy:
+    """The policy that the run starts with: the model that the configuration names, or the untrained network."""
+    return untrained_policy(context, at) if is_embedded(context.config) else configured_policy(context.config)
+
+
+def untrained_policy(context: RoundContext, at: StageRun) -> Policy:
+    """The embedded policy before any training; its folder is made if it is not there."""
     network = untrained_network(context.config.run.seed)
     fresh = at.staging(context.warehouse) / "untrained"
     version = save_network(network, fresh)
     folder = context.warehouse.model(version)
     if not folder.exists():
         fresh.rename(folder)
-    return version
+    return Policy(version, EMBEDDED, folder)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from trajmill.flows.context import RoundContext
-from trajmill.flows.policy import BASELINE, PROMOTE, policy_before
+from trajmill.flows.policy import BASELINE, PROMOTE, policy_before, policy_in, policy_row
 from trajmill.flows.stage import StageOutcome, StageReport, finished, report_of, run_once
 from trajmill.flows.tasks.calibrate import judge_quality
 from trajmill.flows.tasks.evaluate import EVALUATE, splits_of
@@ -29,7 +29,7 @@ def promote(context: RoundContext, stages: Sequence[str]) -> StageReport:
     """
 
     def work(at: StageRun) -> StageOutcome:
-        before = policy_before(context).version
+        before = policy_before(context)
         old = _measured_before(context)
         trained = finished(context, TRAIN).result
         new = splits_of(finished(context, EVALUATE))
@@ -37,12 +37,12 @@ def promote(context: RoundContext, stages: Sequence[str]) -> StageReport:
             promotion = compare(old, new, context.config.evaluate.tolerance)
         else:
             promotion = Promotion(False, str(trained["reason"]))
-        after = trained["version"] if promotion.promoted else before
+        after = policy_in(context.warehouse, trained["policy_row"]) if promotion.promoted else before
         kept = new if promotion.promoted else old
         updates = _updates_before(context) + trained.get("updates", 0)
         summary = RoundSummary(
-            policy_before=before,
-            policy_after=after,
+            policy_before=before.version,
+            policy_after=after.version,
             stages=_counts(context, stages),
             success_before=old,
             success_after=kept,
@@ -55,19 +55,20 @@ def promote(context: RoundContext, stages: Sequence[str]) -> StageReport:
         rows: dict[str, Sequence[Row]] = {"rounds": [summary]}
         if trained["trained"]:
             version = PolicyVersion(
-                model_version=trained["version"],
-                parent=before,
+                **trained["policy_row"],
+                parent=trained["parent"],
                 release=summary.release,
                 recipe=context.config.train.model_dump_json(),
                 updates=updates,
                 success=new,
                 promoted=promotion.promoted,
                 reason=promotion.reason,
+                metrics=trained["metrics"],
                 **context.origin.common(made_by=PROMOTE),
             )
             rows["models"] = [version]
         result = {
-            "policy": after,
+            "policy_row": policy_row(context.warehouse, after),
             "promoted": promotion.promoted,
             "reason": promotion.reason,
             "updates": updates if promotion.promoted else _updates_before(context),

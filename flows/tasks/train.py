@@ -1,26 +1,40 @@
-"""Trains a new policy version on the files of the round's release."""
+"""Trains a new policy version on the round's release, or waits for one that somebody else has trained."""
 
 from __future__ import annotations
 
+import json
 import shutil
+from dataclasses import replace
+from pathlib import Path
 
+from trajmill.flows.configuration.model_specs import policy_family
 from trajmill.flows.context import RoundContext
-from trajmill.flows.policy import is_served, policy_before, policy_of
-from trajmill.flows.stage import StageOutcome, StageReport, finished, run_once
+from trajmill.flows.policy import Policy, policy_before, policy_row
+from trajmill.flows.stage import StageOutcome, StageReport, Waiting, finished, run_once
 from trajmill.flows.tasks.calibrate import judge_precision
 from trajmill.flows.tasks.release import RELEASE
+from trajmill.pipelines.export import ExportRequest, export_release_to
+from trajmill.schemas.errors import BadInputError, FailureClass, TrainingFailedError
 from trajmill.schemas.record import content_id
-from trajmill.stages.training.base import ParentPolicy, Progress
+from trajmill.schemas.tables.failure import Failure
+from trajmill.stages.training.base import ParentPolicy, Progress, TrainingReport
 from trajmill.stages.training.promotion import reason_not_to_train
 from trajmill.warehouse.layout import StageRun
+from trajmill.warehouse.shards import write_tables
 
 TRAIN = "train"
+ADAPTER_FILE = "adapter_config.json"
+"""The file of a LoRA adapter in PEFT's layout that says what it is."""
 
 
 def train(context: RoundContext, progress: Progress | None = None) -> StageReport:
-    """Train, unless there are no examples, the judge is too imprecise, or the recipe trains only in the last round."""
+    """Train, unless there are no examples, the judge is too imprecise, or the recipe trains only in the last round.
 
-    def work(at: StageRun) -> StageOutcome:
+    A policy that the recipe cannot train is trained by somebody else: the stage waits for the new version. A training
+    that fails gives no version, and the round says why.
+    """
+
+    def work(at: StageRun) -> StageOutcome | Waiting:
         settings = context.config
         rows = finished(context, RELEASE).result[settings.train.learns_from]
         precision = judge_precision(context)
@@ -28,25 +42,91 @@ def train(context: RoundContext, progress: Progress | None = None) -> StageRepor
             rows,
             settings.train.learns_from,
             precision,
-            served=policy_before(context).version if is_served(context) else None,
             waits_for_last_round=bool(settings.train.frozen_explorer_updates) and context.round < settings.run.rounds,
         )
         if reason:
-            return StageOutcome(rows, 0, result={"trained": False, "reason": reason, "judge_precision": precision})
-        fresh = at.staging(context.warehouse) / "weights"
-        report = context.config.train.train(
-            parent=ParentPolicy(policy_before(context).folder),
-            release=context.warehouse.release(finished(context, RELEASE).result["release"]),
-            seed=int(content_id("train", context.config.run.seed, context.round)[:12], 16),
-            folder=fresh,
-            progress=progress,
-        )
-        folder = policy_of(context, report.version).folder
-        if not folder.exists():
-            fresh.rename(folder)
-        shutil.rmtree(fresh, ignore_errors=True)
-        return StageOutcome(
-            rows, report.rows, result={"trained": True, "reason": "", "judge_precision": precision, **report._asdict()}
-        )
+            return _untrained(rows, reason, precision)
+        parent = policy_before(context)
+        if parent.folder is None or not settings.train.trains(parent.folder):
+            return Waiting(awaited_policy(context, parent))
+        try:
+            report = _trained(context, at, parent, progress)
+        except (TrainingFailedError, BadInputError) as error:
+            shutil.rmtree(_weights(context, at), ignore_errors=True)
+            failed = write_tables(context.warehouse, at, {"failures": [_failure(context, str(error))]})
+            return replace(_untrained(rows, f"training failed: {error}", precision), files=failed)
+        result = {
+            "trained": True,
+            "reason": "",
+            "judge_precision": precision,
+            "parent": parent.version,
+            "policy_row": policy_row(context.warehouse, _stored(context, at, parent, report.version)),
+            "metrics": json.dumps(report._asdict()),
+            **report._asdict(),
+        }
+        return StageOutcome(rows, report.rows, result=result)
 
     return run_once(context, TRAIN, work)
+
+
+def awaited_policy(context: RoundContext, policy: Policy) -> str:
+    """The line that says what to do where the recipe cannot train a policy."""
+    release = finished(context, RELEASE).result["release"]
+    return (
+        f"awaiting a policy: [train] kind {context.config.train.kind!r} does not train {policy.version}; train it on "
+        f"{context.warehouse.release(release)}, then `trajmill policy add --model NAME` or `--adapter DIR`"
+    )
+
+
+def _untrained(rows: int, reason: str, precision: str) -> StageOutcome:
+    return StageOutcome(rows, 0, result={"trained": False, "reason": reason, "judge_precision": precision})
+
+
+def _failure(context: RoundContext, message: str) -> Failure:
+    return Failure(
+        stage=TRAIN,
+        input_id=str(finished(context, RELEASE).result["release"]),
+        failure_class=FailureClass.TRAINING,
+        message=message,
+        attempts=1,
+        **context.origin.common(made_by=context.config.train.kind),
+    )
+
+
+def _weights(context: RoundContext, at: StageRun) -> Path:
+    """Where the stage trains; an interrupted training goes on with what it finds there."""
+    return at.staging(context.warehouse) / "weights"
+
+
+def _trained(context: RoundContext, at: StageRun, parent: Policy, progress: Progress | None) -> TrainingReport:
+    assert parent.folder is not None
+    return context.config.train.train(
+        parent=ParentPolicy(parent.folder, parent.adapter, policy_family(context.config)),
+        release=_training_set(context, at),
+        seed=int(content_id("train", context.config.run.seed, context.round)[:12], 16),
+        folder=_weights(context, at),
+        progress=progress,
+    )
+
+
+def _training_set(context: RoundContext, at: StageRun) -> Path:
+    """The folder that the recipe reads: the release, or what is written of it for the recipe and the family."""
+    release, form = str(finished(context, RELEASE).result["release"]), context.config.train.takes
+    if form is None:
+        return context.warehouse.release(release)
+    folder = at.staging(context.warehouse) / "release"
+    # What an interrupted stage has written is written again, which gives the same files.
+    shutil.rmtree(folder, ignore_errors=True)
+    export_release_to(context.warehouse, ExportRequest(release, form, policy_family(context.config), folder))
+    return folder
+
+
+def _stored(context: RoundContext, at: StageRun, parent: Policy, version: str) -> Policy:
+    """Move what was trained to its place in the warehouse: an adapter on the parent's weights, or weights."""
+    fresh, folder = _weights(context, at), context.warehouse.model(version)
+    if not folder.exists():
+        fresh.rename(folder)
+    shutil.rmtree(fresh, ignore_errors=True)
+    if (folder / ADAPTER_FILE).is_file():
+        return Policy(version, parent.kind, parent.folder, folder)
+    return Policy(version, parent.kind, folder)

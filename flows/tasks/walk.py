@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from trajmill.flows.context import RoundContext
-from trajmill.flows.policy import policy_of
-from trajmill.flows.stage import StageOutcome, StageReport, finished, run_once
-from trajmill.flows.tasks.generate import GENERATE
+from trajmill.flows.policy import endpoint_of
+from trajmill.flows.stage import StageOutcome, StageReport, run_once
+from trajmill.flows.tasks.generate import untrained_policy
 from trajmill.flows.tasks.rollout import attempt_all
 from trajmill.pipelines.agents import ActingAgent
-from trajmill.pipelines.models import Endpoint
 from trajmill.schemas.errors import TrajmillError
 from trajmill.schemas.tables.query import Query, Source
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.agents.spec import ExplorerSpec, ReferenceSpec
-from trajmill.stages.models.embedded.spec import EmbeddedSpec
 from trajmill.stages.rollout.attempts import plan_once
 from trajmill.warehouse.layout import StageRun
 
@@ -34,13 +32,12 @@ def walk_queries(context: RoundContext, queries: int, source: Source | None = No
         known = sorted(usable, key=lambda query: (not query.path, query.query_id))
         chosen = known[:queries]
         attempts = plan_once(chosen, Purpose.REFERENCE, context.config.run.seed, context.round)
-        return attempt_all(context, at, attempts, _walker(context, chosen))
+        return attempt_all(context, at, attempts, _walker(context, at, chosen))
 
     return run_once(context, WALK, work)
 
 
-def _walker(context: RoundContext, queries: list[Query]) -> ActingAgent:
+def _walker(context: RoundContext, at: StageRun, queries: list[Query]) -> ActingAgent:
     if all(query.path for query in queries):
         return ActingAgent(ReferenceSpec())
-    untrained = policy_of(context, str(finished(context.in_round(1), GENERATE).result["first_policy"]))
-    return ActingAgent(ExplorerSpec(), Endpoint(EmbeddedSpec(model=untrained.folder)))
+    return ActingAgent(ExplorerSpec(), endpoint_of(context, untrained_policy(context, at)))

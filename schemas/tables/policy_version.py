@@ -17,8 +17,18 @@ class SplitSuccess(Record):
     successes: int
 
 
+class QueryOutcome(Record):
+    """Whether a policy achieved one validation query."""
+
+    query_id: str
+    success: bool
+
+
 class PolicyVersion(Row):
-    """One row of `models`: a policy version and its measurement."""
+    """One row of `models`: a policy version, its measurement, and a decision about it.
+
+    A version that is decided about again, by `trajmill policy promote` or `rollback`, gets a further row.
+    """
 
     model_version: str
     parent: str | None
@@ -32,6 +42,16 @@ class PolicyVersion(Row):
     promoted: bool
     reason: str
     """Why it was promoted or not."""
+    kind: str | None = None
+    """The kind of model that it is, e.g. `embedded`, `openai_api`, `transformers_local`."""
+    folder: str | None = None
+    """Folder of its weights, relative to the warehouse where it lies in it; null where only its server knows."""
+    adapter: str | None = None
+    """Folder of its LoRA adapter, likewise; null where it has none."""
+    metrics: str | None = None
+    """JSON of what its training reported, e.g. rows, updates and loss; null where trajmill did not train it."""
+    validation: tuple[QueryOutcome, ...] | None = None
+    """Its outcome on each validation query that could be scored."""
 
     arrow_schema: ClassVar[pa.Schema] = table_schema(
         required("model_version", pa.string()),
@@ -45,4 +65,6 @@ class PolicyVersion(Row):
         ),
         required("promoted", pa.bool_()),
         required("reason", pa.string()),
+        *(optional(name, pa.string()) for name in ("kind", "folder", "adapter", "metrics")),
+        optional("validation", pa.list_(pa.struct([("query_id", pa.string()), ("success", pa.bool_())]))),
     )

@@ -5,12 +5,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar, Self
 
 from pydantic import Field, PositiveInt
 
 from trajmill.schemas.coordinates import CoordinateFrame
 from trajmill.schemas.dialects.families import Family, family_named
+from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.known_name import known_by
 from trajmill.schemas.spec import OPERATIONAL, Spec
@@ -27,6 +28,8 @@ class ModelSpec(Spec):
     gives_tokens: ClassVar[bool] = False
     """Whether it can be asked for the tokens of its replies and their log probabilities."""
 
+    kind: str
+    """The kind of model."""
     family: Annotated[str, known_by(family_named)] = "any"
     """`qwen2.5-vl`, `qwen3-vl`, `gui-owl`, `gui-owl-1.5`, `ui-tars` or `any`. It decides how a policy is asked and
     understood: system message, layout of the messages, names of actions, sizes of images, coordinates (see models.md).
@@ -51,6 +54,28 @@ class ModelSpec(Spec):
         Raises:
             BadInputError: its folder has no model.
         """
+
+    @property
+    def adapter_folder(self) -> Path | None:
+        """Folder of the LoRA adapter on these weights, None without one."""
+        return None
+
+    @property
+    def weights_folder(self) -> Path | None:
+        """Folder of its weights where it is known, so that a recipe can train them."""
+        return None
+
+    def with_version(self, version: str, folder: Path | None) -> Self:
+        """The same endpoint with another version of its model.
+
+        Args:
+            version: the name under which a server knows it.
+            folder: of its weights, where it is known.
+
+        Raises:
+            BadInputError: the model of this kind cannot be exchanged.
+        """
+        raise BadInputError(f"a model of kind {self.kind!r} cannot be exchanged for {version}")
 
     @property
     def vision_family(self) -> Family:

@@ -36,20 +36,15 @@ def compare(old: Iterable[SplitSuccess], new: Iterable[SplitSuccess], tolerance:
     )
 
 
-def reason_not_to_train(
-    rows: int, learns_from: str, precision: Precision, served: str | None, waits_for_last_round: bool
-) -> str:
+def reason_not_to_train(rows: int, learns_from: str, precision: Precision, waits_for_last_round: bool) -> str:
     """Why a round trains no policy; empty if it trains one.
 
     Args:
         rows: number of rows that the release has for the recipe.
         learns_from: the table of these rows.
         precision: how the judge's precision compares with its floor; an unknown precision does not stop the training.
-        served: version of the policy if it is served by a model server, which trajmill does not train; else None.
         waits_for_last_round: whether this is an early round of a control run, which trains once at its end.
     """
-    if served is not None:
-        return f"{served} is served, and trained by its own trainer: the release is for it"
     if rows == 0:
         return "no group has rewards that differ" if learns_from == "rl_steps" else "no trajectory was accepted"
     if precision is Precision.TOO_LOW:

@@ -16,6 +16,9 @@ from trajmill.stages.training.base import ParentPolicy, Progress, TrainingReport
 class RecipeSpec(Spec):
     """How the policy is trained on a release."""
 
+    kind: str
+    """Name of the recipe."""
+
     learns_from: ClassVar[Literal["examples", "rl_steps"]] = "examples"
     """The table whose rows of the release it takes."""
     keep_per_query: PositiveInt = 2

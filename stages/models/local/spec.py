@@ -6,7 +6,9 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from typing import Self
 
+from trajmill.schemas.errors import BadInputError
 from trajmill.stages.models.base import ChatModel
 from trajmill.stages.models.local.folder import folder_version, model_folder
 from trajmill.stages.models.spec import ModelSpec
@@ -26,6 +28,21 @@ class FolderSpec(ModelSpec):
             BadInputError: there is no model in the folder.
         """
         return folder_version(model_folder(self.model))
+
+    @property
+    def weights_folder(self) -> Path:
+        """Folder of the model."""
+        return self.model
+
+    def with_version(self, version: str, folder: Path | None) -> Self:
+        """The same endpoint with the model of another folder.
+
+        Raises:
+            BadInputError: no folder is known.
+        """
+        if folder is None:
+            raise BadInputError(f"the folder of {version} is not known, and a model in this process needs one")
+        return self.model_copy(update={"model": folder})
 
     @abstractmethod
     def load(self) -> ChatModel:

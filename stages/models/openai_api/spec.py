@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
@@ -70,6 +70,9 @@ class OpenAiSpec(ModelSpec):
     """Price of a million output tokens."""
     adapter: Annotated[Path | None, OPERATIONAL] = None
     """Folder of a LoRA adapter that is loaded into the servers before the rounds, under the name `model`."""
+    weights: Annotated[Path | None, OPERATIONAL] = None
+    """Folder of the weights that its servers serve, for a recipe of `[train]` that trains them; not needed where
+    `serve.model`, or `model` itself, is that folder."""
     serve: Annotated[ModelServerSpec | None, OPERATIONAL] = None
     """If given, trajmill starts the server itself."""
 
@@ -77,6 +80,22 @@ class OpenAiSpec(ModelSpec):
     def version(self) -> str:
         """The model's name on its server."""
         return self.model
+
+    @property
+    def adapter_folder(self) -> Path | None:
+        """Folder of the LoRA adapter, None without one."""
+        return self.adapter
+
+    @property
+    def weights_folder(self) -> Path | None:
+        """Folder of the weights, if one is named and is there."""
+        served = self.serve.model if self.serve else ""
+        named = (self.weights, Path(served) if served else None, Path(self.model))
+        return next((folder for folder in named if folder is not None and (folder / "config.json").is_file()), None)
+
+    def with_version(self, version: str, folder: Path | None) -> Self:
+        """The same servers, asked for the model of another name."""
+        return self.model_copy(update={"model": version})
 
     @property
     def addresses(self) -> tuple[str, ...]:

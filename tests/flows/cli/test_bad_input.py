@@ -19,7 +19,7 @@ from tests.flows.test_kill import contents
 from trajmill.flows.cli.app import run
 from trajmill.flows.configuration.config import Config, QueriesSection, RunSection
 from trajmill.flows.context import RoundContext
-from trajmill.flows.policy import Policy
+from trajmill.flows.policy import policy_in
 from trajmill.flows.tasks.generate import generate
 from trajmill.flows.tasks.measure import measure
 from trajmill.pipelines.generate import NewQueries
@@ -78,7 +78,7 @@ def test_a_run_that_measures_nothing_goes_on(tmp_path: Path) -> None:
     nothing = context.config.evaluate.model_copy(update={"train_sample": 0})
     unmeasured = start(context.config.model_copy(update={"queries": queries, "evaluate": nothing}))
     untrained = generate(unmeasured).result["first_policy"]
-    policy = Policy(untrained, context.warehouse.model(untrained))
+    policy = policy_in(context.warehouse, untrained)
     assert measure(unmeasured, unmeasured.at("evaluate"), policy, untrained=True).success == ()
 
 

@@ -22,28 +22,20 @@ def test_a_policy_is_promoted_unless_it_is_worse_by_more_than_the_tolerance(succ
 
 
 def test_a_round_trains_unless_something_speaks_against_it() -> None:
-    assert reason_not_to_train(1, "examples", Precision.ENOUGH, served=None, waits_for_last_round=False) == ""
-    assert reason_not_to_train(1, "rl_steps", Precision.UNKNOWN, served=None, waits_for_last_round=False) == ""
+    assert reason_not_to_train(1, "examples", Precision.ENOUGH, waits_for_last_round=False) == ""
+    assert reason_not_to_train(1, "rl_steps", Precision.UNKNOWN, waits_for_last_round=False) == ""
 
 
 @pytest.mark.parametrize(
-    ("rows", "learns_from", "precision", "served", "waits", "reason"),
+    ("rows", "learns_from", "precision", "waits", "reason"),
     [
-        (0, "examples", Precision.ENOUGH, None, False, "no trajectory was accepted"),
-        (0, "rl_steps", Precision.ENOUGH, None, False, "no group has rewards that differ"),
-        (1, "examples", Precision.TOO_LOW, None, False, "the judge's precision is under its floor"),
-        (
-            1,
-            "examples",
-            Precision.ENOUGH,
-            "owl",
-            False,
-            "owl is served, and trained by its own trainer: the release is for it",
-        ),
-        (1, "examples", Precision.ENOUGH, None, True, "a frozen explorer is trained once, at the end"),
+        (0, "examples", Precision.ENOUGH, False, "no trajectory was accepted"),
+        (0, "rl_steps", Precision.ENOUGH, False, "no group has rewards that differ"),
+        (1, "examples", Precision.TOO_LOW, False, "the judge's precision is under its floor"),
+        (1, "examples", Precision.ENOUGH, True, "a frozen explorer is trained once, at the end"),
     ],
 )
 def test_the_reason_not_to_train_is_named(
-    rows: int, learns_from: str, precision: Precision, served: str | None, waits: bool, reason: str
+    rows: int, learns_from: str, precision: Precision, waits: bool, reason: str
 ) -> None:
-    assert reason_not_to_train(rows, learns_from, precision, served, waits) == reason
+    assert reason_not_to_train(rows, learns_from, precision, waits) == reason

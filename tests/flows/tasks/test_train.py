@@ -1,0 +1,129 @@
+"""What a round does when its policy is trained, when the training fails, and when somebody else has to train it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from tests.flows.small_run import small_config
+from trajmill.flows.configuration.config import Config
+from trajmill.flows.context import RoundContext
+from trajmill.flows.policy import PROMOTE, Policy, policy_before, policy_in, policy_row
+from trajmill.flows.round import current_round, do_stage, summary_of
+from trajmill.flows.round_stages import STAGES
+from trajmill.flows.stage import StageReport, report_of
+from trajmill.flows.tasks.train import TRAIN
+from trajmill.schemas.errors import BadInputError, FailureClass, TrainingFailedError
+from trajmill.schemas.tables.failure import Failure
+from trajmill.schemas.tables.policy_version import PolicyVersion
+from trajmill.stages.training.base import ParentPolicy, Progress, TrainingReport
+from trajmill.stages.training.spec import RecipeSpec
+from trajmill.warehouse.layout import create_warehouse
+from trajmill.warehouse.read import read_rows
+
+pytestmark = pytest.mark.slow
+
+
+class FailingRecipe(RecipeSpec):
+    """A recipe of another package, which fails."""
+
+    kind: Literal["failing"] = "failing"
+    out_of_memory: bool = True
+    trains_this: bool = True
+
+    def trains(self, folder: Path) -> bool:
+        return self.trains_this
+
+    def train(
+        self, parent: ParentPolicy, release: Path, seed: int, folder: Path, progress: Progress | None = None
+    ) -> TrainingReport:
+        folder.mkdir(parents=True)
+        (folder / "half.safetensors").touch()
+        if self.out_of_memory:
+            raise TrainingFailedError("memory ran out in update 3 of 20")
+        raise BadInputError("the folder holds a model of another family")
+
+
+def tiny_config(root: Path, rounds: int = 1) -> Config:
+    small = small_config(root, rounds)
+    return small.model_copy(
+        update={
+            "queries": small.queries.model_copy(update={"train": 8, "heldout_slots": 2, "heldout_phrasings": 0}),
+            "rollout": small.rollout.model_copy(update={"episodes_per_round": 24, "group_size": 2}),
+            "evaluate": small.evaluate.model_copy(update={"episodes": 2, "train_sample": 0}),
+        }
+    )
+
+
+def first_waiting(context: RoundContext) -> StageReport | None:
+    """Do the stages of a round up to the first one that waits."""
+    for stage in STAGES:
+        report = do_stage(stage, context)
+        if report.waiting:
+            return report
+    return None
+
+
+def start(config: Config) -> RoundContext:
+    return RoundContext(config, create_warehouse(config.run.root), 1)
+
+
+@pytest.mark.parametrize("out_of_memory", [True, False])
+def test_a_training_that_fails_changes_nothing_marks_the_round_and_the_next_one_runs(
+    tmp_path: Path, out_of_memory: bool
+) -> None:
+    config = tiny_config(tmp_path, rounds=2).model_copy(update={"train": FailingRecipe(out_of_memory=out_of_memory)})
+    context = start(config)
+    for number in (1, 2):
+        assert first_waiting(context.in_round(number)) is None
+        summary = summary_of(context.in_round(number))
+        assert not summary.trained
+        assert summary.policy_after == summary.policy_before
+    reason = "memory ran out in update 3 of 20" if out_of_memory else "the folder holds a model of another family"
+    promoted = report_of(context, PROMOTE)
+    assert promoted is not None and promoted.result["reason"] == f"training failed: {reason}"
+    failures = [row for row in read_rows(context.warehouse, Failure) if row.stage == TRAIN]
+    assert [(row.round, row.failure_class, row.message) for row in failures] == [
+        (1, FailureClass.TRAINING, reason),
+        (2, FailureClass.TRAINING, reason),
+    ]
+    assert [row.round for row in read_rows(context.warehouse, PolicyVersion)] == [0]
+    assert not list(context.at(TRAIN).staging(context.warehouse).rglob("*.safetensors"))
+
+
+def test_a_round_waits_for_a_policy_that_its_recipe_cannot_train(tmp_path: Path) -> None:
+    untrainable = FailingRecipe(trains_this=False)
+    context = start(tiny_config(tmp_path).model_copy(update={"train": untrainable}))
+    for stage in STAGES:
+        if stage.name == TRAIN:
+            break
+        do_stage(stage, context)
+    train_stage = next(stage for stage in STAGES if stage.name == TRAIN)
+    for _ in range(2):
+        report = do_stage(train_stage, context)
+        assert report.waiting.startswith("awaiting a policy: [train] kind 'failing' does not train embedded-")
+        assert "trajmill policy add --model NAME" in report.waiting and "\n" not in report.waiting
+    assert report_of(context, TRAIN) is None
+    assert current_round(context.config).round == 1
+
+
+def test_folders_in_the_warehouse_stay_valid_when_it_is_moved(tmp_path: Path) -> None:
+    here, there = create_warehouse(tmp_path / "here"), create_warehouse(tmp_path / "there")
+    policy = Policy("v2", "openai_api", Path("/weights/owl"), here.model("v2"))
+    row = policy_row(here, policy)
+    assert row["adapter"] == "models/v2"
+    assert policy_in(here, row) == policy
+    assert policy_in(there, row) == policy._replace(adapter=there.model("v2"))
+
+
+def test_a_round_starts_with_the_policy_that_the_round_before_has_promoted(tmp_path: Path) -> None:
+    context = start(tiny_config(tmp_path))
+    assert first_waiting(context) is None
+    promoted = report_of(context, PROMOTE)
+    assert promoted is not None
+    policy = policy_before(context.in_round(2))
+    assert policy.kind == "embedded" and policy.folder is not None and (policy.folder / "config.json").is_file()
+    rows = {row.model_version: row for row in read_rows(context.warehouse, PolicyVersion)}
+    assert rows[policy.version].folder == f"models/{policy.version}"
