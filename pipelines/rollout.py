@@ -7,11 +7,12 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from trajmill.pipelines.agents import ActingAgent
 from trajmill.pipelines.drawing import ScreenWriter, screen_writer
 from trajmill.pipelines.fan_out import BeamSettings, WrittenFiles, fan_out, split_evenly
-from trajmill.schemas.record import Origin, Record
+from trajmill.schemas.record import Origin, Record, Row
 from trajmill.schemas.spec import identity_of
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.model_call import ModelCall
@@ -42,6 +43,27 @@ class JournaledAttempt(Record):
     def trajectory_id(self) -> str:
         """The id of its trajectory."""
         return self.trajectory.trajectory_id
+
+    @classmethod
+    def of(cls, rollout: FinishedAttempt) -> Self:
+        """What the journal keeps of a finished attempt; its screens have a journal of their own."""
+        return cls(
+            trajectory=rollout.episode.trajectory,
+            steps=rollout.episode.steps,
+            calls=rollout.episode.calls,
+            failure=rollout.failure,
+            earlier_failure=rollout.earlier_failure,
+        )
+
+
+def attempt_rows(finished: Sequence[JournaledAttempt]) -> dict[str, list[Row]]:
+    """The rows of finished attempts, by table."""
+    return {
+        "trajectories": [one.trajectory for one in finished],
+        "steps": [step for one in finished for step in one.steps],
+        "model_calls": [call for one in finished for call in one.calls],
+        "failures": [failure for one in finished for failure in (one.earlier_failure, one.failure) if failure],
+    }
 
 
 @dataclass(frozen=True)
@@ -79,7 +101,7 @@ class RunAttempts:
     ) -> Sequence[JournaledAttempt]:
         async def record(rollout: FinishedAttempt) -> None:
             await screens.write(rollout.screens.values())
-            journal.append(_to_line(rollout))
+            journal.append(JournaledAttempt.of(rollout).model_dump_json().encode())
 
         async with self.agent.open() as make_agent:
             by_id = {attempt.trajectory_id(make_agent(attempt.query)): attempt for attempt in attempts}
@@ -96,17 +118,7 @@ class RunAttempts:
         return sorted(self.at.staging(self.warehouse).glob(_JOURNALS))
 
     def _write(self, shard: str, finished: Sequence[JournaledAttempt]) -> WrittenFiles:
-        files = write_tables(
-            self.warehouse,
-            self.at,
-            {
-                "trajectories": [one.trajectory for one in finished],
-                "steps": [step for one in finished for step in one.steps],
-                "model_calls": [call for one in finished for call in one.calls],
-                "failures": [failure for one in finished for failure in (one.earlier_failure, one.failure) if failure],
-            },
-            shard,
-        )
+        files = write_tables(self.warehouse, self.at, attempt_rows(finished), shard)
         return WrittenFiles(files, Counter(one.failure.failure_class.value for one in finished if one.failure))
 
 
@@ -127,17 +139,6 @@ def _journaled(journals: Sequence[Path], wanted: Collection[str]) -> Iterator[Jo
         for one in map(JournaledAttempt.model_validate_json, Journal(path).read()):
             if one.trajectory_id in wanted:
                 yield one
-
-
-def _to_line(rollout: FinishedAttempt) -> bytes:
-    row = JournaledAttempt(
-        trajectory=rollout.episode.trajectory,
-        steps=rollout.episode.steps,
-        calls=rollout.episode.calls,
-        failure=rollout.failure,
-        earlier_failure=rollout.earlier_failure,
-    )
-    return row.model_dump_json().encode()
 
 
 def _identity(attempt: Attempt) -> object:

@@ -61,6 +61,13 @@ def commit(warehouse: Warehouse, table: str, files: Sequence[DataFile], at: Stag
         return int(delta.version())
 
 
+def last_attempt(warehouse: Warehouse, at: StageRun) -> int:
+    """The highest attempt at a stage run that any table has, whichever `at` is; -1 if there is none."""
+    tables = (delta_table(warehouse, table) for table in TABLES)
+    attempts = (None if delta is None else delta.transaction_version(at.name) for delta in tables)
+    return max((attempt for attempt in attempts if attempt is not None), default=-1)
+
+
 def _is_committed(delta: DeltaTable, at: StageRun) -> bool:
     last = delta.transaction_version(at.name)
     return last is not None and last >= at.attempt

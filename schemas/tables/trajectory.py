@@ -34,6 +34,8 @@ class Purpose(StrEnum):
     """Measures a policy; never trained on."""
     REFERENCE = "reference"
     """Walks the annotated path, to write guidance from."""
+    ONLINE = "online"
+    """Stepped by a trainer from outside, which learns from it itself; no round trains on it."""
 
 
 class Trajectory(Row):

@@ -74,8 +74,13 @@ class Agent(Protocol):
 
         Raises:
             ModelFailure: its model did not answer.
+            AgentStopped: it makes no further step.
         """
         ...
+
+
+class AgentStopped(Exception):
+    """Whoever drives the agent makes no further step: a limit of theirs is reached."""
 
 
 class AgentMaker(Protocol):

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from time import perf_counter
 
 from trajmill.schemas.coordinates import CoordinateFrame
-from trajmill.schemas.dialects.base import ParseFailure
+from trajmill.schemas.dialects.base import Dialect, ParseFailure
 from trajmill.schemas.dialects.conversation import Conversation, PastStep, SpokenMessage, conversation
 from trajmill.schemas.dialects.families import ANY, Family
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.query import Platform
 from trajmill.stages.agents.base import AgentCall, Decision, EpisodeView
-from trajmill.stages.models.base import ChatMessage, ChatModel, ChatRequest, MessagePart
+from trajmill.stages.models.base import ChatMessage, ChatModel, ChatRequest, Completion, MessagePart
 
 NO_ACTION = "The reply held no valid action."
 """Conclusion of a step whose reply could not be parsed."""
@@ -46,40 +46,61 @@ class EndToEndAgent:
             ModelFailure: the model did not answer.
         """
         frame = self.model.frame(episode.observation.screen.size)
-        asked = self._conversation(episode, frame)
+        asked = step_prompt(self.family, self.platform, frame, episode)
         request = self._request(episode, asked)
         start = perf_counter()
         completion = await self.model.complete(request)
         call = AgentCall(request, completion, (perf_counter() - start) * 1000)
-        # Text of a model may contain lone surrogates, which no file can store.
-        text = completion.text if completion.text.isascii() else completion.text.encode(errors="replace").decode()
-        reply = self.family.dialect(self.platform).parse(text, frame)
-        valid = None if isinstance(reply, ParseFailure) else reply
-        return Decision(
-            valid.thought if valid else "",
-            valid.action if valid else None,
-            valid.conclusion if valid else NO_ACTION,
-            raw_response=text,
-            prompt=asked.task,
-            calls=(call,),
-            reply_tokens=completion.tokens,
-        )
-
-    def _conversation(self, episode: EpisodeView, frame: CoordinateFrame) -> Conversation[Observation]:
-        # Past screens are needed only by a family that shows them.
-        seen = episode.past_observations if self.family.past_screens else [episode.observation] * len(episode.history)
-        past = [
-            PastStep(observation, decision.raw_response, decision.conclusion)
-            for observation, decision in zip(seen, episode.history, strict=True)
-        ]
-        return conversation(
-            self.family, self.platform, frame, episode.instruction, episode.guidance, past, episode.observation
-        )
+        return read_reply(completion, self.family.dialect(self.platform), frame, asked.task, call)
 
     def _request(self, episode: EpisodeView, asked: Conversation[Observation]) -> ChatRequest:
-        messages = tuple(ChatMessage(message.role, _parts(message)) for message in asked.messages)
         seed = int(content_id("act", episode.seed, len(episode.history)), 16) % 2**31
-        return ChatRequest(self.role, messages, self.temperature, seed, with_tokens=self.with_tokens)
+        return ChatRequest(self.role, chat_messages(asked), self.temperature, seed, with_tokens=self.with_tokens)
+
+
+def step_prompt(
+    family: Family, platform: Platform, frame: CoordinateFrame, episode: EpisodeView
+) -> Conversation[Observation]:
+    """What a model of a family is asked at a step."""
+    # Past screens are needed only by a family that shows them.
+    seen = episode.past_observations if family.past_screens else [episode.observation] * len(episode.history)
+    past = [
+        PastStep(observation, decision.raw_response, decision.conclusion)
+        for observation, decision in zip(seen, episode.history, strict=True)
+    ]
+    return conversation(family, platform, frame, episode.instruction, episode.guidance, past, episode.observation)
+
+
+def chat_messages(asked: Conversation[Observation]) -> tuple[ChatMessage, ...]:
+    """The messages of a prompt, each screen after the text."""
+    return tuple(ChatMessage(message.role, _parts(message)) for message in asked.messages)
+
+
+def read_reply(
+    completion: Completion, dialect: Dialect, frame: CoordinateFrame, task: str, call: AgentCall
+) -> Decision:
+    """The decision in a reply; it has no action where the reply holds none.
+
+    Args:
+        completion: the reply.
+        dialect: that it is written in.
+        frame: of the screen that it is about.
+        task: the task's text in the prompt.
+        call: that brought the reply, for the accounts.
+    """
+    # Text of a model may contain lone surrogates, which no file can store.
+    text = completion.text if completion.text.isascii() else completion.text.encode(errors="replace").decode()
+    reply = dialect.parse(text, frame)
+    valid = None if isinstance(reply, ParseFailure) else reply
+    return Decision(
+        valid.thought if valid else "",
+        valid.action if valid else None,
+        valid.conclusion if valid else NO_ACTION,
+        raw_response=text,
+        prompt=task,
+        calls=(call,),
+        reply_tokens=completion.tokens,
+    )
 
 
 def _parts(message: SpokenMessage[Observation]) -> tuple[MessagePart, ...]:

@@ -17,5 +17,6 @@ ENVIRONMENTS = PartGroup(
         "browsergym": f"{_HERE}.browsergym.spec:BrowserGymSpec",
         "android": f"{_HERE}.android.spec:AndroidSpec",
         "desktop": f"{_HERE}.desktop.spec:DesktopSpec",
+        "openenv": f"{_HERE}.openenv.spec:OpenEnvSpec",
     },
 )

@@ -23,7 +23,7 @@ from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.step import Step, TargetElement
 from trajmill.schemas.tables.trajectory import StopReason, Trajectory
-from trajmill.stages.agents.base import Agent, AgentCall, Decision, EpisodeView
+from trajmill.stages.agents.base import Agent, AgentCall, AgentStopped, Decision, EpisodeView
 from trajmill.stages.environments.base import Environment
 from trajmill.stages.environments.screen_goal import checked_on_screen
 from trajmill.stages.models.model_call_row import model_call_row
@@ -99,7 +99,10 @@ async def _act_until_done(
             attempt.seed,
             tuple(transcript.observations[:-1]),
         )
-        decision = storable_decision(await agent.act(view))
+        try:
+            decision = storable_decision(await agent.act(view))
+        except AgentStopped:
+            return StopReason.STEP_LIMIT
         transcript.account(decision.calls)
         if decision.action is not None:
             observation = await transcript.timed(environment.step(decision.action))
@@ -221,8 +224,10 @@ def _final_reward(reward: float | None, stop: StopReason, decisions: list[Decisi
     """The reward of the episode; a task counts as done only if the agent says so, too."""
     if reward is None:
         return None
-    said_failure = isinstance(decisions[-1].action, Terminate) and decisions[-1].action.status == "failure"
-    return reward if stop is StopReason.AGENT_DONE and not said_failure else 0.0
+    if stop is not StopReason.AGENT_DONE:
+        return 0.0
+    last = decisions[-1].action
+    return 0.0 if isinstance(last, Terminate) and last.status == "failure" else reward
 
 
 def _failure_class(stop: StopReason, failure: StageError | None) -> FailureClass | None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.failure import Failure
-from trajmill.stages.agents.base import AgentMaker
+from trajmill.stages.agents.base import Agent, AgentMaker
 from trajmill.stages.environments.base import EnvironmentFactory
 from trajmill.stages.environments.pool.pool import EnvironmentPool
 from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits, Recorder
@@ -63,17 +63,17 @@ async def _with_retries(
 ) -> FinishedAttempt:
     failed: Failure | None = None
     for tried in range(1, limits.environment_tries + 1):
-        finished = await _try(attempt, make_agent, pool, limits, origin)
+        finished = await try_once(attempt, make_agent(attempt.query), pool, limits, origin)
         if finished.failure is None or finished.failure.failure_class not in _RETRIED:
             return replace(finished, earlier_failure=failed and _with_recovery_note(failed))
         failed = finished.failure.model_copy(update={"attempts": tried})
     return replace(finished, failure=failed)
 
 
-async def _try(
-    attempt: Attempt, make_agent: AgentMaker, pool: EnvironmentPool, limits: Limits, origin: Origin
+async def try_once(
+    attempt: Attempt, agent: Agent, pool: EnvironmentPool, limits: Limits, origin: Origin
 ) -> FinishedAttempt:
-    agent = make_agent(attempt.query)
+    """Roll out an attempt in an environment of the pool; it is void where none can be started."""
     try:
         async with pool.lease() as environment:
             return await run_episode(attempt, agent, environment, limits, origin)

@@ -1,0 +1,215 @@
+"""Serves the environment of a configuration to trainers, and records the episodes that they step."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from trajmill.flows.configuration.config import Config
+from trajmill.flows.configuration.judges import NamedJudge, judge_named
+from trajmill.flows.configuration.model_specs import policy_family
+from trajmill.flows.context import RoundContext
+from trajmill.flows.serving.models_ready import models_ready
+from trajmill.flows.tasks.generate import generate
+from trajmill.pipelines.drawing import drawing_processes
+from trajmill.pipelines.online import OnlineRecorder, judging
+from trajmill.pipelines.reading.queries import queries_of
+from trajmill.schemas.dialects.families import Family, family_named
+from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.nearest import instead_of
+from trajmill.schemas.observation import Observation
+from trajmill.schemas.tables.query import Query, Split
+from trajmill.stages.environments.openenv.spec import read_token
+from trajmill.stages.environments.pool.leased import EnvironmentLimits
+from trajmill.stages.online.host import EpisodeHost, HostSettings, draw_in_thread
+from trajmill.stages.online.served_queries import ServedQueries
+from trajmill.stages.rollout.base import Limits
+from trajmill.warehouse.layout import create_warehouse
+from trajmill.warehouse.lock import sole_worker
+from trajmill.warehouse.views import refresh_views
+
+_COMMIT_SECONDS = 60.0
+_LONGEST_EPISODE_SECONDS = 24 * 3600.0
+_OUTSIDE_ROUNDS = 0
+
+
+@dataclass(frozen=True)
+class ServeOptions:
+    """What is served, and to whom."""
+
+    host: str = "127.0.0.1"
+    port: int = 8000
+    """0 for any that is free."""
+    slots: int = 8
+    """Sessions at once, and environments of each platform."""
+    splits: tuple[str, ...] = (Split.TRAIN.value,)
+    family: str = ""
+    """Of the trainer's model; that of the configuration's policy if empty."""
+    judge: str = ""
+    """Whose judgement is the reward; the environment's own check if empty."""
+    token_file: Path | None = None
+
+
+def serve_environment(config: Config, options: ServeOptions, ready: Callable[[str], None]) -> None:
+    """Serve until Ctrl-C or SIGTERM; what was finished by then is recorded.
+
+    Args:
+        config: names the environment, the warehouse and the run.
+        options: see there.
+        ready: is told the address once it is served.
+
+    Raises:
+        BadInputError: an option is wrong, the port is taken, or a package is missing.
+        EnvironmentFailure: the environment cannot be prepared.
+        RunInUseError: another server records episodes of the run.
+    """
+    if find_spec("openenv") is None:
+        raise BadInputError("openenv is not installed; run `pip install 'trajmill[openenv]'`")
+    token = _token(options)
+    family = family_named(options.family) if options.family else policy_family(config)
+    splits = tuple(_split(name) for name in options.splits)
+    judge = judge_named(config, options.judge) if options.judge else None
+    warehouse = create_warehouse(config.run.root)
+    context = RoundContext(config, warehouse, _OUTSIDE_ROUNDS)
+    with (
+        _listening(options.host, options.port) as listener,
+        sole_worker(warehouse, f"{context.run_id}-online"),
+        models_ready(config, warehouse.run(context.run_id), judge.endpoints if judge else ()),
+    ):
+        queries = ServedQueries(_queries(context).values(), splits)
+        asyncio.run(_serve(context, queries, family, judge, options, token, listener, ready))
+    refresh_views(warehouse)
+
+
+async def _serve(
+    context: RoundContext,
+    queries: ServedQueries,
+    family: Family,
+    judge: NamedJudge | None,
+    options: ServeOptions,
+    token: str,
+    listener: socket.socket,
+    ready: Callable[[str], None],
+) -> None:
+    import uvicorn
+
+    from trajmill.stages.online.openenv_server import environment_app
+
+    rollout = context.config.rollout
+    recorder = OnlineRecorder(context.warehouse, context.origin, context.environment.kind)
+    settings = HostSettings(
+        origin=context.origin,
+        run_seed=context.config.run.seed,
+        family=family,
+        slots=options.slots,
+        limits=Limits(
+            seconds=_LONGEST_EPISODE_SECONDS,
+            environment_tries=rollout.environment_tries,
+            environment=EnvironmentLimits(
+                step_seconds=rollout.step_seconds,
+                recycle_after=rollout.recycle_after,
+                lease_seconds=_LONGEST_EPISODE_SECONDS,
+            ),
+        ),
+    )
+    async with AsyncExitStack() as stack:
+        judged = None
+        if judge is not None:
+            judged = await stack.enter_async_context(judging(judge.spec, judge.critics, context.origin))
+        draw = _draw_elsewhere if context.environment.draws_screens else draw_in_thread
+        host = EpisodeHost(
+            context.environment, queries, settings, recorder.record, judged, draw, numbers=recorder.numbers()
+        )
+        await stack.enter_async_context(_committing(recorder))
+        stack.push_async_callback(host.close)
+        server = uvicorn.Server(
+            uvicorn.Config(
+                environment_app(host, options.slots, token),
+                log_level="warning",
+                timeout_graceful_shutdown=2,
+            )
+        )
+        address, port = listener.getsockname()[:2]
+        ready(f"http://{address}:{port}")
+        await server.serve(sockets=[listener])
+
+
+async def _draw_elsewhere(observation: Observation) -> bytes:
+    loop = asyncio.get_running_loop()
+    return await loop.run_in_executor(drawing_processes(), observation.screen.encode)
+
+
+@asynccontextmanager
+async def _committing(recorder: OnlineRecorder) -> AsyncIterator[None]:
+    """Commits now and then inside, and at the end."""
+
+    async def commit() -> None:
+        while True:
+            await asyncio.sleep(_COMMIT_SECONDS)
+            await recorder.commit()
+
+    task = asyncio.create_task(commit())
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+        await recorder.commit()
+
+
+def _queries(context: RoundContext) -> Mapping[str, Query]:
+    """The queries of the run; generated as its first stage would, if there are none."""
+    found = queries_of(context.warehouse, context.run_id)
+    if found:
+        return found
+    with sole_worker(context.warehouse, context.run_id):
+        generate(context)
+    return queries_of(context.warehouse, context.run_id)
+
+
+def _split(name: str) -> Split:
+    if name not in set(Split):
+        raise BadInputError(f"there is no split {name!r:.40}; {instead_of(name, Split)}")
+    return Split(name)
+
+
+def _token(options: ServeOptions) -> str:
+    if options.token_file is not None:
+        return read_token(options.token_file)
+    if not _is_loopback(options.host):
+        raise BadInputError(
+            f"--host {options.host}: others can reach it; name a file with a secret by --token-file, or use 127.0.0.1"
+        )
+    return ""
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+@contextmanager
+def _listening(host: str, port: int) -> Iterator[socket.socket]:
+    """A socket that listens.
+
+    Raises:
+        BadInputError: the host or the port cannot be used.
+    """
+    try:
+        (family, *_, address) = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listener = socket.create_server(address[:2], family=family, backlog=1024)
+    except OSError as error:
+        raise BadInputError(
+            f"--host {host} --port {port}: {error.strerror or error}; name another port, or 0 for any that is free"
+        ) from error
+    with listener:
+        yield listener

@@ -1,0 +1,92 @@
+"""The queries of an environment server, from its task list."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import httpx
+from pydantic import ValidationError
+
+from trajmill.schemas.errors import EnvironmentFailure, FailureClass
+from trajmill.schemas.record import Origin
+from trajmill.schemas.tables.query import Platform, Query, Source, Split
+from trajmill.stages.environments.first_mistake import first_mistake
+from trajmill.stages.environments.openenv.answers import token_headers
+from trajmill.stages.environments.openenv.wire import WireTask
+
+_MAKER = "openenv"
+_SECONDS = 60.0
+
+
+async def served_queries(servers: Sequence[str], token: str, origin: Origin) -> list[Query]:
+    """The queries of the first server that answers: all are taken to serve the same.
+
+    Raises:
+        EnvironmentFailure: of class `setup`: no server tells its tasks.
+    """
+    troubles: list[str] = []
+    for url in servers:
+        try:
+            async with httpx.AsyncClient(
+                base_url=url, headers=token_headers(token), timeout=_SECONDS, trust_env=False
+            ) as http:
+                return [_query(task, split, url, origin) for split, task in await _tasks(http)]
+        except (httpx.HTTPError, httpx.InvalidURL, ValueError, KeyError, TypeError) as error:
+            troubles.append(f"{url}: {' '.join(str(error).split()) or type(error).__name__}")
+    advice = "start one with `trajmill env serve`"
+    raise EnvironmentFailure(
+        f"no environment server tells its tasks: {'; '.join(troubles)}; {advice}", FailureClass.SETUP
+    )
+
+
+async def _tasks(http: httpx.AsyncClient) -> list[tuple[str, Any]]:
+    (name,) = (await _asked(http, "GET", "/list_environments"))[:1]
+    found = []
+    for split in await _asked(http, "GET", f"/{name}/splits"):
+        answer = await _asked(http, "POST", f"/{name}/tasks", {"split": split["name"]})
+        found += [(split["name"], task) for task in answer["tasks"]]
+    return found
+
+
+async def _asked(http: httpx.AsyncClient, method: str, path: str, body: object = None) -> Any:
+    answer = await http.request(method, path, json=body)
+    if not answer.is_success:
+        raise ValueError(f"{path} answered {answer.status_code}")
+    return answer.json()
+
+
+def _query(task: object, split: str, url: str, origin: Origin) -> Query:
+    """A whole row of a server of ours, or what another one says of its task."""
+    common = origin.common(made_by=_MAKER)
+    if isinstance(task, dict) and "start_state" in task:
+        try:
+            return Query.model_validate(task | common)
+        except ValidationError as error:
+            raise ValueError(f"a task that cannot be used: {first_mistake(error, 'the task')}") from error
+    try:
+        said = WireTask.model_validate(task)
+        platform = Platform(said.platform)
+    except ValidationError as error:
+        raise ValueError(f"a task that cannot be used: {first_mistake(error, 'the task')}") from error
+    return Query(
+        query_id=said.query_id,
+        platform=platform,
+        apps=tuple(said.apps),
+        source=Source.IMPORTED,
+        task=said.task or _MAKER,
+        raw_instruction=said.instruction,
+        instruction=said.instruction,
+        phrasing="imported",
+        pages=(),
+        page_descriptions=(),
+        slots=(),
+        path=(),
+        start_state="{}",
+        goal="{}",
+        difficulty=said.difficulty,
+        max_steps=said.max_steps,
+        split=Split.TRAIN if split == Split.TRAIN else Split.HELDOUT_SLOTS,
+        validation="passed",
+        **common,
+    )

@@ -1,0 +1,64 @@
+"""The spec of environments at OpenEnv servers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+
+from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.spec import OPERATIONAL
+from trajmill.stages.environments.spec import EnvironmentSpec, MissingKey
+
+if TYPE_CHECKING:
+    from trajmill.schemas.record import Origin
+    from trajmill.schemas.tables.query import Platform
+    from trajmill.stages.environments.base import EnvironmentFactory
+    from trajmill.stages.environments.imported import ImportedQueries
+
+
+class OpenEnvSpec(EnvironmentSpec):
+    """Environments that run elsewhere, at servers of `trajmill env serve` or others with the same fields."""
+
+    takes_proposed_tasks: ClassVar[bool] = False
+
+    kind: Literal["openenv"] = "openenv"
+    """Environments at servers of the OpenEnv protocol."""
+    servers: Annotated[tuple[str, ...], OPERATIONAL] = ()
+    """Their addresses, e.g. `http://10.0.0.7:8000`; all serve the same queries."""
+    token_file: Annotated[Path | None, OPERATIONAL] = None
+    """File with the token that the servers want; none is sent without it."""
+
+    def factory(self, platform: Platform) -> EnvironmentFactory:
+        """Makes sessions at the servers."""
+        from trajmill.stages.environments.openenv.factory import OpenEnvServers
+
+        return OpenEnvServers(self.servers, self._token(), platform)
+
+    async def own_queries(self, seed: int, origin: Origin) -> ImportedQueries:
+        """The queries of the servers, in the splits that they are served in."""
+        from trajmill.stages.environments.imported import ImportedQueries
+        from trajmill.stages.environments.openenv.queries import served_queries
+
+        return ImportedQueries(await served_queries(self.servers, self._token(), origin), [])
+
+    def missing(self, other_queries: bool) -> list[MissingKey]:
+        """The addresses, where there are none."""
+        return [] if self.servers else [MissingKey("servers", 'is missing: write e.g. ["http://10.0.0.7:8000"]')]
+
+    def _token(self) -> str:
+        return "" if self.token_file is None else read_token(self.token_file)
+
+
+def read_token(file: Path) -> str:
+    """The token in a file.
+
+    Raises:
+        BadInputError: the file cannot be read, or holds anything but one short line.
+    """
+    try:
+        token = file.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInputError(f"{file}: {error}; name a file with the token in one line") from error
+    if not token or len(token) > 1000 or not token.isprintable() or " " in token:
+        raise BadInputError(f"{file}: no token; write at most 1,000 letters, digits and signs in one line")
+    return token

@@ -1,0 +1,166 @@
+"""The fields of actions and observations as they travel, and how ours are written in them.
+
+Whoever serves environments of their own with these fields can be named in `[environment] kind = "openenv"`.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import io
+from typing import Any
+
+from PIL import Image, UnidentifiedImageError
+from pydantic import BaseModel, ConfigDict, Field
+
+from trajmill.schemas.errors import EnvironmentFailure
+from trajmill.schemas.geometry import Box, Size
+from trajmill.schemas.observation import Observation, ScreenHandle, UIElement
+
+MOST_MESSAGE_BYTES = 100 << 20
+"""Longest message that clients take, as OpenEnv's own client does."""
+MOST_REPLY_CHARACTERS = 100_000
+_MOST_PIXELS = 64_000_000
+_MOST_SCREENSHOT_BYTES = MOST_MESSAGE_BYTES // 2
+
+
+class WireAction(BaseModel):
+    """One step: exactly one of `reply`, `action` and `stop`, and what is known of the model's tokens."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    reply: str | None = Field(None, description="What the model wrote, in the dialect of its family.")
+    action: dict[str, Any] | None = Field(
+        None, description='A typed action in pixels of the screenshot, e.g. {"kind": "click", "x": 5, "y": 9}.'
+    )
+    stop: bool = Field(False, description="End the episode without a step: a limit of the trainer's is reached.")
+    input_tokens: int = Field(0, ge=0, le=2**31 - 1, description="Tokens of the prompt.")
+    output_tokens: int = Field(0, ge=0, le=2**31 - 1, description="Tokens of the reply.")
+    token_ids: list[int] | None = Field(None, description="The tokens of the reply.")
+    logprobs: list[float] | None = Field(None, description="Natural logarithms of their probabilities.")
+
+
+class WireElement(BaseModel):
+    """One element of the accessibility tree."""
+
+    role: str
+    text: str = ""
+    bounds: tuple[int, int, int, int] = Field(description="Left, top, right and bottom in pixels.")
+    states: list[str] = []
+    value: str = ""
+    element_id: str = ""
+
+
+class WireMessage(BaseModel):
+    """One message of the prompt that the family's models are given at this step."""
+
+    role: str
+    text: str
+    screen_id: str | None = Field(None, description="The screen after the text: this one, or an earlier one.")
+
+
+class WireScreen(BaseModel):
+    """What an environment shows, and where in its episode it is."""
+
+    screenshot: str = Field(description="PNG in base64.")
+    screen_id: str = Field("", description="Equal ids show the same; empty where the server has none.")
+    elements: list[WireElement] | None = Field(None, description="Accessibility tree, null where there is none.")
+    app: str = Field("", description="What is in the foreground.")
+    query_id: str = ""
+    instruction: str = Field("", description="What the agent is asked to do.")
+    platform: str = ""
+    step_index: int = Field(0, description="Steps so far.")
+    max_steps: int = Field(0, description="Steps after which the episode ends; 0 for no limit.")
+    messages: list[WireMessage] = Field([], description="The prompt of the next step.")
+    error: str = Field("", description="Why the last reply was no action, or why the episode is void.")
+    void: bool = Field(False, description="The episode failed and says nothing about the agent; it has no reward.")
+
+
+class WireTask(BaseModel):
+    """A query as the task list of a server tells it; what is missing is guessed."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    query_id: str
+    instruction: str
+    platform: str = "web"
+    task: str = ""
+    apps: list[str] = []
+    difficulty: int = 1
+    max_steps: int = 20
+    split: str = "train"
+
+
+def to_screen(observation: Observation, png: bytes) -> WireScreen:
+    """An observation as it travels, without its place in an episode.
+
+    Raises:
+        EnvironmentFailure: the screenshot is too large to be sent.
+    """
+    if len(png) > _MOST_SCREENSHOT_BYTES:
+        raise EnvironmentFailure(f"a screenshot of {len(png):,} bytes; at most {_MOST_SCREENSHOT_BYTES:,} can be sent")
+    elements = observation.elements
+    return WireScreen(
+        screenshot=base64.b64encode(png).decode("ascii"),
+        screen_id=observation.screen.screen_id,
+        elements=None if elements is None else [_to_wire(element) for element in elements],
+        app=observation.app,
+    )
+
+
+def to_observation(screen: WireScreen) -> Observation:
+    """What a server sent, as an observation; the picture is checked and never decoded beyond its header.
+
+    Raises:
+        EnvironmentFailure: the screenshot is no picture, or too large.
+    """
+    png = png_of(screen)
+    elements = None if screen.elements is None else tuple(map(_from_wire, screen.elements))
+    screen_id = screen.screen_id or hashlib.blake2b(png + repr(elements).encode(), digest_size=12).hexdigest()
+    return Observation(ScreenHandle(screen_id, _size(png), lambda: png), elements, screen.app)
+
+
+def png_of(screen: WireScreen) -> bytes:
+    """The bytes of the screenshot.
+
+    Raises:
+        EnvironmentFailure: they are not base64.
+    """
+    try:
+        return base64.b64decode(screen.screenshot, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise EnvironmentFailure(f"the screenshot is not base64: {error}") from error
+
+
+def _size(png: bytes) -> Size:
+    try:
+        with Image.open(io.BytesIO(png)) as image:
+            size = Size(*image.size)
+    except (UnidentifiedImageError, OSError, SyntaxError, Image.DecompressionBombError) as error:
+        raise EnvironmentFailure(f"{len(png)} bytes that are no screenshot") from error
+    if size.width * size.height > _MOST_PIXELS:
+        raise EnvironmentFailure(f"a screenshot of {size.width} x {size.height} pixels; at most {_MOST_PIXELS:,}")
+    return size
+
+
+def _to_wire(element: UIElement) -> WireElement:
+    return WireElement(
+        role=element.role,
+        text=element.text,
+        bounds=tuple(element.bounds),
+        states=list(element.states),
+        value=element.value,
+        element_id=element.element_id,
+    )
+
+
+def _from_wire(element: WireElement) -> UIElement:
+    return UIElement(
+        element.role,
+        element.text,
+        Box(*element.bounds),
+        tuple(element.states),
+        element.value,
+        element.element_id,
+    )

@@ -1,0 +1,132 @@
+"""The agent of an episode that a trainer steps: it shows what it sees and waits for what to do."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from time import perf_counter
+
+from pydantic import ValidationError
+
+from trajmill.schemas.actions import action_from_json
+from trajmill.schemas.dialects.base import ParseFailure
+from trajmill.schemas.dialects.families import Family
+from trajmill.schemas.errors import ModelFailure
+from trajmill.schemas.geometry import Size
+from trajmill.schemas.tables.query import Platform
+from trajmill.stages.agents.base import AgentCall, AgentStopped, Decision, EpisodeView
+from trajmill.stages.agents.end_to_end import NO_ACTION, chat_messages, read_reply, step_prompt
+from trajmill.stages.environments.openenv.wire import MOST_REPLY_CHARACTERS, WireAction
+from trajmill.stages.models.base import ChatRequest, Completion, ReplyTokens
+from trajmill.stages.online.base import AGENT, ShownStep
+
+_LARGEST_NUMBER = 100_000
+_COORDINATES = (("x", "width"), ("y", "height"), ("x2", "width"), ("y2", "height"))
+
+
+class SteppedAgent:
+    """Does what a trainer says, for one episode; what a model wrote is parsed and never executed."""
+
+    name = AGENT
+
+    def __init__(self, policy: str, family: Family, platform: Platform, idle_seconds: float) -> None:
+        """Wait for nobody yet.
+
+        Args:
+            policy: version of the trainer's policy.
+            family: of its model.
+            platform: of the query.
+            idle_seconds: how long to wait for a step; then the episode is void.
+        """
+        self.model_version = policy
+        self._family = family
+        self._platform = platform
+        self._idle_seconds = idle_seconds
+        self._shown: asyncio.Queue[ShownStep] = asyncio.Queue()
+        self._asked: asyncio.Queue[WireAction] = asyncio.Queue()
+        self._left = ""
+        self._error = ""
+
+    async def shown(self) -> ShownStep:
+        """What the next step is to be decided on, once it is there."""
+        return await self._shown.get()
+
+    def step(self, asked: WireAction) -> None:
+        """Do this at what was shown last."""
+        self._asked.put_nowait(asked)
+
+    def leave(self, reason: str) -> None:
+        """End the episode as void, because nobody will step it any more."""
+        self._left = reason
+        self._asked.put_nowait(WireAction())
+
+    async def act(self, episode: EpisodeView) -> Decision:
+        """What the trainer decides.
+
+        Raises:
+            ModelFailure: it has left, or was silent for too long.
+            AgentStopped: it has reached a limit of its own.
+        """
+        frame = self._family.frame(episode.observation.screen.size)
+        prompt = step_prompt(self._family, self._platform, frame, episode)
+        messages = chat_messages(prompt)
+        self._shown.put_nowait(ShownStep(episode.observation, len(episode.history), messages, self._error))
+        start = perf_counter()
+        asked = await self._next()
+        if asked.reply is None:
+            decision, self._error = _typed(asked, episode.observation.screen.size)
+            return decision
+        completion = _completion(asked, asked.reply[:MOST_REPLY_CHARACTERS])
+        call = AgentCall(ChatRequest("policy", messages), completion, (perf_counter() - start) * 1000)
+        dialect = self._family.dialect(self._platform)
+        decision = read_reply(completion, dialect, frame, prompt.task, call)
+        said = None if decision.action else dialect.parse(decision.raw_response, frame)
+        mistake = said.message if isinstance(said, ParseFailure) else ""
+        self._error = "" if decision.action else f"no action: {mistake}"
+        return decision
+
+    async def _next(self) -> WireAction:
+        try:
+            asked = await asyncio.wait_for(self._asked.get(), self._idle_seconds)
+        except TimeoutError as error:
+            raise ModelFailure(f"the trainer was silent for {self._idle_seconds:g} s") from error
+        if self._left:
+            raise ModelFailure(self._left)
+        if asked.stop:
+            raise AgentStopped
+        return asked
+
+
+def _typed(asked: WireAction, screen: Size) -> tuple[Decision, str]:
+    """The decision on a typed action, and why it is none."""
+    text = json.dumps(asked.action)
+    mistake = _mistake(asked.action or {}, screen)
+    if not mistake:
+        try:
+            action = action_from_json(text)
+            return Decision("", action, f"{action.kind}.", raw_response=text), ""
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_context=False)[0]
+            mistake = f"{'.'.join(map(str, first['loc'])) or 'the whole'}: {first['msg']}"
+    return Decision("", None, NO_ACTION, raw_response=text[:MOST_REPLY_CHARACTERS]), f"no typed action: {mistake}"
+
+
+def _mistake(action: dict[str, object], screen: Size) -> str:
+    """What no environment should be asked; empty for what one may be."""
+    for name, side in _COORDINATES:
+        place = action.get(name)
+        if isinstance(place, int | float) and not 0 <= place < getattr(screen, side):
+            return f"{name}: {place:g} is not on a screen of {screen.width} x {screen.height} pixels"
+    for name, value in action.items():
+        if isinstance(value, int | float) and not abs(value) <= _LARGEST_NUMBER:
+            return f"{name}: at most {_LARGEST_NUMBER:,}"
+        if isinstance(value, str) and len(value) > MOST_REPLY_CHARACTERS:
+            return f"{name}: at most {MOST_REPLY_CHARACTERS:,} characters"
+    return ""
+
+
+def _completion(asked: WireAction, reply: str) -> Completion:
+    tokens = None
+    if asked.token_ids is not None and asked.logprobs is not None and len(asked.token_ids) == len(asked.logprobs):
+        tokens = ReplyTokens(tuple(asked.token_ids), tuple(asked.logprobs))
+    return Completion(reply, asked.input_tokens, asked.output_tokens, "stop", tokens=tokens)

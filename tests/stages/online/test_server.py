@@ -1,0 +1,310 @@
+"""Trainers step episodes over a real socket."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+import httpx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from openenv import GenericEnvClient
+from openenv.cli._validation import validate_running_environment
+
+from tests.stages.online.toy_server import DONE, PRESS, ToyServer, ToySpec, toy_server
+from tests.stages.rollout.toy import ORIGIN, ToyEnvironment
+from trajmill.schemas.actions import action_from_json
+from trajmill.schemas.errors import EnvironmentFailure, FailureClass
+from trajmill.schemas.tables.query import Split
+from trajmill.schemas.tables.trajectory import Purpose, StopReason
+from trajmill.schemas.tables.verdict import Judgement
+from trajmill.stages.environments.openenv.answers import ServerBusy
+from trajmill.stages.environments.openenv.client import EnvironmentClient
+from trajmill.stages.environments.openenv.wire import MOST_REPLY_CHARACTERS, WireAction
+from trajmill.stages.online.base import AttemptVerdicts
+from trajmill.stages.rollout.base import FinishedAttempt
+
+CLICK = WireAction(action={"kind": "click", "x": 5, "y": 5})
+
+
+def reply(text: str) -> WireAction:
+    return WireAction(reply=text)
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_an_episode_in_the_words_of_a_model_is_rewarded_and_recorded_before_the_reward_is_told() -> None:
+    with toy_server() as server, EnvironmentClient(server.url, policy="mine") as client:
+        first = client.reset("press", seed=3)
+        assert (first.screen.instruction, first.done, first.reward) == ("Press Go", False, None)
+        assert [element.text for element in first.screen.elements or []] == ["Go"]
+        assert [(message.role, message.screen_id) for message in first.screen.messages] == [
+            ("system", None),
+            ("user", "before"),
+        ]
+        second = client.step(reply(PRESS).model_copy(update={"token_ids": [7, 8], "logprobs": [-0.5, -0.25]}))
+        assert (second.screen.screen_id, second.screen.step_index) == ("after", 1)
+        last = client.step(reply(DONE))
+        assert (last.reward, last.done, last.screen.void) == (1.0, True, False)
+        (made, _), *_ = server.recorded
+    trajectory, steps = made.episode.trajectory, made.episode.steps
+    assert (trajectory.purpose, trajectory.agent, trajectory.model_version) == (Purpose.ONLINE, "online", "mine")
+    assert (trajectory.seed, trajectory.attempt, trajectory.reward) == (3, 0, 1.0)
+    assert [step.action_kind for step in steps] == ["click", "terminate"]
+    assert steps[0].raw_response == PRESS
+    assert (steps[0].reply_token_ids, steps[0].reply_logprobs) == ((7, 8), (-0.5, -0.25))
+    assert [call.response for call in made.episode.calls] == [PRESS, DONE]
+    assert {name: screen.screen.encode()[:4] for name, screen in made.screens.items()} == {
+        "before": b"\x89PNG",
+        "after": b"\x89PNG",
+    }
+
+
+def test_typed_actions_do_the_same() -> None:
+    with toy_server() as server, EnvironmentClient(server.url) as client:
+        client.reset("press")
+        client.step(CLICK)
+        assert client.step(WireAction(action={"kind": "terminate", "status": "success"})).reward == 1.0
+    assert action_from_json(server.recorded[0][0].episode.steps[0].action or "").kind == "click"
+
+
+def test_equal_attempts_are_different_rows() -> None:
+    with toy_server() as server, EnvironmentClient(server.url) as client:
+        for _ in range(3):
+            client.reset("press", seed=5)
+            client.finish()
+    trajectories = [made.episode.trajectory for made, _ in server.recorded]
+    assert [trajectory.attempt for trajectory in trajectories] == [0, 1, 2]
+    assert len({trajectory.trajectory_id for trajectory in trajectories}) == 3
+
+
+def test_the_step_limit_and_a_limit_of_the_trainer_end_an_episode_without_success() -> None:
+    with toy_server() as server, EnvironmentClient(server.url) as client:
+        client.reset("press")
+        answers = [client.step(CLICK) for _ in range(4)]
+        assert [(answer.done, answer.reward) for answer in answers] == [(False, None)] * 3 + [(True, 0.0)]
+        client.reset("press")
+        client.step(CLICK)
+        assert client.finish().reward == 0.0
+    stops = [made.episode.trajectory.stop_reason for made, _ in server.recorded]
+    assert stops == [StopReason.STEP_LIMIT, StopReason.STEP_LIMIT]
+    assert [made.episode.trajectory.steps for made, _ in server.recorded] == [4, 1]
+
+
+@pytest.mark.parametrize(
+    ("asked", "mistake"),
+    [
+        (reply("I would press it."), "no action: no <tool_call> in the reply"),
+        (
+            reply('Action: click(start_box="(5,5)")'),
+            "no action: the reply is written as ui-tars writes, not as gui-owl",
+        ),
+        (reply("x" * (MOST_REPLY_CHARACTERS + 1)), "no action: no <tool_call> in the reply"),
+        (WireAction(action={"kind": "clik"}), "no typed action: the whole: Input tag 'clik' found using 'kind'"),
+        (WireAction(action={"kind": "click", "x": 5}), "no typed action: click.y: Field required"),
+        (WireAction(action={"kind": "click", "x": 20, "y": 5}), "x: 20 is not on a screen of 20 x 20 pixels"),
+        (WireAction(action={"kind": "scroll", "clicks": 10**30}), "no typed action: clicks: at most 100,000"),
+    ],
+)
+def test_what_is_no_action_is_a_step_without_effect_that_says_why(asked: WireAction, mistake: str) -> None:
+    with toy_server() as server, EnvironmentClient(server.url) as client:
+        client.reset("press")
+        answer = client.step(asked)
+        assert mistake in answer.screen.error
+        assert "\n" not in answer.screen.error
+        assert (answer.done, answer.screen.screen_id) == (False, "before")
+        assert client.step(CLICK).screen.error == ""
+        client.finish()
+    assert server.recorded[0][0].episode.steps[0].action_kind == "unparsed"
+
+
+@given(texts=st.lists(st.text(max_size=200), min_size=1, max_size=3))
+@settings(max_examples=25)
+def test_no_text_stops_the_server(busy_server: ToyServer, texts: list[str]) -> None:
+    with EnvironmentClient(busy_server.url) as client:
+        client.reset("press")
+        for text in texts:
+            client.step(reply(text))
+        assert client.finish().reward == 0.0
+
+
+@pytest.fixture(scope="module")
+def busy_server() -> object:
+    with toy_server(slots=50) as server:
+        yield server
+
+
+def test_a_failure_of_the_environment_is_void_and_the_next_episode_gets_another() -> None:
+    with (
+        toy_server(ToySpec.of(ToyEnvironment(crashes=True))) as server,
+        EnvironmentClient(server.url) as client,
+    ):
+        client.reset("press")
+        void = client.step(CLICK)
+        assert (void.done, void.reward, void.screen.void) == (True, None, True)
+        assert void.screen.error == "the phone is gone"
+        client.reset("press")
+        client.step(CLICK)
+        assert client.step(reply(DONE)).reward == 1.0
+    failed, finished = (made.episode.trajectory for made, _ in server.recorded)
+    assert (failed.status, failed.reward, failed.failure_class) == ("failed", None, FailureClass.ENVIRONMENT)
+    assert finished.reward == 1.0
+
+
+def test_an_environment_that_hangs_is_void() -> None:
+    spec = ToySpec.of(ToyEnvironment(hangs=True))
+    with toy_server(spec, step_seconds=0.2) as server, EnvironmentClient(server.url) as client:
+        client.reset("press")
+        assert client.step(CLICK).screen.error == "toy: a step did not end within 0.2 s"
+
+
+def test_an_environment_that_cannot_be_started_is_one_line_and_one_void_row() -> None:
+    with (
+        toy_server(ToySpec.of(refuses=True)) as server,
+        EnvironmentClient(server.url) as client,
+        pytest.raises(EnvironmentFailure, match="no phone is free"),
+    ):
+        client.reset("press")
+    ((made, _),) = server.recorded
+    assert made.failure is not None
+    assert (made.failure.failure_class, made.failure.attempts) == (FailureClass.SETUP, 3)
+
+
+def test_who_goes_away_or_begins_anew_leaves_a_void_episode() -> None:
+    with toy_server() as server:
+        client = EnvironmentClient(server.url)
+        client.reset("press")
+        client.step(CLICK)
+        client.reset("press_again")
+        client.step(CLICK)
+        client.close()
+        until(lambda: len(server.recorded) == 2)
+        with EnvironmentClient(server.url) as other:
+            other.reset("press")
+    failures = [made.failure.message for made, _ in server.recorded if made.failure]
+    assert failures == [
+        "the trainer began another episode before the end of this one",
+        "the trainer went away before the end of the episode",
+    ]
+    assert {made.episode.trajectory.reward for made, _ in server.recorded} == {None}
+
+
+def test_a_silent_trainer_gives_its_environment_back() -> None:
+    with toy_server(idle_seconds=0.2) as server, EnvironmentClient(server.url) as client:
+        client.reset("press")
+        client.step(CLICK)
+        until(lambda: len(server.recorded) == 1)
+        with pytest.raises(EnvironmentFailure, match="no episode is under way; reset first"):
+            client.step(CLICK)
+    assert server.recorded[0][0].episode.trajectory.failure_message == "the trainer was silent for 0.2 s"
+
+
+def test_only_served_queries_can_be_asked_for() -> None:
+    with toy_server() as server, EnvironmentClient(server.url) as client:
+        with pytest.raises(EnvironmentFailure, match="no query has the id 'pres'"):
+            client.reset("pres")
+        with pytest.raises(EnvironmentFailure, match="held_out is of split heldout_slots, which is not served"):
+            client.reset("held_out")
+        assert {client.reset(seed=seed).screen.query_id for seed in range(8)} == {"press", "press_again"}
+    with toy_server(splits=(Split.HELDOUT_SLOTS,)) as server, EnvironmentClient(server.url) as client:
+        assert client.reset("held_out").screen.query_id == "held_out"
+
+
+def test_a_step_says_one_thing_and_needs_an_episode() -> None:
+    async def lines(url: str) -> list[str]:
+        said = []
+        async with GenericEnvClient(url) as client:
+            for ask in (client.step({"reply": "x"}), client.reset(query_id=5), client.reset(seed=-1)):
+                with pytest.raises(RuntimeError) as error:
+                    await ask
+                said.append(str(error.value))
+            await client.reset(query_id="press")
+            with pytest.raises(RuntimeError) as error:
+                await client.step({"reply": "x", "stop": True})
+            said.append(str(error.value))
+        return said
+
+    with toy_server() as server:
+        said = asyncio.run(lines(server.url))
+    for line, expected in zip(
+        said, ["reset first", "query_id: a text", "seed: a whole number", "one of reply"], strict=True
+    ):
+        assert expected in line
+
+
+def test_a_full_server_says_so_until_a_session_ends() -> None:
+    with toy_server(slots=1) as server, EnvironmentClient(server.url) as second:
+        with EnvironmentClient(server.url) as first:
+            first.reset("press")
+            with pytest.raises(ServerBusy, match="1/1 sessions active"):
+                second.reset("press")
+
+        def has_room() -> bool:
+            with EnvironmentClient(server.url) as third:
+                try:
+                    third.reset("press")
+                except EnvironmentFailure:
+                    return False
+                return True
+
+        until(has_room)
+
+
+def test_a_token_keeps_others_out_and_pages_of_other_sites_are_never_let_in() -> None:
+    with toy_server(token="secret") as server:
+        with EnvironmentClient(server.url, token="secret") as client:
+            client.reset("press")
+        for wrong in ("", "other"):
+            with pytest.raises(EnvironmentFailure, match=r"cannot be reached: .*403"):
+                EnvironmentClient(server.url, token=wrong).reset("press")
+        assert httpx.get(f"{server.url}/schema").status_code == 401
+        assert httpx.get(f"{server.url}/health").status_code == 200
+    with toy_server() as server:
+        assert httpx.get(f"{server.url}/schema", headers={"Origin": "http://evil.example"}).status_code == 401
+        assert httpx.get(f"{server.url}/schema", headers={"Origin": server.url}).status_code == 200
+
+
+def test_the_reward_can_be_what_the_judge_says() -> None:
+    async def judge(made: FinishedAttempt) -> AttemptVerdicts:
+        trajectory = made.episode.trajectory
+        judgement = Judgement(
+            trajectory_id=trajectory.trajectory_id,
+            correct=trajectory.steps == 1,
+            rule="text",
+            agreed=True,
+            redundant_steps=(),
+            first_error_step=None,
+            **ORIGIN.common("test"),
+        )
+        return AttemptVerdicts(made.episode.model_copy(update={"judgement": judgement}))
+
+    with toy_server(judge=judge) as server, EnvironmentClient(server.url) as client:
+        client.reset("press")
+        assert client.step(reply(DONE)).reward == 1.0
+        client.reset("press")
+        client.step(CLICK)
+        assert client.step(reply(DONE)).reward == 0.0
+    assert [made.episode.trajectory.reward for made, _ in server.recorded] == [0.0, 1.0]
+
+
+def test_the_task_list_names_the_served_queries() -> None:
+    with toy_server() as server:
+        assert httpx.get(f"{server.url}/trajmill/splits").json() == [{"name": "train", "type": "train"}]
+        tasks = httpx.post(f"{server.url}/trajmill/tasks", json={"split": "train"}).json()["tasks"]
+        assert [task["query_id"] for task in tasks] == ["press", "press_again"]
+        assert httpx.post(f"{server.url}/trajmill/num_tasks", json={"split": "heldout_slots"}).json() == {
+            "num_tasks": 0
+        }
+
+
+def test_openenv_itself_finds_nothing_wrong() -> None:
+    with toy_server() as server:
+        report = validate_running_environment(server.url)
+    assert report["passed"], report
