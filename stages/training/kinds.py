@@ -12,5 +12,7 @@ RECIPES: Final = PartGroup(
     {
         "embedded-sft": "trajmill.stages.training.embedded.spec:EmbeddedSftSpec",
         "embedded-rl": "trajmill.stages.training.embedded.spec:EmbeddedRlSpec",
+        "trl-sft": "trajmill.stages.training.trl_sft.spec:TrlSftSpec",
+        "trpo": "trajmill.stages.training.trpo.spec:TrpoSpec",
     },
 )

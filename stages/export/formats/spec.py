@@ -29,12 +29,14 @@ class TrlFormatSpec(FormatSpec):
 
     kind: Literal["trl"] = "trl"
     """Prompt and completion for `SFTTrainer`."""
+    weights_as_rows: bool = True
+    """Whether a step has as many rows as it weighs; if not, it has one, for a trainer that reads `loss_weight`."""
 
     def open(self) -> TrainerFormat:
         """What writes the rows."""
         from trajmill.stages.export.formats.trl import TrlFormat
 
-        return TrlFormat(self.shard_bytes)
+        return TrlFormat(self.shard_bytes, weights_as_rows=self.weights_as_rows)
 
 
 class GrpoFormatSpec(FormatSpec):

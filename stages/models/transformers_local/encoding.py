@@ -8,13 +8,14 @@ token for each merged patch.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from transformers import PreTrainedTokenizerBase
+from transformers import AutoImageProcessor, PreTrainedTokenizerBase
 
-from trajmill.schemas.errors import ModelFailure
+from trajmill.schemas.errors import BadInputError, ModelFailure
 from trajmill.schemas.observation import ScreenHandle
 from trajmill.schemas.pixel_budget import PixelBudget
 from trajmill.stages.models.base import ChatRequest
@@ -62,6 +63,32 @@ class PictureReader:
     def places(self, pictures: EncodedPictures) -> list[int]:
         """The number of tokens of each image."""
         return [int(grid.prod()) // self._merged for grid in pictures.grids]
+
+
+def picture_reader(folder: Path, budget: PixelBudget, config: Any) -> PictureReader | None:
+    """The reader of pictures of the model in a folder; None for a model that reads text alone.
+
+    Args:
+        folder: of the model.
+        budget: of the configured family.
+        config: of the model.
+
+    Raises:
+        BadInputError: its pictures are not cut as those of the Qwen vision-language models, or not as the family's.
+    """
+    placeholder = getattr(config, "image_token_id", None)
+    if placeholder is None:
+        return None
+    processor = AutoImageProcessor.from_pretrained(folder, local_files_only=True)  # type: ignore[no-untyped-call]
+    patch, merged = getattr(processor, "patch_size", None), getattr(processor, "merge_size", None)
+    if not isinstance(patch, int) or not isinstance(merged, int):
+        raise BadInputError(f"{folder}: pictures of a {config.model_type} are not read here; serve it with vLLM")
+    if budget.factor != patch * merged:
+        raise BadInputError(
+            f"{folder}: its pictures have sides of multiples of {patch * merged}, those of the configured family "
+            f"of {budget.factor}; name the model's own family"
+        )
+    return PictureReader(processor, placeholder, budget)
 
 
 def encode(tokenizer: PreTrainedTokenizerBase, reader: PictureReader | None, request: ChatRequest) -> EncodedPrompt:

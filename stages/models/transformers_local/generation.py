@@ -10,7 +10,6 @@ from safetensors import SafetensorError
 from torch import Tensor
 from transformers import (
     AutoConfig,
-    AutoImageProcessor,
     AutoModelForCausalLM,
     AutoModelForImageTextToText,
     AutoTokenizer,
@@ -26,7 +25,13 @@ from trajmill.stages.models.base import ChatRequest, TokenLogprob
 from trajmill.stages.models.local.chat_text import use_template
 from trajmill.stages.models.local.folder import model_folder
 from trajmill.stages.models.local.short_reason import short_reason
-from trajmill.stages.models.transformers_local.encoding import EncodedPrompt, PictureReader, collate, encode
+from trajmill.stages.models.transformers_local.encoding import (
+    EncodedPrompt,
+    PictureReader,
+    collate,
+    encode,
+    picture_reader,
+)
 from trajmill.stages.models.transformers_local.sampling import RowLimits, RowSampling, SeededSampling, TokenChoice
 from trajmill.stages.models.transformers_local.spec import TransformersSpec
 
@@ -143,7 +148,7 @@ def load_model(spec: TransformersSpec) -> LoadedModel:
     try:
         config = AutoConfig.from_pretrained(folder, local_files_only=True)
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-        reader = _picture_reader(spec, config)
+        reader = picture_reader(folder, spec.vision_family.budget, config)
         family = AutoModelForCausalLM if reader is None else AutoModelForImageTextToText
         loaded: Any = family.from_pretrained(
             folder, local_files_only=True, use_safetensors=True, dtype="auto", output_loading_info=True
@@ -158,20 +163,3 @@ def load_model(spec: TransformersSpec) -> LoadedModel:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     context = int(config.get_text_config().max_position_embeddings)
     return LoadedModel(network.to(device).eval(), tokenizer, reader, context)
-
-
-def _picture_reader(spec: TransformersSpec, config: Any) -> PictureReader | None:
-    folder, budget = spec.model, spec.vision_family.budget
-    placeholder = getattr(config, "image_token_id", None)
-    if placeholder is None:
-        return None
-    processor = AutoImageProcessor.from_pretrained(folder, local_files_only=True)  # type: ignore[no-untyped-call]
-    patch, merged = getattr(processor, "patch_size", None), getattr(processor, "merge_size", None)
-    if not isinstance(patch, int) or not isinstance(merged, int):
-        raise BadInputError(f"{folder}: pictures of a {config.model_type} are not read here; serve it with vLLM")
-    if budget.factor != patch * merged:
-        raise BadInputError(
-            f"{folder}: its pictures have sides of multiples of {patch * merged}, those of the configured family "
-            f"of {budget.factor}; name the model's own family"
-        )
-    return PictureReader(processor, placeholder, budget)

@@ -1,0 +1,134 @@
+"""Runs a trainer as a process of its own: takes in what it prints, ends it when it hangs, says how it ended."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from queue import Empty, Queue
+from typing import NamedTuple
+
+from trajmill.schemas.errors import TrainingFailedError
+from trajmill.stages.models.vllm_offline.watchdog import ProcessWatchdog
+
+_LAST_LINES = 30
+_TERMINATED_SECONDS = 10.0
+
+
+class ChildLimits(NamedTuple):
+    """How long a trainer may take."""
+
+    silent_seconds: float
+    """Without a line of output."""
+    seconds: float | None = None
+    """In all; None for as long as it likes."""
+
+
+def run_child(
+    command: Sequence[str],
+    log: Path,
+    limits: ChildLimits,
+    folder: Path,
+    variables: Mapping[str, str] | None = None,
+    on_line: Callable[[str], None] | None = None,
+) -> None:
+    """Run a command to its end; its whole process group ends with it, and when this process ends.
+
+    Args:
+        command: program and arguments; no shell reads them.
+        log: gets all that it prints.
+        limits: how long it may take.
+        folder: where it runs.
+        variables: environment variables beside those of this process.
+        on_line: is called with each line.
+
+    Raises:
+        TrainingFailedError: it cannot be started, hangs, takes too long or ends with another status than 0.
+    """
+    try:
+        process = subprocess.Popen(
+            list(command),
+            cwd=folder,
+            env={**os.environ, **(variables or {})},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise TrainingFailedError(f"the trainer {command[0]} cannot be started: {error.strerror or error}") from error
+    watchdog = ProcessWatchdog([process.pid])
+    try:
+        last = _follow(process, log, limits, on_line)
+        status = process.wait()
+    finally:
+        _end_group(process)
+        watchdog.dismiss()
+    if status:
+        raise TrainingFailedError(f"the trainer {_ended(status)}: {_told(last)}; all it printed is in {log}")
+
+
+def _follow(
+    process: subprocess.Popen[str], log: Path, limits: ChildLimits, on_line: Callable[[str], None] | None
+) -> Sequence[str]:
+    """Read the output to its end; gives the last lines of it."""
+    lines: Queue[str | None] = Queue()
+    threading.Thread(target=_read, args=(process, lines), daemon=True).start()
+    last: deque[str] = deque(maxlen=_LAST_LINES)
+    began = time.monotonic()
+    with log.open("a", encoding="utf-8") as file:
+        while True:
+            left = None if limits.seconds is None else began + limits.seconds - time.monotonic()
+            patience = limits.silent_seconds if left is None else min(limits.silent_seconds, left)
+            try:
+                line = lines.get(timeout=max(patience, 0.0))
+            except Empty:
+                late = left is not None and left <= limits.silent_seconds
+                why = (
+                    f"took over {limits.seconds:,.0f} s" if late else f"hung: silent for {limits.silent_seconds:,.0f} s"
+                )
+                raise TrainingFailedError(f"the trainer {why}, and was ended; {_told(last)}; see {log}") from None
+            if line is None:
+                return last
+            file.write(line)
+            file.flush()
+            last.append(line)
+            if on_line is not None:
+                on_line(line)
+
+
+def _read(process: subprocess.Popen[str], lines: Queue[str | None]) -> None:
+    assert process.stdout is not None
+    for line in process.stdout:
+        lines.put(line)
+    lines.put(None)
+
+
+def _end_group(process: subprocess.Popen[str]) -> None:
+    for signal_number in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(process.pid, signal_number)
+        except ProcessLookupError:
+            return
+        try:
+            process.wait(_TERMINATED_SECONDS)
+        except subprocess.TimeoutExpired:
+            continue
+
+
+def _ended(status: int) -> str:
+    if status == -signal.SIGKILL:
+        return "was killed, as it is when memory runs out"
+    return f"died of signal {-status}" if status < 0 else f"ended with status {status}"
+
+
+def _told(lines: Sequence[str]) -> str:
+    said = [line.strip() for line in lines if line.strip()]
+    return f"its last line is {said[-1][:300]!r}" if said else "it printed nothing"

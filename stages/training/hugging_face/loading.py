@@ -1,0 +1,99 @@
+"""Loads the model that is trained: its weights, its tokenizer, its reader of pictures, and what of it may change."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from safetensors import SafetensorError
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoModelForImageTextToText,
+    AutoTokenizer,
+    PreTrainedTokenizerBase,
+)
+
+from trajmill.schemas.errors import BadInputError
+from trajmill.stages.models.local.chat_text import use_template
+from trajmill.stages.models.local.short_reason import short_reason
+from trajmill.stages.models.transformers_local.encoding import PictureReader, picture_reader
+from trajmill.stages.training.base import ParentPolicy
+from trajmill.stages.training.hugging_face.spec import HuggingFaceRecipe
+
+_VISION = frozenset({"visual", "vision_tower", "vision_model", "multi_modal_projector", "connector"})
+"""Names of the parts that see, in the model families of transformers."""
+
+
+class TrainedModel(NamedTuple):
+    """A network, and what its rows are encoded with."""
+
+    network: Any
+    tokenizer: PreTrainedTokenizerBase
+    reader: PictureReader | None
+    context: int
+    dtype: torch.dtype
+    """In which its weights are stored."""
+
+
+def load_trained(recipe: HuggingFaceRecipe, parent: ParentPolicy, seed: int) -> TrainedModel:
+    """Load a model for training.
+
+    All weights are trained in single precision and stored in that of the parent; below a LoRA adapter they stay as
+    they are stored.
+
+    Raises:
+        BadInputError: the folder holds no model that this recipe can train, or the family is not the model's.
+    """
+    folder = parent.folder
+    if not recipe.trains(folder):
+        raise BadInputError(f"{folder} holds no model in Hugging Face's layout with weights in safetensors")
+    adapted = bool(recipe.lora_rank or parent.adapter)
+    try:
+        config = AutoConfig.from_pretrained(folder, local_files_only=True)
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        reader = picture_reader(folder, parent.family.budget, config)
+        auto = AutoModelForCausalLM if reader is None else AutoModelForImageTextToText
+        network: Any = auto.from_pretrained(
+            folder, local_files_only=True, use_safetensors=True, dtype="auto" if adapted else torch.float32
+        )
+    except (OSError, ValueError, KeyError, ImportError, SafetensorError) as error:
+        raise BadInputError(f"{folder}: transformers cannot load this model: {short_reason(error)}") from error
+    use_template(tokenizer, folder)
+    if recipe.freeze_vision:
+        _freeze_vision(network)
+    dtype = config.dtype or network.dtype
+    if adapted:
+        network = _adapted(network, recipe, parent, seed)
+    return TrainedModel(network, tokenizer, reader, int(config.get_text_config().max_position_embeddings), dtype)
+
+
+def _freeze_vision(network: torch.nn.Module) -> None:
+    for name, parameter in network.named_parameters():
+        if _VISION.intersection(name.split(".")):
+            parameter.requires_grad_(False)
+
+
+def _adapted(network: Any, recipe: HuggingFaceRecipe, parent: ParentPolicy, seed: int) -> Any:
+    """The model with the adapter that it is served with, or with a new one."""
+    try:
+        from peft import LoraConfig, PeftModel, get_peft_model
+    except ImportError as error:
+        raise BadInputError("LoRA needs peft: pip install 'trajmill[train]'") from error
+    if parent.adapter is not None:
+        try:
+            return PeftModel.from_pretrained(network, str(parent.adapter), is_trainable=True)
+        except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
+            raise BadInputError(f"{parent.adapter}: no adapter of this model: {short_reason(error)}") from error
+    settings = LoraConfig(
+        r=recipe.lora_rank,
+        lora_alpha=recipe.lora_alpha or 2 * recipe.lora_rank,
+        target_modules=list(recipe.lora_modules),
+        exclude_modules=rf"(.*\.)?({'|'.join(sorted(_VISION))})\..*",
+    )
+    # Half of a new adapter is random.
+    torch.manual_seed(seed)
+    try:
+        return get_peft_model(network, settings)
+    except ValueError as error:
+        raise BadInputError(f"{parent.folder}: no LoRA on train.lora_modules: {short_reason(error)}") from error

@@ -1,0 +1,65 @@
+"""The objectives over the tokens of replies: weighted cross entropy, and equation 3 of paper 3.1.2.
+
+All are sums. Whoever calls them divides by the tokens of the whole update, which may be spread over several batches and
+devices.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def token_log_probs(logits: Tensor, tokens: Tensor) -> Tensor:
+    """(rows, tokens) log probabilities of the tokens, in single precision at least.
+
+    Args:
+        logits: (rows, tokens, vocabulary), those from which each token is predicted.
+        tokens: (rows, tokens) ids.
+    """
+    exact = logits if logits.dtype is torch.float64 else logits.float()
+    return exact.gather(-1, tokens[..., None]).squeeze(-1) - exact.logsumexp(-1)
+
+
+def supervised_sum(log_probs: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
+    """The sum of the tokens' cross entropy, each times the weight of its row.
+
+    Args:
+        log_probs: (rows, tokens).
+        mask: (rows, tokens) 1 where there is a token, 0 where there is padding.
+        weights: (rows,) at least 0.
+    """
+    return -(log_probs * mask * weights[:, None]).sum()
+
+
+def clipped_sum(now: Tensor, old: Tensor, mask: Tensor, advantages: Tensor, weights: Tensor, clip: float) -> Tensor:
+    """The sum in equation 3: of -min(r A, clip(r, 1 - e, 1 + e) A) over all tokens, each times its step's weight.
+
+    Args:
+        now: (rows, tokens) log probabilities under the policy that is trained.
+        old: (rows, tokens) under the policy that gave the replies.
+        mask: (rows, tokens) 1 where there is a token.
+        advantages: (rows,) that of the trajectory of each step.
+        weights: (rows,) of the steps: one over the length of their trajectory, or 1.
+        clip: epsilon.
+    """
+    # Padding has no ratio: it must not overflow, since infinity times 0 is no number.
+    ratio = ((now - old) * mask).exp()
+    clipped = ratio.clamp(1 - clip, 1 + clip)
+    gain = torch.minimum(ratio * advantages[:, None], clipped * advantages[:, None])
+    return -(gain * mask * weights[:, None]).sum()
+
+
+def divergence_sum(now: Tensor, reference: Tensor, mask: Tensor) -> Tensor:
+    """The sum of the tokens' divergence from a reference policy: exp(d) - d - 1 with d = reference - now.
+
+    It is never negative, and its expectation over the policy's own tokens is the Kullback-Leibler divergence.
+    """
+    difference = (reference - now) * mask
+    return (difference.exp() - difference - 1).sum()
+
+
+def clipped_tokens(now: Tensor, old: Tensor, mask: Tensor, clip: float) -> Tensor:
+    """How many tokens have a ratio outside the clip range."""
+    ratio = ((now - old) * mask).exp()
+    return (((ratio - 1).abs() > clip) * mask).sum()

@@ -1,0 +1,163 @@
+"""The rows of a release that a model in Hugging Face's layout learns from, read from the disk as they are needed."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from datasets import Dataset, Image, List
+from PIL import Image as Picture
+
+from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.geometry import Size
+from trajmill.schemas.observation import ScreenHandle
+from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER
+from trajmill.stages.export.formats.write import FIGURES_FILE
+from trajmill.stages.export.trl.exporter import SFT_FILE
+from trajmill.stages.export.verl.exporter import RL_FILE
+from trajmill.stages.models.base import ChatMessage, MessagePart
+
+_SHOWN = ("prompt", "images", "screen_ids")
+_SUPERVISED: Final = [*_SHOWN, "completion", "loss_weight"]
+_RL: Final = [*_SHOWN, "response", "response_token_ids", "old_logprobs", "advantage", "step_weight"]
+PICTURES: Final = "pictures"
+"""The column of the images, named so that no trainer takes it for something that it must prepare."""
+
+
+class LearnedReply(NamedTuple):
+    """One prompt, the reply to it, and how much it counts."""
+
+    messages: tuple[ChatMessage, ...]
+    reply: str
+    weight: float
+    tokens: tuple[int, ...] | None = None
+    """Of the reply as its server gave them; None where the text is to be tokenized."""
+    advantage: float = 0.0
+    old_logprobs: tuple[float, ...] | None = None
+    """Log probabilities of `tokens` under the policy that gave them."""
+
+
+def supervised_files(folder: Path) -> list[Path]:
+    """The files of supervised rows: of a release, or of its export in the format `trl`.
+
+    Raises:
+        BadInputError: there are none.
+    """
+    figures = folder / FIGURES_FILE
+    try:
+        names = json.loads(figures.read_text())["shards"] if figures.is_file() else [SFT_FILE]
+        files = [folder / str(name) for name in names]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise BadInputError(f"{figures} is no record of an export ({error}); export the release again") from error
+    return _existing(files, f"{folder} has no supervised rows; make the release with release.formats = ['trl']")
+
+
+def rl_files(release: Path) -> list[Path]:
+    """The file of the RL rows.
+
+    Raises:
+        BadInputError: the release has none.
+    """
+    advice = "nothing to compare; set rollout.group_size to 2 or more, and release.formats to hold 'verl'"
+    return _existing([release / RL_FILE], f"{release} has no RL rows: {advice}")
+
+
+def supervised_rows(files: Sequence[Path], cache: Path) -> Dataset:
+    """The supervised rows that weigh anything.
+
+    Args:
+        files: Parquet files.
+        cache: folder in which they are laid out for reading in any order.
+
+    Raises:
+        BadInputError: a file is broken or none of ours, or no row is left.
+    """
+    rows = _rows(files, _SUPERVISED, cache)
+    kept = [number for number, weight in enumerate(rows["loss_weight"]) if weight > 0]
+    if not kept:
+        raise BadInputError(f"{files[0].parent.parent} has no accepted row that weighs anything: nothing to learn from")
+    return rows if len(kept) == len(rows) else rows.select(kept)
+
+
+def rl_rows(files: Sequence[Path], cache: Path) -> Dataset:
+    """The RL rows.
+
+    Raises:
+        BadInputError: a file is broken or none of ours, or it is empty.
+    """
+    rows = _rows(files, _RL, cache)
+    if not len(rows):
+        raise BadInputError(f"{files[0]} has no rows: nothing to learn from")
+    return rows
+
+
+def supervised_reply(row: Mapping[str, Any]) -> LearnedReply:
+    """A row of the supervised files."""
+    screens = iter(_screens(row))
+    messages = tuple(
+        ChatMessage(
+            message["role"],
+            tuple(next(screens) if block["type"] == "image" else block["text"] for block in message["content"]),
+        )
+        for message in row["prompt"]
+    )
+    reply = "".join(block["text"] or "" for message in row["completion"] for block in message["content"])
+    return LearnedReply(messages, reply, row["loss_weight"])
+
+
+def rl_reply(row: Mapping[str, Any]) -> LearnedReply:
+    """A row of the RL file."""
+    screens = iter(_screens(row))
+    messages = tuple(ChatMessage(message["role"], _parts(message["content"], screens)) for message in row["prompt"])
+    return LearnedReply(
+        messages,
+        row["response"],
+        row["step_weight"],
+        _optional(row["response_token_ids"]),
+        row["advantage"],
+        _optional(row["old_logprobs"]),
+    )
+
+
+def _optional(values: Sequence[Any] | None) -> tuple[Any, ...] | None:
+    return tuple(values) if values else None
+
+
+def _parts(text: str, screens: Any) -> tuple[MessagePart, ...]:
+    parts: list[MessagePart] = []
+    for number, piece in enumerate(text.split(IMAGE_PLACEHOLDER)):
+        if number:
+            parts.append(next(screens))
+        if piece:
+            parts.append(piece)
+    return tuple(parts)
+
+
+def _screens(row: Mapping[str, Any]) -> list[ScreenHandle]:
+    return [
+        _screen(screen_id, image["bytes"]) for screen_id, image in zip(row["screen_ids"], row[PICTURES], strict=True)
+    ]
+
+
+def _screen(screen_id: str, data: bytes) -> ScreenHandle:
+    with Picture.open(io.BytesIO(data)) as picture:
+        size = Size(*picture.size)
+    return ScreenHandle(screen_id, size, lambda: data)
+
+
+def _existing(files: list[Path], otherwise: str) -> list[Path]:
+    if not files or not all(file.is_file() for file in files):
+        raise BadInputError(otherwise)
+    return files
+
+
+def _rows(files: Sequence[Path], columns: list[str], cache: Path) -> Dataset:
+    try:
+        rows = Dataset.from_parquet([str(file) for file in files], columns=columns, cache_dir=str(cache))
+    except Exception as error:  # whatever Arrow and datasets raise on bytes that are no such file
+        reason = " ".join(str(error).split())[:200]
+        raise BadInputError(f"{files[0]} is not a file of a release ({reason}); export the release again") from error
+    return rows.cast_column("images", List(Image(decode=False))).rename_column("images", PICTURES)

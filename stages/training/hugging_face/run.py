@@ -1,0 +1,85 @@
+"""Goes on with a training from its last checkpoint, saves the new version and what it was made from."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from transformers.trainer_utils import get_last_checkpoint
+
+from trajmill.schemas.errors import TrainingFailedError
+from trajmill.stages.training.base import TrainingReport
+from trajmill.stages.training.hugging_face.job import TrainingJob, made_from, version_of
+from trajmill.stages.training.hugging_face.loading import TrainedModel
+from trajmill.stages.training.hugging_face.trainer import CHECKPOINTS
+
+MADE_FROM: Final = "made_from.json"
+METRICS: Final = "metrics.json"
+ROWS: Final = "rows"
+"""Folder in which the rows are laid out while the training is under way."""
+_TOLD = ("loss", "grad_norm", "learning_rate", "clipped", "divergence")
+
+
+def begin(job: TrainingJob, files: Sequence[Path]) -> str:
+    """Prepare the folder of a training; gives the version that it will make.
+
+    What another training has left there is removed; checkpoints of this one are kept.
+    """
+    source = made_from(job, files)
+    record = job.folder / MADE_FROM
+    if not record.is_file() or json.loads(record.read_text()) != source:
+        shutil.rmtree(job.folder / CHECKPOINTS, ignore_errors=True)
+        job.folder.mkdir(parents=True, exist_ok=True)
+        record.write_text(json.dumps(source, indent=1) + "\n")
+    return version_of(source)
+
+
+def finish(
+    job: TrainingJob, trainer: Any, model: TrainedModel, rows: int, skipped: int, version: str
+) -> TrainingReport:
+    """Train from the last checkpoint on, and save what came out.
+
+    Raises:
+        TrainingFailedError: the loss is no number, or memory ran out.
+    """
+    checkpoints = job.folder / CHECKPOINTS
+    last = get_last_checkpoint(str(checkpoints)) if checkpoints.is_dir() else None  # type: ignore[no-untyped-call]
+    trainer.train(resume_from_checkpoint=last)
+    history = [{"update": each["step"], **_numbers(each)} for each in trainer.state.log_history if "loss" in each]
+    tail = [each["loss"] for each in history[-max(1, len(history) // 10) :]]
+    report = TrainingReport(rows, skipped, len(history), sum(tail) / len(tail) if tail else 0.0, version)
+    if trainer.accelerator.is_main_process:
+        _save(trainer, model, job)
+        metrics = {**report._asdict(), "history": history}
+        (job.folder / METRICS).write_text(json.dumps(metrics, indent=1) + "\n")
+    trainer.accelerator.wait_for_everyone()
+    return report
+
+
+def _numbers(logged: dict[str, Any]) -> dict[str, float]:
+    return {name: logged[name] for name in _TOLD if name in logged}
+
+
+def _save(trainer: Any, model: TrainedModel, job: TrainingJob) -> None:
+    """Write the weights in the precision of the parent, beside copies of the parent's other files."""
+    network = trainer.accelerator.unwrap_model(trainer.model)
+    adapted = bool(job.recipe.lora_rank or job.parent.adapter)
+    try:
+        (network if adapted else network.to(model.dtype)).save_pretrained(job.folder)
+        if not adapted:
+            _copy_settings(job.parent.folder, job.folder)
+    except OSError as error:
+        raise TrainingFailedError(f"{job.folder}: the new weights cannot be written: {error}") from error
+    for left in (CHECKPOINTS, ROWS):
+        shutil.rmtree(job.folder / left, ignore_errors=True)
+
+
+def _copy_settings(parent: Path, folder: Path) -> None:
+    """Copy configuration, vocabulary, chat template and image settings, which a training changes nothing of."""
+    for file in parent.iterdir():
+        weights = file.suffix in {".safetensors", ".bin", ".pt", ".pth"} or file.name.endswith(".index.json")
+        if file.is_file() and not weights and file.name not in {MADE_FROM, METRICS}:
+            shutil.copyfile(file, folder / file.name)

@@ -1,0 +1,62 @@
+"""The process of a training: `python -m trajmill.stages.training.hugging_face.worker JOB OUTCOME`."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from trajmill.schemas.errors import BadInputError, TrainingFailedError, TrajmillError
+from trajmill.stages.training.base import Progress, TrainingReport
+from trajmill.stages.training.hugging_face.job import PROGRESS, TrainingJob
+
+
+def train_in_this_process(job: TrainingJob, processes: int = 1, progress: Progress | None = None) -> TrainingReport:
+    """Do a training here; memory that runs out is an error of one line.
+
+    Raises:
+        BadInputError: the model or the rows cannot be used.
+        TrainingFailedError: the training gave no policy.
+    """
+    module, function = type(job.recipe).trainer.split(":")
+    try:
+        trained: TrainingReport = getattr(importlib.import_module(module), function)(job, processes, progress)
+    except (MemoryError, torch.OutOfMemoryError, RuntimeError) as error:
+        if not _is_memory(error):
+            raise
+        raise TrainingFailedError(
+            f"memory ran out with {job.recipe.rows_at_once} rows at once: lower train.rows_at_once, or set "
+            "train.gradient_checkpointing or train.lora_rank"
+        ) from error
+    return trained
+
+
+def _is_memory(error: BaseException) -> bool:
+    said = str(error).lower()
+    return isinstance(error, MemoryError | torch.OutOfMemoryError) or "out of memory" in said or "alloc" in said
+
+
+def main(job_file: Path, outcome: Path) -> None:
+    """Train, and write the report or the error of one line."""
+    from accelerate import PartialState
+
+    state = PartialState()
+    try:
+        job = TrainingJob.from_json(job_file.read_text())
+        told: dict[str, Any] = {"report": train_in_this_process(job, state.num_processes, _print_progress)._asdict()}
+    except TrajmillError as error:
+        told = {"error": str(error), "bad_input": isinstance(error, BadInputError)}
+    if state.is_main_process:
+        outcome.write_text(json.dumps(told))
+
+
+def _print_progress(done: int, updates: int) -> None:
+    print(f"{PROGRESS}{done} {updates}", flush=True)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))

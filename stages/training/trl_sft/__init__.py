@@ -1,0 +1,1 @@
+"""Supervised training by TRL."""

@@ -1,0 +1,1 @@
+"""Trajectory-level RL on stored replies (paper 3.1.2)."""

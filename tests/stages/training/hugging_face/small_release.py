@@ -1,0 +1,83 @@
+"""A release of few short rows with small pictures, as its files: what a tiny model can learn in a second."""
+
+from __future__ import annotations
+
+import io
+import random
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from PIL import Image
+
+from trajmill.schemas.dialects.families import Family, family_named
+from trajmill.stages.export.trl.exporter import SFT_FILE, SFT_SCHEMA
+from trajmill.stages.export.verl.exporter import RL_FILE, RL_SCHEMA
+
+FAMILY: Final[Family] = family_named("qwen2.5-vl").within(64 * 28 * 28)
+"""Of the tiny model, with the pixels that it takes."""
+REPLIES: Final = ("click the switch", "done", "type: a long word, and another one", "back")
+
+
+def picture(number: int, width: int = 84, height: int = 112) -> bytes:
+    """A picture of random blocks, another for each number."""
+    draw = random.Random(number)
+    small = Image.new("RGB", (width // 14, height // 14))
+    small.putdata([tuple(draw.randrange(256) for _ in range(3)) for _ in range(small.width * small.height)])
+    out = io.BytesIO()
+    small.resize((width, height), Image.Resampling.NEAREST).save(out, "PNG")
+    return out.getvalue()
+
+
+def write_supervised(release: Path, weights: tuple[float, ...], text: str = "Press the switch.") -> Path:
+    """The supervised file, one row for each weight; every third row shows no picture, every fourth two."""
+    rows = []
+    for number, weight in enumerate(weights):
+        shown = _shown(number)
+        content = [*({"type": "image", "text": ""} for _ in shown), {"type": "text", "text": f"{text} {number}"}]
+        rows.append(
+            {
+                **_empty(SFT_SCHEMA),
+                "prompt": [{"role": "user", "content": content}],
+                "completion": [
+                    {"role": "assistant", "content": [{"type": "text", "text": REPLIES[number % len(REPLIES)]}]}
+                ],
+                "images": [{"bytes": picture(each), "path": None} for each in shown],
+                "screen_ids": [f"screen-{each}" for each in shown],
+                "loss_weight": weight,
+            }
+        )
+    return _write(release / SFT_FILE, rows, SFT_SCHEMA)
+
+
+def write_rl(release: Path, rows: list[dict[str, Any]]) -> Path:
+    """The RL file; what a row does not say is the default."""
+    made = []
+    for number, row in enumerate(rows):
+        shown = _shown(number)
+        default = {
+            **_empty(RL_SCHEMA),
+            "prompt": [{"role": "user", "content": "<image>" * len(shown) + f"Press the switch. {number}"}],
+            "images": [{"bytes": picture(each), "path": None} for each in shown],
+            "screen_ids": [f"screen-{each}" for each in shown],
+            "response": REPLIES[number % len(REPLIES)],
+            "advantage": 1.0 if number % 2 else -0.5,
+            "step_weight": 1.0 / (1 + number % 3),
+        }
+        made.append({**default, **row})
+    return _write(release / RL_FILE, made, RL_SCHEMA)
+
+
+def _shown(number: int) -> list[int]:
+    return [] if number % 3 == 2 else [number, number + 100] if number % 4 == 3 else [number]
+
+
+def _empty(schema: pa.Schema) -> dict[str, Any]:
+    return dict.fromkeys(schema.names)
+
+
+def _write(path: Path, rows: list[dict[str, Any]], schema: pa.Schema) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.Table.from_pylist(rows, schema=schema), path)
+    return path
