@@ -80,6 +80,8 @@ class DeriveRLSteps:
     """The policy's family."""
     with_tokens: bool = False
     """Whether the policy was asked for the tokens of its replies."""
+    temperature: float = 1.0
+    """At which its replies were sampled."""
 
     def identity(self, trajectory_ids: Sequence[str]) -> object:
         """The trajectories, the successes that may replace failed attempts, and how rows are made."""
@@ -90,6 +92,7 @@ class DeriveRLSteps:
             self.spec.identity(),
             self.family.name,
             self.with_tokens,
+            self.temperature,
         ]
 
     def __call__(self, shard: str, trajectory_ids: Sequence[str]) -> WrittenFiles:
@@ -98,7 +101,7 @@ class DeriveRLSteps:
         made = rl_steps(
             RLBatch(episodes, self._successes(episodes), self._earlier(trajectory_ids), self.may_be_judged),
             self.spec,
-            PolicyWords(self.family, WarehouseScreens(self.warehouse).size, self.with_tokens),
+            PolicyWords(self.family, WarehouseScreens(self.warehouse).size, self.with_tokens, self.temperature),
             self.seed,
             self.origin,
         )

@@ -49,5 +49,8 @@ def export(
     exported = export_release_to(warehouse, ExportRequest(name, spec, chosen, out))
     written, tally = exported.written, exported.tally
     print(f"{name}: {written.rows:,} rows of {tally.examples:,} steps in {len(written.shards)} shards, {out}")
-    for reason, count in tally.left_out.most_common():
+    if exported.rl_written.rows:
+        groups = len(exported.rl_tally.group_sizes)
+        print(f"{exported.rl_written.rows:,} stored replies of {groups:,} groups with their advantages, {out}/rl_steps")
+    for reason, count in (tally.left_out + exported.rl_tally.left_out).most_common():
         print(f"left out  {count:,} steps: {reason}")

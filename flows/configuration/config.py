@@ -74,8 +74,9 @@ class RolloutSection(Spec):
 
     episodes_per_round: PositiveInt = 600
     """Episodes in each round, guided ones included."""
-    group_size: PositiveInt = 1
-    """Unguided attempts at each chosen query, each with its own seed. They form the group in which RL compares them."""
+    group_size: PositiveInt = 2
+    """Unguided attempts at each chosen query, each with its own seed. They form the group in which RL compares them. A
+    round makes as many attempts with any size: larger groups, fewer queries. With 1 a release has no RL rows."""
     concurrency: Annotated[PositiveInt, OPERATIONAL] = 128
     """Episodes that one worker runs at the same time."""
     temperature: PositiveFloat = 1.0

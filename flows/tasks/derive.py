@@ -80,6 +80,7 @@ def derive_rl(context: RoundContext) -> StageReport:
             seed=context.config.run.seed,
             family=policy_family(context.config),
             with_tokens=policy_gives_tokens(context.config),
+            temperature=context.config.rollout.temperature,
         )
         made = fan_out(context.warehouse, at, [trajectories], job, context.beam)
         rows_out = len(_trajectories_in(context, made.files.get("rl_steps", [])))

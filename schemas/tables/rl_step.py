@@ -43,6 +43,8 @@ class RLStep(Row):
     for, and on rows of earlier versions. The same holds for the log probabilities."""
     old_logprobs: tuple[float, ...] | None = None
     """Natural logarithms of the tokens' probabilities under the policy that gave them, as its server counts them."""
+    temperature: float | None = None
+    """Sampling temperature of the policy; null on rows of earlier versions."""
 
     arrow_schema: ClassVar[pa.Schema] = table_schema(
         required("rl_step_id", pa.string()),
@@ -63,4 +65,5 @@ class RLStep(Row):
         optional("guided", pa.bool_()),
         optional("response_token_ids", TOKEN_IDS),
         optional("old_logprobs", LOGPROBS),
+        optional("temperature", pa.float64()),
     )

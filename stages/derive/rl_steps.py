@@ -44,12 +44,14 @@ class RLBatch(NamedTuple):
 
 
 class PolicyWords(NamedTuple):
-    """How the policy was asked: its family, and the sizes of the stored screens."""
+    """How the policy was asked: its family, the sizes of the stored screens, and how replies were sampled."""
 
     family: Family
     size_of: Callable[[str], Size]
     with_tokens: bool = False
     """Whether it was asked for the tokens of its replies."""
+    temperature: float = 1.0
+    """At which its replies were sampled."""
 
 
 class RLRows(NamedTuple):
@@ -140,6 +142,7 @@ def _instances(
                 policy_version=trajectory.model_version,
                 response_token_ids=step.reply_token_ids,
                 old_logprobs=step.reply_logprobs,
+                temperature=words.temperature,
                 **origin.common(MADE_BY),
             )
         )
@@ -159,8 +162,10 @@ def _asked(episode: Episode, position: int, words: PolicyWords) -> _Asked | str:
     reason = unfit_text(step, step.raw_response, episode.guidance)
     if reason is not None:
         return reason
-    if words.with_tokens and step.reply_logprobs is None:
+    if words.with_tokens and (step.reply_token_ids is None or step.reply_logprobs is None):
         return "no_log_probabilities"
+    if len(step.reply_token_ids or ()) != len(step.reply_logprobs or ()):
+        return "log_probabilities_of_another_length"
     if not (family.past_screens or family.keeps_replies):
         frame = family.frame(words.size_of(step.screen_before))
         return _Asked(prompt_messages(family.dialect(episode.query.platform), step, frame), (step.screen_before,))

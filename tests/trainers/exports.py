@@ -12,6 +12,7 @@ from tests.trainers.loaded import Job
 from tests.trainers.tiny_processor import build_tiny_processor
 from trajmill.schemas.dialects.families import Family, family_named
 from trajmill.stages.export.formats.card import ExportedRelease
+from trajmill.stages.export.formats.exported import ReleaseSteps
 from trajmill.stages.export.formats.kinds import format_spec
 from trajmill.stages.export.formats.repetition import repeated_by_weight
 from trajmill.stages.export.formats.rows.step_example import ReleasedStep, StepExample, step_example
@@ -68,8 +69,8 @@ def exports(folder: Path, formats: Sequence[str], chat_templates: Path) -> list[
             path = folder / f"{kind}-{family.name}"
             path.mkdir()
             form = format_spec(kind).open()
-            write_folder(path, form, family, _SOURCE, examples, screens)
-            weighty = [example for example in examples if example.lineage.loss_weight]
+            write_folder(path, form, family, _SOURCE, ReleaseSteps(examples), screens)
+            weighty = [example for example in examples if example.loss_weight]
             rows = list(repeated_by_weight(examples)) if form.weights_as_rows else weighty
             figures = json.loads((path / "export.json").read_text())
             job = Job(

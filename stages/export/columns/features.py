@@ -36,5 +36,5 @@ def _dtype(kind: pa.DataType) -> str:
     if pa.types.is_string(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind):
         return str(kind)
     if pa.types.is_floating(kind):
-        return {16: "float16", 32: "float32", 64: "float64"}[kind.bit_width]
+        return f"float{kind.bit_width}"
     raise NotImplementedError(f"no Hugging Face feature for the Arrow type {kind}")

@@ -8,18 +8,9 @@ from typing import NamedTuple, Protocol
 
 from trajmill.schemas.dialects.families import Family
 from trajmill.stages.export.base import BulkScreenReader
+from trajmill.stages.export.formats.rows.rl_step_example import RLStepExample
 from trajmill.stages.export.formats.rows.step_example import StepExample
-
-DATA_FOLDER = "data"
-"""The sub-folder of the rows, in every format."""
-
-
-class WrittenRows(NamedTuple):
-    """The rows that a format wrote."""
-
-    rows: int
-    shards: tuple[str, ...]
-    """Paths of the files with rows, relative to the folder."""
+from trajmill.stages.export.formats.rows.written import WrittenRows
 
 
 class TrainerSettings(NamedTuple):
@@ -28,6 +19,21 @@ class TrainerSettings(NamedTuple):
     family: Family
     max_length: int
     """A number of tokens that no row exceeds."""
+    largest_image: int
+    """Pixels of the largest image."""
+
+
+class RLStepWriter(Protocol):
+    """Writes RL steps for trainers that learn from stored replies."""
+
+    def write(self, folder: Path, examples: Iterable[RLStepExample], screens: BulkScreenReader) -> WrittenRows:
+        """Write all rows with their images.
+
+        Raises:
+            KeyError: a screen is not stored.
+            OSError: the disk is full, or the folder cannot be written.
+        """
+        ...
 
 
 class TrainerFormat(Protocol):
@@ -41,6 +47,11 @@ class TrainerFormat(Protocol):
     @property
     def weights_as_rows(self) -> bool:
         """Whether an example is written as often as it weighs, because the trainer reads no weights."""
+        ...
+
+    @property
+    def rl_steps(self) -> RLStepWriter | None:
+        """Writes the RL steps of the release; None for a supervised format."""
         ...
 
     def write(self, folder: Path, examples: Iterable[StepExample], screens: BulkScreenReader) -> WrittenRows:

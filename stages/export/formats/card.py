@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -10,9 +11,11 @@ import yaml
 from trajmill.schemas.dialects.families import FAMILIES, Family
 from trajmill.schemas.errors import ModelFailure
 from trajmill.schemas.geometry import Size
-from trajmill.stages.export.formats.base import TrainerFormat, TrainerSettings, WrittenRows
-from trajmill.stages.export.formats.rows.step_example import image_tokens
-from trajmill.stages.export.formats.tally import Tally
+from trajmill.stages.export.formats.base import TrainerFormat, TrainerSettings
+from trajmill.stages.export.formats.exported import ExportedFolder
+from trajmill.stages.export.formats.rows.lineage import image_tokens
+from trajmill.stages.export.formats.rows.written import WrittenRows
+from trajmill.stages.export.formats.tally import RLTally, Tally
 
 SIMULATED: Final = frozenset({"simulated", "webapp"})
 """Environments whose apps are trajmill's own app files."""
@@ -32,15 +35,17 @@ class ExportedRelease(NamedTuple):
 
 
 def export_card(
-    source: ExportedRelease, form: TrainerFormat, settings: TrainerSettings, tally: Tally, written: WrittenRows
+    source: ExportedRelease, form: TrainerFormat, settings: TrainerSettings, exported: ExportedFolder
 ) -> str:
     """The text of README.md."""
-    family = settings.family
+    family, tally, written = settings.family, exported.tally, exported.written
     sections = [
-        _front_matter(source, form, written),
+        _front_matter(source, form, exported),
         f"# {source.release} for {form.kind}, {family.name}\n\n{_what(source, settings, tally, written)}",
-        f"## How to train on it\n\n{form.advice(settings)}\n\n`max_length` is at most {settings.max_length} tokens: "
-        "those of the images, and one for each two bytes of text.",
+        f"## How to train on it\n\n{form.advice(settings)}\n\nNo row has more than {settings.max_length:,} tokens: "
+        "those of its images, and one for each byte of text, more than any tokenizer makes. Most make a quarter of "
+        "that: with yours you can count, and set less.",
+        *_stored_replies(form, exported),
         f"## What it is\n\n{_origin(tally)}\n\n{_weights(form, tally, written)}",
         f"## How it was judged\n\n{_judged(tally)}",
         *(f"## {name.capitalize()}\n\n{_table((name, 'steps'), counts.items())}" for name, counts in _counts(tally)),
@@ -50,14 +55,19 @@ def export_card(
     return "\n\n".join(sections) + "\n"
 
 
-def _front_matter(source: ExportedRelease, form: TrainerFormat, written: WrittenRows) -> str:
+def _front_matter(source: ExportedRelease, form: TrainerFormat, exported: ExportedFolder) -> str:
+    named = [("default", exported.written), ("rl_steps", exported.rl_written)]
     values = {
         "pretty_name": f"{source.release} for {form.kind}",
         "license": source.licence,
         "language": ["en"],
         "tags": ["gui-agent", "trajectories", "trajmill"],
         "task_categories": ["image-text-to-text"],
-        "configs": [{"config_name": "default", "data_files": [{"split": "train", "path": list(written.shards)}]}],
+        "configs": [
+            {"config_name": name, "data_files": [{"split": "train", "path": list(written.shards)}]}
+            for name, written in named
+            if written.rows
+        ],
     }
     return f"---\n{yaml.safe_dump(values, sort_keys=False, allow_unicode=True)}---"
 
@@ -96,6 +106,32 @@ def _weights(form: TrainerFormat, tally: Tally, written: WrittenRows) -> str:
         "The trainer reads no weights, so a step has as many rows as it weighs (`loss_weight`; `copy` numbers them): "
         f"{tally.examples:,} steps are {written.rows:,} rows, and some steps have none."
     )
+
+
+def _stored_replies(form: TrainerFormat, exported: ExportedFolder) -> Iterable[str]:
+    if form.rl_steps is None:
+        return
+    tally = exported.rl_tally
+    yield (
+        f"## Stored replies\n\n`rl_steps/` holds {tally.rows:,} replies of {len(tally.trajectories):,} attempts in "
+        f"{len(tally.group_sizes):,} groups, those that failed among them, each with the advantage of its attempt "
+        f"within its group ({_sizes_of_groups(tally)}). {len(tally.replayed):,} attempts are remembered successes of "
+        f"earlier rounds (`replayed`). {tally.with_tokens:,} replies have their tokens and log probabilities "
+        "(`response_token_ids`, `old_logprobs`): those that a server gave and that stand here as they came.\n\n"
+        "They are for a trainer that updates on stored replies, as `trpo` of trajmill does; weigh each by `advantage` "
+        "times `step_weight`. TRL and verl sample their own replies to the prompts in `data/`, in groups of their own "
+        f"size, and have no use for them.{_rl_left_out(tally)}"
+    )
+
+
+def _sizes_of_groups(tally: RLTally) -> str:
+    sizes = Counter(tally.group_sizes.values())
+    return ", ".join(f"{count:,} of size {size}" for size, count in sorted(sizes.items()))
+
+
+def _rl_left_out(tally: RLTally) -> str:
+    table = _table(("reason", "stored replies left out"), sorted(tally.left_out.items()))
+    return f"\n\n{table}" if table else ""
 
 
 def _judged(tally: Tally) -> str:

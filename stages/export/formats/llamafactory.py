@@ -13,14 +13,17 @@ import yaml
 from trajmill.schemas.dialects.families import Family
 from trajmill.schemas.pixel_budget import QWEN3_VL
 from trajmill.stages.export.base import BulkScreenReader
-from trajmill.stages.export.formats.base import DATA_FOLDER, TrainerSettings, WrittenRows
+from trajmill.stages.export.formats.base import TrainerSettings
 from trajmill.stages.export.formats.rows.json_lines import JsonLinesWriter
 from trajmill.stages.export.formats.rows.step_example import StepExample
 from trajmill.stages.export.formats.rows.turns import in_one_prompt, in_strings
+from trajmill.stages.export.formats.rows.written import DATA_FOLDER, WrittenRows
 
 DATASET: Final = "trajmill"
 """Name of the dataset in `dataset_info.json`."""
 SETTINGS_FILE: Final = "llamafactory.yaml"
+_NEVER_ENLARGED: Final = 1
+"""The smallest number of pixels of an image that LLaMA-Factory does not enlarge."""
 _INFO = {
     DATASET: {
         "file_name": DATA_FOLDER,
@@ -44,6 +47,7 @@ class LlamaFactoryFormat:
     shard_bytes: int
     kind: str = "llamafactory"
     weights_as_rows: bool = True
+    rl_steps: None = None
 
     def write(self, folder: Path, examples: Iterable[StepExample], screens: BulkScreenReader) -> WrittenRows:
         """Write all rows, and their images as files."""
@@ -58,8 +62,8 @@ class LlamaFactoryFormat:
             "dataset": DATASET,
             "template": _template(settings.family),
             "cutoff_len": settings.max_length,
-            "image_min_pixels": settings.family.budget.min_pixels,
-            "image_max_pixels": settings.family.budget.max_pixels,
+            "image_min_pixels": _NEVER_ENLARGED,
+            "image_max_pixels": _never_shrunk(settings),
         }
         (folder / SETTINGS_FILE).write_text(yaml.safe_dump(needed, sort_keys=False), encoding="utf-8")
 
@@ -69,10 +73,17 @@ class LlamaFactoryFormat:
         return (
             f"Call it in this folder, with what `{SETTINGS_FILE}` says: `dataset_dir: .`, `dataset: {DATASET}`, "
             f"`template: {_template(settings.family)}`, `cutoff_len: {settings.max_length}`, "
-            f"`image_max_pixels: {budget.max_pixels}`. Its own bound of 589,824 pixels would show the model smaller "
-            "screens than the positions are written for. Every row has one assistant message: earlier turns stand in "
-            "the user message as the chat template writes them."
+            f"`image_max_pixels: {_never_shrunk(settings)}`, `image_min_pixels: {_NEVER_ENLARGED}`. With these "
+            "LLaMA-Factory hands every picture on as it is; by default it shrinks those above 589,824 pixels, by a "
+            "rule of its own, and the positions are wrong. The processor of the model then fits pictures into the "
+            f"bounds of its `preprocessor_config.json`, which must be {budget.min_pixels:,} and {budget.max_pixels:,} "
+            "pixels. Every row has one assistant message: earlier turns stand in the user message as the chat template "
+            "writes them."
         )
+
+
+def _never_shrunk(settings: TrainerSettings) -> int:
+    return max(settings.largest_image, settings.family.budget.max_pixels)
 
 
 def _template(family: Family) -> str:

@@ -17,6 +17,6 @@ def repeated_by_weight(examples: Iterable[StepExample]) -> Iterator[StepExample]
     due = 0.5
     for example in examples:
         before = math.floor(due)
-        due += example.lineage.loss_weight
+        due += example.loss_weight
         for copy in range(math.floor(due) - before):
-            yield example._replace(lineage=example.lineage._replace(copy=copy))
+            yield example._replace(copy=copy)

@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 from trajmill.schemas.geometry import Size
+from trajmill.stages.export.formats.rows.rl_step_example import RLStepExample
+from trajmill.stages.export.formats.rows.spoken_step import LeftOutStep
 from trajmill.stages.export.formats.rows.step_example import StepExample
 
-_BYTES_PER_TOKEN = 2
-"""Bytes in a token, chosen below what any tokenizer needs for our texts, so that the length is never too small."""
 _ROUNDED_TO = 256
 
 
@@ -22,7 +22,7 @@ class Tally:
         self.guided = 0
         self.images = 0
         self.longest = 0
-        """An upper bound on the tokens of the longest example."""
+        """An upper bound on the tokens of the longest row."""
         self.trajectories: set[str] = set()
         self.queries: set[str] = set()
         self.labels: Counter[str] = Counter()
@@ -37,16 +37,24 @@ class Tally:
         """Number of images of each size."""
         self.left_out: Counter[str] = Counter()
 
-    def counted(self, examples: Iterable[StepExample]) -> Iterator[StepExample]:
-        """Count the examples and pass them on unchanged."""
-        for example in examples:
-            self._add(example)
-            yield example
+    def counted(self, steps: Iterable[StepExample | LeftOutStep]) -> Iterator[StepExample]:
+        """Count the steps and pass on those that give a row."""
+        for step in steps:
+            if isinstance(step, LeftOutStep):
+                self.left_out[step.reason] += 1
+            else:
+                self._add(step)
+                yield step
 
     @property
     def max_length(self) -> int:
-        """A number of tokens that no example exceeds."""
-        return math.ceil(self.longest / _ROUNDED_TO) * _ROUNDED_TO
+        """A number of tokens that no row exceeds."""
+        return _rounded_up(self.longest)
+
+    @property
+    def largest_image(self) -> int:
+        """Pixels of the largest image; 0 without any."""
+        return max((size.width * size.height for size in self.sizes), default=0)
 
     def counts(self) -> Mapping[str, Mapping[str, int]]:
         """All counts by name, the most frequent first."""
@@ -66,7 +74,7 @@ class Tally:
         self.examples += 1
         self.guided += lineage.guided
         self.images += len(lineage.image_sizes)
-        self.longest = max(self.longest, lineage.image_tokens + math.ceil(lineage.text_bytes / _BYTES_PER_TOKEN))
+        self.longest = max(self.longest, lineage.tokens_at_most)
         self.trajectories.add(lineage.trajectory_id)
         self.queries.add(lineage.query_id)
         self.labels[lineage.step_label or "none"] += 1
@@ -78,3 +86,47 @@ class Tally:
         self.rules[lineage.judged_by or "none"] += 1
         self.rounds[lineage.round] += 1
         self.sizes.update(lineage.image_sizes)
+
+
+class RLTally:
+    """Counts RL steps as they are written."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self.with_tokens = 0
+        self.replayed: set[str] = set()
+        """Trajectories."""
+        self.trajectories: set[str] = set()
+        self.group_sizes: dict[str, int] = {}
+        """Attempts of each group."""
+        self.longest = 0
+        """An upper bound on the tokens of the longest row."""
+        self.left_out: Counter[str] = Counter()
+
+    def counted(self, steps: Iterable[RLStepExample | LeftOutStep]) -> Iterator[RLStepExample]:
+        """Count the steps and pass on those that give a row."""
+        for step in steps:
+            if isinstance(step, LeftOutStep):
+                self.left_out[step.reason] += 1
+            else:
+                self._add(step)
+                yield step
+
+    @property
+    def max_length(self) -> int:
+        """A number of tokens that no row exceeds."""
+        return _rounded_up(self.longest)
+
+    def _add(self, example: RLStepExample) -> None:
+        lineage, comparison = example.lineage, example.comparison
+        self.rows += 1
+        self.with_tokens += bool(comparison.response_token_ids)
+        self.trajectories.add(lineage.trajectory_id)
+        if comparison.replayed:
+            self.replayed.add(lineage.trajectory_id)
+        self.group_sizes[comparison.group] = comparison.group_size
+        self.longest = max(self.longest, lineage.tokens_at_most)
+
+
+def _rounded_up(tokens: int) -> int:
+    return math.ceil(tokens / _ROUNDED_TO) * _ROUNDED_TO

@@ -1,4 +1,7 @@
-"""Writes prompts with targets for verl's `RLHFDataset`: `<image>` in prompts, the target as ground truth."""
+"""Writes prompts with targets for verl's `RLHFDataset`: `<image>` in prompts, the target as ground truth.
+
+It also writes the release's RL steps. verl samples its own replies and cannot use them; other trainers can.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,13 @@ import pyarrow as pa
 
 from trajmill.schemas.tables.query import Split
 from trajmill.stages.export.base import BulkScreenReader
-from trajmill.stages.export.formats.base import TrainerSettings, WrittenRows
-from trajmill.stages.export.formats.rows.columns import STRING_MESSAGES
+from trajmill.stages.export.formats.base import RLStepWriter, TrainerSettings
+from trajmill.stages.export.formats.rows.columns import COMPARISON, STRING_MESSAGES, WEIGHT, weight_values
 from trajmill.stages.export.formats.rows.parquet import ParquetWriter
+from trajmill.stages.export.formats.rows.rl_step_example import RLStepExample
 from trajmill.stages.export.formats.rows.step_example import StepExample
 from trajmill.stages.export.formats.rows.turns import in_strings
+from trajmill.stages.export.formats.rows.written import DATA_FOLDER, RL_FOLDER, WrittenRows
 
 REWARD_FILE: Final = "reward.py"
 _REWARD = '''\
@@ -42,7 +47,9 @@ _COLUMNS = (
             ]
         ),
     ),
+    *WEIGHT,
 )
+_RL_COLUMNS = (pa.field("prompt", STRING_MESSAGES), pa.field("response", pa.string()), *COMPARISON)
 
 
 @dataclass(frozen=True)
@@ -53,10 +60,15 @@ class VerlFormat:
     kind: str = "verl"
     weights_as_rows: bool = True
 
+    @property
+    def rl_steps(self) -> RLStepWriter:
+        """Writes the RL steps of the release."""
+        return ParquetWriter(_RL_COLUMNS, _rl_values, self.shard_bytes, RL_FOLDER)
+
     def write(self, folder: Path, examples: Iterable[StepExample], screens: BulkScreenReader) -> WrittenRows:
         """Write all rows with their images."""
         numbers = _Numbered()
-        return ParquetWriter(_COLUMNS, numbers.values, self.shard_bytes).write(folder, examples, screens)
+        return ParquetWriter(_COLUMNS, numbers.values, self.shard_bytes, DATA_FOLDER).write(folder, examples, screens)
 
     def finish(self, folder: Path, settings: TrainerSettings) -> None:
         """Write the file that verl loads the reward function from."""
@@ -96,4 +108,10 @@ class _Numbered:
             "ability": "gui",
             "reward_model": {"style": "rule", "ground_truth": example.target.model_dump_json()},
             "extra_info": extra,
+            **weight_values(example),
         }
+
+
+def _rl_values(example: RLStepExample) -> Mapping[str, Any]:
+    said = in_strings(example.messages)
+    return {"prompt": said[:-1], "response": said[-1]["content"], **example.comparison._asdict()}

@@ -10,13 +10,14 @@ from typing import Any
 import pyarrow as pa
 
 from trajmill.stages.export.base import BulkScreenReader
-from trajmill.stages.export.formats.base import TrainerSettings, WrittenRows
-from trajmill.stages.export.formats.rows.columns import STRING_MESSAGES
+from trajmill.stages.export.formats.base import TrainerSettings
+from trajmill.stages.export.formats.rows.columns import STRING_MESSAGES, WEIGHT, weight_values
 from trajmill.stages.export.formats.rows.parquet import ParquetWriter
 from trajmill.stages.export.formats.rows.step_example import StepExample
 from trajmill.stages.export.formats.rows.turns import in_one_prompt, in_strings
+from trajmill.stages.export.formats.rows.written import DATA_FOLDER, WrittenRows
 
-_COLUMNS = (pa.field("messages", STRING_MESSAGES),)
+_COLUMNS = (pa.field("messages", STRING_MESSAGES), *WEIGHT)
 
 
 @dataclass(frozen=True)
@@ -26,10 +27,11 @@ class VerlSftFormat:
     shard_bytes: int
     kind: str = "verl-sft"
     weights_as_rows: bool = True
+    rl_steps: None = None
 
     def write(self, folder: Path, examples: Iterable[StepExample], screens: BulkScreenReader) -> WrittenRows:
         """Write all rows with their images."""
-        return ParquetWriter(_COLUMNS, _values, self.shard_bytes).write(folder, examples, screens)
+        return ParquetWriter(_COLUMNS, _values, self.shard_bytes, DATA_FOLDER).write(folder, examples, screens)
 
     def finish(self, folder: Path, settings: TrainerSettings) -> None:
         """Write nothing: the rows are enough."""
@@ -44,4 +46,4 @@ class VerlSftFormat:
 
 
 def _values(example: StepExample) -> Mapping[str, Any]:
-    return {"messages": in_strings(in_one_prompt(example.messages))}
+    return {"messages": in_strings(in_one_prompt(example.messages)), **weight_values(example)}

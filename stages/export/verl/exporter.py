@@ -1,7 +1,7 @@
 """Writes trajectory-level RL rows for verl: string prompts with `<image>`, images as bytes, rewards and advantages.
 
-verl reads `prompt`, `images`, `data_source`, `ability`, `reward_model` and `extra_info`; a trainer that updates on
-stored responses (paper 3.1.2) reads `response`, its tokens, their log probabilities, `advantage` and `step_weight` too.
+verl's own trainers sample replies themselves. A trainer that updates on stored ones (paper 3.1.2) reads `response`, its
+tokens and log probabilities, `advantage` and `step_weight`.
 """
 
 from __future__ import annotations
@@ -59,6 +59,7 @@ OURS = (
     "guided",
     "response_token_ids",
     "old_logprobs",
+    "temperature",
 )
 """Columns of table `rl_steps` that are copied to the file."""
 
@@ -88,6 +89,7 @@ RL_SCHEMA = with_features(
             ("guided", pa.bool_()),
             ("response_token_ids", TOKEN_IDS),
             ("old_logprobs", LOGPROBS),
+            ("temperature", pa.float64()),
         ]
     )
 )
@@ -103,8 +105,9 @@ class VerlExporter:
     row_id: str = "rl_step_id"
     row_is: str = "one step of one attempt, with the advantage of its trajectory"
     advice: str = (
-        "`rl` is in verl's format, whose prompts are strings with `<image>`. verl drops prompts longer than "
-        "`data.max_prompt_length`: raise it above the default."
+        "`rl` holds replies with their advantages, for a trainer that updates on stored replies. Its prompts are texts "
+        "with `<image>`, as in verl's data, but verl samples replies itself: export prompts with targets for it "
+        "(`trajmill export --format verl`)."
     )
 
     @property
@@ -135,6 +138,9 @@ class VerlExporter:
             yield "it quotes the guidance that the agent was given"
         if not math.isfinite(row["advantage"]) or not 0 < row["step_weight"] <= 1:
             yield f"advantage {row['advantage']}, step weight {row['step_weight']}"
+        tokens, logprobs = row["response_token_ids"] or (), row["old_logprobs"] or ()
+        if len(tokens) != len(logprobs):
+            yield f"{len(logprobs)} log probabilities for {len(tokens)} tokens"
 
 
 def _rl_batch(batch: pa.RecordBatch, screens: ImageReader, start: int) -> pa.RecordBatch:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import shutil
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from tests.stages.export.formats.folders import read
@@ -15,8 +17,8 @@ from trajmill.schemas.dialects.families import family_named
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.tables.query import Platform
 from trajmill.stages.export.formats.kinds import FORMATS
-from trajmill.stages.export.formats.rows.step_example import same_action
-from trajmill.warehouse.layout import Warehouse
+from trajmill.stages.export.formats.rows.spoken_step import same_action
+from trajmill.warehouse.layout import Warehouse, open_warehouse
 from trajmill.warehouse.read import read_table
 from trajmill.warehouse.releases import newest_release
 from trajmill.warehouse.screens import WarehouseScreens
@@ -53,6 +55,37 @@ def test_a_run_is_exported_as_it_was_stored(
             frame = family.frame(Size(*row.columns["image_sizes"][0]))
             said = family.dialect(Platform(row.columns["platform"])).parse(row.reply, frame)
             assert isinstance(said, Reply) and same_action(said.action, action_from_json(own["action"]), frame)
+
+
+@pytest.mark.parametrize("kind", ["grpo", "verl"])
+def test_the_groups_of_a_run_are_exported_with_their_advantages(
+    kind: str, small_run: Warehouse, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    assert export(small_run, out, "--format", kind, "--family", "any") == 0
+    assert "stored replies of " in capsys.readouterr().out
+    stored = {row["rl_step_id"]: row for row in read_table(small_run, "rl_steps", rounds=[2]).to_pylist()}
+    rows = pq.read_table(out / "rl_steps/train-00000.parquet").to_pylist()
+    assert {row["rl_step_id"] for row in rows} == stored.keys()
+    for row in rows:
+        own = stored[row["rl_step_id"]]
+        for name in ("advantage", "step_weight", "group", "group_size", "replayed", "guided", "policy_version"):
+            assert row[name] == own[name]
+        assert row["group_size"] == 4 and row["temperature"] == own["temperature"] == 1.0
+        if kind == "verl":
+            assert (row["prompt"], row["response"]) == (own["prompt"], own["response"])
+
+
+def test_a_release_without_groups_is_no_rl_data(
+    small_run: Warehouse, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(small_run.root, tmp_path / "data")
+    warehouse = open_warehouse(tmp_path / "data")
+    shutil.rmtree(warehouse.table("rl_steps"))
+    assert export(warehouse, tmp_path / "out", "--format", "grpo", "--family", "gui-owl") == 1
+    said = capsys.readouterr().err
+    assert "it is no RL data" in said and "rollout.group_size of 2 or more" in said and said.count("\n") == 1
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(

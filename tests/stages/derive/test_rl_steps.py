@@ -11,6 +11,7 @@ from trajmill.schemas.episode import Episode
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Split
 from trajmill.schemas.tables.registry import rows_from_arrow, rows_to_arrow
+from trajmill.schemas.tables.step import Step
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.derive.rl_steps import (
     PolicyWords,
@@ -238,6 +239,10 @@ def test_a_served_policys_rows_have_its_tokens_or_are_dropped() -> None:
         (id_of(won), (5, 7), (-0.5, -0.25))
     }
     assert [d.reason for d in made.dropped] == ["no_log_probabilities"] * 2
+    short = won.model_copy(update={"steps": tuple(_with_one_logprob(each) for each in won.steps)})
+    refused = rl_steps(RLBatch([short, lost]), GROUP, PolicyWords(ANY, size_of, with_tokens=True), 0, ORIGIN)
+    assert {d.reason for d in refused.dropped} == {"log_probabilities_of_another_length", "no_log_probabilities"}
+    assert not refused.rows
     assert rows_from_arrow("rl_steps", rows_to_arrow("rl_steps", made.rows)) == list(made.rows)
     unasked = rl_steps(batch, GROUP, WORDS, 0, ORIGIN)
     assert {row.old_logprobs for row in unasked.rows if row.trajectory_id == id_of(lost)} == {None}
@@ -260,6 +265,10 @@ def test_the_prompt_is_that_of_the_policys_family() -> None:
         assert len(last.screens) == screens == sum(message.content.count("<image>") for message in last.prompt)
         assert last.prompt[0].content == family.mobile.system_prompt(family.frame(size_of("s2")))
         assert last.response == step(2, DONE).raw_response
+
+
+def _with_one_logprob(step: Step) -> Step:
+    return step.model_copy(update={"reply_logprobs": (-0.5,)})
 
 
 def _table(made: RLRows) -> pa.Table:

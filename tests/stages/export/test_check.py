@@ -66,6 +66,7 @@ def test_a_spoilt_sft_row_is_found(release: Path, values: dict[str, Any], what: 
     [
         ({"advantage": float("nan")}, "advantage nan"),
         ({"step_weight": 0.0}, "step weight 0.0"),
+        ({"response_token_ids": [5, 7], "old_logprobs": [-0.5]}, "1 log probabilities for 2 tokens"),
         ({"prompt": [{"role": "user", "content": "<image><image>"}]}, "do not match"),
     ],
 )

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from trajmill.stages.export.base import BulkScreenReader
-from trajmill.stages.export.formats.base import DATA_FOLDER, WrittenRows
-from trajmill.stages.export.formats.rows.columns import plain_lineage
+from trajmill.stages.export.formats.rows.columns import plain_lineage, weight_values
 from trajmill.stages.export.formats.rows.step_example import StepExample
+from trajmill.stages.export.formats.rows.written import DATA_FOLDER, WrittenRows
 
 IMAGE_FOLDER: Final = "images"
 _AT_ONCE = 256
@@ -56,7 +56,12 @@ class JsonLinesWriter:
             files.add(screen for example in chunk for screen in example.lineage.screen_ids)
             for example in chunk:
                 paths = [files.paths[screen] for screen in example.lineage.screen_ids]
-                row = {**self.values(example), "images": paths, **plain_lineage(example.lineage)}
+                row = {
+                    **self.values(example),
+                    "images": paths,
+                    **weight_values(example),
+                    **plain_lineage(example.lineage),
+                }
                 yield json.dumps(row, ensure_ascii=False).encode() + b"\n"
 
 

@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 import pyarrow as pa
 
 from trajmill.stages.export.base import BulkScreenReader, ImageReader
 from trajmill.stages.export.columns.features import with_features
-from trajmill.stages.export.formats.base import DATA_FOLDER, WrittenRows
 from trajmill.stages.export.formats.rows.columns import IMAGE_COLUMN, LINEAGE, lineage_values
-from trajmill.stages.export.formats.rows.step_example import StepExample
+from trajmill.stages.export.formats.rows.lineage import Lineage
+from trajmill.stages.export.formats.rows.written import WrittenRows
 from trajmill.stages.export.spool import ImageSpool
 from trajmill.stages.export.write import write_parquet
 
@@ -27,22 +27,36 @@ _AHEAD = 1024
 """Rows whose images are read from the store together."""
 
 
+class ShownStep(Protocol):
+    """Any example that becomes a row with images."""
+
+    @property
+    def lineage(self) -> Lineage:
+        """The origin of the row, with the ids of its screens."""
+        ...
+
+
+E = TypeVar("E", bound=ShownStep)
+
+
 @dataclass(frozen=True)
-class ParquetWriter:
-    """Writes one row for each example: the trainer's columns, the images, the lineage."""
+class ParquetWriter(Generic[E]):
+    """Writes one row for each example: the format's columns, the images, the lineage."""
 
     columns: tuple[pa.Field, ...]
-    """The trainer's columns, without the images."""
-    values: Callable[[StepExample], Mapping[str, Any]]
+    """The format's columns, without the images and the lineage."""
+    values: Callable[[E], Mapping[str, Any]]
     """Gives the values of these columns in one row."""
     shard_bytes: int
+    rows_folder: str
+    """The sub-folder of the shards."""
 
     @property
     def schema(self) -> pa.Schema:
         """Columns of the files."""
         return with_features(pa.schema([*self.columns, IMAGE_COLUMN, *LINEAGE]))
 
-    def write(self, folder: Path, examples: Iterable[StepExample], screens: BulkScreenReader) -> WrittenRows:
+    def write(self, folder: Path, examples: Iterable[E], screens: BulkScreenReader) -> WrittenRows:
         """Write all shards.
 
         Raises:
@@ -55,7 +69,7 @@ class ParquetWriter:
             spool = ImageSpool(file, screens)
             groups = _Groups(_groups(_fetched(examples, spool), spool, self.values, self.schema))
             while groups.more():
-                name = f"{DATA_FOLDER}/train-{len(names):05d}.parquet"
+                name = f"{self.rows_folder}/train-{len(names):05d}.parquet"
                 rows += write_parquet(folder, name, self.schema, groups.shard(self.shard_bytes)).rows
                 names.append(name)
         return WrittenRows(rows, tuple(names))
@@ -89,9 +103,9 @@ class _Groups:
             self._next = next(self._groups, None)
 
 
-def _fetched(examples: Iterable[StepExample], spool: ImageSpool) -> Iterator[StepExample]:
+def _fetched(examples: Iterable[E], spool: ImageSpool) -> Iterator[E]:
     """The unchanged examples; the images of each are in the spool before it is given."""
-    waiting: list[StepExample] = []
+    waiting: list[E] = []
     for example in examples:
         waiting.append(example)
         if len(waiting) == _AHEAD:
@@ -103,9 +117,9 @@ def _fetched(examples: Iterable[StepExample], spool: ImageSpool) -> Iterator[Ste
 
 
 def _groups(
-    examples: Iterable[StepExample],
+    examples: Iterable[E],
     images: ImageReader,
-    values: Callable[[StepExample], Mapping[str, Any]],
+    values: Callable[[E], Mapping[str, Any]],
     schema: pa.Schema,
 ) -> Iterator[_Group]:
     rows: list[dict[str, Any]] = []

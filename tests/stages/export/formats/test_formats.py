@@ -20,7 +20,8 @@ from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.query import Platform
 from trajmill.stages.export.formats.kinds import FORMATS, format_spec
 from trajmill.stages.export.formats.rows.columns import LINEAGE
-from trajmill.stages.export.formats.rows.step_example import Lineage, same_action
+from trajmill.stages.export.formats.rows.lineage import Lineage
+from trajmill.stages.export.formats.rows.spoken_step import same_action
 from trajmill.stages.export.target import ReplyTarget
 
 kinds = pytest.mark.parametrize("kind", FORMATS.kinds())
@@ -186,7 +187,7 @@ def test_the_card_says_what_the_data_is(tmp_path: Path) -> None:
     for part in ("100% of the steps were made in simulated apps", "| GOOD | 1 |", "`test` (10 steps)", "max_length="):
         assert part in card
     assert "| 720x1280 | 7 | 1,196 | 880 | 1,196 | 1,196 | 880 |" in card
-    longest = max(row.columns["image_tokens"] + row.columns["text_bytes"] / 2 for row in read(written.folder))
+    longest = max(row.columns["tokens_at_most"] for row in read(written.folder))
     figures = json.loads((written.folder / "export.json").read_text())
     assert longest <= figures["max_length"] < longest + 256 and figures["rows"] == 10
 
