@@ -1,7 +1,7 @@
-"""The one internal action space: the mobile and desktop spaces of GUI-Owl 7B and 1.5 as a tagged union.
+"""The internal action space: the mobile and desktop spaces of GUI-Owl 7B and 1.5 as a tagged union.
 
-Positions are whole pixels of the stored screenshot. The texts that models write are turned into these by the
-dialects in `schemas/dialects/`.
+Positions are whole pixels of the stored screenshot. The dialects in `schemas/dialects/` convert the texts of models to
+these actions.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Drag(Record):
 
 
 class DragTo(Record):
-    """Hold the left mouse button from where the pointer is to a position."""
+    """Hold the left mouse button from the pointer's position to another one."""
 
     kind: Literal["drag_to"] = "drag_to"
     x: int
@@ -93,9 +93,9 @@ class TypeText(Record):
     kind: Literal["type"] = "type"
     text: str
     clear: bool = False
-    """Replace what the input holds."""
+    """Whether the text replaces the text of the input."""
     enter: bool = False
-    """Press Enter afterwards."""
+    """Whether Enter is pressed afterwards."""
 
 
 class PressKeys(Record):
@@ -127,7 +127,7 @@ class Wait(Record):
 
 
 class Interact(Record):
-    """Ask the user to resolve what blocks the agent; in a rollout there is no user, and nothing happens."""
+    """Ask the user to solve a problem that blocks the agent; in a rollout there is no user, so nothing happens."""
 
     kind: Literal["interact"] = "interact"
     text: str
@@ -180,12 +180,12 @@ def action_from_json(text: str) -> Action:
 
 
 def action_to_json(action: Action) -> str:
-    """Write an action as compact JSON, defaults included."""
+    """Write an action as compact JSON with all defaults."""
     return action.model_dump_json()
 
 
 def pressed_point(action: Action) -> tuple[int, int] | None:
-    """The position an action touches first, None for one without a position."""
+    """The first position that an action touches; None for an action without a position."""
     match action:
         case Click(x=x, y=y) | LongPress(x=x, y=y) | Swipe(x=x, y=y) | Drag(x=x, y=y) | MoveMouse(x=x, y=y):
             return x, y
@@ -198,5 +198,5 @@ def pressed_point(action: Action) -> tuple[int, int] | None:
 
 
 def ends_episode(action: Action) -> bool:
-    """Whether the agent says with this action that it is done."""
+    """Whether the agent ends the episode with this action."""
     return isinstance(action, Terminate | Answer)

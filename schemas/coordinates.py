@@ -9,7 +9,7 @@ from trajmill.schemas.geometry import Point, Size
 
 
 class CoordinateSpace(StrEnum):
-    """How a model or a trainer writes a position on the screen."""
+    """The form in which a model or a trainer writes positions on the screen."""
 
     RESIZED_PIXELS = "resized_pixels"
     """Absolute pixels of a resized copy of the screenshot (GUI-Owl v3, Qwen2.5-VL)."""
@@ -28,7 +28,7 @@ _EXTENT = {CoordinateSpace.PER_MILLE: 1000.0, CoordinateSpace.PER_999: 999.0, Co
 
 
 class CoordinateFrame(NamedTuple):
-    """A coordinate space bound to one stored screenshot and, where it matters, to its resized copy."""
+    """A coordinate space for one stored screenshot and, if it matters, its resized copy."""
 
     space: CoordinateSpace
     screen: Size
@@ -36,7 +36,7 @@ class CoordinateFrame(NamedTuple):
 
     @property
     def extent(self) -> tuple[float, float]:
-        """How far positions reach in this space, on each axis."""
+        """The largest position in this space, on each axis."""
         if self.space is CoordinateSpace.RESIZED_PIXELS:
             return float(self.resized.width), float(self.resized.height)
         if self.space is CoordinateSpace.PATCHES:
@@ -44,7 +44,7 @@ class CoordinateFrame(NamedTuple):
         return _EXTENT[self.space], _EXTENT[self.space]
 
     def to_pixels(self, x: float, y: float) -> Point:
-        """Convert a position written in this space to stored pixels, clamped to the screen."""
+        """Convert a position of this space to stored pixels, clamped to the screen."""
         wide, high = self.extent
         return Point(
             min(max(round(x / wide * self.screen.width), 0), self.screen.width - 1),
@@ -64,5 +64,5 @@ class CoordinateFrame(NamedTuple):
 
 
 def native_frame(screen: Size) -> CoordinateFrame:
-    """The frame in which written coordinates are the stored pixels themselves."""
+    """The frame whose coordinates are pixels of the stored screenshot."""
     return CoordinateFrame(CoordinateSpace.RESIZED_PIXELS, screen, screen)

@@ -1,4 +1,4 @@
-"""The record that travels through a pipeline: a trajectory with its steps and, later, its verdicts."""
+"""The record that stages pass on: a trajectory with its steps and, later, its verdicts."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from trajmill.schemas.tables.verdict import Judgement, StepVerdict, TrajectoryVe
 
 
 class Episode(Record):
-    """One trajectory with its query, its steps and, where they are read, its guidance and its verdicts."""
+    """One trajectory with its query and steps and, if they were read, its guidance and verdicts."""
 
     query: Query
     trajectory: Trajectory
     steps: tuple[Step, ...]
     guidance: str = ""
-    """The guidance that the agent got, where it is read; empty without any."""
+    """The guidance of the agent; empty without any, or if it was not read."""
     calls: tuple[ModelCall, ...] = ()
     step_verdicts: tuple[StepVerdict, ...] = ()
     trajectory_verdicts: tuple[TrajectoryVerdict, ...] = ()

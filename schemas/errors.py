@@ -1,7 +1,7 @@
-"""The error vocabulary: a bad rollout is data, bad input is one clear line.
+"""The errors of trajmill: a failed episode is data, and wrong input gives one clear line.
 
-`FailureClass` says whose fault a failure was; the classes are never mixed, so that the crash of an
-environment can never be read as a reward.
+`FailureClass` says what caused a failure. The classes are never mixed, so that the crash of an environment is never
+counted as a reward.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ from enum import StrEnum
 
 
 class FailureClass(StrEnum):
-    """Whose fault it was."""
+    """The cause of a failure."""
 
     ENVIRONMENT = "environment"
-    """The environment crashed, hung or answered nonsense during an episode."""
+    """The environment crashed, hung or gave invalid answers during an episode."""
     SETUP = "setup"
     """The environment could not start, or could not reach the start state of the query."""
     MODEL = "model"
     """A model server did not answer within its bounds."""
     JUDGE = "judge"
-    """A critic failed or answered garbage; never a verdict."""
+    """A critic failed or gave no valid answer; this is no verdict."""
     PARSE = "parse"
-    """Model text that is no action."""
+    """A model's text is no action."""
     TASK = "task"
     """The query itself is wrong: its start state or goal is malformed, or its reference path fails."""
     TRAINING = "training"
@@ -46,7 +46,7 @@ class TrainingFailedError(TrajmillError):
 
 
 class StageError(TrajmillError):
-    """A stage could not make a row; `failure_class` says whose fault it was."""
+    """A stage could not make a row; `failure_class` is the cause."""
 
     failure_class: FailureClass
 

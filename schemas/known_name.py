@@ -11,14 +11,14 @@ from pydantic_core import PydanticCustomError
 from trajmill.schemas.errors import BadInputError
 
 UNKNOWN_KIND: Final = "unknown_kind"
-"""The pydantic error type of a name that is not known; its message says which name was meant."""
+"""The pydantic error type of an unknown name; its message proposes the nearest name."""
 
 
 def known_by(look_up: Callable[[str], object]) -> AfterValidator:
-    """A pydantic mark for a text field, or for a tuple of texts, that takes only names which `look_up` finds.
+    """A pydantic annotation of a text field, or a tuple of texts: only names that `look_up` finds are valid.
 
     Args:
-        look_up: raises `BadInputError` for a name that is not known.
+        look_up: raises `BadInputError` for an unknown name.
     """
 
     def known(names: str | tuple[str, ...]) -> str | tuple[str, ...]:

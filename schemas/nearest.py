@@ -1,16 +1,16 @@
-"""Advice for a mistyped name: the known name that is most like it."""
+"""Finds the known name that is most similar to a mistyped one, for error messages."""
 
 import difflib
 from collections.abc import Iterable
 
 CUTOFF = 0.5
-"""Least likeness of two names (difflib's ratio, 0 to 1) at which one is proposed instead of the other."""
+"""Least similarity (difflib's ratio, 0 to 1) at which a known name is proposed."""
 MOST_LISTED = 20
-"""A list of known names in a message is cut after this many."""
+"""Most known names in a message."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that is most like a mistyped one; None where none is like it."""
+    """The known name that is most similar to a mistyped one; None if none is similar."""
     close = difflib.get_close_matches(name, list(known), n=1, cutoff=CUTOFF)
     return close[0] if close else None
 

@@ -1,7 +1,7 @@
-"""What an agent sees: a screenshot handle and, where the platform has one, an accessibility tree.
+"""The observation of an agent: a screenshot handle and, if the platform has one, an accessibility tree.
 
-These are hot: an environment makes tens of thousands of them per second, so they are plain tuples and slotted
-dataclasses, and pixels are drawn only when somebody asks for them.
+An environment makes tens of thousands of them per second, so they are plain tuples and slotted dataclasses, and pixels
+are drawn only when they are needed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class UIElement(NamedTuple):
 
     role: str
     """button, link, list_item, radio, checkbox, switch, text_field, stepper_button, tab, icon, text, value, heading,
-    image, dialog, keyboard, ... ; `value` marks data worth noting (a code, an address, a total)."""
+    image, dialog, keyboard, ... ; `value` marks data that a later step may need (a code, an address, a total)."""
     text: str
     """Its visible label."""
     bounds: Box
@@ -26,13 +26,13 @@ class UIElement(NamedTuple):
     states: tuple[str, ...] = ()
     """Any of clickable, checked, selected, focused, editable, scrollable_down, scrollable_up, disabled, password."""
     value: str = ""
-    """What an input holds or a slider shows; empty where there is none."""
+    """The text of an input or the position of a slider; empty without one."""
     element_id: str = ""
-    """The platform's own name for it (resource id, DOM id), empty where there is none."""
+    """The platform's own name for it (resource id, DOM id); empty without one."""
 
     @property
     def clickable(self) -> bool:
-        """Whether a press on it can do something."""
+        """Whether a press on it may have an effect."""
         return "clickable" in self.states
 
 
@@ -41,7 +41,7 @@ class ScreenHandle:
     """A screenshot by its content id; the pixels are made when `encode` is called."""
 
     screen_id: str
-    """Content hash of what is on the screen: equal ids mean equal pixels and equal trees."""
+    """Content hash of the screen: equal ids mean equal pixels and equal trees."""
     size: Size
     encode: Callable[[], bytes]
     """Returns the encoded image (PNG)."""
@@ -49,17 +49,17 @@ class ScreenHandle:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What an environment shows at one moment."""
+    """The screen and the tree of an environment at one moment."""
 
     screen: ScreenHandle
     elements: tuple[UIElement, ...] | None
-    """The accessibility tree, None where the platform has none."""
+    """The accessibility tree; None if the platform has none."""
     app: str
-    """Name of the app in the foreground, empty if unknown."""
+    """Name of the app in the foreground; empty if unknown."""
 
 
 class ScreenReader(Protocol):
-    """Gives access to stored screens, so that a stage needs no warehouse."""
+    """Reads stored screens, so that a stage needs no warehouse."""
 
     def image(self, screen_id: str) -> bytes:
         """The encoded image. Raises KeyError for an unknown id."""
@@ -75,7 +75,7 @@ class ScreenReader(Protocol):
 
 
 class ObservedScreens:
-    """Reads the screens of observations that are held in memory, such as those of a finished attempt."""
+    """Reads the screens of observations in memory, e.g. those of a finished attempt."""
 
     def __init__(self, observations: Mapping[str, Observation]) -> None:
         """Read from observations by screen id."""

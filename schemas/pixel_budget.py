@@ -1,4 +1,4 @@
-"""The sizes of pictures that a vision-language model takes."""
+"""The sizes of images that a vision-language model supports."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from trajmill.schemas.geometry import Size
 from trajmill.schemas.record import Record
 
 _MOST_ELONGATED = 200
-"""Ratio of the sides over which the model's own processor refuses a picture."""
+"""The model's own processor refuses an image whose sides have a larger ratio."""
 
 
 class PixelBudget(Record):
-    """The sizes that a vision-language model takes: sides in whole patches, area between two bounds."""
+    """The sizes that a vision-language model supports: sides of whole patches, an area between two bounds."""
 
     factor: int = Field(gt=0)
-    """Sides are multiples of it: patch size times merge size of the vision tower."""
+    """Sides are multiples of this: patch size times merge size of the vision tower."""
     min_pixels: int = Field(gt=0)
     max_pixels: int = Field(gt=0)
 
     def fit(self, size: Size) -> Size:
-        """The size that the model sees of a picture: the smart-resize rule of the Qwen vision-language models.
+        """The size at which the model sees an image, by the smart-resize rule of the Qwen vision-language models.
 
-        Sides are rounded to multiples of `factor` (halves to the even multiple); a picture out of bounds is scaled,
-        its aspect kept, so that the rounded sides are within them. A size that fits stays as it is.
+        Sides are rounded to multiples of `factor` (halves to the even multiple). If the area is out of bounds, the
+        image is scaled without changing its aspect ratio, so that the rounded sides are within them.
 
         Raises:
-            ModelFailure: the picture is too elongated for the model, or no size of whole patches is within the bounds.
+            ModelFailure: the image is too elongated for the model, or no size of whole patches is within the bounds.
         """
         if min(size) < 1 or max(size) > _MOST_ELONGATED * min(size):
             raise ModelFailure(f"{size.width}x{size.height} pixels: too elongated a picture for the model")
@@ -44,7 +44,7 @@ class PixelBudget(Record):
         return fitted
 
     def _scaled(self, size: Size) -> Size:
-        # The order of the operations is that of the models' own processor: another one rounds differently.
+        # The order of the operations is that of the models' own processor; another order rounds differently.
         patch, (width, height) = self.factor, size
         rounded = Size(round(width / patch) * patch, round(height / patch) * patch)
         if rounded.width * rounded.height > self.max_pixels:
@@ -70,4 +70,4 @@ GUI_OWL: Final = PixelBudget(factor=28, min_pixels=4 * 28 * 28, max_pixels=12800
 QWEN3_VL: Final = PixelBudget(factor=32, min_pixels=64 * 32 * 32, max_pixels=16384 * 32 * 32)
 """Qwen3-VL and its descendants (GUI-Owl 1.5)."""
 ANY_SIZE: Final = PixelBudget(factor=1, min_pixels=1, max_pixels=2**40)
-"""A model that takes pictures as they are."""
+"""A model that supports images of any size."""

@@ -1,4 +1,4 @@
-"""What every record and every table row shares: content ids, the common columns, one base class."""
+"""The base of all records and table rows: content ids and the common columns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trajmill.schemas import SCHEMA_VERSION
 
 
 def content_id(*parts: Any) -> str:
-    """A 24-digit hexadecimal id that depends on nothing but `parts` (JSON-serialisable values)."""
+    """A 24-digit hexadecimal id that depends only on `parts` (JSON-serialisable values)."""
     text = json.dumps(parts, sort_keys=True, separators=(",", ":"), default=str)
     return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
 
@@ -28,11 +28,11 @@ class Row(Record):
     """A record that is one row of a warehouse table."""
 
     round: int
-    """Round of the loop that made the row, from 1; 0 for what was imported or measured before the first round."""
+    """Round of the loop that made the row, from 1; 0 for rows that were made before the first round."""
     run_id: str
     """The run (one `evolve` with one configuration) that made the row."""
     made_by: str
-    """Version of what made the row: a model, prompt, judge or writer."""
+    """Version of the maker of the row: a model, prompt, judge or writer."""
     code_version: str
     """Version of the trajmill code that made the row."""
     schema_version: int = SCHEMA_VERSION

@@ -1,8 +1,8 @@
 """The base class of specs: a frozen record that is a section of the configuration and opens a part.
 
-A spec is the one description of an environment, an agent, a critic, a model, an exporter or a recipe. It is what the
-user writes in the configuration, what a worker is sent, and what opens the part. Its fields carry their defaults, and
-the mark `OPERATIONAL` where they decide no row.
+A spec is the one description of an environment, an agent, a critic, a model, an exporter or a recipe. The user writes
+it in the configuration, workers get it, and it opens the part. Its fields have their defaults, and the mark
+`OPERATIONAL` if they decide no row.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ class Operational:
 
 
 OPERATIONAL = Operational()
-"""Marks a field, as in `Annotated[int, OPERATIONAL]`, that decides how work is done and nothing of its rows: an
-address, a time limit, the number of workers. It is not part of a run's identity."""
+"""Marks a field that decides how work is done but no row, as in `Annotated[int, OPERATIONAL]`: an address, a time
+limit, the number of workers. The field is not part of a run's identity."""
 
 
 class Spec(BaseModel):
-    """A table of the configuration; a key that is not listed is an error."""
+    """A table of the configuration; an unknown key is an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
     def identity(self) -> dict[str, Any]:
-        """All that decides rows, as JSON values: every field that is not `OPERATIONAL`, files by their contents."""
+        """Everything that decides rows, as JSON values: all fields that are not `OPERATIONAL`, files by their contents."""
         return {name: identity_of(getattr(self, name)) for name in decisive_fields(type(self))}
 
 
@@ -69,8 +69,8 @@ def identity_of(value: object) -> Any:
 def content_of(path: Path) -> str:
     """A hash of a file's bytes, or of the names and bytes of all files in a folder; the path's own name is not in it.
 
-    Of a file over 64 MiB, such as a model's weights, the size counts and blocks that lie evenly over it. A path where
-    nothing is stands for itself: whoever opens it says that it is missing.
+    Of a file over 64 MiB, such as a model's weights, only the size and evenly spread blocks are hashed. For a missing
+    file the path itself counts; the code that opens it raises the error.
     """
     if path.is_file():
         return _file_hash(path)

@@ -1,4 +1,4 @@
-"""Text of models and screens made fit to be stored: a model may say anything, and no row may break on it."""
+"""Repairs texts of models and screens that no file could store."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ _REPLACEMENT = "�"
 
 
 def storable(text: str) -> str:
-    """The text with U+FFFD for what UTF-8 or a database cannot hold: lone surrogates and NUL."""
+    """The text with U+FFFD in place of characters that UTF-8 or a database cannot store: lone surrogates and NUL."""
     return _UNFIT.sub(_REPLACEMENT, text)

@@ -1,7 +1,7 @@
 """trajmill produces trajectories of GUI agents, and makes the agent that produces them better, round after round.
 
-This page is the public API: what else the package holds is private, and may change with any version. The notebook in
-`docs/notebook.md` shows it at work. A name is imported when it is first used, so that `import trajmill` costs nothing.
+This module is the public API; everything else in the package is private and may change with any version. The notebook
+`docs/notebook.md` shows how to use it. A name is imported when it is first used, so that `import trajmill` is fast.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """Import a name of the public API from where it is defined."""
+    """Import a name of the public API from its module."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -1,4 +1,4 @@
-"""The arguments of one function call: every value is checked for type and bounds before it is used."""
+"""Reads the arguments of one function call; type and bounds of every value are checked before it is used."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _BUTTONS: dict[Any, Literal["Back", "Home", "Menu", "Enter"]] = {
 
 
 class ArgumentsError(Exception):
-    """A call that cannot be an action; its text says what is wrong. Never leaves the dialect."""
+    """A call is no valid action; this error does not leave the dialect."""
 
 
 class Arguments(NamedTuple):
-    """The JSON object that a model gave as arguments, and the frame its coordinates are written in."""
+    """The JSON object of a model's arguments, and the frame of its coordinates."""
 
     values: dict[str, Any]
     frame: CoordinateFrame
@@ -31,7 +31,7 @@ class Arguments(NamedTuple):
         return self.values.get(name) is not None
 
     def word(self, name: str) -> str:
-        """A string, empty if missing or not one."""
+        """A string; empty if it is missing or no string."""
         value = self.values.get(name)
         return value if isinstance(value, str) else ""
 
@@ -52,18 +52,18 @@ class Arguments(NamedTuple):
         return _number(self.values["time"], "time", 0.0, LONGEST_SECONDS) if self.has("time") else default
 
     def wheel(self, most: int) -> int:
-        """The `pixels` argument: at most so many wheel clicks, positive up or to the right."""
+        """The `pixels` argument: at most `most` wheel clicks, positive up or to the right."""
         return round(_number(self.values.get("pixels"), "pixels", -most, most))
 
     def flag(self, name: str) -> bool:
-        """A 0 or 1, 0 if missing."""
+        """A 0 or 1; 0 if it is missing."""
         value = self.values.get(name)
         if value not in (None, 0, 1):
             raise ArgumentsError(f"{name} is neither 0 nor 1")
         return bool(value)
 
     def keys(self) -> tuple[str, ...]:
-        """The `keys` argument: one key at least."""
+        """The `keys` argument: at least one key."""
         value = self.values.get("keys")
         if not isinstance(value, list) or not value:
             raise ArgumentsError("keys is not a list of key names")

@@ -1,4 +1,4 @@
-"""The protocol of dialects: `parse` never raises on model text and never executes it."""
+"""The protocol of dialects; `parse` never raises for a model's text and never executes it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from trajmill.schemas.coordinates import CoordinateFrame
 
 
 class ParseFailure(NamedTuple):
-    """Model text that is no action."""
+    """The reason why a model's text is no action."""
 
     message: str
 
@@ -24,7 +24,7 @@ class Reply(NamedTuple):
 
 
 class NotExpressible(ValueError):
-    """A dialect has no words for an action; its text names both."""
+    """A dialect cannot express an action; the message names both."""
 
 
 class Dialect(Protocol):
@@ -35,17 +35,17 @@ class Dialect(Protocol):
         ...
 
     def task_text(self, instruction: str, guidance: str | None, past: Sequence[str]) -> str:
-        """The user's text: the task, guidance for it, and the conclusions of the steps that are not shown."""
+        """The user's text: the task, its guidance, and the conclusions of the steps that are not shown."""
         ...
 
     def parse(self, text: str, frame: CoordinateFrame) -> Reply | ParseFailure:
-        """Read a model's reply; any text whatever gives a reply or a failure."""
+        """Parse a model's reply; every text gives a reply or a failure."""
         ...
 
     def render(self, reply: Reply, frame: CoordinateFrame) -> str:
         """Write a reply as the model would.
 
         Raises:
-            NotExpressible: the dialect has no words for the action.
+            NotExpressible: the dialect cannot express the action.
         """
         ...

@@ -29,7 +29,7 @@ from trajmill.schemas.dialects.tool_call import refusal, written_position, writt
 
 TOOL = "computer_use"
 MOST_WHEEL_CLICKS = 1000
-"""The tool names no bound; a machine turns its wheel less far anyway."""
+"""The tool has no bound; no machine scrolls farther."""
 _CLICKS = {
     "left_click": ("left", 1),
     "right_click": ("right", 1),

@@ -1,7 +1,7 @@
-"""The messages of one step as a family wants them: the one place that rollouts and releases build them in.
+"""Builds the messages of one step in the layout of a family, for both rollouts and releases.
 
-Families differ in how much of the past they show: GUI-Owl 1.5 the last four screens with its replies to them, UI-TARS
-all its replies, the others the current screen alone. What is not shown stands as a line in the task's text.
+Families show different parts of the past: GUI-Owl 1.5 the last four screens with its replies to them, UI-TARS all its
+replies, the others only the current screen. A step that is not shown is a line in the task's text.
 """
 
 from __future__ import annotations
@@ -14,35 +14,35 @@ from trajmill.schemas.dialects.families import Family
 from trajmill.schemas.tables.query import Platform
 
 Screen = TypeVar("Screen")
-"""Whatever stands for a screen: what an agent observes, or the id of a stored one."""
+"""The type of screens: an agent's observation, or the id of a stored screen."""
 
 
 class PastStep(NamedTuple, Generic[Screen]):
     """An earlier step of the same episode."""
 
     screen: Screen
-    """What the agent saw."""
+    """The screen before the step."""
     reply: str
-    """What it wrote, in the family's dialect."""
+    """The agent's reply in the family's dialect."""
     conclusion: str
-    """The step's line in the task's text when the reply is not shown."""
+    """The step's line in the task's text if the reply is not shown."""
 
 
 class SpokenMessage(NamedTuple, Generic[Screen]):
-    """One message; a screen stands after the text."""
+    """One message; its screen comes after the text."""
 
     role: str
-    """system, user or assistant."""
+    """`system`, `user` or `assistant`."""
     text: str
     screen: Screen | None = None
 
 
 class Conversation(NamedTuple, Generic[Screen]):
-    """What a model is asked at one step."""
+    """The request to a model at one step."""
 
     messages: tuple[SpokenMessage[Screen], ...]
     task: str
-    """The task's text within them, without guidance."""
+    """The task's text in the messages, without guidance."""
 
 
 def conversation(
@@ -57,13 +57,13 @@ def conversation(
     """The messages of a step.
 
     Args:
-        family: of the model that is asked.
+        family: family of the model.
         platform: decides the dialect.
-        frame: of the current screen.
-        instruction: of the task.
-        guidance: guidance for the task, None without any.
-        past: the steps before it, oldest first.
-        screen: the current one.
+        frame: coordinate frame of the current screen.
+        instruction: instruction of the task.
+        guidance: guidance for the task; None without any.
+        past: the earlier steps, oldest first.
+        screen: the current screen.
     """
     dialect = family.dialect(platform)
     shown_from = max(0, len(past) - family.past_screens)
@@ -76,7 +76,7 @@ def conversation(
             turns.append(SpokenMessage("user", "", step.screen))
         turns.append(SpokenMessage("assistant", step.reply))
     turns.append(SpokenMessage("user", "", screen))
-    # The task stands before the first screen, in the same message where that is the first thing to be said.
+    # The task comes before the first screen, in the same message if no message is before it.
     begun = [turns[0]._replace(text=task), *turns[1:]] if turns[0].role == "user" else [_user(task), *turns]
     messages = (SpokenMessage[Screen]("system", dialect.system_prompt(frame)), *begun)
     return Conversation(messages, dialect.task_text(instruction, None, told))

@@ -1,4 +1,4 @@
-"""Families of vision-language models: how a family writes and reads decides rollouts and exports alike."""
+"""Families of vision-language models; rollouts and exports use the same family for a model."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from trajmill.schemas.tables.query import Platform
 
 
 class Family(NamedTuple):
-    """What the descendants of one vision-language model share; equal families are equal in every process."""
+    """The properties of all descendants of one vision-language model."""
 
     name: str
     """The family's name in a configuration."""
@@ -38,29 +38,29 @@ class Family(NamedTuple):
     desktop: Dialect
     """Wire format of actions on desktops and in browsers."""
     space: CoordinateSpace
-    """How it writes a position on the screen."""
+    """The coordinate space of its positions."""
     budget: PixelBudget
-    """The sizes of pictures that it takes."""
+    """The sizes of its images."""
 
     past_screens: int = 0
-    """How many of the last screens are in a prompt, each with the model's reply to it."""
+    """Number of earlier screens in a prompt, each with the model's reply to it."""
     keeps_replies: bool = False
-    """Whether a prompt holds earlier replies even where their screens are not shown."""
+    """Whether a prompt also has the earlier replies whose screens are not shown."""
 
     def dialect(self, platform: Platform) -> Dialect:
-        """Its wire format of actions on a platform; browsers are driven like desktops."""
+        """Its dialect on a platform; browsers have the dialect of desktops."""
         return self.mobile if platform is Platform.PHONE else self.desktop
 
     def frame(self, screen: Size) -> CoordinateFrame:
-        """How positions in its texts relate to a screen of a size.
+        """The coordinate frame of its texts for a screen size.
 
         Raises:
-            ModelFailure: no picture of the screen fits its pixel budget.
+            ModelFailure: no image of the screen fits its pixel budget.
         """
         return CoordinateFrame(self.space, screen, self.budget.fit(screen))
 
     def within(self, max_pixels: int) -> Family:
-        """The family with pictures of at most so many pixels, and never more than it takes by itself."""
+        """The family with images of at most `max_pixels` pixels, or of its own bound if that is smaller."""
         most = min(max_pixels, self.budget.max_pixels)
         return self._replace(budget=self.budget.model_copy(update={"max_pixels": most}))
 
@@ -69,7 +69,7 @@ _V3_MOBILE, _V3_DESKTOP = GuiOwlMobile(), GuiOwlDesktop()
 _PIXELS = CoordinateSpace.RESIZED_PIXELS
 
 ANY: Final = Family("any", _V3_MOBILE, _V3_DESKTOP, _PIXELS, ANY_SIZE)
-"""Pictures as they are, and their pixels, in the dialect of GUI-Owl v3: what the embedded policy writes."""
+"""The embedded policy's family: the dialect of GUI-Owl v3, with images and positions of the stored size."""
 
 FAMILIES: Final[Mapping[str, Family]] = MappingProxyType(
     {
@@ -89,10 +89,10 @@ FAMILIES: Final[Mapping[str, Family]] = MappingProxyType(
 
 
 def family_named(name: str) -> Family:
-    """The family of a name.
+    """The family with a name.
 
     Raises:
-        BadInputError: there is none of that name; the nearest one is named.
+        BadInputError: there is none with this name; the message names the nearest one.
     """
     if family := FAMILIES.get(name):
         return family

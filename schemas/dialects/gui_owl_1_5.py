@@ -1,4 +1,4 @@
-"""GUI-Owl 1.5: a sentence on what to do, then one JSON function call.
+"""The dialect of GUI-Owl 1.5: a sentence on what to do, then one JSON function call.
 
 Action: Open the menu.
 <tool_call>
@@ -42,7 +42,7 @@ Rules:
 
 
 class _GuiOwl(ToolCallDialect):
-    """What the phone's and the desktop's dialect share."""
+    """What the dialects of phone and desktop share."""
 
     written_by = (GUI_OWL_1_5,)
     _system: ClassVar[str]
@@ -52,7 +52,7 @@ class _GuiOwl(ToolCallDialect):
         return self._system.replace("{screen}", written_extent(frame), 1)
 
     def task_text(self, instruction: str, guidance: str | None, past: Sequence[str]) -> str:
-        """The task, guidance for it, and a line for each step that is not shown."""
+        """The task, its guidance, and a line for each step that is not shown."""
         hints = f"\n\nGuidance:\n{guidance.strip()}" if guidance else ""
         lines = [f"Step {number}: {one_line(step)}" for number, step in enumerate(past, 1)]
         done = "\n".join(lines) or "None"

@@ -1,4 +1,4 @@
-"""GUI-Owl v3: one JSON function call per turn, between a thought and a conclusion (paper 2.1, Figure 11).
+"""The dialect of GUI-Owl v3: a JSON function call between a thought and a conclusion (paper 2.1, Figure 11).
 
     Thought: ...
     <tool_call>
@@ -6,7 +6,7 @@
     </tool_call>
     Conclusion: ...
 
-The published model wraps thought and conclusion in `<thinking>` and `<conclusion>`; both forms are read.
+The published model wraps thought and conclusion in `<thinking>` and `<conclusion>`; both forms are parsed.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _MOUSE_CLICKS = {
 
 
 class _GuiOwl(ToolCallDialect):
-    """What the phone's and the desktop's dialect share: the text around the call."""
+    """What the dialects of phone and desktop share: the text around the call."""
 
     written_by = (GUI_OWL_V3,)
     _system: ClassVar[str]
@@ -64,7 +64,7 @@ class _GuiOwl(ToolCallDialect):
         return self._system.replace("{screen}", _extent(frame), 1)
 
     def task_text(self, instruction: str, guidance: str | None, past: Sequence[str]) -> str:
-        """The user text that the embedded policy reads, too."""
+        """The user text; the embedded policy reads it too."""
         return compose(instruction, guidance, past)
 
     def _words(self, call: CallText) -> Words:
@@ -150,12 +150,12 @@ class GuiOwlDesktop(_GuiOwl):
 
 
 def dialect_for(platform: Platform) -> Dialect:
-    """The GUI-Owl v3 dialect of a platform; browsers are driven like desktops."""
+    """The GUI-Owl v3 dialect of a platform; browsers have the dialect of desktops."""
     return GuiOwlMobile() if platform is Platform.PHONE else GuiOwlDesktop()
 
 
 def _extent(frame: CoordinateFrame) -> str:
-    """In words of our own, which the embedded policy was trained with."""
+    """The size of the screen, in the words that the embedded policy was trained with."""
     match frame.space:
         case CoordinateSpace.RESIZED_PIXELS:
             return f"{written_extent(frame)} pixels"

@@ -1,6 +1,6 @@
 """The two tools of GUI-Owl v3 as function schemas, and the system message around them.
 
-Names, parameters and value sets are those of the published model (paper, Tables 9 and 10); the words are ours.
+Names, parameters and value sets are those of the published model (paper, Tables 9 and 10); the descriptions are ours.
 """
 
 from __future__ import annotations
@@ -71,12 +71,12 @@ Conclusion: what this step does, with every value that later steps will need"""
 
 
 def mobile_system_prompt() -> str:
-    """System message of `mobile_use`, with `{screen}` where the resolution goes."""
+    """System message of `mobile_use`, with the placeholder `{screen}` for the resolution."""
     return _system("phone", "mobile_use", MOBILE_ACTIONS, _MOBILE_PARAMETERS)
 
 
 def desktop_system_prompt() -> str:
-    """System message of `computer_use`, with `{screen}` where the resolution goes."""
+    """System message of `computer_use`, with the placeholder `{screen}` for the resolution."""
     return _system("computer", "computer_use", _DESKTOP_ACTIONS, _DESKTOP_PARAMETERS)
 
 

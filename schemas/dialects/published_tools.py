@@ -24,7 +24,7 @@ MOBILE_ACTIONS: Final[Mapping[str, str]] = {
     "interact": "Ask the user to resolve what blocks the task.",
     "terminate": "End the task and report its status.",
 }
-"""What each action of `mobile_use` does."""
+"""The description of each action of `mobile_use`."""
 
 COMPUTER_ACTIONS: Final[Mapping[str, str]] = {
     "key": "Press the given keys in order, then release them in reverse order.",
@@ -43,7 +43,7 @@ COMPUTER_ACTIONS: Final[Mapping[str, str]] = {
     "answer": "Answer a question.",
     "interact": "Ask the user to resolve what blocks the task.",
 }
-"""What each action of `computer_use` does."""
+"""The description of each action of `computer_use`."""
 
 _ABOUT = {
     mobile_use.TOOL: "Operate a mobile device by its touchscreen, and see its screen.",
@@ -87,11 +87,11 @@ For each function call, return a json object with function name and arguments wi
 
 
 def mobile_message(actions: Iterable[str], *, with_human_name: bool) -> str:
-    """The system message for a phone, with `{screen}` where the resolution goes.
+    """The system message for a phone, with the placeholder `{screen}` for the resolution.
 
     Args:
-        actions: those that the model knows.
-        with_human_name: whether the signature also bears `name_for_human` and `args_format`.
+        actions: the actions that the model knows.
+        with_human_name: whether the signature also has `name_for_human` and `args_format`.
     """
     tool = _function(mobile_use.TOOL, {name: MOBILE_ACTIONS[name] for name in actions}, _MOBILE_PARAMETERS)
     if with_human_name:
@@ -100,7 +100,7 @@ def mobile_message(actions: Iterable[str], *, with_human_name: bool) -> str:
 
 
 def computer_message(actions: Iterable[str]) -> str:
-    """The system message for a desktop or a browser, with `{screen}` where the resolution goes."""
+    """The system message for a desktop or a browser, with the placeholder `{screen}` for the resolution."""
     return _message(
         _function(computer_use.TOOL, {name: COMPUTER_ACTIONS[name] for name in actions}, _COMPUTER_PARAMETERS)
     )

@@ -1,6 +1,6 @@
-"""The cookbooks of Qwen2.5-VL and Qwen3-VL: one JSON function call, without words or after a thought and a sentence.
+"""The dialects of Qwen2.5-VL and Qwen3-VL, as in their cookbooks: one JSON function call, alone or after a thought.
 
-Qwen2.5-VL writes the call alone. Qwen3-VL writes
+Qwen2.5-VL writes only the call. Qwen3-VL writes
 
     Thought: I need to open the menu.
     Action: "Open the menu."
@@ -58,7 +58,7 @@ _THOUGHT, _ACTION = "Thought:", "\nAction:"
 
 
 class _Qwen(ToolCallDialect):
-    """What the cookbooks share."""
+    """What all dialects of the cookbooks share."""
 
     _system: ClassVar[str]
 
@@ -67,14 +67,14 @@ class _Qwen(ToolCallDialect):
         return self._system.replace("{screen}", written_extent(frame), 1)
 
     def task_text(self, instruction: str, guidance: str | None, past: Sequence[str]) -> str:
-        """The task, guidance for it, and all steps in one line."""
+        """The task, its guidance, and all steps in one line."""
         hints = f"\nGuidance:\n{guidance.strip()}" if guidance else ""
         done = "".join(f"Step {number}: {one_line(step)}; " for number, step in enumerate(past, 1))
         return f"The user query: {instruction}{hints}\n{_PROGRESS}{done}"
 
 
 class _Qwen25(_Qwen):
-    """The call alone; the call is also what is remembered of a step."""
+    """Only the call; it is also the conclusion of a step."""
 
     written_by = (QWEN2_5_VL,)
 
@@ -86,7 +86,7 @@ class _Qwen25(_Qwen):
 
 
 class _Qwen3(_Qwen):
-    """A thought, a sentence in quotes, the call."""
+    """A thought, a sentence in quotes, and the call."""
 
     written_by = (QWEN3_VL,)
 

@@ -1,7 +1,7 @@
-"""Recognises the dialect of a reply by its signs.
+"""Recognises the dialect of a reply by its typical forms, the signs.
 
-Dialects share tools and names, but not what they mean: the same numbers are pixels in one and thousandths in another.
-So a reply that bears the signs of another dialect is refused instead of being read wrongly.
+Dialects share tools and names with different meanings: the same numbers are pixels in one and thousandths in another.
+So a reply with the signs of another dialect is refused, because it would be parsed wrongly.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 GUI_OWL_V3: Final = "gui-owl"
 GUI_OWL_1_5: Final = "gui-owl-1.5"
 QWEN2_5_VL: Final = "qwen2.5-vl"
-"""A reply without a sign: a call alone could be of any dialect."""
+"""A reply without signs; a call alone may be of any dialect."""
 QWEN3_VL: Final = "qwen3-vl"
 READ_ALOUD: Final = "read-aloud"
 UI_TARS: Final = "ui-tars"
@@ -26,7 +26,7 @@ _WRITERS = {
     "hscroll": f"{QWEN3_VL} or {GUI_OWL_1_5}",
     "interact": GUI_OWL_1_5,
 }
-"""Names of actions that only some dialects know, and these dialects."""
+"""By name of an action that only some dialects have, these dialects."""
 _CALL = "<tool_call>"
 _SPOKEN_PLACE = re.compile(r"<do> \w+ <x\d+> <y\d+>")
 _CONCLUSION = re.compile(r"</tool_call>\s*(?:Conclusion:|<conclusion>)")
@@ -38,9 +38,9 @@ _UI_TARS_CALL = re.compile(
 
 
 def dialect_seen_in(text: str) -> str:
-    """The dialect whose signs a reply bears, empty for one that could be of several."""
+    """The dialect whose signs a reply has; empty if it may be of several."""
     before, call, after = text.partition(_CALL)
-    # What a UI-TARS call types may hold the mark of a JSON call, which begins a line of its own.
+    # The typed text of a UI-TARS call may contain the start of a JSON call, which otherwise begins a line.
     if _UI_TARS_CALL.search(before) and not (call and before.rstrip(" \t").endswith("\n")):
         return UI_TARS
     if not call:
@@ -54,6 +54,6 @@ def dialect_seen_in(text: str) -> str:
 
 
 def unknown_action(tool: str, name: str) -> str:
-    """One line on a name that a dialect's tool does not have."""
+    """One line about a name that a dialect's tool does not have."""
     writer = _WRITERS.get(name)
     return f"{tool} has no action {name!r:.40}" + (f" here; so writes {writer}" if writer else "")

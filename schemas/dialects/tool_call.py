@@ -1,10 +1,10 @@
-"""Replies whose action is one JSON function call, as all models of the Qwen family write it.
+"""The base of dialects whose action is one JSON function call, as all models of the Qwen family write it.
 
     <tool_call>
     {"name": "mobile_use", "arguments": {"action": "click", "coordinate": [360, 812]}}
     </tool_call>
 
-Dialects differ in the tool, in the names of its actions, and in the words before and after the call.
+Dialects differ in the tool, in the names of its actions, and in the text before and after the call.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _OPEN, _CLOSE = "<tool_call>", "</tool_call>"
 
 
 class CallText(NamedTuple):
-    """A reply cut at its call."""
+    """A reply split at its call."""
 
     before: str
     body: str
@@ -32,22 +32,22 @@ class CallText(NamedTuple):
 
 
 class Words(NamedTuple):
-    """What a reply says besides its action."""
+    """The texts of a reply besides its action."""
 
     thought: str
     conclusion: str
 
 
 class ToolCallDialect:
-    """What the dialects with function calls share."""
+    """What all dialects with function calls share."""
 
     tool: ClassVar[str]
     """Name of the function."""
     written_by: ClassVar[tuple[str, ...]]
-    """Names in `signs` that a reply in this dialect may bear."""
+    """Names in `signs` whose signs a reply in this dialect may have."""
 
     def parse(self, text: str, frame: CoordinateFrame) -> Reply | ParseFailure:
-        """Read a model's reply; any text whatever gives a reply or a failure."""
+        """Parse a model's reply; every text gives a reply or a failure."""
         seen = dialect_seen_in(text)
         if seen and seen not in self.written_by:
             return ParseFailure(f"the reply is written as {seen} writes, not as {self.written_by[0]}")
@@ -67,10 +67,10 @@ class ToolCallDialect:
         """Write a reply as the model would.
 
         Raises:
-            NotExpressible: the dialect has no words for the action.
+            NotExpressible: the dialect cannot express the action.
         """
         call = json.dumps({"name": self.tool, "arguments": self._write(reply.action, frame)}, ensure_ascii=False)
-        # A typed "</tool_call>" must not end the call: inside JSON strings "<" may always be escaped.
+        # A typed "</tool_call>" must not end the call, so "<" is escaped within JSON strings.
         escaped = call.replace("<", "\\u003c")
         if not storable(escaped):
             raise refusal(self.tool, reply.action)
@@ -91,7 +91,7 @@ class ToolCallDialect:
 
 
 def cut_at_call(text: str) -> CallText | None:
-    """A reply cut at its first call, None where there is none; a call that is not closed goes to the end."""
+    """A reply split at its first call; None without a call. A call that is not closed goes to the end."""
     before, found, rest = text.partition(_OPEN)
     if not found:
         return None
@@ -100,7 +100,7 @@ def cut_at_call(text: str) -> CallText | None:
 
 
 def written_position(x: int, y: int, frame: CoordinateFrame) -> list[float]:
-    """A position as the frame's space writes it.
+    """A position in the frame's space.
 
     Raises:
         NotExpressible: it is not on the screen.
@@ -112,10 +112,10 @@ def written_position(x: int, y: int, frame: CoordinateFrame) -> list[float]:
 
 
 def written_seconds(seconds: float) -> float:
-    """A duration as it is written.
+    """A duration for a reply.
 
     Raises:
-        NotExpressible: no reply may say so long a time.
+        NotExpressible: the duration is longer than a reply may say.
     """
     if not 0.0 <= seconds <= LONGEST_SECONDS:
         raise NotExpressible(f"{seconds:g} s are not between 0 and {LONGEST_SECONDS:g}")
@@ -138,12 +138,12 @@ def written_extent(frame: CoordinateFrame) -> str:
 
 
 def refusal(tool: str, action: Action) -> NotExpressible:
-    """That a tool has no words for an action."""
+    """The error that a tool cannot express an action."""
     return NotExpressible(f"{tool} cannot say {action!r:.200}")
 
 
 def storable(*texts: str) -> bool:
-    """Whether texts can be stored as UTF-8: a model's words may hold halves of characters."""
+    """Whether texts can be stored as UTF-8; a model's text may have lone surrogates."""
     try:
         return all(text.isascii() or text.encode() for text in texts)
     except UnicodeEncodeError:
@@ -151,12 +151,12 @@ def storable(*texts: str) -> bool:
 
 
 def without_tags(text: str) -> str:
-    """Words that cannot be taken for a call."""
+    """A text that cannot be parsed as a call."""
     return text.replace("tool_call>", "tool_call›") if "tool_call>" in text else text
 
 
 def one_line(text: str) -> str:
-    """Words on one line."""
+    """A text on one line."""
     return " ".join(text.split())
 
 

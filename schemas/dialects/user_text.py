@@ -16,13 +16,13 @@ _NOTHING = "nothing yet"
 
 
 class UserText(NamedTuple):
-    """What a user text says."""
+    """The parts of a user text."""
 
     instruction: str
     guidance: tuple[str, ...]
-    """Its lines."""
+    """The lines of the guidance."""
     conclusions: tuple[str, ...]
-    """One for each step so far, oldest first."""
+    """The conclusions of the steps so far, oldest first."""
 
 
 def compose(instruction: str, guidance: str | None, conclusions: Sequence[str]) -> str:
@@ -33,7 +33,7 @@ def compose(instruction: str, guidance: str | None, conclusions: Sequence[str]) 
 
 
 def read(text: str) -> UserText:
-    """Take a user text apart; what does not follow the layout counts as instruction."""
+    """Parse a user text; text in another layout counts as instruction."""
     head, found, progress = text.rpartition(_PROGRESS)
     if not found:
         head, progress = text, ""
@@ -43,7 +43,7 @@ def read(text: str) -> UserText:
 
 
 def _steps(progress: str) -> tuple[str, ...]:
-    """Split at `Step 1: `, `Step 2: ` in turn, so that a number quoted inside a conclusion starts no step."""
+    """Split at `Step 1: `, then `Step 2: ` and so on, so that a number within a conclusion starts no step."""
     steps: list[str] = []
     rest = progress.removeprefix("Step 1: ")
     if rest == progress:

@@ -1,1 +1,1 @@
-"""One record per table of the warehouse, each with its Arrow schema; `registry` names them all."""
+"""One record for each table of the warehouse, with its Arrow schema; `registry` lists them all."""

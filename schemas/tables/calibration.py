@@ -1,4 +1,4 @@
-"""How good a judge is, ingredient by ingredient: one row of `calibrations`."""
+"""The quality of one ingredient of a judge: a row of `calibrations`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trajmill.schemas.record import Row, optional, required, table_schema
 
 
 class Ingredient(StrEnum):
-    """A part of a judge that could stand alone (CODA 4.2, Table 2)."""
+    """A part of a judge that could judge alone (CODA 4.2, Table 2)."""
 
     SINGLE = "single"
     """One vote of one model."""
@@ -28,55 +28,55 @@ class Ingredient(StrEnum):
 
 
 class Calibration(Row):
-    """One ingredient of one judge against labels, with the means that a verdict takes."""
+    """One ingredient of one judge, compared with labels, and the mean cost of a verdict."""
 
     number: int
-    """Counts the calibrations of a warehouse from 1; all rows of one have the same, and the newest the largest."""
+    """Number of the calibration in the warehouse, from 1; all its rows have the same number."""
     judge: str
-    """NAME of its `[judges.NAME]`; `judge` for the run's own."""
+    """NAME of the judge's `[judges.NAME]`; `judge` for the run's own judge."""
     judge_id: str
-    """Content id of its settings."""
+    """Content id of the judge's settings."""
     labels: str | None
-    """The labelled set; null where programmatic rewards of stored trajectories were the labels."""
+    """The labelled set; null if the labels were programmatic rewards of stored trajectories."""
     ingredient: Ingredient
     channel: str | None
-    """Null for the consensus."""
+    """The channel; null for the consensus."""
     resolution: str | None
-    """Scale of the screenshots, `full` as they are stored; null where several or none."""
+    """Scale of the screenshots, `full` for the stored size; null if there are several or none."""
     models: str
-    """Versions of prompts and models that vote, joined by `+`."""
+    """Versions of the voting prompts and models, joined by `+`."""
     rule: str
     """How the judge combines its votes."""
     votes: int
-    """Votes that it takes."""
+    """Number of votes of the ingredient."""
     trajectories: int
     """Trajectories with a label that were to be judged."""
     unjudged: int
-    """Those that the judge could not judge; they are no verdicts and count nowhere else."""
+    """Those that the judge could not judge; the other counts leave them out."""
     undecided: int
-    """Those that it judged, on which votes are missing that could turn this ingredient."""
+    """Judged trajectories on which missing votes could change the result of this ingredient."""
     true_positive: int
     false_positive: int
     true_negative: int
     false_negative: int
     precision: float | None
-    """Null where it called nothing correct."""
+    """Precision; null if it called nothing correct."""
     precision_low: float
     precision_high: float
-    """95 % interval (Wilson)."""
+    """95 % interval of the precision (Wilson)."""
     recall: float | None
-    """Null where nothing was correct."""
+    """Recall; null if nothing was correct."""
     recall_low: float
     recall_high: float
     f1: float | None
     kappa: float | None
-    """Cohen's kappa; null where chance alone would agree always."""
+    """Cohen's kappa; null if chance alone would always agree."""
     calls: float
-    """Calls to models per verdict, those of the step critic and of repeated questions included."""
+    """Model calls per verdict, with those of the step critic and repeated questions."""
     tokens: float
     """Tokens per verdict, into and out of models."""
     seconds: float
-    """Seconds per verdict that models took to answer, one call after the other."""
+    """Seconds per verdict of all model calls, added up."""
     cached: float
     """Share of the calls that the request cache answered; they took no time."""
 

@@ -1,4 +1,4 @@
-"""One supervised training example, in the canonical form that every exporter starts from."""
+"""One supervised training example, in the form that all exporters read."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from trajmill.schemas.record import STRINGS, Record, Row, optional, required, ta
 from trajmill.schemas.tables.query import Split
 
 IMAGE_PLACEHOLDER = "<image>"
-"""Stands in a message where an image goes."""
+"""The placeholder of an image in a message."""
 
 
 class Message(Record):
-    """One chat message; the text `<image>` stands where an image goes, in the order of `screens`."""
+    """One chat message; `<image>` is the placeholder of an image, in the order of `screens`."""
 
     role: str
     content: str
@@ -31,17 +31,16 @@ class Example(Row):
     screens: tuple[str, ...]
     """Screen ids in placeholder order."""
     action: str | None
-    """JSON of the typed action in pixels of the stored screenshot, null where there is none."""
+    """JSON of the typed action in pixels of the stored screenshot; null without one."""
     coordinate_space: str
-    """Space in which the messages write coordinates; their frame is the last screen."""
+    """Coordinate space of the messages; their frame is the last screen."""
     loss_weight: float
     query_id: str
     trajectory_id: str
     step_index: int | None
     split: Split
     guided: bool | None = None
-    """Whether the completion was given with guidance in the prompt, which the messages leave out; null on rows of
-    earlier versions."""
+    """Whether the agent had guidance in its prompt, which the messages leave out; null on rows of earlier versions."""
 
     arrow_schema: ClassVar[pa.Schema] = table_schema(
         required("example_id", pa.string()),

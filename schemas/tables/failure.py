@@ -11,7 +11,7 @@ from trajmill.schemas.record import Row, required, table_schema
 
 
 class Failure(Row):
-    """What did not become a row."""
+    """Work that gave no row."""
 
     stage: str
     input_id: str

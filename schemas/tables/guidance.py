@@ -22,11 +22,11 @@ class Guidance(Row):
     guidance_id: str
     query_id: str
     source_trajectory: str
-    """The trajectory it was written from."""
+    """The trajectory that it was written from."""
     source: str
     """`own_success` or `reference_path`."""
     step_descriptions: tuple[str, ...]
-    """The outcome of each step kept, in order."""
+    """The outcome of each kept step, in order."""
     dropped_steps: tuple[DroppedStep, ...]
     text: str
     """The text in the prompt."""

@@ -14,13 +14,13 @@ class ModelCall(Row):
 
     call_id: str
     trajectory_id: str | None
-    """The trajectory it was made for, null outside a rollout."""
+    """The trajectory of the call; null without one."""
     step_index: int | None
     role: str
-    """policy, critic.text, critic.multimodal, writer, ..."""
+    """The model's role: policy, critic.text, critic.multimodal, writer, ..."""
     payload_hash: str
     messages: str
-    """JSON of the messages; images stand in it as screen ids."""
+    """JSON of the messages, with screen ids in place of images."""
     response: str | None
     input_tokens: int
     output_tokens: int
@@ -29,22 +29,21 @@ class ModelCall(Row):
     """In the currency of the configuration; 0 for a local model and for an answer from the cache."""
     error: str | None
     other_responses: tuple[str, ...] | None = None
-    """The other samples where more than one was asked for; null on rows of earlier versions."""
+    """The other samples, if more than one was asked for; null on rows of earlier versions."""
     cached: bool | None = None
-    """Whether the answer came from the request cache; its tokens are those of the call that was made. Null on rows of
+    """Whether the answer came from the request cache; its tokens are those of the original call. Null on rows of
     earlier versions."""
     judge: str | None = None
-    """Of a call by a critic that judged anew, the judge's name; null otherwise."""
+    """For a critic of a repeated judgement, the judge's name; else null."""
     judge_id: str | None = None
-    """Content id of that judge's settings; null as `judge` is."""
+    """Content id of that judge's settings; null if `judge` is."""
     draw: int | None = None
-    """Of a vote on a trajectory, which draw it was asked for; of several votes the first one's. Null otherwise and on
-    rows of earlier versions."""
+    """For votes on a trajectory, the draw of the first one; null for other calls and on rows of earlier versions."""
     image_scale: float | None = None
-    """Share of their sides at which images were sent; null on rows of earlier versions."""
+    """Factor for width and height of the sent images; null on rows of earlier versions."""
 
     draws: tuple[int, ...] | None = None
-    """Of votes on a trajectory, the draw of each answer in their order; null otherwise and on rows of earlier
+    """For votes on a trajectory, the draw of each answer, in order; null for other calls and on rows of earlier
     versions."""
 
     arrow_schema: ClassVar[pa.Schema] = table_schema(

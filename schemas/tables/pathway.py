@@ -1,4 +1,4 @@
-"""A way through a program's menus, dialogs and tabs, found by pressing what is on the screen (paper 6.2, computers)."""
+"""A way through a program's menus, dialogs and tabs, found by pressing elements (paper 6.2, computers)."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from trajmill.schemas.tables.query import Platform
 
 
 class EndKind(StrEnum):
-    """What a pathway leads to."""
+    """The kind of a pathway's end."""
 
     MENU = "menu"
-    """A menu or another list of choices, which is open now."""
+    """A menu or another list of choices, which is open."""
     MENU_ITEM = "menu_item"
-    """An entry of an open menu; whether it was pressed as well, `Pathway.pressed` says."""
+    """An entry of an open menu; `Pathway.pressed` says whether it was also pressed."""
     DIALOG = "dialog"
-    """A window over, or beside, the one that it was called from."""
+    """A window over or beside the one that opened it."""
     TAB = "tab"
-    """A tab, which is in front now."""
+    """A tab, which is in front."""
     PAGE = "page"
     """Another page in the same window."""
 
@@ -32,22 +32,22 @@ class PathwayStep(Record):
 
     role: str
     name: str
-    """The text on it."""
+    """Its text."""
     target: str
-    """How it is found again, wherever it is drawn: its element id, else `role:name`."""
+    """The name by which it is found again: its element id, or `role:name` without one."""
     bounds: Box
-    """Where it was drawn, in pixels of the screenshot."""
+    """Its box, in pixels of the screenshot."""
     screen_id: str
-    """The screen on which it was seen."""
+    """The screen that showed it."""
 
 
 class Evidence(Record):
-    """An element that is to be seen at a pathway's end."""
+    """An element that the screen shows at a pathway's end."""
 
     role: str
     text: str
     state: str
-    """A state that it has there, e.g. `selected` for a tab; empty where any will do."""
+    """A state that it has there, e.g. `selected` for a tab; empty for any."""
 
 
 class Pathway(Row):
@@ -58,26 +58,26 @@ class Pathway(Row):
     platform: Platform
     program: str
     environment: str
-    """Kind of environment that it was walked in."""
+    """Kind of the environment of the walk."""
     start_state: str
     """JSON of the start state, as on a query."""
     steps: tuple[PathwayStep, ...]
-    """The last one is what the pathway leads to, or opens it."""
+    """The elements on the way; the last one is the pathway's end, or opens it."""
     end_kind: EndKind
     end_name: str
-    """Title of the dialog or page that opened, else the name on the last element."""
+    """Title of the opened dialog or page, or the name of the last element."""
     pressed: bool
-    """Whether the last element was pressed; what might do harm, and what could only change something, was not."""
+    """Whether the last element was pressed; elements that may do damage, or only change something, are not pressed."""
     enabled: bool
     """Whether the last element could be pressed in the start state."""
     shows: tuple[Evidence, ...]
-    """What is to be seen when one has arrived."""
+    """The elements that the screen shows at the end."""
     needs_selection: bool | None
-    """Whether an object must be selected first; null where nobody has looked."""
+    """Whether an object must be selected first; null if this was not checked."""
     selection_by: str
-    """Who says so: `tree` (what is disabled without a selection and enabled with one), a model's version, or empty."""
+    """The source of this: `tree` (disabled without a selection and enabled with one), a model's version, or empty."""
     found_after: float
-    """Seconds from the start of the walk, its resets included."""
+    """Seconds from the start of the walk, including resets."""
 
     arrow_schema: ClassVar[pa.Schema] = table_schema(
         required("pathway_id", pa.string()),

@@ -1,4 +1,4 @@
-"""A version of the policy: what it came from, what it was trained on, how good it is."""
+"""A version of the policy: its parent, its training and its success."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class PolicyVersion(Row):
     model_version: str
     parent: str | None
     release: str | None
-    """Name of the release it was trained on, null for the untrained policy."""
+    """Name of the release that it was trained on; null for the untrained policy."""
     recipe: str
     """JSON of the training configuration."""
     updates: int

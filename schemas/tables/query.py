@@ -11,7 +11,7 @@ from trajmill.schemas.record import STRINGS, Record, Row, content_id, required, 
 
 
 class Platform(StrEnum):
-    """Which action space and screen an environment has."""
+    """The sort of device, which decides the actions."""
 
     PHONE = "phone"
     DESKTOP = "desktop"
@@ -31,7 +31,7 @@ class Source(StrEnum):
 
 
 class Split(StrEnum):
-    """Fixed before training; only `train` is ever trained on."""
+    """The use of a query, fixed before training; only `train` is trained on."""
 
     TRAIN = "train"
     HELDOUT_SLOTS = "heldout_slots"
@@ -46,62 +46,62 @@ HELDOUT_SPLITS = (Split.HELDOUT_SLOTS, Split.HELDOUT_PHRASINGS, Split.HELDOUT_AP
 
 
 class Slot(Record):
-    """One constraint of the user: a slot of a page and the value asked for."""
+    """One constraint of the user: a slot of a page and the wanted value."""
 
     name: str
     """The slot's name, unique within its task, e.g. `size`."""
     value: str
     """The value as the screen shows it, e.g. `Large`."""
     said: str
-    """The value as the instruction says it, e.g. `big`; empty where it is not said (carried from another app)."""
+    """The value in the words of the instruction, e.g. `big`; empty if it is not said (carried from another app)."""
     page: str
-    """`app.screen` on which the slot is set."""
+    """The page on which the slot is set, as `app.screen`."""
 
 
 class PathStep(Record):
     """One operation of the annotated reference path."""
 
     page: str
-    """`app.screen` on which the operation happens."""
+    """The page of the operation, as `app.screen`."""
     operation: str
-    """`open` (an app), `tap`, `type` or `finish`; in real programs also `double_tap`, `right_tap`, `replace` (what a
-    field holds), `key`, `drag`, `select` (drag from the left edge of an element to the right edge of another) and
-    `scroll` (down, until an element shows)."""
+    """`open` (an app), `tap`, `type` or `finish`; in real programs also `double_tap`, `right_tap`, `replace` (the text
+    of a field), `key`, `drag`, `select` (drag from the left edge of an element to the right edge of another) and
+    `scroll` (down, until an element is visible)."""
     target: str
-    """Element id to tap or type into; the app's name for `open`; empty for `finish` and for what has the keyboard."""
+    """Element id to tap or type into; for `open` the app's name; empty for `finish` and for the focused element."""
     text: str = ""
-    """Text to type; for `key` the keys (`ctrl+s`); for `drag` the element id to drop on, for `select` the last one."""
+    """Text to type; for `key` the keys (`ctrl+s`); for `drag` and `select` the element id at the end."""
 
 
 class Query(Row):
-    """A task for an agent, with what is needed to start it, walk it and check it."""
+    """A task for an agent, with its start state, reference path and goal check."""
 
     query_id: str
     """Content hash of platform, task, slots, start state and instruction."""
     platform: Platform
     apps: tuple[str, ...]
-    """Apps the task needs, in order of use."""
+    """Apps of the task, in order of use."""
     source: Source
     task: str
     """Name of the task template (`app.task`), or of the MiniWoB page."""
     raw_instruction: str
-    """Synthesised from the path's metadata (paper 6.2, step 3)."""
+    """The explicit instruction, synthesised from the path's metadata (paper 6.2, step 3)."""
     instruction: str
-    """After refinement (paper 6.2, step 4): what the agent is given."""
+    """The refined instruction, which the agent gets (paper 6.2, step 4)."""
     phrasing: str
-    """Id of the phrasing that the instruction was written with."""
+    """Id of the instruction's phrasing."""
     pages: tuple[str, ...]
     """The sampled path of the navigation DAG, as `app.screen` (paper 6.2, step 1)."""
     page_descriptions: tuple[str, ...]
-    """What each page is for (paper 6.2, step 2)."""
+    """The purpose of each page (paper 6.2, step 2)."""
     slots: tuple[Slot, ...]
     """The constraints that the user gave."""
     path: tuple[PathStep, ...]
-    """The annotated reference path, empty where there is none."""
+    """The annotated reference path; empty without one."""
     start_state: str
-    """JSON that the environment's reset understands; `{}` for its default state."""
+    """The start state, as JSON for the environment's reset; `{}` for its default state."""
     goal: str
-    """JSON of the programmatic goal check; only the environment reads it. `{}` where there is none."""
+    """JSON of the programmatic goal check, which only the environment reads; `{}` without one."""
     difficulty: int
     """1 to 3 as in NaturalGAIA 3.4: by path length and number of apps."""
     max_steps: int
@@ -143,6 +143,6 @@ class Query(Row):
         return content_id("query", platform, task, [s.model_dump() for s in slots], start_state, instruction)
 
     def goal_key(self) -> str:
-        """Identifies what is to be achieved, whatever the words: task, slot values and start state."""
+        """Identifies the goal, which does not depend on the words: task, slot values and start state."""
         values: list[Any] = sorted((s.name, s.value) for s in self.slots)
         return content_id("goal", self.task, values, self.start_state)

@@ -1,4 +1,4 @@
-"""The tables of the warehouse and the record behind each."""
+"""The tables of the warehouse, each with its record."""
 
 from __future__ import annotations
 

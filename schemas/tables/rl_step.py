@@ -15,7 +15,7 @@ class RLStep(Row):
 
     rl_step_id: str
     group: str
-    """The query whose rollouts, of one round and policy version, are compared."""
+    """The query whose attempts, of one round and policy version, are compared."""
     trajectory_id: str
     step_index: int
     prompt: tuple[Message, ...]
@@ -24,25 +24,25 @@ class RLStep(Row):
     accuracy_reward: float
     format_reward: float
     reward: float
-    """Accuracy plus format, one number per trajectory."""
+    """Accuracy plus format reward of the trajectory."""
     advantage: float
-    """Normalised reward, the same on all steps of a trajectory."""
+    """Normalised reward, equal on all steps of a trajectory."""
     step_weight: float
-    """One over the trajectory's length, so that every trajectory weighs the same, or 1."""
+    """One over the trajectory's length, so that all trajectories weigh the same; or 1."""
     replayed: bool
-    """Whether the trajectory is a remembered success of an earlier round."""
+    """Whether the trajectory is a success of an earlier round that replaced a failed attempt."""
     group_size: int | None = None
-    """Rollouts of the group, the replayed one included; null on rows of earlier versions."""
+    """Number of trajectories of the group, with the replayed one; null on rows of earlier versions."""
     policy_version: str | None = None
     """Version of the policy that gave the response; null on rows of earlier versions."""
     guided: bool | None = None
-    """Whether the response was given with guidance in the prompt, which the prompt of the row leaves out; only a
-    replayed one may be. Null on rows of earlier versions."""
+    """Whether the agent had guidance in its prompt, which the row's prompt leaves out; only replayed trajectories may.
+    Null on rows of earlier versions."""
     response_token_ids: tuple[int, ...] | None = None
-    """Tokens of the response in the vocabulary of a served policy; null for the embedded one, where they were not asked
-    for, and on rows of earlier versions. The same holds for the log probabilities."""
+    """Tokens of the response in the vocabulary of a served policy; null for the embedded policy, if they were not asked
+    for, and on rows of earlier versions. The same is true for the log probabilities."""
     old_logprobs: tuple[float, ...] | None = None
-    """Natural logarithms of the tokens' probabilities under the policy that gave them, as its server counts them."""
+    """Natural logarithms of the tokens' probabilities under the policy that gave them, as its server reports them."""
     temperature: float | None = None
     """Sampling temperature of the policy; null on rows of earlier versions."""
 

@@ -1,4 +1,4 @@
-"""One round's figures."""
+"""The figures of one round."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trajmill.schemas.tables.policy_version import SplitSuccess
 
 
 class StageCount(Record):
-    """Rows into and out of one stage, in the order of the stages, and the time it took."""
+    """Rows into and out of one stage, and its seconds."""
 
     stage: str
     rows_in: int
@@ -41,11 +41,11 @@ class RoundSummary(Row):
     success_after: tuple[SplitSuccess, ...]
     judge: tuple[JudgeQuality, ...]
     trained: bool
-    """False when the judge fell under its floor, or there was nothing to learn from."""
+    """Whether the round trained; not if the judge was below its floor, or there were no examples."""
     reference_paths_used: int
-    """Distinct queries, so far in the run, whose guidance came from their annotated reference path."""
+    """Number of distinct queries, so far in the run, whose guidance came from their annotated reference path."""
     release: str
-    """Name of the round's release, empty when there was none."""
+    """Name of the round's release; empty without one."""
 
     arrow_schema: ClassVar[pa.Schema] = table_schema(
         required("policy_before", pa.string()),

@@ -1,4 +1,4 @@
-"""One distinct screen: pixels and accessibility tree, stored once however often it is seen."""
+"""One distinct screen: pixels and accessibility tree, stored once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from trajmill.schemas.observation import UIElement
 from trajmill.schemas.record import Row, required, table_schema
 
 IMAGE = pa.struct([pa.field("bytes", pa.binary()), pa.field("path", pa.string())])
-"""How Hugging Face datasets store an image."""
+"""The Arrow type of images in Hugging Face datasets."""
 
 ELEMENT = pa.struct(
     [
@@ -28,13 +28,13 @@ class Screen(Row):
     """One distinct screen: pixels and accessibility tree."""
 
     screen_id: str
-    """Content hash of what is on the screen."""
+    """Content hash of the screen."""
     width: int
     height: int
     image: bytes
     """The encoded image (PNG); stored as the struct that Hugging Face datasets read."""
     elements: tuple[UIElement, ...]
-    """The accessibility tree in reading order, empty where there is none."""
+    """The accessibility tree in reading order; empty without one."""
 
     arrow_schema: ClassVar[pa.Schema] = table_schema(
         required("screen_id", pa.string()),

@@ -11,7 +11,7 @@ from trajmill.schemas.record import LOGPROBS, TOKEN_IDS, Record, Row, optional, 
 
 
 class TargetElement(Record):
-    """The accessibility element under the action's position."""
+    """The accessibility element at the action's position."""
 
     role: str
     text: str
@@ -31,24 +31,24 @@ class Step(Row):
     app_after: str
     thought: str
     action: str | None
-    """JSON of the typed action in pixels of the stored screenshot; null when the reply was no action."""
+    """JSON of the typed action in pixels of the stored screenshot; null if the reply had no action."""
     action_kind: str
-    """Kind of the action, `unparsed` when the reply was no action."""
+    """Kind of the action; `unparsed` if the reply had no action."""
     conclusion: str
     raw_response: str
-    """The model's words as they came, untrusted."""
+    """The model's reply, word for word; untrusted."""
     target: TargetElement | None
     role_outputs: str
-    """JSON object of what other roles said (subgoal, reflection, notes); `{}` for a single agent."""
+    """JSON object of the outputs of other roles (subgoal, reflection, notes); `{}` for a single agent."""
     prompt: str
     """The user text of the prompt that was answered, without guidance."""
     guided: bool
-    """Whether guidance stood in the prompt."""
+    """Whether the prompt had guidance."""
     reply_token_ids: tuple[int, ...] | None = None
-    """Tokens of the reply in the vocabulary of a served policy; null where they were not asked for or not given, and on
-    rows of earlier versions. The same holds for the log probabilities."""
+    """Tokens of the reply in the vocabulary of a served policy; null if they were not asked for or not given, and on
+    rows of earlier versions. The same is true for the log probabilities."""
     reply_logprobs: tuple[float, ...] | None = None
-    """Natural logarithms of their probabilities, as the server counts them."""
+    """Natural logarithms of their probabilities, as the server reports them."""
     policy_version: str | None = None
     """Version of the policy that gave the reply; null on rows of earlier versions."""
 

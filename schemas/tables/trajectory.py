@@ -12,7 +12,7 @@ from trajmill.schemas.record import Row, content_id, optional, required, table_s
 
 
 class StopReason(StrEnum):
-    """Why an episode ended; every exit has one."""
+    """Why an episode ended."""
 
     AGENT_DONE = "agent_done"
     """The agent terminated or answered."""
@@ -27,13 +27,13 @@ class Purpose(StrEnum):
     """Why the attempt was made."""
 
     TRAIN = "train"
-    """Collected to learn from."""
+    """Collects training data."""
     GUIDED = "guided"
-    """A second chance for a failed query, with guidance in the prompt."""
+    """A further attempt at a failed query, with guidance in the prompt."""
     EVALUATE = "evaluate"
-    """Measures a policy; never trained on."""
+    """Measures a policy; it is never trained on."""
     REFERENCE = "reference"
-    """Walks the annotated path, to write guidance from."""
+    """Walks the annotated path; guidance is written from it."""
     ONLINE = "online"
     """Stepped by a trainer from outside, which learns from it itself; no round trains on it."""
 
@@ -54,16 +54,16 @@ class Trajectory(Row):
     """0 for the first attempt of its round, purpose and query."""
     purpose: Purpose
     guidance_id: str | None
-    """The guidance in the prompt, null for an unguided attempt."""
+    """The guidance in the prompt; null for an unguided attempt."""
     status: str
-    """`finished`, or `failed` for one that is no evidence about the agent."""
+    """`finished`, or `failed` if it says nothing about the agent."""
     stop_reason: StopReason
     failure_class: FailureClass | None
     failure_message: str | None
     answer: str | None
-    """What the agent answered; the status it reported when it terminated."""
+    """The agent's answer, or the status that it reported."""
     reward: float | None
-    """Programmatic reward in [0, 1]; null where there is no check, and after a failure."""
+    """Programmatic reward in [0, 1]; null without a check, and after a failure."""
     steps: int
     input_tokens: int
     output_tokens: int

@@ -1,4 +1,4 @@
-"""What critics say: of one step, of one trajectory by one channel, and the decision."""
+"""Verdicts of critics on steps and trajectories, and the judgement on a trajectory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class StepLabel(StrEnum):
 
 
 class Channel(StrEnum):
-    """Who votes on a trajectory."""
+    """The evidence that critics of trajectories read."""
 
     TEXT = "text"
     MULTIMODAL = "multimodal"
@@ -27,7 +27,7 @@ class Channel(StrEnum):
 
 
 class StepVerdict(Row):
-    """One critic on one step."""
+    """The verdict of a critic on one step."""
 
     trajectory_id: str
     index: int
@@ -37,9 +37,9 @@ class StepVerdict(Row):
     label: StepLabel
     judge: str | None = None
     """The judge of a repeated judgement (`judge --again`, `calibrate`): the NAME of a `[judges.NAME]`. Null for the
-    run's own judge; only its rows decide what is learned from."""
+    run's own judge; only its rows decide what is trained on."""
     judge_id: str | None = None
-    """Content id of that judge's settings; null as `judge` is."""
+    """Content id of that judge's settings; null if `judge` is."""
 
     arrow_schema: ClassVar[pa.Schema] = table_schema(
         required("trajectory_id", pa.string()),
@@ -58,7 +58,7 @@ class TrajectoryVerdict(Row):
     trajectory_id: str
     channel: Channel
     resolution: str
-    """`full`, or the scale of a cheaper pass."""
+    """`full`, or the scale of the screenshots in a cheaper pass."""
     vote: int
     """0 for the first vote of the channel."""
     correct: bool
@@ -85,12 +85,12 @@ class TrajectoryVerdict(Row):
 
 
 class Judgement(Row):
-    """The decision on one trajectory; judging again adds rows, never rewrites."""
+    """The decision on one trajectory; judging again adds rows and changes none."""
 
     trajectory_id: str
     correct: bool
     rule: str
-    """How the votes were combined, e.g. `consensus(text,multimodal)`."""
+    """The rule that combined the votes, e.g. `consensus(text,multimodal)`."""
     agreed: bool
     """Whether all votes were the same."""
     redundant_steps: tuple[int, ...]

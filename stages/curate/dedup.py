@@ -1,4 +1,4 @@
-"""Removes exact duplicates among training examples: the same conversation about the same screens."""
+"""Removes duplicate training examples: the same conversation about the same screens."""
 
 from __future__ import annotations
 

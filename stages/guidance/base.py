@@ -1,4 +1,4 @@
-"""The protocols of guidance: who describes a step, and who writes the hints (paper 6.4)."""
+"""The protocols of guidance: describers of steps, and writers of hints (paper 6.4)."""
 
 from __future__ import annotations
 

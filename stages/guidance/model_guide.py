@@ -1,6 +1,6 @@
 """Guidance by models: a vision-language model describes each action's outcome, a language model summarises (paper 6.4).
 
-What they write is cut to a length and put on lines that this module numbers. So `strip` can find a hint again in texts
+Their texts are cut to a length and put on lines that this module numbers. So `strip` can find a hint in training data,
 where it must not be, and no line from a screen or a model looks like a part of the prompt.
 """
 
@@ -28,9 +28,9 @@ from trajmill.stages.models.prompted import GREEDY, PromptedModel, Sampling, on_
 from trajmill.stages.models.prompts import Prompt, own_or_packaged
 
 LONGEST_OUTCOME = 300
-"""Characters of the outcome of one step."""
+"""Most characters of the outcome of one step."""
 LONGEST_LINE = 200
-"""Characters of one line of guidance."""
+"""Most characters of one line of guidance."""
 MOST_LINES = 20
 _LONGEST_EXPECTATION = 600
 _LONGEST_REASON = 120
@@ -44,7 +44,7 @@ _Sentence = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1
 
 
 class OutcomeAnswer(Record):
-    """What a describer answers."""
+    """The answer of a describer."""
 
     outcome: _Sentence
     result: Literal["as expected", "not as expected", "no effect"]
@@ -52,7 +52,7 @@ class OutcomeAnswer(Record):
 
 
 class StepsAnswer(Record):
-    """What a writer answers."""
+    """The answer of a writer."""
 
     steps: Annotated[tuple[_Sentence, ...], Field(min_length=1, max_length=MOST_LINES)]
 
@@ -65,7 +65,7 @@ class GuidePrompts(NamedTuple):
 
 
 def guide_prompts(describe: Path | None = None, synthesise: Path | None = None) -> GuidePrompts:
-    """The prompts of the user's own files, and where there is none, those that come with the package.
+    """Read the prompts from the user's own files; without a file, the prompt of the package.
 
     Raises:
         BadInputError: a file cannot be read, or misses a section or a field.
@@ -78,7 +78,7 @@ def guide_prompts(describe: Path | None = None, synthesise: Path | None = None) 
 
 @dataclass(frozen=True, slots=True)
 class ModelDescriber:
-    """Shows a vision-language model both screens of a step, with the place of the action marked on the first."""
+    """Shows a vision-language model both screens of a step, with the action marked on the first."""
 
     model: ChatModel
     prompt: Prompt = field(default_factory=lambda: guide_prompts().describe)
@@ -96,7 +96,7 @@ class ModelDescriber:
 
         Raises:
             JudgeFailure: a screen of the step is not stored, or its action cannot be read.
-            ModelFailure: no valid answer, or an image that does not decode.
+            ModelFailure: no valid answer, or an image does not decode.
         """
         if step.action.kind in ("terminate", "answer"):
             return StepOutcome(_one_short_line(step.caption, LONGEST_OUTCOME))

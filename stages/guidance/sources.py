@@ -33,7 +33,7 @@ def queries_to_walk(hard: HardQueries, walks: Collection[str]) -> list[Query]:
 
 
 def choose_sources(hard: HardQueries, walks: Mapping[str, str], written: Collection[str]) -> GuidanceSources:
-    """The policy's own success where there is one, else the walk of the annotated path.
+    """Choose the policy's own success for each query; without one, the walk of the annotated path.
 
     Args:
         hard: the hard queries.

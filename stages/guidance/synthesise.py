@@ -10,14 +10,14 @@ from trajmill.stages.critics.trees.screen_state import control_kind
 from trajmill.stages.guidance.base import StepDescription
 
 _LONGEST = 80
-"""Longest name of an element in a line, in characters."""
+"""Most characters of an element's name in a line."""
 
 
 class LineWriter:
     """Writes one line per step that names its target as the screen shows it; needs no model.
 
-    It leaves out scrolling, going back, and opening and closing the keyboard: an agent sees by itself whether the next
-    target is in view.
+    It leaves out scrolling, going back, and opening and closing the keyboard, because an agent sees whether the next
+    target is visible.
     """
 
     version = "line-writer-1"
@@ -29,7 +29,7 @@ class LineWriter:
 
 
 def instruction_for(action: ElementAction) -> str:
-    """What to do, in one sentence; empty for actions that need no hint."""
+    """The instruction for one action, as a sentence; empty for actions that need no hint."""
     element = action.element
     match action.kind:
         case "click" | "long_press" if element is not None and (element.text or element.value):

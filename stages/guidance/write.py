@@ -19,11 +19,11 @@ from trajmill.stages.guidance.filter import as_expected, lasting_steps
 from trajmill.stages.guidance.synthesise import LineWriter
 
 STAGE = "guide"
-"""Name of the stage as it stands on failures."""
+"""Name of the stage on failures."""
 
 
 class Guide(NamedTuple):
-    """Who describes and who writes."""
+    """A describer and a writer."""
 
     describer: StepDescriber = TreeDescriber()
     writer: GuidanceWriter = LineWriter()

@@ -1,1 +1,1 @@
-"""Where tasks come from."""
+"""Sources of queries: navigation graphs, pathways of programs, atomic operations, proposals of a model."""

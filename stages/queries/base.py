@@ -13,10 +13,10 @@ class Variant(NamedTuple):
     """One of several templates for the same thing."""
 
     text: str
-    """The template as its author wrote it."""
+    """The template."""
     number: int
     heldout: bool
-    """Training never sees it."""
+    """Whether training never sees it."""
 
     @property
     def id(self) -> str:
@@ -25,12 +25,12 @@ class Variant(NamedTuple):
 
 
 class Written(NamedTuple):
-    """One query in words."""
+    """The texts of one query."""
 
     raw: str
     """Step 3: an explicit navigation instruction, e.g. `Open the Bites app, choose Pizza, ...`."""
     text: str
-    """Step 4: what a person would say."""
+    """Step 4: the instruction as a person would say it."""
     phrasing: str
     """Identifies the phrasing, part by part; a part is held out if `HELDOUT_MARK` follows its last `/`."""
     said: Mapping[str, str]

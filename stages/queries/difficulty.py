@@ -8,8 +8,7 @@ from trajmill.schemas.tables.query import PathStep
 
 EASY_PAGES = 2
 MEDIUM_PAGES = 4
-"""Level 1 has 1-2 atomic tasks, level 2 has 3-4, level 3 has more; each page that is operated
-counts as one."""
+"""Most atomic tasks of levels 1 and 2; each page on which something is done counts as one."""
 MEDIUM_APPS = 3
 """A task over three apps or more is not of level 1."""
 SPARE_STEPS = 4

@@ -22,7 +22,7 @@ class InstructionIndex:
     """The instructions of one query set; add training queries before held-out ones."""
 
     def __init__(self) -> None:
-        """Empty."""
+        """Start with no instructions."""
         self._goals: dict[tuple[str, ...], str] = {}
         self._trained_texts: set[str] = set()
         self._trained_skeletons: set[tuple[str, str]] = set()

@@ -1,4 +1,4 @@
-"""Phrasings from package data: by kind of task, templates for training and held-out ones."""
+"""Reads phrasings from package data: by kind of task, templates for training and held-out ones."""
 
 from __future__ import annotations
 

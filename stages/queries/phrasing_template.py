@@ -1,7 +1,7 @@
 """The small language of phrasings: `order [me] {dish} (on|from) Bites{clauses}`.
 
-`(a|b)` gives one of its alternatives, `[a]` gives `a` or nothing, `{name}` gives the words of a slot, all other text
-stays as it is. The parser is a recursive descent over the characters:
+`(a|b)` gives one of its alternatives, `[a]` gives `a` or nothing, `{name}` gives the words of a slot; all other text is
+copied. The parser is a recursive descent over the characters:
 
     sequence     = (words | name | alternatives | optional)*
     name         = "{" identifier "}"
@@ -44,7 +44,7 @@ class Template(NamedTuple):
     parts: tuple[PlainText | SlotName | Alternatives, ...]
 
     def names(self) -> frozenset[str]:
-        """All names that stand anywhere in the template."""
+        """All names in the template."""
         found: set[str] = set()
         for part in self.parts:
             if isinstance(part, SlotName):
@@ -66,7 +66,7 @@ def parse_template(text: str, where: str) -> Template:
     """Parse a phrasing; `where` names the task it belongs to.
 
     Raises:
-        BadInputError: a bracket is not closed or opened, `|` stands outside brackets, or a name is no identifier.
+        BadInputError: a bracket is not closed or opened, a `|` is outside brackets, or a name is no identifier.
     """
     return _Parser(text, where).template()
 

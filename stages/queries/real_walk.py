@@ -1,4 +1,4 @@
-"""Step 5 in real programs (paper 6.2): walks the reference path of a query in the environment of the run."""
+"""Walks the reference path of a query in the environment of the run (paper 6.2, step 5, in real programs)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def walk_all(
 
     Args:
         factory: makes the environments; it is left open.
-        queries: to walk; those that pass keep their order.
+        queries: the queries to walk; those that pass keep their order.
         stage: name of the stage on the failures.
         origin: common columns of the failures.
         instances: environments that work at the same time.

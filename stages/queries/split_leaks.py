@@ -11,22 +11,22 @@ from trajmill.stages.queries.phrasing import heldout_parts, phrasing_parts, skel
 
 
 class LeakKind(StrEnum):
-    """What of a held-out query reached training."""
+    """The kind of a leak."""
 
     GOAL = "goal"
-    """The same slots and start state of the same task stand in two splits."""
+    """Two splits have the same slots and start state of the same task."""
     INSTRUCTION = "instruction"
-    """The same words."""
+    """Two splits have the same instruction."""
     PHRASING = "phrasing"
-    """A held-out template or clause, or a sentence that differs from a held-out one in its slot values only."""
+    """Training has a held-out template or clause, or the words of a held-out sentence around other slot values."""
     APP = "app"
-    """An app that training must not see."""
+    """Training has a held-out app."""
     LINEAGE = "lineage"
     """A training text comes from a query that is not of the training split."""
 
 
 class Leak(NamedTuple):
-    """One held-out thing that training could see."""
+    """One held-out query or app that training could see."""
 
     kind: LeakKind
     heldout: str
@@ -37,9 +37,9 @@ class Leak(NamedTuple):
 
 
 def leaks_in_queries(queries: Sequence[Query], heldout_apps: Collection[str]) -> tuple[Leak, ...]:
-    """Everything held out that the training queries of a query set share.
+    """Find the held-out goals, instructions, phrasings and apps that training queries have.
 
-    `heldout_apps` are the apps that training never sees, as they stand in `Query.apps`.
+    `heldout_apps` are the apps that training never sees, named as in `Query.apps`.
     """
     train = [query for query in queries if query.split is Split.TRAIN]
     heldout = [query for query in queries if query.split is not Split.TRAIN]

@@ -1,4 +1,4 @@
-"""One call as UI-TARS writes it: a name and arguments that are all texts in quotes."""
+"""Parses and writes one call of UI-TARS: a name, and arguments that are texts in quotes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trajmill.schemas.dialects.arguments import LONGEST_SECONDS, ArgumentsError
 from trajmill.schemas.geometry import Point
 
 _NAME = re.compile(r"([a-z_]+)\(\s*")
-# Models leave quotes within a text as they are: one that no comma, bracket or end follows does not end the text.
+# Models do not escape quotes within a text: a quote ends the text only before a comma, a bracket or the end.
 _ARGUMENT = re.compile(
     r"""([a-z_0-9]+)\s*=\s*(?:'((?:\\.|[^'\\\n]|'(?!\s*[,)]))*)'|"((?:\\.|[^"\\\n]|"(?!\s*[,)]))*)")\s*"""
 )
@@ -27,7 +27,7 @@ _TO_WRITTEN = str.maketrans(_WRITTEN)
 
 
 class UiTarsCall(NamedTuple):
-    """A call and the frame that its positions are written in; every value is checked before it is used."""
+    """A call and the frame of its positions; every value is checked before it is used."""
 
     name: str
     arguments: Mapping[str, str]
@@ -54,7 +54,7 @@ class UiTarsCall(NamedTuple):
         return self.frame.to_pixels(x, y)
 
     def seconds(self, name: str, default: float) -> float:
-        """A duration; the default where none is given."""
+        """A duration, or the default."""
         written = self.arguments.get(name, "").strip()
         if not written:
             return default
@@ -63,14 +63,14 @@ class UiTarsCall(NamedTuple):
         return float(written)
 
     def keys(self, name: str) -> tuple[str, ...]:
-        """Keys with spaces between them: one at least."""
+        """Keys that are separated by spaces, at least one."""
         keys = tuple(self.text(name).split())
         if not keys:
             raise ArgumentsError(f"{name} names no key")
         return keys
 
     def one_of(self, name: str, choices: Sequence[str]) -> str:
-        """One of some words."""
+        """One of the given words."""
         word = self.text(name).strip()
         if word not in choices:
             raise ArgumentsError(f"{name} is not one of {', '.join(choices)}")
@@ -78,10 +78,10 @@ class UiTarsCall(NamedTuple):
 
 
 def read_call(text: str, frame: CoordinateFrame) -> UiTarsCall:
-    """A call that is the whole of a text.
+    """Parse a text that is one call.
 
     Raises:
-        ArgumentsError: the text is something else, or goes on after the call.
+        ArgumentsError: the text is no call, or continues after the call.
     """
     name = _NAME.match(text)
     if not name:
@@ -111,7 +111,7 @@ def _quoted(text: str) -> str:
 
 
 def _meant(text: str) -> str:
-    """The text that escapes stand for; those that mean nothing stay as they are."""
+    """The text with escape sequences replaced; unknown ones are kept."""
     if "\\" not in text:
         return text
     return _ESCAPED.sub(lambda found: _MEANT.get(found[1], found[1] if found[1] in "\\'\"" else found[0]), text)

@@ -1,9 +1,9 @@
-"""UI-TARS: a thought, then one call in the form of Python; positions are pixels of the resized image.
+"""The dialect of UI-TARS: a thought, then one call in Python's form; positions are pixels of the resized image.
 
     Thought: I need to open the menu.
     Action: click(start_box='(100,200)')
 
-The published model wraps positions in `<|box_start|>` and `<|box_end|>`; both forms are read.
+The published model wraps positions in `<|box_start|>` and `<|box_end|>`; both forms are parsed.
 """
 
 from __future__ import annotations
@@ -55,31 +55,31 @@ Action: ...
 """
 _THOUGHT, _ACTION = "Thought:", "Action:"
 _WHEEL_CLICKS = 5
-"""What one `scroll` turns the wheel."""
+"""Wheel clicks of one `scroll`."""
 _WAIT_SECONDS = 5.0
-"""What one `wait` waits."""
+"""Seconds of one `wait`."""
 _VERTICAL = {"up": _WHEEL_CLICKS, "down": -_WHEEL_CLICKS}
 _SIDEWAYS = {"right": _WHEEL_CLICKS, "left": -_WHEEL_CLICKS}
 
 
 class _UiTars:
-    """What the phone's and the desktop's dialect share."""
+    """What the dialects of phone and desktop share."""
 
     name: ClassVar[str]
     actions: ClassVar[str]
-    """How each is called, one a line."""
+    """The signature of each action, one a line."""
 
     def system_prompt(self, frame: CoordinateFrame) -> str:
-        """A message without the format: for UI-TARS the format stands in the task's text."""
+        """A message without the format, because for UI-TARS the format is in the task's text."""
         return _SYSTEM
 
     def task_text(self, instruction: str, guidance: str | None, past: Sequence[str]) -> str:
-        """The format, the actions and the task; what was done stands in the replies that follow."""
+        """The format, the actions and the task; the earlier steps are in the replies that follow."""
         hints = f"\n\n## Guidance\n{guidance.strip()}" if guidance else ""
         return f"{_TASK.replace('{actions}', self.actions)}{instruction}{hints}"
 
     def parse(self, text: str, frame: CoordinateFrame) -> Reply | ParseFailure:
-        """Read a model's reply; any text whatever gives a reply or a failure."""
+        """Parse a model's reply; every text gives a reply or a failure."""
         seen = dialect_seen_in(text)
         if seen != UI_TARS:
             return ParseFailure(f"the reply is written as {seen} writes, not as {UI_TARS}" if seen else _no_call(text))
@@ -96,7 +96,7 @@ class _UiTars:
         """Write a reply as the model would.
 
         Raises:
-            NotExpressible: the dialect has no words for the action.
+            NotExpressible: the dialect cannot express the action.
         """
         call = self._write(reply.action, frame)
         if call is None or not storable(call):

@@ -9,7 +9,7 @@ from trajmill.stages.queries.atomic.sheets import drag_select, input_cell, scrol
 
 
 def all_operations() -> tuple[Operation, ...]:
-    """Every operation that there is."""
+    """All operations."""
     return (
         *(click, double_click, right_click, drag_move),
         *(input_text, shortcut, input_place, select_text),

@@ -22,7 +22,7 @@ def input_cell(objects: Objects, rng: Random) -> AtomicTask:
 
 
 def scroll(objects: Objects, rng: Random) -> AtomicTask:
-    """Write into a cell that has to be scrolled to."""
+    """Write into a cell that is out of view."""
     return _input("scroll", objects, rng, _ROWS_OUT_OF_SIGHT)
 
 
@@ -66,7 +66,7 @@ def _table(objects: Objects, rng: Random) -> list[Sequence[str]]:
 
 
 def _csv(table: Sequence[Sequence[str]]) -> str:
-    """CSV as LibreOffice saves it: words in quotes, numbers and empty cells without."""
+    """CSV as LibreOffice saves it: text in quotes, numbers and empty cells without."""
     return "\n".join(",".join(f'"{text}"' if text.isalpha() else text for text in row) for row in table)
 
 

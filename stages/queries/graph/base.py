@@ -45,7 +45,7 @@ class Brief(NamedTuple):
     """The input of a writer for one query."""
 
     task: TaskGraph
-    """With its annotations; a grammar takes its templates from here."""
+    """The task with its annotations; a grammar takes its templates from here."""
     sample: TaskSample
     metadata: PathMetadata
     """What the instruction must say about the task and the sample."""
@@ -74,8 +74,8 @@ class QueryWriter(Protocol):
         """Steps 3 and 4: synthesise and refine. Equal briefs give equal queries if the writer is deterministic.
 
         Raises:
-            StageError: no phrasing fits, or what was written is not what the brief asks for.
-            ModelFailure: the model behind it did not answer.
+            StageError: no phrasing fits, or the written text is not what the brief asks for.
+            ModelFailure: its model did not answer.
         """
         ...
 

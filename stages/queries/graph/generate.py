@@ -1,4 +1,4 @@
-"""A query set with its splits, from the navigation DAGs of a world (paper 6.2)."""
+"""Makes a query set with its splits from the navigation DAGs of a world (paper 6.2)."""
 
 from __future__ import annotations
 

@@ -23,10 +23,10 @@ class GrammarWriter:
         return "grammar-1"
 
     async def write(self, brief: Brief) -> Written:
-        """Both steps, in the words of a phrasing drawn by the seed.
+        """Both steps; the seed draws the phrasing.
 
         Raises:
-            StageError: no phrasing says what is asked for.
+            StageError: no phrasing expresses the wanted values.
             BadInputError: a template cannot be parsed.
         """
         raw = self.synthesise(brief.metadata)

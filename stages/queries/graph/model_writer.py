@@ -53,7 +53,7 @@ _HELDOUT = ("writer_ask-1", "writer_permit-1")
 
 
 class Instruction(Record):
-    """What a writer answers."""
+    """The answer of a writer."""
 
     instruction: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=LONGEST_RAW)]
 
@@ -78,7 +78,7 @@ class _Draft(NamedTuple):
 def writer_prompts(
     synthesise: Path | None = None, trained: Sequence[Path] = (), heldout: Sequence[Path] = ()
 ) -> WriterPrompts:
-    """The prompts of the user's own files, and where there is none, those that come with the package.
+    """Read the prompts from the user's own files; without a file, the prompt of the package.
 
     Raises:
         BadInputError: a file cannot be read, or misses a section or a field.
@@ -107,7 +107,7 @@ class ModelWriter:
 
         Raises:
             DraftRefused: no draft of a step asked for exactly what the brief asks for.
-            ModelFailure: the model did not answer, or never in the right form.
+            ModelFailure: the model did not answer, or no answer was valid.
         """
         slots = known_slots(brief.task, brief.sample.asked)
         vocabulary = vocabulary_of(brief.metadata)

@@ -20,7 +20,7 @@ def draw_phrasing(spec: TaskSpec, metadata: PathMetadata, heldout: bool, seed: i
     """Draw the phrasing of one query; `heldout` takes a held-out template and, where there are any, held-out clauses.
 
     Raises:
-        StageError: no template or no clause says what is asked for.
+        StageError: no template or no clause expresses the wanted values.
         BadInputError: a template cannot be parsed.
     """
     rng = Random(seed)

@@ -1,4 +1,4 @@
-"""Step 1 (paper 6.2): a path through a task's navigation DAG, and what the user asks for on its pages."""
+"""Samples a path through a task's navigation DAG, and the values that the user asks for (paper 6.2, step 1)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class SlotChoice(NamedTuple):
 
 
 class TaskSample(NamedTuple):
-    """One path and one combination of slot values: what one query asks for."""
+    """One path and one combination of slot values, for one query."""
 
     path: Path
     choices: tuple[SlotChoice, ...]

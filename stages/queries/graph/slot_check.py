@@ -18,9 +18,9 @@ from trajmill.stages.environments.simulated.annotations.base import KnownSlot, P
 from trajmill.stages.environments.simulated.annotations.known_slots import NUMBER_WORDS
 
 LONGEST_INSTRUCTION = 400
-"""Characters."""
+"""Most characters of an instruction."""
 LONGEST_RAW = 1600
-"""Characters of the explicit instruction, which names every page."""
+"""Most characters of the explicit instruction, which names every page."""
 
 _NUMBER = re.compile(
     rf"(?<![\w.,:])\d+(?:[:.,]\d+)*(?:\s?[ap]\.?m\b\.?)?|\b(?:{'|'.join(NUMBER_WORDS[2:])}|dozen|half)\b", re.IGNORECASE
@@ -36,7 +36,7 @@ _NEGATION = re.compile(
 )
 _CAPITALISED_WORDS = frozenset({"i", "i'm", "i'd", "i'll", "i've", "ok"})
 _NEGATION_REACH = 24
-"""Characters before an option in which a `not` negates it."""
+"""A `not` negates an option if it is at most this many characters before it."""
 
 
 class Span(NamedTuple):
@@ -55,12 +55,12 @@ class Span(NamedTuple):
 
 
 class InstructionCheck(NamedTuple):
-    """What an instruction says, and what is wrong with it."""
+    """The words of an instruction for its slots, and its problems."""
 
     said: Mapping[str, str]
     """By slot, the words of the text that express its value; only slots that were found."""
     problems: tuple[str, ...]
-    """One line each; none where the instruction asks for exactly what its slots say."""
+    """One line for each problem; empty if the instruction asks for exactly the values of its slots."""
 
 
 class _SlotPlaces(NamedTuple):

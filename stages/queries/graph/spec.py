@@ -12,7 +12,7 @@ class GraphQueriesSpec(Spec):
     """How many queries to make for each split, and what is held out."""
 
     train: PositiveInt = 1000
-    """Queries to learn on."""
+    """Queries for training."""
     heldout_slots: NonNegativeInt = 60
     """New slot combinations, phrased as in training."""
     heldout_phrasings: NonNegativeInt = 60
@@ -20,10 +20,10 @@ class GraphQueriesSpec(Spec):
     heldout_apps: NonNegativeInt = 60
     """Queries of apps that training never sees."""
     heldout_app_names: tuple[str, ...] = ("stride", "photos")
-    """Ids of the apps kept from training."""
+    """Ids of the apps that are kept from training."""
 
     def wanted(self, split: Split) -> int:
-        """Number of queries asked for in a split; none of held-out apps where no app is held out."""
+        """Number of wanted queries of a split; 0 for held-out apps if no app is held out."""
         if split is Split.HELDOUT_APPS and not self.heldout_app_names:
             return 0
         return int(getattr(self, split.value))

@@ -1,4 +1,4 @@
-"""Step 5 (paper 6.2): walks the reference path of a query, which must meet the goal check."""
+"""Walks the reference path of a query, which must meet the goal check (paper 6.2, step 5)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class SimulatedValidator:
     """Walks queries on simulated devices without faults."""
 
     def __init__(self, world: World) -> None:
-        """Nothing is started before the first walk."""
+        """Start nothing before the first walk."""
         self._world = world
 
     def walk(self, query: Query) -> str | None:

@@ -21,28 +21,28 @@ class PathwayProgram(Record):
     name: str
     """Stored on its pathways and queries as their app."""
     title: str
-    """What people call it, e.g. `the text editor`."""
+    """Its name in instructions, e.g. `the text editor`."""
     platform: Platform
     start_state: str
-    """JSON that the environment's reset understands."""
+    """The start state, as JSON for the environment's reset."""
     opening: tuple[PathStep, ...] = ()
     """Operations that bring it to the front after a reset, if the start state does not."""
     selecting: tuple[PathStep, ...] = ()
-    """Operations after which an object is selected; empty where there is nothing to select."""
+    """Operations after which an object is selected; empty if nothing can be selected."""
     selection: str = ""
-    """The words for what they select, e.g. `all of the text`."""
+    """The words for the selected object, e.g. `all of the text`."""
     presses_commands: bool = False
     """Whether to press also entries and buttons without an ellipsis, which announces a dialog. A reset undoes their
     changes, so this suits programs that reset quickly."""
 
 
 class WalkBounds(Record):
-    """How far a walk goes."""
+    """The bounds of a walk."""
 
     depth: PositiveInt = 4
-    """Elements on the longest pathway."""
+    """Most elements on a pathway."""
     breadth: PositiveInt = 40
-    """Elements that are pressed in one state of the program."""
+    """Most elements that are pressed in one state of the program."""
     steps: PositiveInt = 1500
     """Most actions of the whole walk, replays included."""
     seconds: PositiveFloat = 300.0

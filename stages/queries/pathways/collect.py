@@ -1,4 +1,4 @@
-"""All steps for the pathways of programs: walks, classifies, writes queries and validates them."""
+"""Runs all steps for the pathways of programs: walks, classifies, writes queries and validates them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def collect_pathways(
         programs: to walk.
         bounds: of the walk over each program.
         origin: common columns of the rows.
-        second_opinion: the model to ask where the tree does not show that a selection is needed.
+        second_opinion: the model to ask if the tree does not show that a selection is needed.
     """
     pathways: list[Pathway] = []
     failures: list[Failure] = []

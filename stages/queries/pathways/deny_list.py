@@ -15,7 +15,7 @@ class DenyList(NamedTuple):
     pattern: re.Pattern[str]
 
     def denies(self, text: str) -> bool:
-        """Whether one of the words stands in a text, as a whole word in any case."""
+        """Whether a text has one of the words, as a whole word in any case."""
         return self.pattern.search(text) is not None
 
 

@@ -17,7 +17,7 @@ class ElementKey(NamedTuple):
     role: str
     text: str
     target: str
-    """As in `PathwayStep.target`; it tells apart equal names in two menus."""
+    """As in `PathwayStep.target`; it distinguishes equal names in two menus."""
 
 
 class ProgramState(NamedTuple):
@@ -25,7 +25,7 @@ class ProgramState(NamedTuple):
 
     observation: Observation
     title: str
-    """Of the window or page in front."""
+    """Title of the window or page in front."""
     elements: dict[ElementKey, UIElement]
     state_id: str
     """Hash of the title and of the elements that can be pressed, with their disabled, checked and in-front states.

@@ -74,7 +74,7 @@ class Navigator:
     async def go_to(self, way: Sequence[PathwayStep]) -> ProgramState:
         """Go to the end of a known way.
 
-        Presses Escape until a state on the way is steps_done; if Escape changes nothing, resets the program and replays
+        Presses Escape until a state on the way is reached; if Escape changes nothing, resets the program and replays
         the way.
 
         Raises:

@@ -1,4 +1,4 @@
-"""Programs to walk, from a YAML file; those of the local desktop are package data."""
+"""Reads the programs to walk from a YAML file; those of the local desktop are package data."""
 
 from __future__ import annotations
 
@@ -35,10 +35,11 @@ def packaged_programs() -> Path:
 
 
 def read_programs(file: Path, names: tuple[str, ...] = ()) -> tuple[PathwayProgram, ...]:
-    """The programs of a file, or those of the names given.
+    """Read the programs of a file, all or those with the given names.
 
     Raises:
-        BadInputError: the file is no list of programs, or lacks a program; the message is one line that says where.
+        BadInputError: the file is no list of programs, or lacks a program; the message is one line that names the
+            place.
     """
     try:
         entries = yaml.safe_load(file.read_text())

@@ -1,4 +1,4 @@
-"""Queries from pathways (`source = pathway`): each asks for the end of a pathway; the goal check reads the screen."""
+"""Makes queries from pathways (`source = pathway`): each asks for the end of one; the goal check reads the screen."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from trajmill.stages.queries.pathways.wording import PathwayBrief, PathwayWriter
 from trajmill.stages.queries.split_leaks import leaks_in_queries
 
 _FEWEST_STEPS = 15
-"""At least so many steps, because an agent may have to wait for a real program."""
+"""Smallest step limit, because an agent may have to wait for a real program."""
 _LONGEST_NAME = 40
 _ORDER_OF_KINDS = (EndKind.DIALOG, EndKind.TAB, EndKind.PAGE, EndKind.MENU, EndKind.MENU_ITEM)
 _FEWEST_TO_HOLD_OUT = 4
-"""Fewest pathways of one kind in one program; of fewer none is held out."""
+"""If one program has fewer pathways of one kind, none of them is held out."""
 
 
 class PathwaySettings(Record):

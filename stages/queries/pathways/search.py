@@ -23,7 +23,7 @@ _COMMANDS = frozenset({"menu_item", "button", "link"})
 _ENTRIES = frozenset({"menu", "menu_item"})
 MADE_BY = "deep-search-1"
 _WAITS_FOR_DIALOG = 4
-"""Waits for a dialog: a large program closes the menu some time before it shows the dialog."""
+"""Most waits for a dialog, because a large program closes the menu some time before it shows the dialog."""
 
 
 class _Node(NamedTuple):

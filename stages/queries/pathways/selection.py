@@ -26,7 +26,7 @@ _MAX_TOKENS = 300
 
 
 class ClassifiedPathways(NamedTuple):
-    """Pathways; where it is known, each says whether it needs a selection."""
+    """Pathways with their need of a selection, if it is known."""
 
     pathways: tuple[Pathway, ...]
     failures: tuple[Failure, ...]
@@ -92,7 +92,7 @@ async def needs_by_tree(
 
 
 def selection_prompt(own: Path | None = None) -> Prompt:
-    """The prompt of the user's own file, or the one that comes with the package.
+    """Read the prompt: the user's own file, or the one of the package.
 
     Raises:
         BadInputError: the file cannot be read, or misses a section or a field.

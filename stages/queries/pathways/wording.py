@@ -52,7 +52,7 @@ class PathwayWriter(Protocol):
         """Steps 3 and 4 of the paper. Equal briefs give equal queries if the writer is deterministic.
 
         Raises:
-            ModelFailure: the model behind it did not answer.
+            ModelFailure: its model did not answer.
         """
         ...
 
@@ -89,7 +89,7 @@ class PathwayGrammar:
 
 
 def explicit(brief: PathwayBrief) -> str:
-    """Step 3: every press by name, e.g. `In the text editor, press File, press Save As.`."""
+    """Step 3: the instruction that names every press, e.g. `In the text editor, press File, press Save As.`."""
     steps = brief.pathway.steps if brief.pathway.end_kind is not EndKind.MENU_ITEM else brief.pathway.steps[:-1]
     selected = [f"select {brief.program.selection}"] if brief.pathway.needs_selection else []
     presses = [*selected, *(f"press {plain_name(step.name)}" for step in steps)]

@@ -25,7 +25,7 @@ class HumanTask(Record):
     apps: tuple[str, ...]
     """Apps that it needs, as in `Query.apps`."""
     start_state: dict[str, Any] = {}
-    """Where it begins; empty for the environment's default state."""
+    """Its start state; empty for the environment's default state."""
 
 
 def read_human_tasks(path: Path) -> tuple[HumanTask, ...]:

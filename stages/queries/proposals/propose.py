@@ -22,13 +22,13 @@ from trajmill.stages.queries.proposals.similarity import KnownTasks
 from trajmill.stages.queries.proposals.starting_points import StartingPoint
 
 STAGE = "propose"
-"""Name of the stage as it stands on failures."""
+"""Name of the stage on failures."""
 UNCHECKED = "proposed, without a path to walk"
 """Validation outcome of a proposal."""
 MAX_STEPS = (15, 25, STEP_CAP)
 """Step limit by difficulty 1 to 3, because there is no path whose steps could be counted."""
 LONGEST_TASK = 400
-"""Characters."""
+"""Most characters of a task."""
 SPARE_REQUESTS = 2
 """Additional requests for a starting point, to replace refused tasks."""
 _FEWEST_WORDS = 2
@@ -65,7 +65,7 @@ async def propose_tasks(
 
     Args:
         proposer: the model and its prompts.
-        starts: where the tasks begin.
+        starts: the starting points of the tasks.
         existing: all queries of the run, of every split.
         wanted: number of tasks for all starting points together.
         seed: decides on the proposals.
@@ -192,7 +192,7 @@ def proposed_query(start: StartingPoint, text: str, difficulty: int, version: st
     """A training query for a proposed task.
 
     Args:
-        start: where the task begins.
+        start: the starting point of the task.
         text: its instruction.
         difficulty: 1 to 3.
         version: prompt and model that made it.

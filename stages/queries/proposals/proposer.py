@@ -18,11 +18,11 @@ from trajmill.stages.queries.proposals.starting_points import StartingPoint, Tas
 
 ROLE = "writer"
 RELIABLE = 0.7
-"""Success from which the policy does a task reliably."""
+"""From this success on, the policy does a task reliably."""
 FAILING = 0.25
-"""Success below which it fails at a task."""
+"""Below this success, it fails at a task."""
 BATCH = 10
-"""Tasks asked for in one request."""
+"""Most tasks in one request."""
 TEMPERATURE = 0.8
 _MOST_LISTED = 30
 """Most tasks of a kind in a prompt; the newest are listed."""
@@ -34,7 +34,7 @@ _CURRICULUM_FIELDS = _SCREEN_FIELDS | {"reliable", "sometimes", "failing"}
 
 
 class ProposedTask(Record):
-    """One task as the model proposes it."""
+    """One task that the model proposes."""
 
     instruction: str
     difficulty: Annotated[int, Field(ge=1, le=3)]
@@ -54,7 +54,7 @@ class ProposalPrompts(NamedTuple):
 
 
 def proposal_prompts(curriculum: Path | None = None, screen: Path | None = None) -> ProposalPrompts:
-    """The prompts of the user's own files, and where there is none, those that come with the package.
+    """Read the prompts from the user's own files; without a file, the prompt of the package.
 
     Raises:
         BadInputError: a file cannot be read, or misses a section or a field.
@@ -82,9 +82,9 @@ class TaskProposer:
         """About `count` tasks as the model wrote them, not yet checked.
 
         Args:
-            start: where the tasks begin.
+            start: the starting point of the tasks.
             known: existing instructions, which are shown to the model; none may be held out.
-            count: how many to ask for.
+            count: number of tasks to ask for.
             seed: another seed gives other tasks.
 
         Raises:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 TOO_SIMILAR = 0.8
-"""Share of common words from which a task is a repetition of another."""
+"""From this share of common words on, a task is a repetition of another."""
 
 _WORD = re.compile(r"\w+(?:[:.,'’-]\w+)*")
 
@@ -17,21 +17,21 @@ class SimilarTask(NamedTuple):
 
     text: str
     same_words: bool
-    """Whether the words are the same, case, spacing and marks apart."""
+    """Whether the words are the same; case, spacing and punctuation are ignored."""
 
 
 class KnownTasks:
-    """The instructions that exist; more may be added."""
+    """The existing instructions; more may be added."""
 
     def __init__(self, instructions: Iterable[str] = ()) -> None:
-        """Of equal instructions the first is remembered."""
+        """Keep the first of equal instructions."""
         self._by_words: dict[tuple[str, ...], str] = {}
         self._sets: list[tuple[frozenset[str], str]] = []
         for instruction in instructions:
             self.add(instruction)
 
     def add(self, instruction: str) -> None:
-        """Remember an instruction."""
+        """Add an instruction."""
         words = _words(instruction)
         if words not in self._by_words:
             self._by_words[words] = instruction

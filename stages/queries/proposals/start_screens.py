@@ -41,8 +41,8 @@ async def start_screens(
     Args:
         starts: starting points without screens.
         factory: makes the environments of a platform.
-        seed: of the reset to a starting point.
-        limits: how long a reset may take, and how many resets are tried.
+        seed: gives the seed of the reset to a starting point.
+        limits: bounds on the seconds of a reset and on the number of tries.
         origin: common columns of failures.
         at_once: environments of a platform that are open at the same time.
     """

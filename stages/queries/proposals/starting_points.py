@@ -33,9 +33,9 @@ class StartingPoint(NamedTuple):
     apps: tuple[str, ...]
     """As in `Query.apps`."""
     start_state: str = "{}"
-    """JSON that the environment's reset understands; `{}` for its default state."""
+    """The start state, as JSON for the environment's reset; `{}` for its default state."""
     examples: tuple[str, ...] = ()
-    """Instructions that people wrote for it."""
+    """Instructions for it, written by people."""
     successes: tuple[TaskSuccess, ...] = ()
     screen: Observation | ScreenHandle | None = None
     """Its first screen, from which tasks are proposed; None for a curriculum."""
@@ -58,7 +58,7 @@ def curriculum_starting_points(
     """One starting point for the tasks of each set of apps and start state, in order of their first task (CODA 3.4).
 
     Args:
-        tasks: what people wrote.
+        tasks: tasks that people wrote.
         successes: the success so far; tasks of other apps are ignored.
     """
     examples: dict[tuple[Platform, tuple[str, ...], str], list[str]] = defaultdict(list)
