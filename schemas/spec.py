@@ -36,7 +36,7 @@ class Spec(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
     def identity(self) -> dict[str, Any]:
-        """Everything that decides rows, as JSON values: all fields that are not `OPERATIONAL`, files by their contents."""
+        """All fields that decide rows, as JSON values; files count by their contents."""
         return {name: identity_of(getattr(self, name)) for name in decisive_fields(type(self))}
 
 
