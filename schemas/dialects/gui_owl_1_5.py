@@ -8,14 +8,10 @@ Action: Open the menu.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
 
-from trajmill.schemas.actions import Action
-from trajmill.schemas.coordinates import CoordinateFrame
-from trajmill.schemas.dialects import computer_use, mobile_use
-from trajmill.schemas.dialects.arguments import Arguments
+from trajmill.schemas.dialects.published_calls import COMPUTER_USE, MOBILE_USE, PublishedToolDialect
 from trajmill.schemas.dialects.published_tools import (
     COMPUTER_ACTIONS,
     MOBILE_ACTIONS,
@@ -23,7 +19,7 @@ from trajmill.schemas.dialects.published_tools import (
     mobile_message,
 )
 from trajmill.schemas.dialects.signs import GUI_OWL_1_5
-from trajmill.schemas.dialects.tool_call import CallText, ToolCallDialect, Words, one_line, written_extent
+from trajmill.schemas.dialects.tool_call import CallText, Words, one_line
 
 _LABEL = "Action:"
 _REQUEST = "Please generate the next move according to the UI screenshot, instruction and previous actions."
@@ -41,15 +37,10 @@ Rules:
 - To finish, call the tool with action=terminate."""
 
 
-class _GuiOwl(ToolCallDialect):
+class _GuiOwl(PublishedToolDialect):
     """What the dialects of phone and desktop share."""
 
     written_by = (GUI_OWL_1_5,)
-    _system: ClassVar[str]
-
-    def system_prompt(self, frame: CoordinateFrame) -> str:
-        """The system message that teaches a model this format."""
-        return self._system.replace("{screen}", written_extent(frame), 1)
 
     def task_text(self, instruction: str, guidance: str | None, past: Sequence[str]) -> str:
         """The task, its guidance, and a line for each step that is not shown."""
@@ -70,25 +61,15 @@ class _GuiOwl(ToolCallDialect):
 class GuiOwl15Mobile(_GuiOwl):
     """The tool `mobile_use`."""
 
-    tool = mobile_use.TOOL
-    _system = mobile_message(MOBILE_ACTIONS, with_human_name=True) + _FORM
-
-    def _read(self, arguments: Arguments) -> Action:
-        return mobile_use.read_mobile_use(arguments, MOBILE_ACTIONS)
-
-    def _write(self, action: Action, frame: CoordinateFrame) -> Mapping[str, Any]:
-        return mobile_use.write_mobile_use(action, frame, MOBILE_ACTIONS)
+    tool = MOBILE_USE
+    actions = MOBILE_ACTIONS
+    system = mobile_message(MOBILE_ACTIONS, with_human_name=True) + _FORM
 
 
 @dataclass(frozen=True)
 class GuiOwl15Desktop(_GuiOwl):
     """The tool `computer_use`."""
 
-    tool = computer_use.TOOL
-    _system = computer_message(COMPUTER_ACTIONS) + _FORM
-
-    def _read(self, arguments: Arguments) -> Action:
-        return computer_use.read_computer_use(arguments, COMPUTER_ACTIONS)
-
-    def _write(self, action: Action, frame: CoordinateFrame) -> Mapping[str, Any]:
-        return computer_use.write_computer_use(action, frame, COMPUTER_ACTIONS)
+    tool = COMPUTER_USE
+    actions = COMPUTER_ACTIONS
+    system = computer_message(COMPUTER_ACTIONS) + _FORM

@@ -27,10 +27,10 @@ from trajmill.schemas.actions import (
     Wait,
 )
 from trajmill.schemas.coordinates import CoordinateFrame, CoordinateSpace
-from trajmill.schemas.dialects import mobile_use
 from trajmill.schemas.dialects.arguments import Arguments, ArgumentsError
 from trajmill.schemas.dialects.base import Dialect
 from trajmill.schemas.dialects.gui_owl_v3_tools import MOBILE_ACTIONS, desktop_system_prompt, mobile_system_prompt
+from trajmill.schemas.dialects.published_calls import COMPUTER_USE, MOBILE_USE, read_call, written_call
 from trajmill.schemas.dialects.signs import GUI_OWL_V3, unknown_action
 from trajmill.schemas.dialects.tool_call import (
     CallText,
@@ -78,21 +78,21 @@ class _GuiOwl(ToolCallDialect):
 class GuiOwlMobile(_GuiOwl):
     """The `mobile_use` tool (paper, Table 9)."""
 
-    tool = mobile_use.TOOL
+    tool = MOBILE_USE
     _system = mobile_system_prompt()
 
     def _read(self, arguments: Arguments) -> Action:
-        return mobile_use.read_mobile_use(arguments, MOBILE_ACTIONS)
+        return read_call(self.tool, arguments, MOBILE_ACTIONS)
 
     def _write(self, action: Action, frame: CoordinateFrame) -> Mapping[str, Any]:
-        return mobile_use.write_mobile_use(action, frame, MOBILE_ACTIONS)
+        return written_call(self.tool, action, frame, MOBILE_ACTIONS)
 
 
 @dataclass(frozen=True)
 class GuiOwlDesktop(_GuiOwl):
     """The `computer_use` tool (paper, Table 10)."""
 
-    tool = "computer_use"
+    tool = COMPUTER_USE
     _system = desktop_system_prompt()
 
     def _read(self, arguments: Arguments) -> Action:

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from trajmill.schemas.dialects import computer_use, mobile_use
+from trajmill.schemas.dialects.published_calls import COMPUTER_USE, MOBILE_USE
 
 MOBILE_ACTIONS: Final[Mapping[str, str]] = {
     "key": "Send an adb `keyevent` to the device, e.g. volume_up, power, camera or clear.",
@@ -46,8 +46,8 @@ COMPUTER_ACTIONS: Final[Mapping[str, str]] = {
 """The description of each action of `computer_use`."""
 
 _ABOUT = {
-    mobile_use.TOOL: "Operate a mobile device by its touchscreen, and see its screen.",
-    computer_use.TOOL: "Operate a computer by mouse and keyboard, and see its screen.",
+    MOBILE_USE: "Operate a mobile device by its touchscreen, and see its screen.",
+    COMPUTER_USE: "Operate a computer by mouse and keyboard, and see its screen.",
 }
 _ADVICE = """
 * Some applications are slow: wait and look again when nothing has changed yet.
@@ -93,17 +93,15 @@ def mobile_message(actions: Iterable[str], *, with_human_name: bool) -> str:
         actions: the actions that the model knows.
         with_human_name: whether the signature also has `name_for_human` and `args_format`.
     """
-    tool = _function(mobile_use.TOOL, {name: MOBILE_ACTIONS[name] for name in actions}, _MOBILE_PARAMETERS)
+    tool = _function(MOBILE_USE, {name: MOBILE_ACTIONS[name] for name in actions}, _MOBILE_PARAMETERS)
     if with_human_name:
-        tool = {"name_for_human": mobile_use.TOOL} | tool | {"args_format": "Format the arguments as a JSON object."}
+        tool = {"name_for_human": MOBILE_USE} | tool | {"args_format": "Format the arguments as a JSON object."}
     return _message(tool)
 
 
 def computer_message(actions: Iterable[str]) -> str:
     """The system message for a desktop or a browser, with the placeholder `{screen}` for the resolution."""
-    return _message(
-        _function(computer_use.TOOL, {name: COMPUTER_ACTIONS[name] for name in actions}, _COMPUTER_PARAMETERS)
-    )
+    return _message(_function(COMPUTER_USE, {name: COMPUTER_ACTIONS[name] for name in actions}, _COMPUTER_PARAMETERS))
 
 
 def _function(name: str, actions: Mapping[str, str], parameters: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,17 +11,13 @@ Qwen2.5-VL writes only the call. Qwen3-VL writes
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
 
-from trajmill.schemas.actions import Action
-from trajmill.schemas.coordinates import CoordinateFrame
-from trajmill.schemas.dialects import computer_use, mobile_use
-from trajmill.schemas.dialects.arguments import Arguments
+from trajmill.schemas.dialects.published_calls import COMPUTER_USE, MOBILE_USE, PublishedToolDialect
 from trajmill.schemas.dialects.published_tools import computer_message, mobile_message
 from trajmill.schemas.dialects.signs import QWEN2_5_VL, QWEN3_VL
-from trajmill.schemas.dialects.tool_call import CallText, ToolCallDialect, Words, one_line, written_extent
+from trajmill.schemas.dialects.tool_call import CallText, Words, one_line
 
 _MOBILE_2_5 = ("key", "click", "long_press", "swipe", "type", "system_button", "open", "wait", "terminate")
 _MOBILE_3 = ("click", "long_press", "swipe", "type", "answer", "system_button", "wait", "terminate")
@@ -57,14 +53,8 @@ _PROGRESS = "Task progress (You have done the following operation on the current
 _THOUGHT, _ACTION = "Thought:", "\nAction:"
 
 
-class _Qwen(ToolCallDialect):
+class _Qwen(PublishedToolDialect):
     """What all dialects of the cookbooks share."""
-
-    _system: ClassVar[str]
-
-    def system_prompt(self, frame: CoordinateFrame) -> str:
-        """The system message that teaches a model this format."""
-        return self._system.replace("{screen}", written_extent(frame), 1)
 
     def task_text(self, instruction: str, guidance: str | None, past: Sequence[str]) -> str:
         """The task, its guidance, and all steps in one line."""
@@ -102,56 +92,36 @@ class _Qwen3(_Qwen):
 class Qwen25Mobile(_Qwen25):
     """The tool `mobile_use` of Qwen2.5-VL."""
 
-    tool = mobile_use.TOOL
-    _system = _ASSISTANT + mobile_message(_MOBILE_2_5, with_human_name=True)
-
-    def _read(self, arguments: Arguments) -> Action:
-        return mobile_use.read_mobile_use(arguments, _MOBILE_2_5)
-
-    def _write(self, action: Action, frame: CoordinateFrame) -> Mapping[str, Any]:
-        return mobile_use.write_mobile_use(action, frame, _MOBILE_2_5)
+    tool = MOBILE_USE
+    actions = _MOBILE_2_5
+    system = _ASSISTANT + mobile_message(_MOBILE_2_5, with_human_name=True)
 
 
 @dataclass(frozen=True)
 class Qwen25Desktop(_Qwen25):
     """The tool `computer_use` of Qwen2.5-VL."""
 
-    tool = computer_use.TOOL
-    _system = _ASSISTANT + computer_message(_COMPUTER_2_5)
-
-    def _read(self, arguments: Arguments) -> Action:
-        return computer_use.read_computer_use(arguments, _COMPUTER_2_5)
-
-    def _write(self, action: Action, frame: CoordinateFrame) -> Mapping[str, Any]:
-        return computer_use.write_computer_use(action, frame, _COMPUTER_2_5)
+    tool = COMPUTER_USE
+    actions = _COMPUTER_2_5
+    system = _ASSISTANT + computer_message(_COMPUTER_2_5)
 
 
 @dataclass(frozen=True)
 class Qwen3Mobile(_Qwen3):
     """The tool `mobile_use` of Qwen3-VL."""
 
-    tool = mobile_use.TOOL
-    _system = mobile_message(_MOBILE_3, with_human_name=False) + _FORM
-
-    def _read(self, arguments: Arguments) -> Action:
-        return mobile_use.read_mobile_use(arguments, _MOBILE_3)
-
-    def _write(self, action: Action, frame: CoordinateFrame) -> Mapping[str, Any]:
-        return mobile_use.write_mobile_use(action, frame, _MOBILE_3)
+    tool = MOBILE_USE
+    actions = _MOBILE_3
+    system = mobile_message(_MOBILE_3, with_human_name=False) + _FORM
 
 
 @dataclass(frozen=True)
 class Qwen3Desktop(_Qwen3):
     """The tool `computer_use` of Qwen3-VL."""
 
-    tool = computer_use.TOOL
-    _system = computer_message(_COMPUTER_3) + _FORM
-
-    def _read(self, arguments: Arguments) -> Action:
-        return computer_use.read_computer_use(arguments, _COMPUTER_3)
-
-    def _write(self, action: Action, frame: CoordinateFrame) -> Mapping[str, Any]:
-        return computer_use.write_computer_use(action, frame, _COMPUTER_3)
+    tool = COMPUTER_USE
+    actions = _COMPUTER_3
+    system = computer_message(_COMPUTER_3) + _FORM
 
 
 def _unquoted(sentence: str) -> str:

@@ -26,7 +26,20 @@ class Channel(StrEnum):
     PROGRAMMATIC = "programmatic"
 
 
-class StepVerdict(Row):
+JUDGE_COLUMNS = (optional("judge", pa.string()), optional("judge_id", pa.string()))
+
+
+class JudgeRow(Row):
+    """A row that a judge made."""
+
+    judge: str | None = None
+    """The judge of a repeated judgement (`judge --again`, `calibrate`): the NAME of a `[judges.NAME]`. Null for the
+    run's own judge; only its rows decide what is trained on."""
+    judge_id: str | None = None
+    """Content id of that judge's settings; null if `judge` is."""
+
+
+class StepVerdict(JudgeRow):
     """The verdict of a critic on one step."""
 
     trajectory_id: str
@@ -35,11 +48,6 @@ class StepVerdict(Row):
     summary: str
     """At most 30 words."""
     label: StepLabel
-    judge: str | None = None
-    """The judge of a repeated judgement (`judge --again`, `calibrate`): the NAME of a `[judges.NAME]`. Null for the
-    run's own judge; only its rows decide what is trained on."""
-    judge_id: str | None = None
-    """Content id of that judge's settings; null if `judge` is."""
 
     arrow_schema: ClassVar[pa.Schema] = table_schema(
         required("trajectory_id", pa.string()),
@@ -47,12 +55,11 @@ class StepVerdict(Row):
         required("analysis", pa.string()),
         required("summary", pa.string()),
         required("label", pa.string()),
-        optional("judge", pa.string()),
-        optional("judge_id", pa.string()),
+        *JUDGE_COLUMNS,
     )
 
 
-class TrajectoryVerdict(Row):
+class TrajectoryVerdict(JudgeRow):
     """One vote of one channel on one trajectory."""
 
     trajectory_id: str
@@ -65,10 +72,6 @@ class TrajectoryVerdict(Row):
     reason: str
     redundant_steps: tuple[int, ...]
     first_error_step: int | None
-    judge: str | None = None
-    """As on `StepVerdict`."""
-    judge_id: str | None = None
-    """Likewise."""
 
     arrow_schema: ClassVar[pa.Schema] = table_schema(
         required("trajectory_id", pa.string()),
@@ -79,12 +82,11 @@ class TrajectoryVerdict(Row):
         required("reason", pa.string()),
         required("redundant_steps", pa.list_(pa.int32())),
         optional("first_error_step", pa.int32()),
-        optional("judge", pa.string()),
-        optional("judge_id", pa.string()),
+        *JUDGE_COLUMNS,
     )
 
 
-class Judgement(Row):
+class Judgement(JudgeRow):
     """The decision on one trajectory; judging again adds rows and changes none."""
 
     trajectory_id: str
@@ -95,10 +97,6 @@ class Judgement(Row):
     """Whether all votes were the same."""
     redundant_steps: tuple[int, ...]
     first_error_step: int | None
-    judge: str | None = None
-    """As on `StepVerdict`."""
-    judge_id: str | None = None
-    """Likewise."""
 
     arrow_schema: ClassVar[pa.Schema] = table_schema(
         required("trajectory_id", pa.string()),
@@ -107,6 +105,5 @@ class Judgement(Row):
         required("agreed", pa.bool_()),
         required("redundant_steps", pa.list_(pa.int32())),
         optional("first_error_step", pa.int32()),
-        optional("judge", pa.string()),
-        optional("judge_id", pa.string()),
+        *JUDGE_COLUMNS,
     )

@@ -8,22 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from tests.schemas.dialects.actions import any_action
 from trajmill.schemas.actions import (
     Action,
-    Answer,
     Click,
     Drag,
     DragTo,
     HorizontalScroll,
-    Interact,
     LongPress,
     MoveMouse,
-    OpenApp,
-    PressKeys,
     Scroll,
     Swipe,
-    SystemButton,
-    Terminate,
     TypeText,
     Wait,
     action_from_json,
@@ -33,25 +28,7 @@ from trajmill.schemas.actions import (
 )
 
 WHOLE, TEXT, SECONDS = st.integers(-(2**40), 2**40), st.text(), st.floats(allow_nan=False, allow_infinity=False)
-FOUR = {"x": WHOLE, "y": WHOLE, "x2": WHOLE, "y2": WHOLE}
-ACTIONS: st.SearchStrategy[Action] = st.one_of(
-    st.builds(Click, x=WHOLE, y=WHOLE, button=st.sampled_from(("left", "middle", "right")), count=st.integers(1, 3)),
-    st.builds(LongPress, x=WHOLE, y=WHOLE, seconds=SECONDS),
-    st.builds(Swipe, **FOUR),
-    st.builds(Drag, **FOUR),
-    st.builds(DragTo, x=WHOLE, y=WHOLE),
-    st.builds(MoveMouse, x=WHOLE, y=WHOLE),
-    st.builds(Scroll, x=st.none() | WHOLE, y=st.none() | WHOLE, clicks=WHOLE),
-    st.builds(HorizontalScroll, x=st.none() | WHOLE, y=st.none() | WHOLE, clicks=WHOLE),
-    st.builds(TypeText, text=TEXT, clear=st.booleans(), enter=st.booleans()),
-    st.builds(PressKeys, keys=st.lists(TEXT).map(tuple)),
-    st.builds(SystemButton, button=st.sampled_from(("Back", "Home", "Menu", "Enter"))),
-    st.builds(OpenApp, app=TEXT),
-    st.builds(Wait, seconds=SECONDS),
-    st.builds(Interact, text=TEXT),
-    st.builds(Answer, text=TEXT),
-    st.builds(Terminate, status=st.sampled_from(("success", "failure"))),
-)
+ACTIONS = any_action(WHOLE, WHOLE, TEXT, SECONDS, WHOLE, st.integers(1, 3))
 KINDS = get_args(get_args(Action)[0])
 
 

@@ -57,24 +57,38 @@ EXAMPLES: dict[str, Action] = {
 
 def actions_on(screen: Size) -> st.SearchStrategy[Action]:
     """Any action on a screen, and some beyond it: those no family may put into words."""
-    xs, ys = st.integers(-1, screen.width), st.integers(-1, screen.height)
+    wheel = st.integers(-6, 6) | st.integers(-1100, 1100)
+    return any_action(
+        st.integers(-1, screen.width), st.integers(-1, screen.height), _TEXT, _SECONDS, wheel, st.integers(1, 4)
+    )
+
+
+def any_action(
+    xs: st.SearchStrategy[int],
+    ys: st.SearchStrategy[int],
+    text: st.SearchStrategy[str],
+    seconds: st.SearchStrategy[float],
+    wheel: st.SearchStrategy[int],
+    clicks: st.SearchStrategy[int],
+) -> st.SearchStrategy[Action]:
+    """Actions of all kinds with the given positions, texts, durations, turns of the wheel and numbers of clicks."""
     place, two = {"x": xs, "y": ys}, {"x": xs, "y": ys, "x2": xs, "y2": ys}
-    anywhere = {"x": xs | st.none(), "y": ys | st.none(), "clicks": st.integers(-6, 6) | st.integers(-1100, 1100)}
+    turn = {"x": xs | st.none(), "y": ys | st.none(), "clicks": wheel}
     return st.one_of(
-        st.builds(Click, **place, button=_BUTTONS, count=st.integers(1, 4)),
-        st.builds(LongPress, **place, seconds=_SECONDS),
+        st.builds(Click, **place, button=_BUTTONS, count=clicks),
+        st.builds(LongPress, **place, seconds=seconds),
         st.builds(Swipe, **two),
         st.builds(Drag, **two),
         st.builds(DragTo, **place),
         st.builds(MoveMouse, **place),
-        st.builds(Scroll, **anywhere),
-        st.builds(HorizontalScroll, **anywhere),
-        st.builds(TypeText, text=_TEXT, clear=st.booleans(), enter=st.booleans()),
-        st.builds(PressKeys, keys=st.lists(_TEXT, max_size=3).map(tuple)),
+        st.builds(Scroll, **turn),
+        st.builds(HorizontalScroll, **turn),
+        st.builds(TypeText, text=text, clear=st.booleans(), enter=st.booleans()),
+        st.builds(PressKeys, keys=st.lists(text, max_size=3).map(tuple)),
         st.builds(SystemButton, button=st.sampled_from(("Back", "Home", "Menu", "Enter"))),
-        st.builds(OpenApp, app=_TEXT),
-        st.builds(Wait, seconds=_SECONDS),
-        st.builds(Interact, text=_TEXT),
-        st.builds(Answer, text=_TEXT),
+        st.builds(OpenApp, app=text),
+        st.builds(Wait, seconds=seconds),
+        st.builds(Interact, text=text),
+        st.builds(Answer, text=text),
         st.builds(Terminate, status=st.sampled_from(("success", "failure"))),
     )

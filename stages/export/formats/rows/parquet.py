@@ -27,7 +27,7 @@ _AHEAD = 1024
 """Rows whose images are read from the store together."""
 
 
-class ShownStep(Protocol):
+class RowWithImages(Protocol):
     """Any example that becomes a row with images."""
 
     @property
@@ -36,7 +36,7 @@ class ShownStep(Protocol):
         ...
 
 
-E = TypeVar("E", bound=ShownStep)
+E = TypeVar("E", bound=RowWithImages)
 
 
 @dataclass(frozen=True)
