@@ -50,6 +50,7 @@ class ReleaseRequest(NamedTuple):
     averages: Mapping[str, float] | None
     """Success averages for loss weights; None leaves all weights equal."""
     keep_per_query: int
+    keep_per_reply: int | None
     formats: tuple[ExporterSpec, ...]
     previous: str | None
     created_at: str
@@ -75,7 +76,7 @@ def make_release(warehouse: Warehouse, request: ReleaseRequest, queries: Sequenc
     origin = request.origin
     versions = _versions(warehouse, request.name)
     offered = read_table(warehouse, "examples", rounds=range(origin.round + 1), run_id=origin.run_id)
-    curated = training_set(offered, request.averages, request.keep_per_query)
+    curated = training_set(offered, request.averages, request.keep_per_query, request.keep_per_reply)
     rl_steps = read_table(warehouse, "rl_steps", _RL_TEXTS, rounds=[origin.round], run_id=origin.run_id)
     texts = chain(example_texts(curated.examples.to_batches()), rl_step_texts(rl_steps.to_batches()))
     _refuse_leaks(queries, texts, request.heldout_apps)
@@ -161,6 +162,7 @@ def _card_contents(request: ReleaseRequest, curated: TrainingSet, versions: Mapp
             *(DroppedRows(reason, rows) for reason, rows in sorted(request.left_out.items()) if rows),
             DroppedRows("longer_success", curated.longer_success),
             DroppedRows("duplicate", curated.duplicate),
+            *([DroppedRows("equal_reply", curated.equal_reply)] if request.keep_per_reply else []),
         ),
     )
 

@@ -120,10 +120,13 @@ class GuidanceSection(Spec):
 
     enabled: bool = True
     """Whether failed queries get guidance."""
-    after_failures: PositiveInt = 1
-    """Failed attempts after which a query is guided."""
+    after_failures: NonNegativeInt = 1
+    """Failed attempts after which a query is guided; 0 guides queries that were never tried, too."""
     share: Fraction = 0.5
     """Largest share of a round's episodes that may be guided."""
+    demonstrate: bool = False
+    """Whether the reference agent makes the guided attempts itself, for a policy that cannot follow hints yet. Their
+    steps are learned from as those of any attempt that is accepted."""
 
 
 class ReleaseSection(Spec):

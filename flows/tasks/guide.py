@@ -20,7 +20,7 @@ from trajmill.stages.agents.spec import ReferenceSpec
 from trajmill.stages.guidance.base import REFERENCE_PATH
 from trajmill.stages.guidance.hard_queries import ATTEMPTS_PER_QUERY, HardQueries, hard_queries
 from trajmill.stages.guidance.sources import choose_sources, queries_to_walk
-from trajmill.stages.rollout.attempts import plan_guided, plan_once
+from trajmill.stages.rollout.attempts import plan_demonstrations, plan_guided, plan_once
 from trajmill.warehouse.layout import StageRun
 from trajmill.warehouse.read import read_rows, read_table
 
@@ -33,7 +33,7 @@ def reference(context: RoundContext) -> StageReport:
     """Walk the annotated paths of hard queries that have neither a success nor a walk."""
 
     def work(at: StageRun) -> StageOutcome:
-        hard = _hard_queries(context)
+        hard = _queries_to_hint(context)
         walks = _reference_walks(context, range(context.round))
         attempts = plan_once(
             queries_to_walk(hard, walks),
@@ -50,7 +50,7 @@ def guide(context: RoundContext) -> StageReport:
     """Write hints for hard queries, from a success where there is one, else from the reference walk."""
 
     def work(at: StageRun) -> StageOutcome:
-        hard = _hard_queries(context)
+        hard = _queries_to_hint(context)
         walks = _reference_walks(context, context.rounds_so_far)
         written = {row.source_trajectory for row in _guidance(context, range(context.round))}
         sources = choose_sources(hard, walks, written)
@@ -80,9 +80,13 @@ def guide_spec(context: RoundContext) -> GuideSpec:
 
 
 def rollout_guided(context: RoundContext) -> StageReport:
-    """Attempt the hard queries with their hints in the prompt."""
+    """Attempt the hard queries with their hints in the prompt, or demonstrate them."""
 
     def work(at: StageRun) -> StageOutcome:
+        if context.config.guidance.demonstrate:
+            shown = [query for query in _hard_queries(context).queries if query.path]
+            planned = plan_demonstrations(shown, _guided_episodes(context), context.config.run.seed, context.round)
+            return attempt_all(context, at, planned, ActingAgent(ReferenceSpec(demonstrates=True)))
         sources = finished(context, GUIDE).result["sources"]
         by_source = {row.source_trajectory: row for row in _guidance(context, context.rounds_so_far)}
         queries = context.queries
@@ -105,6 +109,11 @@ def rollout_guided(context: RoundContext) -> StageReport:
 def reference_paths_used(context: RoundContext) -> int:
     """Number of queries, so far in the run, whose hints came from their reference path."""
     return len({row.query_id for row in _guidance(context, context.rounds_so_far) if row.source == REFERENCE_PATH})
+
+
+def _queries_to_hint(context: RoundContext) -> HardQueries:
+    """The hard queries, none where they are demonstrated: hints would be written for nobody."""
+    return HardQueries((), {}) if context.config.guidance.demonstrate else _hard_queries(context)
 
 
 def _hard_queries(context: RoundContext) -> HardQueries:

@@ -30,6 +30,7 @@ def release(context: RoundContext) -> StageReport:
             judge=str(own_judge(context.config).rule),
             averages=averages,
             keep_per_query=context.config.train.keep_per_query,
+            keep_per_reply=context.config.train.keep_per_reply,
             formats=tuple(map(exporter_spec, context.config.release.formats)),
             previous=release_name(context.in_round(context.round - 1)) if context.round > 1 else None,
             created_at=datetime.now(UTC).isoformat(timespec="seconds"),

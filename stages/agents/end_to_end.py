@@ -33,6 +33,8 @@ class EndToEndAgent:
     """The family of the model."""
     with_tokens: bool = False
     """Whether the tokens of its replies are asked for."""
+    max_tokens: int = 512
+    """Longest reply in tokens."""
 
     @property
     def model_version(self) -> str:
@@ -55,7 +57,14 @@ class EndToEndAgent:
 
     def _request(self, episode: EpisodeView, asked: Conversation[Observation]) -> ChatRequest:
         seed = int(content_id("act", episode.seed, len(episode.history)), 16) % 2**31
-        return ChatRequest(self.role, chat_messages(asked), self.temperature, seed, with_tokens=self.with_tokens)
+        return ChatRequest(
+            self.role,
+            chat_messages(asked),
+            self.temperature,
+            seed,
+            max_tokens=self.max_tokens,
+            with_tokens=self.with_tokens,
+        )
 
 
 def step_prompt(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from trajmill.schemas.actions import Action
+from trajmill.schemas.dialects.user_text import compose
 from trajmill.schemas.tables.query import Query, Source
 from trajmill.stages.agents.base import Decision, EpisodeView
 from trajmill.stages.agents.element_walk import WalkPosition, next_move
@@ -32,8 +33,8 @@ class ReferenceAgent:
     """
 
     query: Query
-    reads_rows: bool = False
-    """Whether its thoughts read the rows of the screen aloud instead of saying what the path says."""
+    demonstrates: bool = False
+    """Whether its steps are to be learned from: they have a prompt, and thoughts that read the rows of the screen."""
     name: str = "reference"
     model_version: str = "reference"
 
@@ -51,13 +52,13 @@ class ReferenceAgent:
         done = max(at, move.step - 1)
         step = self.query.path[done] if done < len(self.query.path) else None
         said = f"{step.operation} {step.text or step.target}".strip() if step else "the path is walked"
-        rows = rows_before(move.action, episode.observation.elements or ()) if self.reads_rows else ""
-        return Decision(
-            thought=rows if self.reads_rows else f"The annotated path says: {said}.",
+        decision = Decision(
+            thought=f"The annotated path says: {said}.",
             action=move.action,
             conclusion=f"Followed the path: {said}.",
             role_outputs={_STEP: str(move.step), **move.kept},
         )
+        return _demonstrated(decision, move.action, episode) if self.demonstrates else decision
 
     def _by_pages(self, episode: EpisodeView, at: int, last: dict[str, str]) -> _Move:
         walker = Walker(self.query.path, self.query.platform)
@@ -68,3 +69,8 @@ class ReferenceAgent:
         position = WalkPosition(at, int(last.get(_WAITS, "0")))
         move = next_move(self.query.path, episode.observation, position)
         return _Move(move.action, move.position.step, {_WAITS: str(move.position.waits)})
+
+
+def _demonstrated(decision: Decision, action: Action, episode: EpisodeView) -> Decision:
+    said = compose(episode.instruction, None, [past.conclusion for past in episode.history])
+    return replace(decision, thought=rows_before(action, episode.observation.elements or ()), prompt=said)

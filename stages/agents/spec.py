@@ -6,6 +6,8 @@ from abc import abstractmethod
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
+from pydantic import PositiveInt
+
 from trajmill.schemas.spec import Spec
 
 if TYPE_CHECKING:
@@ -33,6 +35,8 @@ class EndToEndSpec(AgentSpec):
 
     kind: Literal["end_to_end"] = "end_to_end"
     """One model sees the screen and answers with an action."""
+    max_tokens: PositiveInt = 512
+    """Longest reply in tokens."""
 
     def open(self, model: AgentModel | None) -> AgentMaker:
         """Make agents that ask the model."""
@@ -42,7 +46,12 @@ class EndToEndSpec(AgentSpec):
 
         def make(query: Query) -> Agent:
             return EndToEndAgent(
-                asked.model, query.platform, asked.temperature, family=asked.family, with_tokens=asked.with_tokens
+                asked.model,
+                query.platform,
+                asked.temperature,
+                family=asked.family,
+                with_tokens=asked.with_tokens,
+                max_tokens=self.max_tokens,
             )
 
         return make
@@ -76,14 +85,15 @@ class ReferenceSpec(AgentSpec):
 
     kind: Literal["reference"] = "reference"
     """Walks the annotated path of its query, and asks no model."""
-    reads_rows: bool = False
-    """Whether its thoughts read the rows of the screen aloud, as the family `read-aloud` does."""
+    demonstrates: bool = False
+    """Whether its steps are to be learned from: they have a prompt, and thoughts that read the rows of the screen aloud
+    as the family `read-aloud` does."""
 
     def open(self, model: AgentModel | None) -> AgentMaker:
         """Make agents that know the path of their query."""
         from trajmill.stages.agents.reference import ReferenceAgent
 
-        return partial(ReferenceAgent, reads_rows=self.reads_rows)
+        return partial(ReferenceAgent, demonstrates=self.demonstrates)
 
 
 def _given(model: AgentModel | None) -> AgentModel:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trajmill.stages.curate.dedup import without_duplicates
+from trajmill.stages.curate.dedup import with_few_equal_replies, without_duplicates
 from trajmill.stages.curate.reweight import with_task_weights
 from trajmill.stages.curate.selection import KEPT_PER_QUERY, shortest_successes, successes_in
 
@@ -20,10 +20,15 @@ class TrainingSet(NamedTuple):
     longer_success: int
     """Rows of trajectories that are not among the shortest of their query."""
     duplicate: int
+    equal_reply: int
+    """Rows left out because enough others have the same reply."""
 
 
 def training_set(
-    examples: pa.Table, averages: Mapping[str, float] | None, per_query: int = KEPT_PER_QUERY
+    examples: pa.Table,
+    averages: Mapping[str, float] | None,
+    per_query: int = KEPT_PER_QUERY,
+    per_reply: int | None = None,
 ) -> TrainingSet:
     """Curate the examples of all rounds so far.
 
@@ -33,10 +38,16 @@ def training_set(
         examples: in the schema of table `examples`, all of split `train`.
         averages: success average by query id for the loss weights; None leaves all weights as they are.
         per_query: how many successes of a query are learned from.
+        per_reply: how many steps with the same reply are learned from; None for all.
     """
     chosen = shortest_successes(successes_in(examples), per_query)
     kept = examples.filter(pc.is_in(examples["trajectory_id"], pa.array(sorted(chosen), pa.string())))
     ordered = kept.sort_by([("query_id", "ascending"), ("trajectory_id", "ascending"), ("step_index", "ascending")])
     distinct = without_duplicates(ordered)
-    weighted = distinct if averages is None else with_task_weights(distinct, averages)
-    return TrainingSet(weighted, examples.num_rows - kept.num_rows, kept.num_rows - distinct.num_rows)
+    varied = distinct if per_reply is None else with_few_equal_replies(distinct, per_reply)
+    return TrainingSet(
+        examples=varied if averages is None else with_task_weights(varied, averages),
+        longer_success=examples.num_rows - kept.num_rows,
+        duplicate=kept.num_rows - distinct.num_rows,
+        equal_reply=distinct.num_rows - varied.num_rows,
+    )

@@ -51,6 +51,12 @@ def plan_guided(
     return attempts[:episodes]
 
 
+def plan_demonstrations(queries: Sequence[Query], episodes: int, run_seed: int, round_number: int) -> list[Attempt]:
+    """So many attempts without hints that stand in for guided ones; the queries take turns."""
+    turns = [divmod(number, len(queries)) for number in range(episodes if queries else 0)]
+    return [_attempt(queries[which], Purpose.GUIDED, turn, run_seed, round_number, None) for turn, which in turns]
+
+
 def plan_once(queries: Sequence[Query], purpose: Purpose, run_seed: int, round_number: int) -> list[Attempt]:
     """Plan one attempt at every query, for a measurement or for walks of the reference paths."""
     return [_attempt(query, purpose, 0, run_seed, round_number, None) for query in queries]

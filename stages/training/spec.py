@@ -23,6 +23,9 @@ class RecipeSpec(Spec):
     """The table whose rows of the release it takes."""
     keep_per_query: PositiveInt = 2
     """Most trajectories that are kept for one query, the shortest first."""
+    keep_per_reply: PositiveInt | None = None
+    """Most steps with the same reply that are kept; all without it. Some replies, such as that the task is done, are
+    given in every trajectory, and would be most of what is learned."""
     reweight: bool = True
     """Whether every query weighs the same, however many trajectories it has."""
     frozen_explorer_updates: NonNegativeInt = 0

@@ -20,7 +20,7 @@ from trajmill.schemas.observation import ScreenHandle
 from trajmill.schemas.pixel_budget import PixelBudget
 from trajmill.stages.models.base import ChatRequest
 from trajmill.stages.models.local.chat_text import render_chat
-from trajmill.stages.models.local.pictures import rgb_pictures
+from trajmill.stages.models.local.pictures import RecentPictures
 
 
 class EncodedPictures(NamedTuple):
@@ -46,7 +46,7 @@ class PictureReader:
         """Use an image processor of transformers; `placeholder` is the token that stands for a patch."""
         self.placeholder = placeholder
         self._processor = processor
-        self._budget = budget
+        self._pictures = RecentPictures(budget)
         self._merged = int(processor.merge_size) ** 2
 
     def read(self, screens: Sequence[ScreenHandle], scale: float) -> EncodedPictures:
@@ -55,7 +55,7 @@ class PictureReader:
         Raises:
             ModelFailure: an image does not decode.
         """
-        pictures = rgb_pictures(screens, self._budget, scale)
+        pictures = self._pictures.read(screens, scale)
         # The image is not resized again, because the model writes coordinates in its present size.
         read = self._processor(images=pictures, do_resize=False, return_tensors="pt")
         return EncodedPictures(read["pixel_values"], read["image_grid_thw"])

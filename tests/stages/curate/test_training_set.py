@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections import Counter
+
 import pyarrow as pa
 import pytest
 
@@ -13,6 +15,12 @@ from trajmill.stages.derive.end_to_end import end_to_end_examples
 
 def examples_of(length: int, name: str, asked: str) -> tuple[Example, ...]:
     return end_to_end_examples(success(length, name, query(asked)), size_of, ORIGIN).examples
+
+
+def saying(reply: str, example: Example) -> Example:
+    system, user, last = example.messages
+    asked = user.model_copy(update={"content": f"{example.query_id}<image>"})
+    return example.model_copy(update={"messages": (system, asked, last.model_copy(update={"content": reply}))})
 
 
 def table(*examples: Example) -> pa.Table:
@@ -66,6 +74,17 @@ def test_weights_follow_the_success_of_the_query() -> None:
     assert sum(made["loss_weight"].to_pylist()) == pytest.approx(made.num_rows)
     assert made.schema == rows_to_arrow("examples", rows).schema
     assert set(training_set(table(*rows), None).examples["loss_weight"].to_pylist()) == {1.0}
+
+
+def test_only_so_many_steps_with_the_same_reply_are_kept() -> None:
+    rows = [saying(f"{e.step_index}", e) for i in range(6) for e in examples_of(3, f"t{i}", f"q{i}")]
+    every, some = training_set(table(*rows), None), training_set(table(*rows), None, per_reply=2)
+    replies = Counter(messages[-1]["content"] for messages in some.examples["messages"].to_pylist())
+    assert set(replies.values()) == {2} and len(replies) == 3
+    assert some.equal_reply == every.examples.num_rows - some.examples.num_rows == 12 and every.equal_reply == 0
+    again = training_set(table(*rows[::-1]), None, per_reply=2)
+    assert again.examples.equals(some.examples)
+    assert training_set(table(*rows), None, per_reply=6).examples.equals(every.examples)
 
 
 def test_nothing_stays_nothing() -> None:

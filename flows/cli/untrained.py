@@ -1,0 +1,24 @@
+"""The command that makes a policy that knows nothing yet."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from trajmill.flows.cli.loop import ConfigFile
+
+app = typer.Typer()
+
+
+@app.command(epilog="Example: trajmill untrained --config docs/examples/pixels.toml")
+def untrained(
+    config: ConfigFile = None,
+    blind: Annotated[bool, typer.Option(help="Make a control whose pictures are always black.")] = False,
+) -> None:
+    """Make the small untrained vision-language model that the policy's endpoint names, unless it is there."""
+    from trajmill.flows.configuration.file import load_config
+    from trajmill.flows.configuration.untrained_policy import make_untrained_policy
+
+    made = make_untrained_policy(load_config(config), blind)
+    print(f"{made.folder}: {made.version}" + ("" if made.is_new else " was there already"))

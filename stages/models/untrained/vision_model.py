@@ -1,0 +1,95 @@
+"""A Qwen2.5-VL of about 600,000 random weights: the real architecture, small enough for two cores of a laptop."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+import torch
+from transformers import PreTrainedTokenizerFast, Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
+
+from trajmill.schemas.pixel_budget import SMALL_QWEN2_5_VL
+from trajmill.stages.models.untrained.vocabulary import IMAGE, IMAGE_END, IMAGE_START, VIDEO, word_tokenizer
+
+CONTEXT: Final = 512
+_PATCH: Final = 14
+_SPREAD: Final = 0.06
+"""Standard deviation of the weights; with the usual 0.02 so small a model learns three times slower."""
+_BLINDING: Final = 1e12
+"""A deviation of pixels beside which all pixels are equal."""
+_IMAGE_SETTINGS: Final[dict[str, object]] = {
+    "image_processor_type": "Qwen2VLImageProcessor",
+    "min_pixels": SMALL_QWEN2_5_VL.min_pixels,
+    "max_pixels": SMALL_QWEN2_5_VL.max_pixels,
+    "patch_size": _PATCH,
+    "temporal_patch_size": 2,
+    "merge_size": SMALL_QWEN2_5_VL.factor // _PATCH,
+    # Screens are mostly white: the mean and deviation of photographs would hide their texts.
+    "image_mean": [0.96, 0.96, 0.96],
+    "image_std": [0.3, 0.3, 0.3],
+}
+
+
+def make_untrained(folder: Path, texts: Iterable[str], seed: int, blind: bool = False) -> Path:
+    """Write a model in Hugging Face's layout: weights, settings, tokenizer, chat template and image settings.
+
+    Equal texts and seeds give equal files.
+
+    Args:
+        folder: where to; made if it is not there.
+        texts: whose words the tokenizer is to know.
+        seed: of the weights.
+        blind: whether every picture is read as nothing but zeros: a control for what pictures are worth.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    tokenizer = word_tokenizer(texts, CONTEXT)
+    tokenizer.save_pretrained(folder)
+    settings = _IMAGE_SETTINGS | ({"image_std": [_BLINDING] * 3} if blind else {})
+    (folder / "preprocessor_config.json").write_text(json.dumps(settings, indent=2), encoding="utf-8")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = Qwen2_5_VLForConditionalGeneration(_config(tokenizer))
+    model.generation_config.eos_token_id = tokenizer.eos_token_id
+    model.generation_config.pad_token_id = tokenizer.pad_token_id
+    model.save_pretrained(folder)
+    return folder
+
+
+def _config(tokenizer: PreTrainedTokenizerFast) -> Qwen2_5_VLConfig:
+    text = {
+        "vocab_size": len(tokenizer),
+        "hidden_size": 128,
+        "intermediate_size": 256,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 4,
+        "max_position_embeddings": CONTEXT,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 30.0, "mrope_section": [2, 7, 7]},
+        "tie_word_embeddings": True,
+        "initializer_range": _SPREAD,
+        "bos_token_id": tokenizer.pad_token_id,
+        "eos_token_id": tokenizer.eos_token_id,
+        "pad_token_id": tokenizer.pad_token_id,
+    }
+    vision = {
+        "depth": 2,
+        "hidden_size": 64,
+        "intermediate_size": 128,
+        "num_heads": 2,
+        "out_hidden_size": 128,
+        "fullatt_block_indexes": [0, 1],
+        "window_size": 112,
+        "initializer_range": _SPREAD,
+    }
+    ids = tokenizer.get_vocab()
+    return Qwen2_5_VLConfig(
+        text_config=text,
+        vision_config=vision,
+        tie_word_embeddings=True,
+        image_token_id=ids[IMAGE],
+        video_token_id=ids[VIDEO],
+        vision_start_token_id=ids[IMAGE_START],
+        vision_end_token_id=ids[IMAGE_END],
+    )
