@@ -24,6 +24,7 @@ def benchmark_queries(
         heldout_phrasings=heldout,
         heldout_apps=heldout if heldout_apps else 0,
         heldout_app_names=tuple(heldout_apps),
+        validation=0,
     )
     origin = Origin(round=0, run_id="benchmark", code_version="benchmark")
     made = asyncio.run(generate_queries(world, settings, seed, origin, GrammarWriter(), SimulatedValidator(world)))

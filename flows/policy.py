@@ -13,9 +13,11 @@ from trajmill.flows.context import RoundContext
 from trajmill.flows.stage import finished
 from trajmill.pipelines.agents import ActingAgent
 from trajmill.pipelines.models import Endpoint
+from trajmill.schemas.tables.policy_version import PolicyVersion
 from trajmill.stages.agents.spec import EndToEndSpec, ExplorerSpec
 from trajmill.stages.models.embedded.spec import EmbeddedSpec
 from trajmill.warehouse.layout import Warehouse
+from trajmill.warehouse.read import read_rows
 
 PROMOTE = "promote"
 """The stage that decides which policy the next round starts with."""
@@ -61,6 +63,15 @@ def policy_before(context: RoundContext) -> Policy:
     last = context.in_round(context.round - 1)
     report = finished(last, PROMOTE if last.round else BASELINE)
     return policy_in(context.warehouse, report.result["policy_row"])
+
+
+def policy_versions(context: RoundContext) -> list[PolicyVersion]:
+    """The newest row of each version of the run, in the order of their first rows.
+
+    A round's rows are older than those of the next one.
+    """
+    rows = read_rows(context.warehouse, PolicyVersion, run_id=context.run_id)
+    return list({row.model_version: row for row in sorted(rows, key=lambda row: row.round)}.values())
 
 
 def configured_policy(config: Config) -> Policy:

@@ -17,10 +17,12 @@ class AtomicSection(Spec):
     """Queries for each operation on new objects. Programs of `queries.heldout_app_names` have only these."""
     heldout_phrasings: NonNegativeInt = 0
     """Queries for each operation on new objects, in phrasings that training never sees."""
+    validation: NonNegativeInt = 0
+    """Queries for each operation on new objects that decide which policy is promoted."""
     programs: tuple[AtomicApp, ...] = ()
     """Programs to make queries for; all if empty."""
 
     @property
     def wanted(self) -> bool:
         """Whether the run has any queries for operations."""
-        return bool(self.train or self.heldout_slots or self.heldout_phrasings)
+        return bool(self.train or self.heldout_slots or self.heldout_phrasings or self.validation)

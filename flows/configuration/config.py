@@ -143,8 +143,9 @@ class EvaluateSection(Spec):
     """Greedy episodes on each held-out split."""
     train_sample: NonNegativeInt = 60
     """Greedy episodes on training queries."""
-    tolerance: Fraction = 0.02
-    """A new policy is promoted if its held-out success is at most this much below the old one's."""
+    level: Annotated[float, Field(gt=0, lt=1)] = 0.05
+    """Level of the paired test on the validation queries: a new policy is refused if chance alone would make it so much
+    worse less often than this. A higher level refuses more; at 0.5, whatever loses more queries than it wins."""
 
 
 class BeamSection(Spec):

@@ -10,7 +10,7 @@ from trajmill.flows.stage import StageOutcome, StageReport, finished, run_once
 from trajmill.flows.tasks.generate import GENERATE
 from trajmill.flows.tasks.measure import measure
 from trajmill.flows.tasks.train import TRAIN
-from trajmill.schemas.tables.policy_version import PolicyVersion, SplitSuccess
+from trajmill.schemas.tables.policy_version import PolicyVersion, QueryOutcome, SplitSuccess
 from trajmill.warehouse.layout import StageRun
 from trajmill.warehouse.shards import write_tables
 
@@ -32,6 +32,7 @@ def baseline(context: RoundContext) -> StageReport:
             recipe="{}",
             updates=0,
             success=measured.success,
+            validation=measured.validation,
             promoted=True,
             reason=f"{how}: the start of the loop",
             **start.origin.common(made_by=how),
@@ -40,7 +41,7 @@ def baseline(context: RoundContext) -> StageReport:
         result = {
             "policy_row": policy_row(start.warehouse, policy),
             "updates": 0,
-            "success": [split.model_dump() for split in measured.success],
+            **measured.result,
         }
         return replace(measured.outcome, files=files, result=result)
 
@@ -53,12 +54,17 @@ def evaluate(context: RoundContext) -> StageReport:
     def work(at: StageRun) -> StageOutcome:
         trained = finished(context, TRAIN).result
         if not trained["trained"]:
-            return StageOutcome(0, 0, result={"success": []})
+            return StageOutcome(0, 0, result={"success": [], "validation": []})
         policy = policy_in(context.warehouse, trained["policy_row"])
         measured = measure(context, at, policy, untrained=False)
-        return replace(measured.outcome, result={"success": [split.model_dump() for split in measured.success]})
+        return replace(measured.outcome, result=measured.result)
 
     return run_once(context, EVALUATE, work)
+
+
+def validation_of(report: StageReport) -> tuple[QueryOutcome, ...]:
+    """The outcomes of validation queries in the report of a stage that measures."""
+    return tuple(QueryOutcome.model_validate(outcome) for outcome in report.result["validation"])
 
 
 def splits_of(report: StageReport) -> tuple[SplitSuccess, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow.parquet as pq
 
@@ -11,7 +11,7 @@ from trajmill.flows.context import RoundContext
 from trajmill.flows.policy import Policy, acting
 from trajmill.flows.stage import StageOutcome
 from trajmill.flows.tasks.rollout import attempt_all
-from trajmill.schemas.tables.policy_version import SplitSuccess
+from trajmill.schemas.tables.policy_version import QueryOutcome, SplitSuccess
 from trajmill.schemas.tables.query import HELDOUT_SPLITS, Query, Split
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.metrics.success import MeasuredEpisode, success_by_split
@@ -27,6 +27,16 @@ class Measurement(NamedTuple):
 
     outcome: StageOutcome
     success: tuple[SplitSuccess, ...]
+    validation: tuple[QueryOutcome, ...]
+    """By validation query, in order of id, whether the policy achieved it."""
+
+    @property
+    def result(self) -> dict[str, Any]:
+        """What later stages ask for, as JSON values."""
+        return {
+            "success": [split.model_dump() for split in self.success],
+            "validation": [each.model_dump() for each in self.validation],
+        }
 
 
 def measure(context: RoundContext, at: StageRun, policy: Policy, untrained: bool) -> Measurement:
@@ -35,14 +45,23 @@ def measure(context: RoundContext, at: StageRun, policy: Policy, untrained: bool
     attempts = plan_once(queries, Purpose.EVALUATE, context.config.run.seed, context.round)
     agent = acting(context, policy, temperature=0.0, untrained=untrained)
     outcome = attempt_all(context, at, attempts, agent)
-    return Measurement(outcome, _success(context, outcome))
+    return _measurement(context, outcome)
 
 
 def measured_queries(context: RoundContext) -> list[Query]:
-    """The first queries of each split in order of id; ids are hashes, so this is always the same random sample."""
+    """The first queries of each split in order of id, and all validation queries.
+
+    Ids are hashes, so this is always the same random sample.
+    """
     settings = context.config.evaluate
     sizes = dict.fromkeys(HELDOUT_SPLITS, settings.episodes) | {Split.TRAIN: settings.train_sample}
-    return [query for split, size in sizes.items() for query in _of_split(context, split)[:size]]
+    sampled = [query for split, size in sizes.items() for query in _of_split(context, split)[:size]]
+    return [*sampled, *validation_queries(context)]
+
+
+def validation_queries(context: RoundContext) -> Sequence[Query]:
+    """The queries that decide which policy is promoted."""
+    return _of_split(context, Split.VALIDATION)
 
 
 def _of_split(context: RoundContext, split: Split) -> Sequence[Query]:
@@ -50,13 +69,20 @@ def _of_split(context: RoundContext, split: Split) -> Sequence[Query]:
     return [query for query in context.queries.values() if query.split is split and query.source not in PROPOSED]
 
 
-def _success(context: RoundContext, outcome: StageOutcome) -> tuple[SplitSuccess, ...]:
-    """Success by split; attempts without a reward are not counted."""
+def _measurement(context: RoundContext, outcome: StageOutcome) -> Measurement:
+    """Success by split and by validation query; attempts without a reward are not counted."""
     folder = context.warehouse.table("trajectories")
     files = outcome.files.get("trajectories", ())
     tables = [pq.read_table(folder / file.path, columns=["query_id", "reward"]) for file in files if file.rows]
     rows = [row for table in tables for row in zip(*(column.to_pylist() for column in table.columns), strict=True)]
     queries = context.queries
-    return success_by_split(
-        MeasuredEpisode(queries[query_id].split, reward >= _PASSED) for query_id, reward in rows if reward is not None
+    scored = {query_id: reward >= _PASSED for query_id, reward in rows if reward is not None}
+    return Measurement(
+        outcome,
+        success_by_split(MeasuredEpisode(queries[query_id].split, success) for query_id, success in scored.items()),
+        tuple(
+            QueryOutcome(query_id=query.query_id, success=scored[query.query_id])
+            for query in validation_queries(context)
+            if query.query_id in scored
+        ),
     )

@@ -72,7 +72,7 @@ def queries_by_pathways(context: RoundContext) -> NewQueries:
     """Queries from the pathways of the round; the programs are walked first if they were not."""
     pathways(context)
     config = context.config
-    settings = PathwaySettings(most=config.pathways.queries, heldout_programs=config.queries.heldout_app_names)
+    settings = PathwaySettings(most=config.pathways.queries, heldout_programs=config.queries.unseen_app_names)
     found = read_rows(context.warehouse, Pathway, rounds=[context.round], run_id=context.run_id)
     return queries_from_pathways(
         sorted(found, key=lambda pathway: pathway.pathway_id),

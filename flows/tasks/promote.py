@@ -5,23 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from trajmill.flows.context import RoundContext
-from trajmill.flows.policy import BASELINE, PROMOTE, policy_before, policy_in, policy_row
+from trajmill.flows.policy import BASELINE, PROMOTE, Policy, policy_before, policy_in, policy_row, policy_versions
 from trajmill.flows.stage import StageOutcome, StageReport, finished, report_of, run_once
 from trajmill.flows.tasks.calibrate import judge_quality
-from trajmill.flows.tasks.evaluate import EVALUATE, splits_of
+from trajmill.flows.tasks.evaluate import EVALUATE, splits_of, validation_of
 from trajmill.flows.tasks.guide import reference_paths_used
+from trajmill.flows.tasks.measure import validation_queries
 from trajmill.flows.tasks.release import RELEASE
 from trajmill.flows.tasks.train import TRAIN
 from trajmill.schemas.record import Row
-from trajmill.schemas.tables.policy_version import PolicyVersion, SplitSuccess
+from trajmill.schemas.tables.policy_version import PolicyVersion, QueryOutcome, SplitSuccess
 from trajmill.schemas.tables.round_summary import RoundSummary, StageCount
-from trajmill.stages.training.promotion import Promotion, compare
+from trajmill.stages.training.promotion import Promotion, QueryGroup, Rival, compare
 from trajmill.warehouse.layout import StageRun
 from trajmill.warehouse.shards import write_tables
 
 
 def promote(context: RoundContext, stages: Sequence[str]) -> StageReport:
-    """Promote the new policy if its success on held-out queries is not below the old one's by more than the tolerance.
+    """Promote the new policy unless it is significantly worse on the validation queries.
 
     Args:
         context: the round.
@@ -32,9 +33,10 @@ def promote(context: RoundContext, stages: Sequence[str]) -> StageReport:
         before = policy_before(context)
         old = _measured_before(context)
         trained = finished(context, TRAIN).result
-        new = splits_of(finished(context, EVALUATE))
+        evaluated = finished(context, EVALUATE)
+        new, outcomes = splits_of(evaluated), validation_of(evaluated)
         if trained["trained"]:
-            promotion = compare(old, new, context.config.evaluate.tolerance)
+            promotion = _compared(context, before, outcomes)
         else:
             promotion = Promotion(False, str(trained["reason"]))
         after = policy_in(context.warehouse, trained["policy_row"]) if promotion.promoted else before
@@ -50,6 +52,7 @@ def promote(context: RoundContext, stages: Sequence[str]) -> StageReport:
             trained=trained["trained"],
             reference_paths_used=reference_paths_used(context),
             release=finished(context, RELEASE).result["release"],
+            reason=promotion.reason,
             **context.origin.common(made_by=PROMOTE),
         )
         rows: dict[str, Sequence[Row]] = {"rounds": [summary]}
@@ -64,6 +67,7 @@ def promote(context: RoundContext, stages: Sequence[str]) -> StageReport:
                 promoted=promotion.promoted,
                 reason=promotion.reason,
                 metrics=trained["metrics"],
+                validation=outcomes,
                 **context.origin.common(made_by=PROMOTE),
             )
             rows["models"] = [version]
@@ -77,6 +81,26 @@ def promote(context: RoundContext, stages: Sequence[str]) -> StageReport:
         return StageOutcome(1, int(promotion.promoted), write_tables(context.warehouse, at, rows), result)
 
     return run_once(context, PROMOTE, work)
+
+
+def _compared(context: RoundContext, before: Policy, new: Sequence[QueryOutcome]) -> Promotion:
+    rivals = {
+        row.model_version: Rival(row.model_version, _by_query(row.validation or ()))
+        for row in policy_versions(context)
+        if row.promoted or row.model_version == before.version
+    }
+    queries = validation_queries(context)
+    unseen = set(context.config.queries.unseen_app_names)
+    groups = [
+        QueryGroup("apps of training", [each.query_id for each in queries if not unseen & set(each.apps)]),
+        QueryGroup("apps never seen", [each.query_id for each in queries if unseen & set(each.apps)]),
+    ]
+    old = rivals[before.version]
+    return compare(_by_query(new), old, list(rivals.values()), groups, context.config.evaluate.level)
+
+
+def _by_query(outcomes: Sequence[QueryOutcome]) -> dict[str, bool]:
+    return {outcome.query_id: outcome.success for outcome in outcomes}
 
 
 def _report_before(context: RoundContext) -> StageReport:

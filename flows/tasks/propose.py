@@ -42,7 +42,7 @@ def propose(context: RoundContext) -> StageReport:
             prompts=prompts_of(context.config).proposals,
             wanted=ProposalCounts(settings.curriculum, settings.screenshot),
             run_seed=context.config.run.seed,
-            heldout_apps=settings.heldout_app_names,
+            heldout_apps=settings.unseen_app_names,
             limits=Limits(seconds=context.config.rollout.max_seconds),
             environments=context.config.rollout.concurrency,
             in_flight=context.config.endpoints[writer].max_in_flight,

@@ -66,10 +66,13 @@ def _for_operations(context: RoundContext) -> NewQueries:
     wanted = config.atomic
     return queries_for_operations(
         AtomicCounts(
-            train=wanted.train, heldout_slots=wanted.heldout_slots, heldout_phrasings=wanted.heldout_phrasings
+            train=wanted.train,
+            heldout_slots=wanted.heldout_slots,
+            heldout_phrasings=wanted.heldout_phrasings,
+            validation=wanted.validation,
         ),
         wanted.programs or get_args(AtomicApp),
-        config.queries.heldout_app_names,
+        config.queries.unseen_app_names,
         context.environment,
         config.rollout.concurrency,
         config.run.seed,

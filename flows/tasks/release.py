@@ -34,7 +34,7 @@ def release(context: RoundContext) -> StageReport:
             formats=tuple(map(exporter_spec, context.config.release.formats)),
             previous=release_name(context.in_round(context.round - 1)) if context.round > 1 else None,
             created_at=datetime.now(UTC).isoformat(timespec="seconds"),
-            heldout_apps=context.config.queries.heldout_app_names,
+            heldout_apps=context.config.queries.unseen_app_names,
             left_out=left_out(context),
         )
         released = make_release(context.warehouse, request, list(context.queries.values()))

@@ -40,9 +40,12 @@ class Split(StrEnum):
     """New slot combinations in phrasings that training never sees."""
     HELDOUT_APPS = "heldout_apps"
     """Apps that training never sees."""
+    VALIDATION = "validation"
+    """New slot combinations, and an app of its own that training never sees; they decide which policy is promoted."""
 
 
 HELDOUT_SPLITS = (Split.HELDOUT_SLOTS, Split.HELDOUT_PHRASINGS, Split.HELDOUT_APPS)
+"""The splits that are reported; nothing is decided by them."""
 
 
 class Slot(Record):

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from trajmill.schemas.record import Record, Row, required, table_schema
+from trajmill.schemas.record import Record, Row, optional, required, table_schema
 from trajmill.schemas.tables.policy_version import SplitSuccess
 
 
@@ -46,6 +46,8 @@ class RoundSummary(Row):
     """Number of distinct queries, so far in the run, whose guidance came from their annotated reference path."""
     release: str
     """Name of the round's release; empty without one."""
+    reason: str | None = None
+    """Why the new policy was promoted or not, or why there is none."""
 
     arrow_schema: ClassVar[pa.Schema] = table_schema(
         required("policy_before", pa.string()),
@@ -88,4 +90,5 @@ class RoundSummary(Row):
         required("trained", pa.bool_()),
         required("reference_paths_used", pa.int32()),
         required("release", pa.string()),
+        optional("reason", pa.string()),
     )

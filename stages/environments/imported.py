@@ -62,6 +62,8 @@ class SuiteSize(NamedTuple):
 
     train: int
     held_out: int
+    validation: int = 0
+    """How many decide which policy is promoted."""
 
 
 class ImportedQueries(NamedTuple):
@@ -92,8 +94,12 @@ async def ask_at_seeds(
         made_by: the maker of the rows.
     """
     asked = ImportedQueries([], [])
-    for number in range(size.train + size.held_out):
-        split = Split.TRAIN if number < size.train else Split.HELDOUT_SLOTS
+    splits = (
+        *(Split.TRAIN for _ in range(size.train)),
+        *(Split.HELDOUT_SLOTS for _ in range(size.held_out)),
+        *(Split.VALIDATION for _ in range(size.validation)),
+    )
+    for number, split in enumerate(splits):
         try:
             task = await ask(run_seed * 100_000 + number)
         except EnvironmentFailure as error:

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Mapping, Sequence
+from math import comb
 from typing import NamedTuple
 
-from trajmill.schemas.tables.policy_version import SplitSuccess
-from trajmill.schemas.tables.query import Split
 from trajmill.stages.critics.calibration.precision import Precision
 
-_DECIDING = (Split.HELDOUT_SLOTS, Split.HELDOUT_PHRASINGS)
+Outcomes = Mapping[str, bool]
+"""Whether a policy achieved each query, by query id; a query that could not be scored is missing."""
+
+
+class Rival(NamedTuple):
+    """A promoted policy that a new one is compared with."""
+
+    version: str
+    outcomes: Outcomes
+
+
+class QueryGroup(NamedTuple):
+    """Validation queries that are compared by themselves, so that a gain elsewhere hides no loss in them."""
+
+    name: str
+    query_ids: Collection[str]
 
 
 class Promotion(NamedTuple):
@@ -19,21 +33,70 @@ class Promotion(NamedTuple):
     reason: str
 
 
-def compare(old: Iterable[SplitSuccess], new: Iterable[SplitSuccess], tolerance: float) -> Promotion:
-    """Compare the success of two policies on new slot combinations and new phrasings.
+class PairedCounts(NamedTuple):
+    """Two policies on the same queries with the same seeds."""
 
-    Held-out apps are measured and reported, but do not decide: their success depends much on luck.
+    queries: int
+    successes_before: int
+    successes_after: int
+    won: int
+    """Queries that only the new policy achieved."""
+    lost: int
+    """Queries that only the old policy achieved."""
+
+    @property
+    def p_value(self) -> float:
+        """The exact one-sided sign test (McNemar's): how likely so many losses are if both policies are equally good.
+
+        Given `won` + `lost` queries in which the policies differ, the losses follow a binomial distribution with
+        probability 1/2; returns the chance of at least `lost` of them, 1 where the policies differ in nothing.
+        """
+        differing = self.won + self.lost
+        return float(sum(comb(differing, losses) for losses in range(self.lost, differing + 1)) / 2**differing)
+
+
+def paired_counts(before: Outcomes, after: Outcomes, query_ids: Collection[str]) -> PairedCounts:
+    """Compare two policies on the queries that both have an outcome for."""
+    pairs = [(before[query], after[query]) for query in query_ids if query in before and query in after]
+    return PairedCounts(
+        len(pairs),
+        sum(old for old, _ in pairs),
+        sum(new for _, new in pairs),
+        sum(new and not old for old, new in pairs),
+        sum(old and not new for old, new in pairs),
+    )
+
+
+def compare(
+    new: Outcomes, old: Rival, promoted: Sequence[Rival], groups: Sequence[QueryGroup], level: float
+) -> Promotion:
+    """Promote a new policy unless it is significantly worse on a group of validation queries.
+
+    It is compared with the policy in force, and with the best one so far: many small losses in a row, none of which is
+    significant, add up to one that is. Ties are promoted: where nearly every query is achieved, no policy can be
+    significantly better, and the next round shall learn from what the newest policy does.
 
     Args:
-        old: success of the policy in force, by split.
-        new: success of the new policy.
-        tolerance: the new policy is promoted if it is at most this much worse.
+        new: outcomes of the new policy.
+        old: the policy in force.
+        promoted: all policies promoted so far; in each group the best of them is a rival, too.
+        groups: of validation queries.
+        level: the new policy is refused if the p-value of its losses is at most this.
     """
-    before, after = _heldout_rate(old), _heldout_rate(new)
-    promoted = after >= before - tolerance
-    return Promotion(
-        promoted, f"held-out success {after:.1%} {'replaces' if promoted else 'does not replace'} {before:.1%}"
-    )
+    said: list[str] = []
+    for group in groups:
+        best = max((old, *promoted), key=lambda rival: _successes(rival.outcomes, group))
+        for rival in {each.version: each for each in (old, best)}.values():
+            counts = paired_counts(rival.outcomes, new, group.query_ids)
+            if not counts.queries:
+                continue
+            line = _line(group.name, counts, rival.version)
+            if counts.p_value <= level:
+                return Promotion(False, f"significantly worse on validation (p = {counts.p_value:.2g}): {line}")
+            said.append(line)
+    if not said:
+        return Promotion(True, "not compared: no validation query has a score")
+    return Promotion(True, f"not significantly worse on validation: {'; '.join(said)}")
 
 
 def reason_not_to_train(rows: int, learns_from: str, precision: Precision, waits_for_last_round: bool) -> str:
@@ -54,7 +117,12 @@ def reason_not_to_train(rows: int, learns_from: str, precision: Precision, waits
     return ""
 
 
-def _heldout_rate(success: Iterable[SplitSuccess]) -> float:
-    held_out = [split for split in success if split.split in _DECIDING]
-    queries = sum(split.queries for split in held_out)
-    return sum(split.successes for split in held_out) / queries if queries else 0.0
+def _successes(outcomes: Outcomes, group: QueryGroup) -> int:
+    return sum(outcomes.get(query, False) for query in group.query_ids)
+
+
+def _line(name: str, counts: PairedCounts, rival: str) -> str:
+    return (
+        f"{name} {counts.successes_after}/{counts.queries} against {counts.successes_before} of {rival} "
+        f"(won {counts.won}, lost {counts.lost})"
+    )

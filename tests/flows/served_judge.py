@@ -31,7 +31,7 @@ def tiny_config(root: Path) -> Config:
     base = small_config(root)
     return base.model_copy(
         update={
-            "queries": QueriesSection(train=8, heldout_slots=2, heldout_phrasings=2, heldout_apps=0),
+            "queries": QueriesSection(train=8, heldout_slots=2, heldout_phrasings=2, heldout_apps=0, validation=0),
             "rollout": base.rollout.model_copy(update={"episodes_per_round": 16}),
             "evaluate": EvaluateSection(episodes=1, train_sample=1),
         }

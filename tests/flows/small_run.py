@@ -24,7 +24,7 @@ def small_config(root: Path, rounds: int = 2) -> Config:
     """A configuration whose rounds take a few seconds."""
     return Config(
         run=RunSection(root=root, rounds=rounds, name="small"),
-        queries=QueriesSection(train=24, heldout_slots=6, heldout_phrasings=6, heldout_apps=0),
+        queries=QueriesSection(train=24, heldout_slots=6, heldout_phrasings=6, heldout_apps=0, validation=6),
         rollout=RolloutSection(episodes_per_round=60, concurrency=16, group_size=4),
         judge=JudgeSection(precision_floor=0.0),
         guidance=GuidanceSection(after_failures=1, share=0.4),

@@ -36,6 +36,7 @@ train = 24
 heldout_slots = 4
 heldout_phrasings = 0
 heldout_apps = 0
+validation = 4
 [rollout]
 episodes_per_round = 160
 concurrency = 16

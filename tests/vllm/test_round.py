@@ -32,7 +32,9 @@ def config(root: Path, server: TinyServer) -> Config:
     small = small_config(root, rounds=1)
     return small.model_copy(
         update={
-            "queries": small.queries.model_copy(update={"train": 3, "heldout_slots": 1, "heldout_phrasings": 0}),
+            "queries": small.queries.model_copy(
+                update={"train": 3, "heldout_slots": 1, "heldout_phrasings": 0, "validation": 0}
+            ),
             "rollout": small.rollout.model_copy(update={"episodes_per_round": 4, "group_size": 1}),
             "evaluate": small.evaluate.model_copy(update={"episodes": 2, "train_sample": 0}),
             "models": ModelsSection(

@@ -15,6 +15,7 @@ SELECT
     any_value(successes / nullif(queries, 0)) FILTER (split = 'heldout_slots') AS heldout_slots,
     any_value(successes / nullif(queries, 0)) FILTER (split = 'heldout_phrasings') AS heldout_phrasings,
     any_value(successes / nullif(queries, 0)) FILTER (split = 'heldout_apps') AS heldout_apps,
+    any_value(successes / nullif(queries, 0)) FILTER (split = 'validation') AS validation,
     run_id
 FROM models
 LEFT JOIN measured USING (run_id, round, model_version)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from pydantic import PositiveInt
+from pydantic import NonNegativeInt, PositiveInt
 
 from trajmill.stages.environments.spec import EnvironmentSpec
 
@@ -33,6 +33,8 @@ class BrowserGymSpec(EnvironmentSpec):
     """Instances of each task to learn on."""
     heldout_seeds: PositiveInt = 2
     """Instances of each task that are only evaluated on."""
+    validation_seeds: NonNegativeInt = 2
+    """Instances of each task that decide which policy is promoted."""
 
     def factory(self, platform: Platform) -> EnvironmentFactory:
         """Makes BrowserGym's own environments."""
@@ -45,4 +47,5 @@ class BrowserGymSpec(EnvironmentSpec):
         from trajmill.stages.environments.browsergym.queries import import_tasks
         from trajmill.stages.environments.imported import SuiteSize
 
-        return await import_tasks(self.tasks, SuiteSize(self.train_seeds, self.heldout_seeds), seed, origin)
+        size = SuiteSize(self.train_seeds, self.heldout_seeds, self.validation_seeds)
+        return await import_tasks(self.tasks, size, seed, origin)

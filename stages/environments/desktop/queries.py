@@ -21,13 +21,14 @@ def packaged_tasks() -> Path:
     return Path(__file__).parent / "tasks"
 
 
-def import_tasks(folder: Path, held_out: float, origin: Origin) -> list[Query]:
+def import_tasks(folder: Path, held_out: float, origin: Origin, validation: float = 0.0) -> list[Query]:
     """Queries of all task files (`*.json`) below a folder, in order of their ids.
 
     Args:
         folder: of the task files; their local files are named relative to it.
         held_out: share of the tasks, in [0, 1], in the split `heldout_slots`; the ids decide which ones.
         origin: of the rows.
+        validation: a further share, in the split `validation`.
 
     Raises:
         BadInputError: there is no task, a task is wrong or not supported, or two tasks have the same id.
@@ -40,8 +41,11 @@ def import_tasks(folder: Path, held_out: float, origin: Origin) -> list[Query]:
     if len(set(ids)) < len(ids):
         raise BadInputError(f"{folder}: two tasks have the id {next(i for i in ids if ids.count(i) > 1)!r}")
     by_chance = sorted(ids, key=lambda task_id: content_id("held-out", task_id))
-    held_out_ids = set(by_chance[: round(held_out * len(ids))])
-    return [_query(task, Split.HELDOUT_SLOTS if task.id in held_out_ids else Split.TRAIN, origin) for task in tasks]
+    first, last = round(held_out * len(ids)), round((held_out + validation) * len(ids))
+    splits = dict.fromkeys(by_chance[:first], Split.HELDOUT_SLOTS) | dict.fromkeys(
+        by_chance[first:last], Split.VALIDATION
+    )
+    return [_query(task, splits.get(task.id, Split.TRAIN), origin) for task in tasks]
 
 
 def _query(task: DesktopTask, split: Split, origin: Origin) -> Query:

@@ -28,6 +28,8 @@ class DesktopSpec(EnvironmentSpec):
     """Folder of OSWorld task files; the packaged tasks without one."""
     held_out: Fraction = 0.25
     """Share of the tasks that is only evaluated on."""
+    validation: Fraction = 0.15
+    """A further share, which decides which policy is promoted."""
 
     @property
     def task_folder(self) -> Path:
@@ -49,4 +51,4 @@ class DesktopSpec(EnvironmentSpec):
         from trajmill.stages.environments.desktop.queries import import_tasks
         from trajmill.stages.environments.imported import ImportedQueries
 
-        return ImportedQueries(import_tasks(self.task_folder, self.held_out, origin), [])
+        return ImportedQueries(import_tasks(self.task_folder, self.held_out, origin, self.validation), [])

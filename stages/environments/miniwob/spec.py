@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from pydantic import PositiveInt
+from pydantic import NonNegativeInt, PositiveInt
 
 from trajmill.stages.environments.spec import EnvironmentSpec
 
@@ -33,6 +33,8 @@ class MiniWobSpec(EnvironmentSpec):
     """Instances of each page to learn on."""
     heldout_seeds: PositiveInt = 4
     """Instances of each page that are only evaluated on."""
+    validation_seeds: NonNegativeInt = 3
+    """Instances of each page that decide which policy is promoted."""
 
     def factory(self, platform: Platform) -> EnvironmentFactory:
         """Makes browser contexts."""
@@ -50,4 +52,5 @@ class MiniWobSpec(EnvironmentSpec):
         refuse_unknown_pages(pages, "environment.tasks")
         from trajmill.stages.environments.miniwob.queries import import_queries
 
-        return await import_queries(pages, SuiteSize(self.train_seeds, self.heldout_seeds), seed, origin)
+        size = SuiteSize(self.train_seeds, self.heldout_seeds, self.validation_seeds)
+        return await import_queries(pages, size, seed, origin)

@@ -30,6 +30,7 @@ class AtomicCounts(Record):
     heldout_slots: NonNegativeInt
     """Also the number in programs that training never sees."""
     heldout_phrasings: NonNegativeInt
+    validation: NonNegativeInt = 0
 
 
 def atomic_queries(
@@ -56,6 +57,7 @@ def atomic_queries(
         (Split.HELDOUT_SLOTS, counts.heldout_slots),
         (Split.HELDOUT_PHRASINGS, counts.heldout_phrasings),
         (Split.HELDOUT_APPS, counts.heldout_slots),
+        (Split.VALIDATION, counts.validation),
     ):
         for operation in all_operations():
             rng = Random(int(content_id("atomic", seed, split, operation.__name__), 16))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, deque
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from random import Random
 from typing import NamedTuple
 
@@ -23,7 +23,7 @@ from trajmill.stages.queries.novelty import InstructionIndex, Novelty
 
 STAGE = "generate"
 PASSED = "passed"
-REPHRASED = (Split.TRAIN, Split.HELDOUT_APPS)
+REPHRASED = (Split.TRAIN, Split.HELDOUT_APPS, Split.VALIDATION)
 """Splits in which one goal may have several instructions, so that tasks with few goals are not rare."""
 REPHRASINGS = 20
 """How many instructions are tried for one goal of such a split."""
@@ -79,11 +79,16 @@ async def generate_queries(
         BadInputError: an app to hold out does not exist, or a phrasing cannot be parsed.
     """
     run = _Generation(seed, origin, writer, validator, in_flight, stand_in)
-    sides = divide_tasks(world, settings.heldout_app_names)
-    shares = run.share_out(sides.trained, settings)
-    shares[Split.HELDOUT_APPS] = run.all_goals(sides.heldout, settings)
+    validation_apps = settings.validation_apps(world.apps)
+    sides = divide_tasks(world, settings.heldout_app_names, validation_apps)
+    of_own_apps = settings.validation // 2 if validation_apps else 0
+    wanted = {split: settings.wanted(split) for split in Split}
+    wanted[Split.VALIDATION] -= of_own_apps
+    shares = run.share_out(sides.trained, wanted)
+    shares[Split.HELDOUT_APPS] = run.all_goals(sides.heldout, wanted[Split.HELDOUT_APPS])
     for split in Split:
-        await run.fill(split, settings.wanted(split), shares[split])
+        await run.fill(split, wanted[split], shares[split])
+    await run.fill(Split.VALIDATION, of_own_apps, run.all_goals(sides.validation, of_own_apps))
     return Generated(tuple(run.queries), tuple(run.failures))
 
 
@@ -105,22 +110,22 @@ class _Generation:
         self.queries: list[Query] = []
         self.failures: list[Failure] = []
 
-    def share_out(self, tasks: Sequence[TaskGraph], settings: GraphQueriesSpec) -> dict[Split, list[_Goals]]:
+    def share_out(self, tasks: Sequence[TaskGraph], wanted: Mapping[Split, int]) -> dict[Split, list[_Goals]]:
         """Draw the goals of the tasks that training may use and give each to one split."""
         shares: dict[Split, list[_Goals]] = {split: [] for split in Split}
-        wanted = {Split.TRAIN: math.ceil(settings.train / max(len(tasks), 1))}
+        of_task = {Split.TRAIN: math.ceil(wanted[Split.TRAIN] / max(len(tasks), 1))}
         for split in HELDOUT_GOALS:
-            wanted[split] = SPARE_GOALS * math.ceil(settings.wanted(split) / max(len(tasks), 1))
+            of_task[split] = SPARE_GOALS * math.ceil(wanted[split] / max(len(tasks), 1))
         for task in tasks:
-            drawn = self._draw(task, SPARE_GOALS * sum(wanted.values()))
-            for split, samples in share_goals(drawn, wanted).items():
+            drawn = self._draw(task, SPARE_GOALS * sum(of_task.values()))
+            for split, samples in share_goals(drawn, of_task).items():
                 shares[split].append(_Goals(task, samples))
         return shares
 
-    def all_goals(self, tasks: Sequence[TaskGraph], settings: GraphQueriesSpec) -> list[_Goals]:
-        """Draw goals of the tasks of held-out apps."""
-        wanted = SPARE_GOALS * math.ceil(settings.wanted(Split.HELDOUT_APPS) / max(len(tasks), 1))
-        return [_Goals(task, self._draw(task, wanted)) for task in tasks]
+    def all_goals(self, tasks: Sequence[TaskGraph], wanted: int) -> list[_Goals]:
+        """Draw goals of tasks that one split has for itself."""
+        of_task = SPARE_GOALS * math.ceil(wanted / max(len(tasks), 1))
+        return [_Goals(task, self._draw(task, of_task)) for task in tasks]
 
     async def fill(self, split: Split, wanted: int, shares: Sequence[_Goals]) -> None:
         """Add `wanted` queries to a split, from its tasks in turn until they have no more."""

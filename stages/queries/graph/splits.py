@@ -13,33 +13,38 @@ from trajmill.schemas.tables.query import Split
 from trajmill.stages.environments.simulated.world import TaskGraph, World
 from trajmill.stages.queries.graph.sampling import TaskSample, apps_of, paths, sample
 
-HELDOUT_GOALS = (Split.HELDOUT_SLOTS, Split.HELDOUT_PHRASINGS)
+HELDOUT_GOALS = (Split.HELDOUT_SLOTS, Split.HELDOUT_PHRASINGS, Split.VALIDATION)
 """The splits that hold out goals of tasks that training has."""
-HELDOUT_SHARE = 4
-"""Each held-out split gets at most one in four goals of a task; so training keeps at least half."""
+HELDOUT_SHARE = 6
+"""Each held-out split gets at most one in six goals of a task; so training keeps at least half."""
 DRAWS_PER_GOAL = 8
 """Draws for each wanted goal; after them the task is taken to have no more goals."""
 
 
 class TaskSides(NamedTuple):
-    """The tasks that training may use, and those that touch a held-out app."""
+    """The tasks that training may use, and those that touch an app that it never sees."""
 
     trained: tuple[TaskGraph, ...]
     heldout: tuple[TaskGraph, ...]
+    validation: tuple[TaskGraph, ...]
 
 
-def divide_tasks(world: World, heldout_apps: Collection[str]) -> TaskSides:
-    """Put aside every task that touches a held-out app.
+def divide_tasks(world: World, heldout_apps: Collection[str], validation_apps: Collection[str] = ()) -> TaskSides:
+    """Put aside every task that touches a held-out app, then every one that touches an app of the validation queries.
 
     Raises:
         BadInputError: there is no such app.
     """
-    for name in heldout_apps:
-        if name not in world.apps:
-            raise BadInputError(f"heldout_app_names: there is no app {name!r}; {instead_of(name, sorted(world.apps))}")
-    tasks = world.tasks()
-    heldout = tuple(task for task in tasks if any(app in heldout_apps for app in apps_of(task.graph)))
-    return TaskSides(tuple(task for task in tasks if task not in heldout), heldout)
+    for key, names in (("heldout_app_names", heldout_apps), ("validation_app_names", validation_apps)):
+        for name in names:
+            if name not in world.apps:
+                raise BadInputError(f"{key}: there is no app {name!r}; {instead_of(name, sorted(world.apps))}")
+    sides: dict[str, list[TaskGraph]] = {"trained": [], "heldout": [], "validation": []}
+    for task in world.tasks():
+        apps = set(apps_of(task.graph))
+        touched = "heldout" if apps & set(heldout_apps) else "validation" if apps & set(validation_apps) else "trained"
+        sides[touched].append(task)
+    return TaskSides(*(tuple(tasks) for tasks in sides.values()))
 
 
 def draw_goals(task: TaskGraph, wanted: int, rng: Random) -> tuple[TaskSample, ...]:

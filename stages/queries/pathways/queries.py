@@ -41,6 +41,8 @@ class PathwaySettings(Record):
     """Share of the ends of each kind in each program that training never sees."""
     heldout_phrasings: float = Field(0.15, ge=0, le=0.4)
     """A further share, whose instructions have phrasings that training never sees."""
+    validation: float = Field(0.15, ge=0, le=0.2)
+    """A further share, which decides which policy is promoted."""
     heldout_programs: tuple[str, ...] = ()
     """Programs that training never sees."""
 
@@ -126,7 +128,9 @@ def _divide(pathways: Sequence[Pathway], settings: PathwaySettings) -> dict[Spli
         slots, words = round(settings.heldout_slots * divided), round(settings.heldout_phrasings * divided)
         by_split[Split.HELDOUT_SLOTS] += by_chance[:slots]
         by_split[Split.HELDOUT_PHRASINGS] += by_chance[slots : slots + words]
-        by_split[Split.TRAIN] += by_chance[slots + words :]
+        decide = slots + words + round(settings.validation * divided)
+        by_split[Split.VALIDATION] += by_chance[slots + words : decide]
+        by_split[Split.TRAIN] += by_chance[decide:]
     return by_split
 
 

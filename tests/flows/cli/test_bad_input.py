@@ -74,7 +74,7 @@ def test_a_run_without_a_query_says_so(tmp_path: Path, monkeypatch: pytest.Monke
 def test_a_run_that_measures_nothing_goes_on(tmp_path: Path) -> None:
     context = start(small_config(tmp_path))
     generate(context)
-    queries = QueriesSection(train=24, heldout_slots=0, heldout_phrasings=0, heldout_apps=0)
+    queries = QueriesSection(train=24, heldout_slots=0, heldout_phrasings=0, heldout_apps=0, validation=0)
     nothing = context.config.evaluate.model_copy(update={"train_sample": 0})
     unmeasured = start(context.config.model_copy(update={"queries": queries, "evaluate": nothing}))
     untrained = generate(unmeasured).result["first_policy"]

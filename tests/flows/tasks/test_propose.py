@@ -78,6 +78,7 @@ def config_of(root: Path, url: str, curriculum: int = 3, screenshot: int = 2) ->
         heldout_slots=3,
         heldout_phrasings=3,
         heldout_apps=0,
+        validation=0,
         example_tasks=tasks,
         curriculum=curriculum,
         screenshot=screenshot,

@@ -50,7 +50,9 @@ def tiny_config(root: Path, rounds: int = 1) -> Config:
     small = small_config(root, rounds)
     return small.model_copy(
         update={
-            "queries": small.queries.model_copy(update={"train": 8, "heldout_slots": 2, "heldout_phrasings": 0}),
+            "queries": small.queries.model_copy(
+                update={"train": 8, "heldout_slots": 2, "heldout_phrasings": 0, "validation": 4}
+            ),
             "rollout": small.rollout.model_copy(update={"episodes_per_round": 24, "group_size": 2}),
             "evaluate": small.evaluate.model_copy(update={"episodes": 2, "train_sample": 0}),
         }

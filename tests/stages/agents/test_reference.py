@@ -26,7 +26,9 @@ def world() -> World:
 
 @pytest.fixture(scope="module")
 def queries(world: World) -> list[Query]:
-    settings = GraphQueriesSpec(train=40, heldout_slots=0, heldout_phrasings=0, heldout_apps=0, heldout_app_names=())
+    settings = GraphQueriesSpec(
+        train=40, heldout_slots=0, heldout_phrasings=0, heldout_apps=0, heldout_app_names=(), validation=0
+    )
     made = asyncio.run(generate_queries(world, settings, 3, ORIGIN, GrammarWriter(), SimulatedValidator(world)))
     return [query for query in made.queries if query.split is Split.TRAIN]
 

@@ -77,7 +77,9 @@ def repeated(episode: Episode, times: int) -> Episode:
 
 
 async def _longest(world: World, train: int, seed: int) -> PhoneWalk:
-    settings = GraphQueriesSpec(train=train, heldout_slots=0, heldout_phrasings=0, heldout_apps=0, heldout_app_names=())
+    settings = GraphQueriesSpec(
+        train=train, heldout_slots=0, heldout_phrasings=0, heldout_apps=0, heldout_app_names=(), validation=0
+    )
     made = await generate_queries(world, settings, seed, ORIGIN, GrammarWriter(), SimulatedValidator(world))
     walks = [await _walk(query, world) for query in made.queries if query.platform is Platform.PHONE]
     return max(walks, key=lambda walk: len(walk.episode.steps))

@@ -44,7 +44,9 @@ class SeenScreens(dict[str, Observation]):
 def walks(screens: SeenScreens, each: int) -> list[Episode]:
     """So many walks on each platform; what is seen is added to the screens."""
     world = load_world()
-    settings = GraphQueriesSpec(train=60, heldout_slots=0, heldout_phrasings=0, heldout_apps=0, heldout_app_names=())
+    settings = GraphQueriesSpec(
+        train=60, heldout_slots=0, heldout_phrasings=0, heldout_apps=0, heldout_app_names=(), validation=0
+    )
     writing = generate_queries(world, settings, 0, ORIGIN, GrammarWriter(), SimulatedValidator(world))
     queries = asyncio.run(writing).queries
 

@@ -1,24 +1,85 @@
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 
-from trajmill.schemas.tables.policy_version import SplitSuccess
-from trajmill.schemas.tables.query import Split
 from trajmill.stages.critics.calibration.precision import Precision
-from trajmill.stages.training.promotion import compare, reason_not_to_train
+from trajmill.stages.training.promotion import (
+    PairedCounts,
+    QueryGroup,
+    Rival,
+    compare,
+    paired_counts,
+    reason_not_to_train,
+)
 
-pytestmark = pytest.mark.slow
+
+def outcomes(text: str) -> dict[str, bool]:
+    """One query for each letter: `1` where it was achieved, `0` where it was not, `-` where it could not be scored."""
+    return {f"q{number}": letter == "1" for number, letter in enumerate(text) if letter != "-"}
 
 
-@pytest.mark.parametrize(("successes", "promoted"), [(50, True), (49, True), (40, False)])
-def test_a_policy_is_promoted_unless_it_is_worse_by_more_than_the_tolerance(successes: int, promoted: bool) -> None:
-    old = (SplitSuccess(split=Split.HELDOUT_SLOTS, queries=100, successes=50),)
-    new = (
-        SplitSuccess(split=Split.HELDOUT_SLOTS, queries=100, successes=successes),
-        SplitSuccess(split=Split.TRAIN, queries=100, successes=100),
-        SplitSuccess(split=Split.HELDOUT_APPS, queries=100, successes=100),
-    )
-    assert compare(old, new, tolerance=0.02).promoted is promoted
+def group(name: str, first: int, last: int) -> QueryGroup:
+    return QueryGroup(name, [f"q{number}" for number in range(first, last)])
+
+
+ALL = group("all", 0, 20)
+
+
+@pytest.mark.parametrize(("won", "lost"), [(0, 0), (0, 5), (2, 7), (6, 6), (9, 1)])
+def test_the_p_value_counts_the_ways_to_lose_as_much_by_chance(won: int, lost: int) -> None:
+    coins = list(product((0, 1), repeat=won + lost))
+    as_bad = sum(sum(flips) >= lost for flips in coins)
+    assert PairedCounts(50, 20, 20, won, lost).p_value == pytest.approx(as_bad / len(coins))
+
+
+def test_only_queries_with_both_outcomes_are_paired() -> None:
+    assert paired_counts(outcomes("1100-1"), outcomes("10101-"), group("", 0, 6).query_ids) == (4, 2, 2, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("new", "promoted"),
+    [
+        ("1" * 10 + "0" * 10, True),
+        ("1" * 6 + "0" * 10 + "0" * 4, True),
+        ("1" * 5 + "0" * 15, False),
+        ("0" * 5 + "1" * 15, True),
+        ("-" * 20, True),
+    ],
+)
+def test_a_policy_is_promoted_unless_it_is_significantly_worse(new: str, promoted: bool) -> None:
+    old = Rival("v1", outcomes("1" * 10 + "0" * 10))
+    decided = compare(outcomes(new), old, [old], [ALL], level=0.05)
+    assert decided.promoted is promoted
+    if new == "1" * 5 + "0" * 15:
+        said = "significantly worse on validation (p = 0.031): all 5/20 against 10 of v1 (won 0, lost 5)"
+        assert decided.reason == said
+
+
+def test_a_higher_level_refuses_whatever_loses_more_than_it_wins() -> None:
+    old = Rival("v1", outcomes("1" * 10 + "0" * 10))
+    new = outcomes("1" * 8 + "00" + "1" + "0" * 9)
+    assert compare(new, old, [old], [ALL], level=0.05).promoted
+    assert not compare(new, old, [old], [ALL], level=0.5).promoted
+
+
+def test_a_gain_in_known_apps_hides_no_loss_in_others() -> None:
+    groups = [group("known", 0, 10), group("unseen", 10, 20)]
+    old = Rival("v1", outcomes("0" * 10 + "1" * 10))
+    new = outcomes("1" * 10 + "1" * 4 + "0" * 6)
+    assert compare(new, old, [old], [ALL], level=0.05).promoted
+    decided = compare(new, old, [old], groups, level=0.05)
+    assert not decided.promoted and "unseen 4/10 against 10 of v1" in decided.reason
+
+
+def test_small_losses_in_a_row_add_up_against_the_best_policy_so_far() -> None:
+    best = Rival("v1", outcomes("1" * 20))
+    worse = Rival("v2", outcomes("1" * 16 + "0" * 4))
+    newest = outcomes("1" * 13 + "0" * 7)
+    assert compare(newest, worse, [worse], [ALL], level=0.05).promoted
+    decided = compare(newest, worse, [best, worse], [ALL], level=0.05)
+    assert not decided.promoted and "of v1" in decided.reason
 
 
 def test_a_round_trains_unless_something_speaks_against_it() -> None:

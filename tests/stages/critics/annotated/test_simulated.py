@@ -51,7 +51,9 @@ def world() -> World:
 
 @pytest.fixture(scope="module")
 def queries(world: World) -> tuple[Query, ...]:
-    settings = GraphQueriesSpec(train=110, heldout_slots=0, heldout_phrasings=0, heldout_apps=0, heldout_app_names=())
+    settings = GraphQueriesSpec(
+        train=110, heldout_slots=0, heldout_phrasings=0, heldout_apps=0, heldout_app_names=(), validation=0
+    )
     made = generate_queries(world, settings, 5, ORIGIN, GrammarWriter(), SimulatedValidator(world))
     return asyncio.run(made).queries
 

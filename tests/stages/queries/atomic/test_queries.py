@@ -20,7 +20,7 @@ from trajmill.stages.queries.atomic.queries import AtomicCounts, atomic_queries
 from trajmill.stages.queries.split_leaks import leaks_in_queries
 
 APPS = get_args(AtomicApp)
-COUNTS = AtomicCounts(train=5, heldout_slots=2, heldout_phrasings=2)
+COUNTS = AtomicCounts(train=5, heldout_slots=2, heldout_phrasings=2, validation=2)
 
 
 def made(origin: Origin, seed: int = 1) -> tuple[Query, ...]:

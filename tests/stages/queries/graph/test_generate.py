@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from trajmill.schemas.errors import FailureClass, ModelFailure
+from trajmill.schemas.errors import BadInputError, FailureClass, ModelFailure
 from trajmill.schemas.record import Origin, content_id
 from trajmill.schemas.tables.query import Query, Split
 from trajmill.stages.environments.simulated.annotations.base import PathMetadata
@@ -21,7 +21,7 @@ from trajmill.stages.queries.split_leaks import leaks_in_queries
 
 HELDOUT_APPS = ("notes", "clock")
 SETTINGS = GraphQueriesSpec(
-    train=150, heldout_slots=30, heldout_phrasings=30, heldout_apps=20, heldout_app_names=HELDOUT_APPS
+    train=150, heldout_slots=30, heldout_phrasings=30, heldout_apps=20, heldout_app_names=HELDOUT_APPS, validation=24
 )
 
 
@@ -58,7 +58,7 @@ def test_nothing_held_out_is_in_training(world: World, origin: Origin, seed: int
 
 
 def test_the_grammar_writes_what_it_wrote_before_drafts_were_made_ahead(generated: Generated) -> None:
-    assert content_id([query.query_id for query in generated.queries]) == "14abd375a04cc31ce4fdbb08"
+    assert content_id([query.query_id for query in generated.queries]) == "e7a0fd449ad15e66a03b1ddc"
 
 
 class _LastFirst(GrammarWriter):
@@ -89,7 +89,9 @@ def test_how_many_drafts_are_in_flight_changes_nothing(
 
 
 def test_without_heldout_apps_none_of_their_queries_are_missed(world: World, origin: Origin) -> None:
-    settings = GraphQueriesSpec(train=3, heldout_slots=2, heldout_phrasings=2, heldout_apps=9, heldout_app_names=())
+    settings = GraphQueriesSpec(
+        train=3, heldout_slots=2, heldout_phrasings=2, heldout_apps=9, heldout_app_names=(), validation=0
+    )
     generated = _generate(world, origin, 1, settings)
     assert (len(generated.queries), generated.failures) == (7, ())
 
@@ -111,6 +113,22 @@ def test_heldout_phrasings_are_marked_and_others_are_not(generated: Generated) -
 def test_heldout_apps_are_in_no_other_split(generated: Generated) -> None:
     for query in generated.queries:
         assert bool(set(query.apps) & set(HELDOUT_APPS)) == (query.split is Split.HELDOUT_APPS)
+
+
+def test_half_of_the_validation_queries_are_of_an_app_that_no_other_split_has(generated: Generated) -> None:
+    assert SETTINGS.validation_app_names == ("rides",)
+    of_app = [query.split for query in generated.queries if "rides" in query.apps]
+    assert of_app == [Split.VALIDATION] * 12
+
+
+def test_validation_needs_no_app_of_its_own(world: World, origin: Origin) -> None:
+    spared = GraphQueriesSpec(train=12, heldout_slots=0, heldout_phrasings=0, heldout_app_names=(), validation=6)
+    clock = _only(world, world.apps["clock"])
+    made = _generate(clock, origin, 1, spared)
+    assert Counter(query.split for query in made.queries) == {Split.TRAIN: 12, Split.VALIDATION: 6}
+    assert leaks_in_queries(made.queries, spared.unseen_app_names) == ()
+    with pytest.raises(BadInputError, match=r"validation_app_names: there is no app 'cluck'; did you mean clock\?"):
+        _generate(clock, origin, 1, spared.model_validate(spared.model_dump() | {"validation_app_names": ("cluck",)}))
 
 
 def test_tasks_are_balanced(generated: Generated) -> None:
@@ -141,7 +159,9 @@ def test_an_app_whose_path_is_broken_is_dropped_with_the_reason(world: World, or
     idle = tuple(w.model_copy(update={"do": ()}) if w.id == "order" else w for w in checkout.widgets)
     screens = {**bites.screens, "checkout": checkout.model_copy(update={"widgets": idle})}
     broken = bites.model_copy(update={"screens": screens, "tasks": {"order": bites.tasks["order"]}})
-    generated = _generate(_only(world, broken), origin, 1, GraphQueriesSpec(train=5, heldout_app_names=()))
+    generated = _generate(
+        _only(world, broken), origin, 1, GraphQueriesSpec(train=5, heldout_app_names=(), validation=0)
+    )
     assert generated.queries == ()
     first = generated.failures[0]
     assert (first.stage, first.failure_class) == ("generate", FailureClass.TASK)
@@ -151,7 +171,7 @@ def test_an_app_whose_path_is_broken_is_dropped_with_the_reason(world: World, or
 def test_too_few_goals_are_said_and_not_hidden(world: World, origin: Origin) -> None:
     bites = world.apps["bites"]
     small = bites.model_copy(update={"tasks": {"cutlery": bites.tasks["cutlery"]}})
-    settings = GraphQueriesSpec(train=1000, heldout_slots=1, heldout_phrasings=0, heldout_app_names=())
+    settings = GraphQueriesSpec(train=1000, heldout_slots=1, heldout_phrasings=0, heldout_app_names=(), validation=0)
     generated = _generate(_only(world, small), origin, 1, settings)
     assert 0 < len(generated.queries) < 1000
     messages = [failure.message for failure in generated.failures]
@@ -187,7 +207,7 @@ def test_a_writer_that_fails_is_a_failure_of_its_class(
 ) -> None:
     bites = world.apps["bites"]
     small = _only(world, bites.model_copy(update={"tasks": {"table": bites.tasks["table"]}}))
-    settings = GraphQueriesSpec(train=1, heldout_slots=0, heldout_phrasings=0, heldout_app_names=())
+    settings = GraphQueriesSpec(train=1, heldout_slots=0, heldout_phrasings=0, heldout_app_names=(), validation=0)
     generated = asyncio.run(generate_queries(small, settings, 5, origin, writer, SimulatedValidator(small)))
     assert generated.queries == ()
     assert generated.failures[0].failure_class is failure_class

@@ -138,7 +138,7 @@ def _generate(
 
 def test_a_query_set_by_a_model_is_walked_and_leaks_nothing(world: World, origin: Origin) -> None:
     settings = GraphQueriesSpec(
-        train=80, heldout_slots=12, heldout_phrasings=12, heldout_apps=8, heldout_app_names=("notes",)
+        train=80, heldout_slots=12, heldout_phrasings=12, heldout_apps=8, heldout_app_names=("notes",), validation=8
     )
     made = _generate(world, origin, honest, settings)
     assert Counter(query.split for query in made.queries) == {split: settings.wanted(split) for split in Split}
@@ -173,7 +173,10 @@ def test_a_model_that_fails_leaves_failures_with_their_reason(
     bites = world.apps["bites"]
     small = World({"bites": bites.model_copy(update={"tasks": {"order": bites.tasks["order"]}})}, {})
     made = _generate(
-        small, origin, answer, GraphQueriesSpec(train=5, heldout_slots=0, heldout_phrasings=0, heldout_app_names=())
+        small,
+        origin,
+        answer,
+        GraphQueriesSpec(train=5, heldout_slots=0, heldout_phrasings=0, heldout_app_names=(), validation=0),
     )
     assert made.queries == ()
     *failed, short = made.failures
@@ -189,7 +192,10 @@ def test_one_task_that_fails_does_not_end_the_others(world: World, origin: Origi
         return ModelFailure("busy") if "Task: Order a dish" in _text(request) else honest(request)
 
     made = _generate(
-        world, origin, answer, GraphQueriesSpec(train=100, heldout_slots=0, heldout_phrasings=0, heldout_app_names=())
+        world,
+        origin,
+        answer,
+        GraphQueriesSpec(train=100, heldout_slots=0, heldout_phrasings=0, heldout_app_names=(), validation=0),
     )
     assert len(made.queries) == 100
     assert {failure.message for failure in made.failures} == {"busy"}
@@ -197,7 +203,7 @@ def test_one_task_that_fails_does_not_end_the_others(world: World, origin: Origi
 
 def test_the_grammar_stands_in_for_a_writer_of_nonsense(world: World, origin: Origin) -> None:
     model = ScriptedModel(saying("Do the usual."))
-    settings = GraphQueriesSpec(train=20, heldout_slots=4, heldout_phrasings=4, heldout_app_names=())
+    settings = GraphQueriesSpec(train=20, heldout_slots=4, heldout_phrasings=4, heldout_app_names=(), validation=0)
     making = generate_queries(
         world, settings, 0, origin, ModelWriter(model), SimulatedValidator(world), 4, stand_in=GrammarWriter()
     )

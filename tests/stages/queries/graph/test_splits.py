@@ -7,9 +7,9 @@ import pytest
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.query import Split
 from trajmill.stages.environments.simulated.world import TaskGraph, World
-from trajmill.stages.queries.graph.splits import divide_tasks, draw_goals, share_goals
+from trajmill.stages.queries.graph.splits import HELDOUT_GOALS, divide_tasks, draw_goals, share_goals
 
-WANTED = {Split.TRAIN: 20, Split.HELDOUT_SLOTS: 5, Split.HELDOUT_PHRASINGS: 5}
+WANTED = {Split.TRAIN: 20, Split.HELDOUT_SLOTS: 5, Split.HELDOUT_PHRASINGS: 5, Split.VALIDATION: 5}
 
 
 def test_every_task_that_touches_a_heldout_app_is_put_aside(world: World) -> None:
@@ -44,13 +44,13 @@ def test_each_goal_goes_to_one_split(order: TaskGraph, drawn: int) -> None:
     goals = draw_goals(order, drawn, Random(2))
     shares = share_goals(goals, WANTED)
     assert sorted(goal.key for share in shares.values() for goal in share) == sorted(goal.key for goal in goals)
-    for split in (Split.HELDOUT_SLOTS, Split.HELDOUT_PHRASINGS):
-        assert len(shares[split]) == min(WANTED[split], drawn // 4)
+    for split in HELDOUT_GOALS:
+        assert len(shares[split]) == min(WANTED[split], drawn // 6)
 
 
 def test_heldout_goals_combine_values_that_training_shows(order: TaskGraph) -> None:
     goals = draw_goals(order, 120, Random(3))
     shares = share_goals(goals, WANTED)
     shown = {value for goal in shares[Split.TRAIN][: WANTED[Split.TRAIN]] for value in goal.key}
-    for split in (Split.HELDOUT_SLOTS, Split.HELDOUT_PHRASINGS):
+    for split in HELDOUT_GOALS:
         assert all(shown.issuperset(goal.key) for goal in shares[split])

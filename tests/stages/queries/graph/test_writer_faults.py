@@ -25,7 +25,7 @@ from trajmill.stages.queries.proposals.starting_points import StartingPoint
 
 pytestmark = pytest.mark.slow
 
-SETTINGS = GraphQueriesSpec(train=24, heldout_slots=4, heldout_phrasings=4, heldout_app_names=())
+SETTINGS = GraphQueriesSpec(train=24, heldout_slots=4, heldout_phrasings=4, heldout_app_names=(), validation=0)
 ENDING = (Fault.HANG, Fault.SLOW)
 """Faults that only a time-out ends."""
 LASTING = (Fault.TOO_LONG, Fault.UNKNOWN_MODEL, Fault.HUGE)
