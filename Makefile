@@ -10,7 +10,7 @@ TRAINERS := .venv-trainers
 # Tests start hundreds of Python processes: without written bytecode each compiles the project again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help run run-web test quick lint types pytest vllm-env test-vllm trainers-env bench system-deps clean
+.PHONY: help run run-web run-pixels test quick lint types pytest vllm-env test-vllm trainers-env bench system-deps clean
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -33,6 +33,14 @@ run: .venv/installed ## install and run the main job on the embedded default
 
 run-web: .venv/installed-web ## the same loop on MiniWoB++ in a real headless Chromium (needs `make system-deps`)
 	$(BIN)/trajmill evolve --config docs/examples/miniwob.toml
+
+.venv/installed-train: .venv/installed
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[train]'
+	touch $@
+
+run-pixels: .venv/installed-train ## a tiny Qwen2.5-VL learns to operate an app from its screenshots alone (docs/pixels.md)
+	$(BIN)/trajmill untrained --config docs/examples/pixels.toml
+	$(BIN)/trajmill evolve --config docs/examples/pixels.toml
 
 test: lint types pytest ## ruff, mypy and pytest
 

@@ -8,11 +8,14 @@ import pytest
 from transformers import AutoTokenizer
 
 from trajmill.flows.configuration.config import Config
+from trajmill.flows.configuration.file import load_config
 from trajmill.flows.configuration.models import ModelsSection
 from trajmill.flows.configuration.untrained_policy import make_untrained_policy
 from trajmill.schemas.errors import BadInputError
 from trajmill.stages.environments.simulated.spec import SimulatedSpec
 from trajmill.stages.models.transformers_local.spec import TransformersSpec
+
+EXAMPLE = Path(__file__).parents[3] / "docs" / "examples" / "pixels.toml"
 
 
 def test_it_is_made_once_where_the_endpoint_says(tmp_path: Path) -> None:
@@ -28,3 +31,11 @@ def test_it_is_made_once_where_the_endpoint_says(tmp_path: Path) -> None:
 def test_a_policy_that_is_no_such_model_is_one_line() -> None:
     with pytest.raises(BadInputError, match=r"^models.policy is embedded; name an endpoint [^\n]*$"):
         make_untrained_policy(Config())
+
+
+def test_the_example_is_whole() -> None:
+    config = load_config(EXAMPLE)
+    assert (config.train.kind, config.guidance.demonstrate) == ("trl-sft", True)
+    assert isinstance(config.environment, SimulatedSpec)
+    world = config.environment.navigation_graph()
+    assert [app.app for app in world.apps.values()] == ["market"]
