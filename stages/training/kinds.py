@@ -14,5 +14,6 @@ RECIPES: Final = PartGroup(
         "embedded-rl": "trajmill.stages.training.embedded.spec:EmbeddedRlSpec",
         "trl-sft": "trajmill.stages.training.trl_sft.spec:TrlSftSpec",
         "trpo": "trajmill.stages.training.trpo.spec:TrpoSpec",
+        "command": "trajmill.stages.training.command.spec:CommandSpec",
     },
 )

@@ -1,18 +1,16 @@
-"""A training as it is sent to the process that does it, and what a policy version was made from."""
+"""A training as it is sent to the process that does it."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from trajmill.schemas.dialects.families import family_named
-from trajmill.schemas.record import content_id
-from trajmill.schemas.spec import content_of
 from trajmill.stages.training.base import ParentPolicy
 from trajmill.stages.training.hugging_face.spec import HuggingFaceRecipe
 from trajmill.stages.training.kinds import RECIPES
+from trajmill.stages.training.lineage import kind_of
 
 PROGRESS: Final = "trajmill update "
 """Begins the line in which a process tells its progress: updates done and to do."""
@@ -32,7 +30,7 @@ class TrainingJob(NamedTuple):
         parent = self.parent
         return json.dumps(
             {
-                "kind": _kind(self.recipe),
+                "kind": kind_of(self.recipe),
                 "recipe": self.recipe.model_dump(mode="json"),
                 "model": str(parent.folder.resolve()),
                 "adapter": None if parent.adapter is None else str(parent.adapter.resolve()),
@@ -55,32 +53,3 @@ class TrainingJob(NamedTuple):
         family = family_named(read["family"]).within(read["max_pixels"])
         parent = ParentPolicy(Path(read["model"]), adapter, family)
         return cls(recipe, parent, Path(read["release"]), read["seed"], Path(read["folder"]))
-
-
-def made_from(job: TrainingJob, files: Sequence[Path]) -> dict[str, Any]:
-    """All that decides the weights, files by their contents.
-
-    Args:
-        job: the training.
-        files: those of the release that are learned from.
-    """
-    parent = job.parent
-    return {
-        "kind": _kind(job.recipe),
-        "recipe": job.recipe.identity(),
-        "model": content_of(parent.folder),
-        "adapter": None if parent.adapter is None else content_of(parent.adapter),
-        "family": parent.family.name,
-        "max_pixels": parent.family.budget.max_pixels,
-        "rows": [content_of(file) for file in files],
-        "seed": job.seed,
-    }
-
-
-def version_of(source: dict[str, Any]) -> str:
-    """The version of a policy that is made from this."""
-    return f"{source['kind']}-{content_id(source)[:16]}"
-
-
-def _kind(recipe: HuggingFaceRecipe) -> str:
-    return str(type(recipe).model_fields["kind"].default)

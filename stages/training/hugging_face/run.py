@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,12 +11,19 @@ from transformers.trainer_utils import get_last_checkpoint
 
 from trajmill.schemas.errors import TrainingFailedError
 from trajmill.stages.training.base import TrainingReport
-from trajmill.stages.training.hugging_face.job import TrainingJob, made_from, version_of
+from trajmill.stages.training.hugging_face.job import TrainingJob
 from trajmill.stages.training.hugging_face.loading import TrainedModel
 from trajmill.stages.training.hugging_face.trainer import CHECKPOINTS
+from trajmill.stages.training.lineage import (
+    is_begun,
+    made_from,
+    tail_mean,
+    version_of,
+    write_metrics,
+    write_source,
+)
+from trajmill.stages.training.settings_files import copy_settings
 
-MADE_FROM: Final = "made_from.json"
-METRICS: Final = "metrics.json"
 ROWS: Final = "rows"
 """Folder in which the rows are laid out while the training is under way."""
 _TOLD = ("loss", "grad_norm", "learning_rate", "clipped", "divergence")
@@ -28,12 +34,10 @@ def begin(job: TrainingJob, files: Sequence[Path]) -> str:
 
     What another training has left there is removed; checkpoints of this one are kept.
     """
-    source = made_from(job, files)
-    record = job.folder / MADE_FROM
-    if not record.is_file() or json.loads(record.read_text()) != source:
+    source = made_from(job.recipe, job.parent, files, job.seed)
+    if not is_begun(job.folder, source):
         shutil.rmtree(job.folder / CHECKPOINTS, ignore_errors=True)
-        job.folder.mkdir(parents=True, exist_ok=True)
-        record.write_text(json.dumps(source, indent=1) + "\n")
+        write_source(job.folder, source)
     return version_of(source)
 
 
@@ -49,12 +53,11 @@ def finish(
     last = get_last_checkpoint(str(checkpoints)) if checkpoints.is_dir() else None  # type: ignore[no-untyped-call]
     trainer.train(resume_from_checkpoint=last)
     history = [{"update": each["step"], **_numbers(each)} for each in trainer.state.log_history if "loss" in each]
-    tail = [each["loss"] for each in history[-max(1, len(history) // 10) :]]
-    report = TrainingReport(rows, skipped, len(history), sum(tail) / len(tail) if tail else 0.0, version)
+    losses = [each["loss"] for each in history]
+    report = TrainingReport(rows, skipped, len(history), tail_mean(losses), version)
     if trainer.accelerator.is_main_process:
         _save(trainer, model, job)
-        metrics = {**report._asdict(), "history": history}
-        (job.folder / METRICS).write_text(json.dumps(metrics, indent=1) + "\n")
+        write_metrics(job.folder, report, history)
     trainer.accelerator.wait_for_everyone()
     return report
 
@@ -70,16 +73,8 @@ def _save(trainer: Any, model: TrainedModel, job: TrainingJob) -> None:
     try:
         (network if adapted else network.to(model.dtype)).save_pretrained(job.folder)
         if not adapted:
-            _copy_settings(job.parent.folder, job.folder)
+            copy_settings(job.parent.folder, job.folder)
     except OSError as error:
         raise TrainingFailedError(f"{job.folder}: the new weights cannot be written: {error}") from error
     for left in (CHECKPOINTS, ROWS):
         shutil.rmtree(job.folder / left, ignore_errors=True)
-
-
-def _copy_settings(parent: Path, folder: Path) -> None:
-    """Copy configuration, vocabulary, chat template and image settings, which a training changes nothing of."""
-    for file in parent.iterdir():
-        weights = file.suffix in {".safetensors", ".bin", ".pt", ".pth"} or file.name.endswith(".index.json")
-        if file.is_file() and not weights and file.name not in {MADE_FROM, METRICS}:
-            shutil.copyfile(file, folder / file.name)

@@ -1,0 +1,1 @@
+"""Training by a command of the user's own."""

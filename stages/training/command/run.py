@@ -1,0 +1,130 @@
+"""Runs a command that trains, and takes over the model, the log and the losses that it leaves."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from safetensors import SafetensorError, safe_open
+
+from trajmill.schemas.errors import BadInputError, TrainingFailedError
+from trajmill.stages.training.base import ParentPolicy, TrainingReport
+from trajmill.stages.training.child import ChildLimits, run_child
+from trajmill.stages.training.command.spec import PLACEHOLDERS, CommandSpec
+from trajmill.stages.training.lineage import is_begun, made_from, tail_mean, version_of, write_metrics, write_source
+from trajmill.stages.training.settings_files import copy_settings
+
+_ADAPTER, _CONFIG = "adapter_config.json", "config.json"
+_STATE = "trainer_state.json"
+"""In which trainers that are built on transformers keep the losses."""
+
+
+def train_by_command(spec: CommandSpec, parent: ParentPolicy, release: Path, seed: int, folder: Path) -> TrainingReport:
+    """Run the command in the folder of the release; what an interrupted one left under `{out}` is there for the next.
+
+    Raises:
+        BadInputError: `parent` is no model in Hugging Face's layout.
+        TrainingFailedError: the command failed, or left no model of the same kind.
+    """
+    if not spec.trains(parent.folder):
+        raise BadInputError(f"{parent.folder} holds no model in Hugging Face's layout, which a command could train")
+    source = made_from(spec, parent, [release], seed)
+    out = (folder / "out").resolve()
+    if not is_begun(folder, source):
+        shutil.rmtree(out, ignore_errors=True)
+        write_source(folder, source)
+    out.mkdir(exist_ok=True)
+    meant = {
+        "release": str(release.resolve()),
+        "model": str(parent.folder.resolve()),
+        "adapter": "" if parent.adapter is None else str(parent.adapter.resolve()),
+        "out": str(out),
+        "seed": str(seed % 2**31),
+    }
+    run_child(
+        [_filled(part, meant) for part in spec.command],
+        folder.resolve() / "training.log",
+        ChildLimits(spec.silent_minutes * 60, spec.hours * 3600),
+        release,
+        {name: _filled(value, meant) for name, value in spec.variables.items()},
+    )
+    made = _found(out)
+    _check(made, parent.folder)
+    losses = _losses(out)
+    _take_over(made, folder, parent.folder)
+    shutil.rmtree(out)
+    report = TrainingReport(0, 0, len(losses), tail_mean([each["loss"] for each in losses]), version_of(source))
+    write_metrics(folder, report, losses)
+    return report
+
+
+class _Made(NamedTuple):
+    folder: Path
+    is_adapter: bool
+
+
+def _filled(text: str, meant: Mapping[str, str]) -> str:
+    for name in PLACEHOLDERS:
+        text = text.replace(f"{{{name}}}", meant[name])
+    return text
+
+
+def _found(out: Path) -> _Made:
+    """What was written last, `out` itself before all folders in it."""
+    made = [
+        _Made(config.parent, config.name == _ADAPTER)
+        for config in out.rglob("*.json")
+        if config.name in {_ADAPTER, _CONFIG} and any(config.parent.glob("*.safetensors"))
+    ]
+    if not made:
+        raise TrainingFailedError(
+            f"the trainer ended well, but left no model under {out} (no config.json or adapter_config.json beside "
+            "weights in safetensors)"
+        )
+    return max(made, key=lambda each: (each.folder == out, each.is_adapter, _written(each.folder)))
+
+
+def _written(folder: Path) -> float:
+    return max(file.stat().st_mtime for file in folder.glob("*.safetensors"))
+
+
+def _check(made: _Made, parent: Path) -> None:
+    for file in made.folder.glob("*.safetensors"):
+        try:
+            with safe_open(str(file), framework="numpy"):
+                pass
+        except (OSError, SafetensorError) as error:
+            raise TrainingFailedError(f"the trainer left broken weights, {file}: {error}") from error
+    if made.is_adapter:
+        return
+    before, after = _model_type(parent), _model_type(made.folder)
+    if before != after:
+        raise TrainingFailedError(f"the trainer left a model of type {after}; the policy is a {before}")
+
+
+def _model_type(folder: Path) -> str:
+    try:
+        return str(json.loads((folder / _CONFIG).read_text())["model_type"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise TrainingFailedError(f"{folder / _CONFIG} is no configuration of a model: {error!r}") from error
+
+
+def _losses(out: Path) -> list[dict[str, Any]]:
+    """The losses in the record of a trainer that is built on transformers, none from any other."""
+    records = sorted(out.rglob(_STATE), key=lambda file: file.stat().st_mtime)
+    try:
+        history = json.loads(records[-1].read_text())["log_history"] if records else []
+        return [{"update": each["step"], "loss": float(each["loss"])} for each in history if "loss" in each]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
+
+
+def _take_over(made: _Made, folder: Path, parent: Path) -> None:
+    for file in list(made.folder.iterdir()):
+        if file.is_file():
+            shutil.move(file, folder / file.name)
+    if not made.is_adapter:
+        copy_settings(parent, folder, keep=True)
