@@ -26,6 +26,7 @@ from trajmill.stages.training.settings_files import copy_settings
 
 ROWS: Final = "rows"
 """Folder in which the rows are laid out while the training is under way."""
+ADAPTER_FILE: Final = "adapter_config.json"
 _TOLD = ("loss", "grad_norm", "learning_rate", "clipped", "divergence")
 
 
@@ -51,6 +52,8 @@ def finish(
     """
     checkpoints = job.folder / CHECKPOINTS
     last = get_last_checkpoint(str(checkpoints)) if checkpoints.is_dir() else None  # type: ignore[no-untyped-call]
+    if last is not None:
+        _restore(model.network, last)
     trainer.train(resume_from_checkpoint=last)
     history = [{"update": each["step"], **_numbers(each)} for each in trainer.state.log_history if "loss" in each]
     losses = [each["loss"] for each in history]
@@ -60,6 +63,18 @@ def finish(
         write_metrics(job.folder, report, history)
     trainer.accelerator.wait_for_everyone()
     return report
+
+
+def _restore(network: Any, checkpoint: str) -> None:
+    """Give a network the weights of a checkpoint.
+
+    The trainer does so too, but looks for the names of the layers in memory. Vision-language models are saved under
+    those of their first publication, of which it finds none; it warns, and would go on with the weights of the parent.
+    An adapter has one set of names.
+    """
+    if not (Path(checkpoint) / ADAPTER_FILE).is_file():
+        saved = type(network).from_pretrained(checkpoint, local_files_only=True, dtype=network.dtype)
+        network.load_state_dict(saved.state_dict())
 
 
 def _numbers(logged: dict[str, Any]) -> dict[str, float]:

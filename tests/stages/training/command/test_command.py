@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from pydantic import ValidationError
+from safetensors.torch import load_file, save_file
+
+from trajmill.schemas.errors import BadInputError, TrainingFailedError
+from trajmill.stages.models.embedded.storage import save_network, untrained_network
+from trajmill.stages.training.base import ParentPolicy, TrainingReport
+from trajmill.stages.training.command.spec import CommandSpec
+
+TRAINER = """
+import json, pathlib, sys
+from safetensors.numpy import load_file, save_file
+release, model, adapter, out, seed = sys.argv[1:]
+assert (pathlib.Path(release) / "rows").read_text() == "rows", release
+for step in (1, 2):
+    folder = pathlib.Path(out) / f"checkpoint-{step}"
+    folder.mkdir(parents=True)
+    weights = load_file(pathlib.Path(model) / "model.safetensors")
+    save_file({name: value + step for name, value in weights.items()}, folder / "model.safetensors")
+    (folder / "config.json").write_text((pathlib.Path(model) / "config.json").read_text())
+    history = [{"step": 1, "loss": 0.5}, {"step": 2, "loss": 0.25}, {"step": 2, "train_runtime": 3.0}]
+    (folder / "trainer_state.json").write_text(json.dumps({"log_history": history[:step]}))
+print("trained with seed", seed)
+"""
+
+
+@pytest.fixture
+def parent(tmp_path: Path) -> ParentPolicy:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    save_file({"weight": torch.zeros(2)}, folder / "model.safetensors")
+    (folder / "config.json").write_text('{"model_type": "qwen2_5_vl"}')
+    (folder / "tokenizer.json").write_text("words")
+    return ParentPolicy(folder)
+
+
+def train(script: str, parent: ParentPolicy, tmp_path: Path, seed: int = 7) -> TrainingReport:
+    release = tmp_path / "release"
+    release.mkdir(exist_ok=True)
+    (release / "rows").write_text("rows")
+    program = parent.folder.parent / "train.py"
+    program.write_text(script)
+    command = (sys.executable, str(program), "{release}", "{model}", "{adapter}", "{out}", "{seed}")
+    return CommandSpec(command=command).train(parent, release, seed, tmp_path / "new")
+
+
+def test_the_last_checkpoint_is_taken_over_with_log_and_losses(parent: ParentPolicy, tmp_path: Path) -> None:
+    report = train(TRAINER, parent, tmp_path)
+    new = tmp_path / "new"
+    assert load_file(new / "model.safetensors")["weight"].tolist() == [2.0, 2.0]
+    assert (new / "tokenizer.json").read_text() == "words"
+    assert (new / "training.log").read_text() == "trained with seed 7\n"
+    assert report.updates == 2 and report.loss == 0.25 and report.version.startswith("command-")
+    assert json.loads((new / "metrics.json").read_text())["history"][0] == {"update": 1, "loss": 0.5}
+    assert json.loads((new / "made_from.json").read_text())["seed"] == 7
+    assert not (new / "out").exists()
+
+
+def test_the_version_says_what_it_was_made_from(parent: ParentPolicy, tmp_path: Path) -> None:
+    versions = []
+    for number, seed in enumerate((7, 7, 8)):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        versions.append(train(TRAINER, parent, folder, seed).version)
+    assert versions[0] == versions[1] != versions[2]
+
+
+def test_an_adapter_is_taken_over(parent: ParentPolicy, tmp_path: Path) -> None:
+    script = (
+        "import pathlib, sys; from safetensors.numpy import save_file; import numpy; out = pathlib.Path(sys.argv[4]); "
+        "assert sys.argv[3] == ''; save_file({'a': numpy.ones(1)}, out / 'adapter_model.safetensors'); "
+        "(out / 'adapter_config.json').write_text('{}')"
+    )
+    train(script, parent, tmp_path)
+    names = {file.name for file in (tmp_path / "new").iterdir()}
+    assert {"adapter_config.json", "adapter_model.safetensors"} <= names and "tokenizer.json" not in names
+
+
+def test_what_an_interrupted_command_left_is_there_for_the_next(parent: ParentPolicy, tmp_path: Path) -> None:
+    script = (
+        "import pathlib, sys; kept = pathlib.Path(sys.argv[4]) / 'kept'; there = kept.exists(); kept.write_text(''); "
+        "print('again' if there else 'first'); sys.exit(1)"
+    )
+    for said in ("first", "again"):
+        with pytest.raises(TrainingFailedError, match=f"its last line is '{said}'"):
+            train(script, parent, tmp_path)
+    with pytest.raises(TrainingFailedError, match="its last line is 'first'"):
+        train(script, parent, tmp_path, seed=8)
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("pass", "ended well, but left no model under"),
+        (
+            "import pathlib, sys; out = pathlib.Path(sys.argv[4]); (out / 'config.json').write_text('{}'); "
+            "(out / 'model.safetensors').write_bytes(b'cut')",
+            "left broken weights",
+        ),
+        (
+            "import pathlib, shutil, sys; out = pathlib.Path(sys.argv[4]); "
+            "shutil.copy(sys.argv[2] + '/model.safetensors', out); "
+            "(out / 'config.json').write_text('{\"model_type\": \"llama\"}')",
+            "left a model of type llama; the policy is a qwen2_5_vl",
+        ),
+    ],
+)
+def test_a_trainer_that_leaves_no_such_model_is_one_line(
+    script: str, said: str, parent: ParentPolicy, tmp_path: Path
+) -> None:
+    with pytest.raises(TrainingFailedError, match=said):
+        train(script, parent, tmp_path)
+
+
+def test_the_embedded_policy_is_not_its_business(tmp_path: Path) -> None:
+    save_network(untrained_network(0), tmp_path / "embedded")
+    assert not CommandSpec(command=("true",)).trains(tmp_path / "embedded")
+    with pytest.raises(BadInputError, match="no model in Hugging Face's layout"):
+        train("pass", ParentPolicy(tmp_path / "embedded"), tmp_path)
+
+
+def test_a_wrong_placeholder_or_format_is_one_line() -> None:
+    with pytest.raises(ValidationError, match=r"nothing is known as \{realease\}; did you mean release\?"):
+        CommandSpec(command=("train", "--data={realease}"))
+    with pytest.raises(ValidationError, match="no export format of kind 'swifft'; did you mean swift"):
+        CommandSpec(command=("train",), format="swifft")
+    spec = CommandSpec(command=("train",), format="swift")
+    assert spec.takes is not None and spec.takes.model_fields["kind"].default == "swift"

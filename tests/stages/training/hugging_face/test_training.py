@@ -1,0 +1,267 @@
+"""Trainings of a tiny Qwen2.5-VL in this process, by both recipes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from tests.stages.models.transformers_local.tiny_vlm import build_tiny_vlm
+from tests.stages.training.hugging_face.small_release import FAMILY, write_rl, write_supervised
+from trajmill.schemas.dialects.families import family_named
+from trajmill.schemas.errors import BadInputError, TrainingFailedError
+from trajmill.stages.models.embedded.storage import save_network, untrained_network
+from trajmill.stages.training.base import ParentPolicy, Progress, TrainingReport
+from trajmill.stages.training.hugging_face.encoding import ReplyBatch, ReplyCollator, reply_logits
+from trajmill.stages.training.hugging_face.job import TrainingJob
+from trajmill.stages.training.hugging_face.loading import load_trained
+from trajmill.stages.training.hugging_face.losses import token_log_probs
+from trajmill.stages.training.hugging_face.rows import rl_reply, rl_rows, supervised_reply, supervised_rows
+from trajmill.stages.training.hugging_face.spec import HuggingFaceRecipe
+from trajmill.stages.training.hugging_face.worker import train_in_this_process
+from trajmill.stages.training.trl_sft.spec import TrlSftSpec
+from trajmill.stages.training.trpo.spec import TrpoSpec
+
+pytest.importorskip("accelerate", reason="the extra `train` is not installed")
+WEIGHTS = (1.0, 0.3, 2.0, 0.5, 1.0, 8.0)
+SFT = TrlSftSpec(batch=2, learning_rate=1e-3)
+TRPO = TrpoSpec(batch=2, learning_rate=1e-3, old_log_probs="recomputed", divergence=0.1)
+RECIPES = [
+    pytest.param(SFT, id="trl-sft"),
+    pytest.param(TRPO, id="trpo"),
+]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread() -> Iterator[None]:
+    """The models are so small that threads wait for each other most of the time."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def parent(tmp_path_factory: pytest.TempPathFactory) -> ParentPolicy:
+    return ParentPolicy(build_tiny_vlm(tmp_path_factory.mktemp("model")), family=FAMILY)
+
+
+@pytest.fixture(scope="module")
+def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("release")
+    write_supervised(folder, WEIGHTS)
+    write_rl(folder, [{} for _ in WEIGHTS])
+    return folder
+
+
+def trained(
+    recipe: HuggingFaceRecipe,
+    parent: ParentPolicy,
+    release: Path,
+    folder: Path,
+    progress: Progress | None = None,
+    seed: int = 1,
+) -> TrainingReport:
+    needed = ("peft", *recipe.needs) if recipe.lora_rank or parent.adapter else recipe.needs
+    for package in needed:
+        pytest.importorskip(package, reason="the extra `train` is not installed")
+    return train_in_this_process(TrainingJob(recipe, parent, release, seed, folder), progress=progress)
+
+
+def weights(folder: Path) -> dict[str, Tensor]:
+    return load_file(next(folder.glob("*.safetensors")))
+
+
+def history(folder: Path) -> list[dict[str, float]]:
+    found: list[dict[str, float]] = json.loads((folder / "metrics.json").read_text())["history"]
+    return found
+
+
+@torch.no_grad()
+def log_probs(parent: ParentPolicy, release: Path, cache: Path, supervised: bool) -> list[Tensor]:
+    """Of each row's reply, under the parent, in double precision."""
+    model = load_trained(SFT, parent, 0)
+    network = model.network.double().eval()
+    read = supervised_reply if supervised else rl_reply
+    collate = ReplyCollator(model.tokenizer, model.reader, model.context, read)
+    file = release / ("trl/sft.parquet" if supervised else "verl/rl.parquet")
+    found = []
+    for row in (supervised_rows if supervised else rl_rows)([file], cache):
+        batch = ReplyBatch(**collate([row]))
+        inputs: dict[str, Any] = dict(batch.inputs)
+        if "pixel_values" in inputs:
+            inputs["pixel_values"] = inputs["pixel_values"].double()
+        found.append(token_log_probs(reply_logits(network, batch._replace(inputs=inputs)), batch.tokens)[0])
+    return found
+
+
+def test_the_supervised_loss_is_the_weighted_mean_of_the_whole_update(
+    parent: ParentPolicy, release: Path, tmp_path: Path
+) -> None:
+    recipe = SFT.model_copy(update={"batch": 6, "rows_at_once": 2})
+    report = trained(recipe, parent, release, tmp_path / "new")
+    replies = log_probs(parent, release, tmp_path / "cache", supervised=True)
+    total = sum(weight * len(reply) for weight, reply in zip(WEIGHTS, replies, strict=True))
+    expected = -sum(weight * float(reply.sum()) for weight, reply in zip(WEIGHTS, replies, strict=True)) / total
+    assert report.updates == 1 and report.rows == 6
+    assert report.loss == pytest.approx(expected, rel=1e-5)
+
+
+def test_the_trajectory_loss_is_equation_3_over_the_whole_update(parent: ParentPolicy, tmp_path: Path) -> None:
+    write_rl(tmp_path, [{} for _ in WEIGHTS])
+    now = log_probs(parent, tmp_path, tmp_path / "cache", supervised=False)
+    draw = torch.Generator().manual_seed(0)
+    old = [reply + 0.4 * torch.randn(len(reply), generator=draw, dtype=torch.float64) for reply in now]
+    tokens = [row["response"] for row in rl_rows([tmp_path / "verl" / "rl.parquet"], tmp_path / "cache")]
+    model = load_trained(TRPO, parent, 0)
+    ids = [[*model.tokenizer(text)["input_ids"], model.tokenizer.eos_token_id] for text in tokens]
+    given = tmp_path / "given"
+    write_rl(
+        given,
+        [{"response_token_ids": own, "old_logprobs": before.tolist()} for own, before in zip(ids, old, strict=True)],
+    )
+    recipe = TRPO.model_copy(update={"batch": 6, "rows_at_once": 3, "old_log_probs": "stored", "divergence": 0.0})
+    report = trained(recipe, parent, given, tmp_path / "new")
+    rows = list(rl_rows([given / "verl" / "rl.parquet"], tmp_path / "cache"))
+    total = 0.0
+    for row, reply, before in zip(rows, now, old, strict=True):
+        for ratio in (reply - before.float().double()).exp().tolist():
+            advantage = row["advantage"]
+            total -= row["step_weight"] * min(ratio * advantage, min(max(ratio, 0.8), 1.2) * advantage)
+    assert report.loss == pytest.approx(total / sum(map(len, now)), rel=1e-4)
+    assert 0 < history(tmp_path / "new")[0]["clipped"] < 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_an_update_is_the_same_in_one_batch_and_in_four(
+    recipe: HuggingFaceRecipe, parent: ParentPolicy, release: Path, tmp_path: Path
+) -> None:
+    found = {}
+    for at_once in (1, 4):
+        cut = recipe.model_copy(update={"batch": 4, "rows_at_once": at_once, "epochs": 2.0})
+        trained(cut, parent, release, tmp_path / str(at_once))
+        found[at_once] = weights(tmp_path / str(at_once))
+    before = weights(parent.folder)
+    for name, one in found[1].items():
+        moved = (one - before[name]).abs().max()
+        assert (one - found[4][name]).abs().max() <= 1e-2 * moved + 1e-6, name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "recipe",
+    [*RECIPES, pytest.param(TRPO.model_copy(update={"lora_rank": 4}), id="trpo-lora")],
+)
+def test_a_training_that_was_stopped_goes_on_bit_for_bit(
+    recipe: HuggingFaceRecipe, parent: ParentPolicy, release: Path, tmp_path: Path
+) -> None:
+    recipe = recipe.model_copy(update={"epochs": 2.0, "checkpoint_updates": 2})
+    whole = trained(recipe, parent, release, tmp_path / "whole")
+
+    def stop(done: int, _: int) -> None:
+        if done == 5:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        trained(recipe, parent, release, tmp_path / "stopped", stop)
+    assert (tmp_path / "stopped" / "checkpoints" / "checkpoint-4").is_dir()
+    done = []
+    again = trained(recipe, parent, release, tmp_path / "stopped", lambda update, _: done.append(update))
+    assert done == [5, 6] and again == whole
+    expected, found = weights(tmp_path / "whole"), weights(tmp_path / "stopped")
+    assert expected.keys() == found.keys()
+    assert all(torch.equal(expected[name], found[name]) for name in expected)
+    assert history(tmp_path / "whole") == history(tmp_path / "stopped")
+    assert not (tmp_path / "stopped" / "checkpoints").exists()
+
+
+def test_what_another_training_has_left_is_not_gone_on_with(
+    parent: ParentPolicy, release: Path, tmp_path: Path
+) -> None:
+    def stop(done: int, _: int) -> None:
+        if done == 2:
+            raise KeyboardInterrupt
+
+    recipe = TRPO.model_copy(update={"checkpoint_updates": 1})
+    with pytest.raises(KeyboardInterrupt):
+        trained(recipe, parent, release, tmp_path, stop, seed=1)
+    done: list[int] = []
+    trained(recipe, parent, release, tmp_path, lambda update, _: done.append(update), seed=2)
+    assert done == [1, 2, 3]
+
+
+def test_an_adapter_is_all_that_changes_and_is_gone_on_with(
+    parent: ParentPolicy, release: Path, tmp_path: Path
+) -> None:
+    before = weights(parent.folder)
+    recipe = TRPO.model_copy(update={"lora_rank": 2})
+    first = trained(recipe, parent, release, tmp_path / "first")
+    assert json.loads((tmp_path / "first" / "adapter_config.json").read_text())["r"] == 2
+    assert not any("visual" in name for name in weights(tmp_path / "first"))
+    second = trained(recipe, parent._replace(adapter=tmp_path / "first"), release, tmp_path / "second")
+    assert first.version != second.version
+    made = json.loads((tmp_path / "second" / "made_from.json").read_text())
+    assert made["adapter"] and made["kind"] == "trpo" and made["seed"] == 1
+    one, two = weights(tmp_path / "first"), weights(tmp_path / "second")
+    assert one.keys() == two.keys() and any(not torch.equal(one[name], two[name]) for name in one)
+    assert all(torch.equal(value, weights(parent.folder)[name]) for name, value in before.items())
+
+
+def test_a_frozen_vision_tower_keeps_its_weights(parent: ParentPolicy, release: Path, tmp_path: Path) -> None:
+    trained(SFT.model_copy(update={"freeze_vision": True}), parent, release, tmp_path)
+    before, after = weights(parent.folder), weights(tmp_path)
+    same = {name for name in before if torch.equal(before[name], after[name])}
+    assert same == {name for name in before if "visual" in name}
+    for name in ("tokenizer.json", "chat_template.jinja", "preprocessor_config.json", "config.json"):
+        assert (tmp_path / name).read_bytes() == (parent.folder / name).read_bytes()
+
+
+def test_a_loss_that_is_no_number_ends_the_training(parent: ParentPolicy, tmp_path: Path) -> None:
+    write_rl(tmp_path, [{}, {"advantage": float("nan")}, {}])
+    with pytest.raises(TrainingFailedError, match=r"the loss is nan at update \d of 2: lower train.learning_rate"):
+        trained(TRPO, parent, tmp_path, tmp_path / "new")
+    assert not list((tmp_path / "new").glob("*.safetensors"))
+
+
+@pytest.mark.parametrize("error", [torch.OutOfMemoryError("CUDA out of memory"), MemoryError()])
+def test_memory_that_runs_out_is_one_line(
+    error: Exception, parent: ParentPolicy, release: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> None:
+        raise error
+
+    monkeypatch.setattr("trajmill.stages.training.trpo.train.reply_logits", fail)
+    with pytest.raises(TrainingFailedError, match="memory ran out with 1 rows at once: lower"):
+        trained(TRPO, parent, release, tmp_path)
+
+
+def test_missing_log_probabilities_are_one_line(parent: ParentPolicy, release: Path, tmp_path: Path) -> None:
+    recipe = TRPO.model_copy(update={"old_log_probs": "stored"})
+    with pytest.raises(BadInputError, match=r"6 of 6 RL rows have no log probabilities .*rl.tokens = true"):
+        trained(recipe, parent, release, tmp_path)
+
+
+def test_a_model_of_another_family_is_one_line(parent: ParentPolicy, release: Path, tmp_path: Path) -> None:
+    other = parent._replace(family=family_named("gui-owl-1.5"))
+    with pytest.raises(BadInputError, match="name the model's own family"):
+        trained(TRPO, other, release, tmp_path / "new")
+    save_network(untrained_network(0), tmp_path / "embedded")
+    with pytest.raises(BadInputError, match="holds no model in Hugging Face's layout"):
+        trained(TRPO, ParentPolicy(tmp_path / "embedded"), release, tmp_path / "new")
+    broken = shutil.copytree(parent.folder, tmp_path / "broken")
+    (broken / "model.safetensors").write_bytes(b"cut")
+    with pytest.raises(BadInputError, match="transformers cannot load this model"):
+        trained(TRPO, ParentPolicy(broken, family=FAMILY), release, tmp_path / "new")
+
+
+def test_rows_that_do_not_divide_are_one_line(parent: ParentPolicy, release: Path, tmp_path: Path) -> None:
+    with pytest.raises(BadInputError, match=r"train.batch is 3, no multiple of rows_at_once times processes, 2"):
+        trained(TRPO.model_copy(update={"batch": 3, "rows_at_once": 2}), parent, release, tmp_path)

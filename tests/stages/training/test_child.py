@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from trajmill.schemas.errors import TrainingFailedError
+from trajmill.stages.training.child import ChildLimits, run_child
+
+PATIENT = ChildLimits(60.0)
+
+
+def run(script: str, folder: Path, limits: ChildLimits = PATIENT, **more: str) -> list[str]:
+    lines: list[str] = []
+    command = [sys.executable, "-u", "-c", script]
+    run_child(command, folder / "log", limits, folder, more, lambda line: lines.append(line.strip()))
+    return lines
+
+
+def test_it_runs_in_its_folder_and_all_it_prints_is_kept(tmp_path: Path) -> None:
+    script = "import os, sys; print(os.getcwd(), os.environ['WORD'], flush=True); print('oh', file=sys.stderr)"
+    assert run(script, tmp_path, WORD="a b") == [f"{tmp_path} a b", "oh"]
+    assert (tmp_path / "log").read_text() == f"{tmp_path} a b\noh\n"
+
+
+def test_a_failure_is_one_line_with_its_last_words(tmp_path: Path) -> None:
+    with pytest.raises(
+        TrainingFailedError, match=r"ended with status 3: its last line is 'no GPU'; all .* is in .*log"
+    ):
+        run("import sys; print('begin'); print('no GPU'); print(); sys.exit(3)", tmp_path)
+    with pytest.raises(TrainingFailedError, match="ended with status 1: it printed nothing"):
+        run("import os; os._exit(1)", tmp_path)
+
+
+def test_a_killed_trainer_ran_out_of_memory_as_a_rule(tmp_path: Path) -> None:
+    with pytest.raises(TrainingFailedError, match="was killed, as it is when memory runs out"):
+        run("import os; os.kill(os.getpid(), 9)", tmp_path)
+
+
+def test_a_trainer_that_hangs_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
+    script = (
+        "import subprocess, sys, time; "
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)']); "
+        "print(child.pid, flush=True); time.sleep(60)"
+    )
+    began = time.monotonic()
+    with pytest.raises(TrainingFailedError, match=r"hung: silent for 1 s, and was ended; its last line is '\d+'"):
+        run(script, tmp_path, ChildLimits(1.0))
+    assert time.monotonic() - began < 20
+    grandchild = int((tmp_path / "log").read_text())
+    stat = Path(f"/proc/{grandchild}/stat")
+    assert not stat.exists() or stat.read_text().split()[2] in {"Z", "X"}
+
+
+def test_a_trainer_that_goes_on_and_on_is_ended(tmp_path: Path) -> None:
+    script = "import time\nwhile True:\n    print('working')\n    time.sleep(0.05)"
+    with pytest.raises(TrainingFailedError, match="took over 1 s, and was ended; its last line is 'working'"):
+        run(script, tmp_path, ChildLimits(60.0, 1.0))
+
+
+def test_a_program_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(TrainingFailedError, match="the trainer no-such-program cannot be started: No such file"):
+        run_child(["no-such-program"], tmp_path / "log", PATIENT, tmp_path)
+
+
+def test_no_shell_reads_the_arguments(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", "import sys; print(sys.argv[1:])", "$HOME; ls", "*"]
+    run_child(command, tmp_path / "log", PATIENT, tmp_path)
+    assert (tmp_path / "log").read_text() == "['$HOME; ls', '*']\n"
+    assert [file.name for file in tmp_path.iterdir()] == ["log"]
