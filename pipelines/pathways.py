@@ -1,4 +1,4 @@
-"""Walks programs for their pathways, one shard for each, and makes queries from the pathways."""
+"""Walks programs for their pathways, one shard for each."""
 
 from __future__ import annotations
 
@@ -10,18 +10,15 @@ from dataclasses import dataclass
 
 from trajmill.pipelines.drawing import ScreenWriter, screen_writer
 from trajmill.pipelines.fan_out import BeamSettings, WrittenFiles, fan_out
-from trajmill.pipelines.generate import NewQueries
 from trajmill.pipelines.models import Endpoint
 from trajmill.schemas.record import Origin, Row
 from trajmill.schemas.spec import identity_of
 from trajmill.schemas.tables.model_call import ModelCall
-from trajmill.schemas.tables.pathway import Pathway
 from trajmill.stages.environments.spec import EnvironmentSpec
 from trajmill.stages.models.prompted import PromptedModel
 from trajmill.stages.models.prompts import Prompt
 from trajmill.stages.queries.pathways.base import PathwayProgram, WalkBounds
-from trajmill.stages.queries.pathways.collect import CollectedPathways, collect_pathways, make_queries
-from trajmill.stages.queries.pathways.queries import PathwaySettings
+from trajmill.stages.queries.pathways.collect import CollectedPathways, collect_pathways
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.screens import write_screens
 from trajmill.warehouse.shards import write_tables
@@ -83,42 +80,3 @@ def walk_programs(work: WalkPrograms, programs: Sequence[PathwayProgram], beam: 
     made = fan_out(work.warehouse, work.at, programs, work, beam)
     screens = write_screens(work.warehouse, work.at, work.origin, made_by=work.environment.kind)
     return WrittenFiles({**made.files, "screens": [screens]}, made.dropped)
-
-
-def queries_from_pathways(
-    pathways: Sequence[Pathway],
-    programs: Sequence[PathwayProgram],
-    settings: PathwaySettings,
-    environment: EnvironmentSpec,
-    instances: int,
-    seed: int,
-    origin: Origin,
-) -> NewQueries:
-    """Queries of all splits, each of which has been walked in the environment and meets its goal.
-
-    Args:
-        pathways: the pathways of the programs.
-        programs: the programs that were walked.
-        settings: how many queries, and what is held out.
-        environment: where the queries are walked.
-        instances: environments that work at the same time.
-        seed: decides between phrasings.
-        origin: common columns of the rows.
-    """
-
-    async def make() -> NewQueries:
-        made = NewQueries(())
-        for platform in dict.fromkeys(program.platform for program in programs):
-            on_platform = [program for program in programs if program.platform is platform]
-            found = tuple(pathway for pathway in pathways if pathway.platform is platform)
-            factory = environment.factory(platform)
-            try:
-                new = await make_queries(
-                    factory, CollectedPathways(found, (), (), {}, {}), on_platform, settings, seed, origin, instances
-                )
-            finally:
-                await factory.close()
-            made = made.with_more(NewQueries(new.queries, new.failures))
-        return made
-
-    return asyncio.run(make())

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
 from trajmill.flows.configuration.judges import NamedJudge
 from trajmill.flows.context import RoundContext
 from trajmill.flows.judging.stored_votes import Evaluated
-from trajmill.pipelines.labelled import judge_labelled
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.record import Row
 from trajmill.stages.critics.calibration.labelled.annotations import read_labels
+from trajmill.stages.critics.calibration.labelled.judging import judge_labelled
 
 STAGE = "calibrate"
 """Stage name on failures; the name of the judge follows it."""
@@ -25,7 +26,7 @@ def judge_labelled_set(context: RoundContext, judge: NamedJudge, folder: Path) -
     """
     labels = read_labels(folder)
     stage = f"{STAGE}:{judge.name}"
-    made = judge_labelled(folder, labels, judge.spec, judge.critics, context.origin, stage)
+    made = asyncio.run(judge_labelled(folder, labels, judge.spec, judge.critics, context.origin, stage))
     present = len(labels) - made.absent - made.unsure
     if not present:
         raise BadInputError(

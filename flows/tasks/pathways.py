@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 
 from trajmill.flows.configuration.config import Config
@@ -9,13 +10,14 @@ from trajmill.flows.configuration.model_specs import model_of
 from trajmill.flows.configuration.prompts import prompts_of
 from trajmill.flows.context import RoundContext
 from trajmill.flows.stage import StageOutcome, StageReport, run_once
-from trajmill.pipelines.generate import NewQueries
-from trajmill.pipelines.pathways import WalkPrograms, queries_from_pathways, walk_programs
+from trajmill.pipelines.pathways import WalkPrograms, walk_programs
 from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.tables.pathway import Pathway
+from trajmill.stages.queries.new_queries import NewQueries
 from trajmill.stages.queries.pathways.base import STAGE, PathwayProgram, WalkBounds
 from trajmill.stages.queries.pathways.programs import packaged_programs, read_programs
 from trajmill.stages.queries.pathways.queries import PathwaySettings
+from trajmill.stages.queries.pathways.walked_queries import queries_from_pathways
 from trajmill.warehouse.layout import StageRun
 from trajmill.warehouse.read import read_rows
 from trajmill.warehouse.shards import write_tables
@@ -74,14 +76,16 @@ def queries_by_pathways(context: RoundContext) -> NewQueries:
     config = context.config
     settings = PathwaySettings(most=config.pathways.queries, heldout_programs=config.queries.unseen_app_names)
     found = read_rows(context.warehouse, Pathway, rounds=[context.round], run_id=context.run_id)
-    return queries_from_pathways(
-        sorted(found, key=lambda pathway: pathway.pathway_id),
-        programs_of(config),
-        settings,
-        context.environment,
-        config.rollout.concurrency,
-        config.run.seed,
-        context.origin,
+    return asyncio.run(
+        queries_from_pathways(
+            sorted(found, key=lambda pathway: pathway.pathway_id),
+            programs_of(config),
+            settings,
+            context.environment,
+            config.rollout.concurrency,
+            config.run.seed,
+            context.origin,
+        )
     )
 
 

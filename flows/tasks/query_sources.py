@@ -10,12 +10,13 @@ from trajmill.flows.configuration.models import EMBEDDED
 from trajmill.flows.configuration.prompts import prompts_of
 from trajmill.flows.context import RoundContext
 from trajmill.flows.tasks.pathways import queries_by_pathways
-from trajmill.pipelines.atomic import queries_for_operations
-from trajmill.pipelines.generate import NewQueries, WriterModel, queries_from_dags
 from trajmill.schemas.errors import BadInputError
 from trajmill.stages.environments.simulated.world import World
 from trajmill.stages.queries.atomic.base import AtomicApp
 from trajmill.stages.queries.atomic.queries import AtomicCounts
+from trajmill.stages.queries.atomic.walked_queries import queries_for_operations
+from trajmill.stages.queries.graph.from_world import WriterModel, queries_from_world
+from trajmill.stages.queries.new_queries import NewQueries
 
 
 def new_queries(context: RoundContext) -> NewQueries:
@@ -47,13 +48,9 @@ def _own_queries(context: RoundContext) -> NewQueries:
 
 def _from_graph(graph: World, context: RoundContext) -> NewQueries:
     writer = context.config.models.writer
-    return queries_from_dags(
-        graph,
-        context.config.queries,
-        context.config.run.seed,
-        context.origin,
-        None if writer == EMBEDDED else _writer_model(context, writer),
-    )
+    model = None if writer == EMBEDDED else _writer_model(context, writer)
+    config = context.config
+    return asyncio.run(queries_from_world(graph, config.queries, config.run.seed, context.origin, model))
 
 
 def _writer_model(context: RoundContext, endpoint: str) -> WriterModel:
@@ -64,17 +61,20 @@ def _writer_model(context: RoundContext, endpoint: str) -> WriterModel:
 def _for_operations(context: RoundContext) -> NewQueries:
     config = context.config
     wanted = config.atomic
-    return queries_for_operations(
-        AtomicCounts(
-            train=wanted.train,
-            heldout_slots=wanted.heldout_slots,
-            heldout_phrasings=wanted.heldout_phrasings,
-            validation=wanted.validation,
-        ),
-        wanted.programs or get_args(AtomicApp),
-        config.queries.unseen_app_names,
-        context.environment,
-        config.rollout.concurrency,
-        config.run.seed,
-        context.origin,
+    counts = AtomicCounts(
+        train=wanted.train,
+        heldout_slots=wanted.heldout_slots,
+        heldout_phrasings=wanted.heldout_phrasings,
+        validation=wanted.validation,
+    )
+    return asyncio.run(
+        queries_for_operations(
+            counts,
+            wanted.programs or get_args(AtomicApp),
+            config.queries.unseen_app_names,
+            context.environment,
+            config.rollout.concurrency,
+            config.run.seed,
+            context.origin,
+        )
     )

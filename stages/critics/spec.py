@@ -18,6 +18,7 @@ from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.critics.base import Ask
 from trajmill.stages.critics.kinds import step_critic_spec, trajectory_critic_spec
 from trajmill.stages.critics.rule import ChannelRule, PassRule, Rule, resolution_of
+from trajmill.stages.models.openable import OpenableModel
 
 if TYPE_CHECKING:
     from trajmill.stages.critics.consensus import Judge
@@ -28,20 +29,12 @@ if TYPE_CHECKING:
 ImageScale = Annotated[float, Field(gt=0.0, le=1.0)]
 
 
-class CriticModel(Protocol):
+class CriticModel(OpenableModel, Protocol):
     """The spec of a model that a critic asks; equal specs are one model."""
 
     @property
     def budget(self) -> ContextBudget:
         """How much a critic may show the model in one request."""
-        ...
-
-    def open(self, origin: Origin, sink: Callable[[ModelCall], None]) -> ChatModel:
-        """The model, with a row for each call given to `sink`.
-
-        Raises:
-            BadInputError: the model cannot be connected.
-        """
         ...
 
 

@@ -22,11 +22,11 @@ from trajmill.flows.context import RoundContext
 from trajmill.flows.policy import policy_in
 from trajmill.flows.tasks.generate import generate
 from trajmill.flows.tasks.measure import measure
-from trajmill.pipelines.generate import NewQueries
 from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.tables.registry import TABLES
 from trajmill.stages.environments.miniwob.pages import pages_folder
 from trajmill.stages.environments.miniwob.spec import MiniWobSpec
+from trajmill.stages.queries.new_queries import NewQueries
 from trajmill.warehouse.layout import Warehouse, create_warehouse, open_warehouse
 from trajmill.warehouse.read import read_table
 from trajmill.warehouse.releases import release_names, verify_release

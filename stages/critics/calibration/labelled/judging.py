@@ -1,8 +1,7 @@
-"""Judges a labelled set of other people, whose trajectories are in files and not in a warehouse."""
+"""Judges a labelled set, whose trajectories are in files and not in a warehouse."""
 
 from __future__ import annotations
 
-import asyncio
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -44,7 +43,7 @@ class LabelledVerdicts:
     """Trajectories whose annotator was unsure."""
 
 
-def judge_labelled(
+async def judge_labelled(
     folder: Path, labels: Sequence[Label], spec: JudgeSpec, critics: CriticModels, origin: Origin, stage: str
 ) -> LabelledVerdicts:
     """Judge the labelled trajectories that have files, `spec.concurrency` at a time; files are read when needed.
@@ -57,7 +56,7 @@ def judge_labelled(
         origin: the common columns of failures and model calls.
         stage: stage name on the failures.
     """
-    return asyncio.run(_Judging(folder, origin, stage).run(labels, spec, critics))
+    return await _Judging(folder, origin, stage).run(labels, spec, critics)
 
 
 class _Judging:
