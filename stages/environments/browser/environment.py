@@ -35,17 +35,16 @@ _MOST_BYTES = 200_000_000
 class BrowserEnvironment:
     """One context of a shared browser for each episode; it reaches only the hosts that the query names.
 
-    Time stands still between actions and `Math.random` follows the seed, unless the environment is lively. A dialog
-    of the page is drawn over it; the page waits until the agent has pressed one of the dialog's buttons.
+    Time stands still between actions and `Math.random` follows the seed. A dialog of the page is drawn over it; the page
+    waits until the agent has pressed one of the dialog's buttons.
     """
 
     name = "browser"
 
-    def __init__(self, browser: BrowserProcess, platform: Platform, timeouts: PageTimeouts, lively: bool) -> None:
+    def __init__(self, browser: BrowserProcess, platform: Platform, timeouts: PageTimeouts) -> None:
         self._browser = browser
         self._platform = platform
         self._timeouts = timeouts
-        self._lively = lively
         self._proxy = AllowListProxy(_MOST_BYTES)
         self._proxy_address: str | None = None
         self._episode: BrowserEpisode | None = None
@@ -71,7 +70,7 @@ class BrowserEnvironment:
         self._proxy_address = self._proxy_address or await self._proxy.open()
         self._proxy.allow(_allowed_hosts(start))
         context = await self._browser.new_context(viewport_of(start), start.mobile, self._proxy_address)
-        self._episode = BrowserEpisode(context, start, goal, self._timeouts, self._lively)
+        self._episode = BrowserEpisode(context, start, goal, self._timeouts)
         try:
             return await self._observe_turn(self._episode, self._episode.open(seed), self._timeouts.load)
         except EnvironmentFailure as error:
@@ -182,24 +181,20 @@ class BrowserEnvironment:
 class BrowserFactory:
     """Makes browser environments that share one browser; a browser that has died is started again."""
 
-    def __init__(
-        self, platform: Platform = Platform.WEB, timeouts: PageTimeouts = PageTimeouts(), lively: bool = False
-    ) -> None:
+    def __init__(self, platform: Platform = Platform.WEB, timeouts: PageTimeouts = PageTimeouts()) -> None:
         """Start nothing yet.
 
         Args:
             platform: of the environments: web, or phone for queries whose pages see a phone.
             timeouts: how long pages may take.
-            lively: whether pages have the real time and randomness, as sites with logins of limited time need.
         """
         self._browser = BrowserProcess()
         self._platform = platform
         self._timeouts = timeouts
-        self._lively = lively
 
     async def __call__(self) -> BrowserEnvironment:
         """An environment; each reset makes its context."""
-        return BrowserEnvironment(self._browser, self._platform, self._timeouts, self._lively)
+        return BrowserEnvironment(self._browser, self._platform, self._timeouts)
 
     async def close(self) -> None:
         """Stop the browser."""

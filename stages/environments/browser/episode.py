@@ -56,14 +56,11 @@ class BrowserEpisode:
     crashed.
     """
 
-    def __init__(
-        self, context: BrowserContext, start: BrowserStart, goal: BrowserGoal, timeouts: PageTimeouts, lively: bool
-    ) -> None:
+    def __init__(self, context: BrowserContext, start: BrowserStart, goal: BrowserGoal, timeouts: PageTimeouts) -> None:
         self._context = context
         self._start = start
         self._goal = goal
         self._timeouts = timeouts
-        self._lively = lively
         self.viewport = viewport_of(start)
         self.tabs = Tabs(context, self.viewport, start.mobile, start.files)
         self.app = urlsplit(start.url).hostname or ""
@@ -74,16 +71,15 @@ class BrowserEpisode:
         return bool(self._goal.all)
 
     async def open(self, seed: int) -> Observation:
-        """Open the start URL; `Math.random` and the clock are the seed's, unless the episode is lively.
+        """Open the start URL; the clock stands still, and `Math.random` follows the seed.
 
         Raises:
             EnvironmentFailure: the server answers with an error.
         """
         self._context.set_default_timeout(self._timeouts.turn * 1000)
         await self._context.add_init_script(read_script("before_page"))
-        if not self._lively:
-            await freeze_time(self._context)
-            await seed_randomness(self._context, seed)
+        await freeze_time(self._context)
+        await seed_randomness(self._context, seed)
         page = await self.tabs.front()
         answer = await page.goto(self._start.url, wait_until="load", timeout=self._timeouts.load * 1000)
         if answer is not None and answer.status >= 400:
@@ -125,24 +121,18 @@ class BrowserEpisode:
 
     async def _perform(self, page: Page, action: Action) -> None:
         if isinstance(action, Wait):
-            await self._let_time_pass(max(0.0, min(action.seconds, _LONGEST_WAIT)))
+            await advance_clock(self._context, max(0.0, min(action.seconds, _LONGEST_WAIT)))
         elif self._start.mobile:
             session = await self.tabs.session(page)
             await perform_by_touch(page, session, action, self.viewport.scale, self._start.url)
         else:
             await perform(page, action, self.viewport.scale)
 
-    async def _let_time_pass(self, seconds: float) -> None:
-        if self._lively:
-            await asyncio.sleep(seconds)
-        else:
-            await advance_clock(self._context, seconds)
-
     async def _settle(self) -> None:
         """Let time pass in ticks and wait for the network after each; the network does not change the page's time."""
         deadline = monotonic() + self._timeouts.network
-        for _ in range(1 if self._lively else _TICKS):
-            await self._let_time_pass(_TICK_SECONDS)
+        for _ in range(_TICKS):
+            await advance_clock(self._context, _TICK_SECONDS)
             while not await self._is_settled():
                 if monotonic() > deadline:
                     self.tabs.ignore_pending()

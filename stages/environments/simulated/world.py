@@ -92,10 +92,6 @@ class World:
         """The navigation DAG of every task of every app and errand."""
         return self._tasks
 
-    def task(self, name: str) -> TaskGraph:
-        """The task called `app.task` or `errand.task`. Raises KeyError for an unknown one."""
-        return {task.name: task for task in self._tasks}[name]
-
     @cached_property
     def prepared_apps(self) -> dict[str, PreparedApp]:
         """The apps prepared for the environments."""

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.stages.environments.simulated.worlds import task_of
 from trajmill.schemas.record import Origin
 from trajmill.stages.environments.simulated.world import TaskGraph, World, load_world
 
@@ -14,7 +15,7 @@ def world() -> World:
 @pytest.fixture(scope="session")
 def order(world: World) -> TaskGraph:
     """A task with a choice, a switch, a stepper and a text field, all optional."""
-    return world.task("bites.order")
+    return task_of(world, "bites.order")
 
 
 @pytest.fixture(scope="session")

@@ -192,13 +192,6 @@ def test_equal_seeds_give_equal_screens_on_a_page_that_never_rests(site: str) ->
     assert one[0] != one[1], "time passes with each action"
 
 
-def test_a_lively_page_has_the_real_time(site: str) -> None:
-    async def work(environment: BrowserEnvironment) -> str:
-        return next(t for t in texts(await environment.reset(a_query(f"{site}/moving"), 3)) if t.endswith("Z"))
-
-    assert play(work, lambda: BrowserFactory(timeouts=SHORT, lively=True)) > "2024"
-
-
 def test_the_wheel_scrolls_and_the_tree_says_where_more_is(site: str) -> None:
     async def work(environment: BrowserEnvironment) -> list[tuple[str, ...]]:
         seen = [await environment.reset(a_query(f"{site}/long"), 1)]

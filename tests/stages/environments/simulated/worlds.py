@@ -143,6 +143,11 @@ def app_file(text: str, name: str = "app.yaml") -> AppFile | ErrandFile:
     return file
 
 
+def task_of(world: World, name: str) -> TaskGraph:
+    """The task called `app.task` or `errand.task`."""
+    return next(task for task in world.tasks() if task.name == name)
+
+
 def world_of(*texts: str) -> World:
     """A world of these apps and errands alone."""
     files = [app_file(text) for text in texts]

@@ -11,7 +11,7 @@ from typing import TypeVar
 import pytest
 from PIL import Image
 
-from tests.stages.environments.simulated.worlds import SHELF, garden, paths_of, query_of, task_query, world_of
+from tests.stages.environments.simulated.worlds import SHELF, garden, paths_of, query_of, task_of, task_query, world_of
 from tests.stages.environments.webapp.test_compile import HOSTILE
 from tests.stages.environments.webapp.twins import Twins
 from trajmill.schemas.actions import (
@@ -68,7 +68,7 @@ def press(target: UIElement) -> Click:
 
 def test_a_walk_by_pixels_reaches_the_goal_and_a_wrong_one_does_not() -> None:
     world = world_of(garden())
-    task = world.task("garden.water")
+    task = task_of(world, "garden.water")
     query = task_query(task, next(paths_of(task)), {"plant": "Basil", "amount": 3, "feed": True})
 
     async def work(env: WebAppEnvironment) -> tuple[list[float | None], list[Observation]]:

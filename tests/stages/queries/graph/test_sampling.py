@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.stages.environments.simulated.worlds import task_of
 from trajmill.schemas.errors import StageError
 from trajmill.stages.environments.simulated.world import TaskGraph, World
 from trajmill.stages.queries.graph.sampling import OPTIONAL_CAP, paths, sample
@@ -14,7 +15,7 @@ seeds = st.integers(0, 2**32)
 
 
 def test_all_paths_of_a_branching_dag_are_found(world: World) -> None:
-    assert set(paths(world.task("bazaar.wish"))) == {
+    assert set(paths(task_of(world, "bazaar.wish"))) == {
         ("bazaar.home", "bazaar.shelf", "bazaar.product", "bazaar.saved"),
         ("bazaar.home", "bazaar.search", "bazaar.product", "bazaar.saved"),
     }
@@ -39,7 +40,7 @@ def test_samples_of_every_task_hold_what_they_must(world: World, seed: int) -> N
 
 
 def test_every_path_and_every_number_of_optional_slots_is_drawn(order: TaskGraph, world: World) -> None:
-    wish = world.task("bazaar.wish")
+    wish = task_of(world, "bazaar.wish")
     drawn = [sample(order, paths(order), Random(seed)) for seed in range(100)]
     assert {len(each.choices) - 1 for each in drawn} == {0, 1, 2, 3}
     assert {sample(wish, paths(wish), Random(seed)).path for seed in range(20)} == set(paths(wish))
@@ -50,7 +51,7 @@ def test_equal_seeds_give_equal_samples(order: TaskGraph) -> None:
 
 
 def test_the_key_forgets_the_path(world: World) -> None:
-    wish = world.task("bazaar.wish")
+    wish = task_of(world, "bazaar.wish")
     by_path = [sample(wish, [path], Random(3)) for path in paths(wish)]
     assert by_path[0].path != by_path[1].path
     assert by_path[0].key == by_path[1].key

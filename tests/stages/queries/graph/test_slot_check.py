@@ -4,6 +4,7 @@ from random import Random
 
 import pytest
 
+from tests.stages.environments.simulated.worlds import task_of
 from tests.stages.queries.samples import chosen, described
 from trajmill.stages.environments.simulated.annotations.base import KnownSlot
 from trajmill.stages.environments.simulated.annotations.known_slots import known_slots
@@ -119,7 +120,7 @@ def test_a_slot_that_is_not_asked_for_must_not_be_mentioned(order: TaskGraph) ->
 
 
 def test_a_value_within_a_longer_one_is_no_value(world: World) -> None:
-    calendar = world.task("calendar.create")
+    calendar = task_of(world, "calendar.create")
     drawn = chosen(calendar, day="Tuesday", time="10:00", title="Swim", reminder="10 minutes before")
     text = 'Put "Swim" into the Calendar on Tuesday at 10:00 and remind me 10 minutes before.'
     assert _checked(calendar, drawn, text).problems == ()
@@ -129,13 +130,13 @@ def test_a_value_within_a_longer_one_is_no_value(world: World) -> None:
 
 @pytest.mark.parametrize(("time", "fits"), [("7:10", True), ("07:10", True), ("7:10 pm", False), ("17:10", False)])
 def test_a_time_of_the_other_half_of_the_day_is_another_time(world: World, time: str, fits: bool) -> None:
-    off = world.task("clock.off")
+    off = task_of(world, "clock.off")
     problems = _checked(off, chosen(off, alarm="07:10"), f"Turn off the alarm at {time}.").problems
     assert (problems == ()) is fits
 
 
 def test_a_name_may_stand_in_the_genitive(world: World) -> None:
-    send = world.task("messages.send")
+    send = task_of(world, "messages.send")
     drawn = chosen(send, contact="Alice Moreau", text="call me")
     assert _checked(send, drawn, 'Put "call me" into Alice\'s chat.').problems == ()
     assert _checked(send, drawn, 'Put "call me" into Alicia\'s chat.').problems != ()
@@ -148,7 +149,7 @@ def test_one_place_does_not_count_for_two_slots() -> None:
 
 
 def test_a_carried_value_must_not_be_told(world: World) -> None:
-    task = world.task("from_mail.redeem")
+    task = task_of(world, "from_mail.redeem")
     drawn = sample(task, paths(task), Random(1))
     mail, code = drawn.asked["mail"], drawn.asked["code"]
     assert _checked(task, drawn, f"Redeem the code from the mail {mail} in Wallet.").problems == ()
@@ -203,4 +204,4 @@ def test_the_words_for_each_value(world: World, order: TaskGraph) -> None:
     assert set(slots["size"].refused) == {"small", "little", "Small", "large", "big", "Large", "Medium"}
     assert slots["category"].accepted == () and "Noodles" not in slots["category"].refused
     assert "Pizza" in slots["category"].refused
-    assert _asked(world.task("clock.alarm"), time="05:30")["time"].accepted == ("05:30", "5:30")
+    assert _asked(task_of(world, "clock.alarm"), time="05:30")["time"].accepted == ("05:30", "5:30")

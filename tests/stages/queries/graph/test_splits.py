@@ -4,6 +4,7 @@ from random import Random
 
 import pytest
 
+from tests.stages.environments.simulated.worlds import task_of
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.query import Split
 from trajmill.stages.environments.simulated.world import TaskGraph, World
@@ -36,7 +37,7 @@ def test_goals_differ_and_are_as_many_as_wanted(order: TaskGraph) -> None:
 
 
 def test_a_task_with_few_goals_gives_those_it_has(world: World) -> None:
-    assert len(draw_goals(world.task("bites.cutlery"), 50, Random(1))) == 1
+    assert len(draw_goals(task_of(world, "bites.cutlery"), 50, Random(1))) == 1
 
 
 @pytest.mark.parametrize("drawn", [1, 3, 4, 9, 30, 60])

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from tests.stages.environments.simulated.worlds import task_of
 from tests.stages.queries.samples import chosen, chosen_through, described
 from trajmill.stages.environments.simulated.world import TaskGraph, World
 
@@ -27,7 +28,7 @@ def test_only_what_the_user_asks_for_is_a_constraint(order: TaskGraph) -> None:
 
 
 def test_a_branch_shows_only_its_own_settings(world: World) -> None:
-    wish = world.task("bazaar.wish")
+    wish = task_of(world, "bazaar.wish")
     searched = described(wish, chosen_through(wish, "bazaar.search", product="Yoga Mat"))
     browsed = described(wish, chosen_through(wish, "bazaar.shelf", product="Yoga Mat"))
     assert [(s.kind, s.value) for p in searched.pages for s in p.settings] == [

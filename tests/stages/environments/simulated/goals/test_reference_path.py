@@ -9,6 +9,7 @@ from tests.stages.environments.simulated.worlds import (
     garden,
     paths_of,
     query_of,
+    task_of,
     task_query,
     walk,
     world_of,
@@ -29,7 +30,7 @@ from trajmill.stages.environments.simulated.goals.walker import Position, Walker
 from trajmill.stages.environments.simulated.spec import FaultRates
 from trajmill.stages.environments.simulated.world import TaskGraph, World, load_world
 
-GARDEN = world_of(garden()).task("garden.water")
+GARDEN = task_of(world_of(garden()), "garden.water")
 
 
 def _everything() -> World:
@@ -106,16 +107,16 @@ def test_wrong_slots_are_bad_input(values: dict[str, Scalar], message: str) -> N
 
 
 def test_an_implied_slot_follows() -> None:
-    task = load_world().task("bites.order")
+    task = task_of(load_world(), "bites.order")
     assert resolve_slots(task, {"dish": "Greek Salad"})["category"] == "Salads"
 
 
 def test_a_walk_scrolls_types_and_uses_the_menu() -> None:
-    shelf = WORLD.task("shelf.lend")
+    shelf = task_of(WORLD, "shelf.lend")
     query = task_query(shelf, next(paths_of(shelf)), {"book": "Book 29"})
     actions = walk(SimulatedEnvironment(WORLD, Platform.PHONE, NO_FAULTS), query, 0)
     assert any(isinstance(action, Swipe) for action in actions)
-    paper = WORLD.task("paper.save")
+    paper = task_of(WORLD, "paper.save")
     query = task_query(paper, next(paths_of(paper)), {"line": "Hello", "font": "Sans"})
     assert [step.target.rpartition("/")[2] for step in query.path] == [
         "Paper",
