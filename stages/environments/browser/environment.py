@@ -35,8 +35,8 @@ _MOST_BYTES = 200_000_000
 class BrowserEnvironment:
     """One context of a shared browser for each episode; it reaches only the hosts that the query names.
 
-    Time stands still between actions and `Math.random` follows the seed. A dialog of the page is drawn over it; the page
-    waits until the agent has pressed one of the dialog's buttons.
+    Time stands still between actions and `Math.random` follows the seed. A dialog of the page is drawn over it; the
+    page waits until the agent has pressed one of the dialog's buttons.
     """
 
     name = "browser"
