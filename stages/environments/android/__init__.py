@@ -1,1 +1,1 @@
-"""Android devices over adb: touches, keys and text in; screenshots and the uiautomator tree out."""
+"""Android devices over adb: sends touches, keys and text, and reads screenshots and uiautomator's tree."""

@@ -57,9 +57,9 @@ class AndroidEnvironment:
         """Leave the device as it is until the first reset.
 
         Args:
-            device: The device.
-            settings: Apps and time limits.
-            give_back: Called once, when the environment is closed.
+            device: the device.
+            settings: apps and time limits.
+            give_back: called once, when the environment is closed.
         """
         self.device = device
         self._settings = settings
@@ -95,7 +95,7 @@ class AndroidEnvironment:
             raise setup_failure(error) from error
 
     async def step(self, action: Action) -> Observation:
-        """Do one action and observe once the screen has settled; what a phone cannot do changes nothing."""
+        """Do one action and observe when the screen has settled; an action that a phone cannot do changes nothing."""
         before, episode = self._running()
         match action:
             case Terminate() | Answer():
@@ -117,7 +117,7 @@ class AndroidEnvironment:
         return self._observation(after)
 
     async def score(self) -> float | None:
-        """1.0 where every part of the goal holds, else 0.0; None for a query without a goal."""
+        """1.0 if every part of the goal holds, else 0.0; None for a query without a goal."""
         screen, episode = self._running()
         if episode.goal == PhoneGoal():
             return None
@@ -131,7 +131,7 @@ class AndroidEnvironment:
             return False
 
     async def close(self) -> None:
-        """Restore settings and files, and give the device back; one that is gone is only given back."""
+        """Restore settings and files, and give the device back; a disconnected device is only given back."""
         give_back, self._give_back = self._give_back, None
         if give_back is None:
             return

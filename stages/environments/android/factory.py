@@ -28,8 +28,8 @@ class AndroidFactory:
         """An environment on the next free device that answers.
 
         Raises:
-            EnvironmentFailure: of class `setup`: adbutils is not installed, no adb server answers, or no device is
-                connected, free and ready in time.
+            EnvironmentFailure: adbutils is not installed, no adb server answers, or no device is connected, free and
+                ready in time (class `setup`).
         """
         try:
             from trajmill.stages.environments.android.device.adb import AdbDevice, ServerAddress

@@ -27,20 +27,20 @@ class AndroidSpec(EnvironmentSpec):
     port: Annotated[PositiveInt, OPERATIONAL] = 5037
     """Port of the adb server."""
     serials: Annotated[tuple[str, ...], OPERATIONAL] = ()
-    """Devices to use, as `adb devices` names them; all that are connected if there are none."""
+    """Devices to use, as `adb devices` names them; all connected devices if empty."""
     tasks: Path | None = None
-    """Tasks of your own: one JSON object in each line (see environments.md)."""
+    """File with your own tasks: one JSON object in each line (see environments.md)."""
     apps: dict[str, str] = {}
-    """Package of each app that tasks and agents name."""
+    """By name that tasks and agents use, the package of an app."""
     call_seconds: Annotated[PositiveFloat, OPERATIONAL] = 30.0
-    """A call to a device that takes longer is a failure."""
+    """Time limit of a call to a device."""
     settle_seconds: PositiveFloat = 6.0
-    """How long to wait at most for a screen to stop changing."""
+    """Longest wait for a screen to stop changing."""
     lease_seconds: Annotated[NonNegativeFloat, OPERATIONAL] = 60.0
-    """How long to wait at most for a device that nobody else uses."""
+    """Longest wait for a free device."""
 
     def factory(self, platform: Platform) -> EnvironmentFactory:
-        """Makes environments on devices that nobody else uses."""
+        """A factory of environments on free devices."""
         from trajmill.stages.environments.android.factory import AndroidFactory
 
         return AndroidFactory(self)

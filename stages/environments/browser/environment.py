@@ -1,4 +1,4 @@
-"""The browser as an environment: a query names the start page, and the conditions that solve it."""
+"""The browser as an environment: a query names the start page and the conditions of its goal."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from trajmill.stages.environments.browser.task.start_and_goal import BrowserStar
 
 _SECONDS_TO_CLOSE = 5.0
 _MOST_BYTES = 200_000_000
-"""How much one episode may receive."""
+"""Most bytes that one episode may receive."""
 
 
 class BrowserEnvironment:
@@ -55,7 +55,7 @@ class BrowserEnvironment:
 
     @property
     def platform(self) -> Platform:
-        """Web, or phone for pages that see a phone."""
+        """Web, or phone for pages that are shown as on a phone."""
         return self._platform
 
     @property
@@ -185,8 +185,8 @@ class BrowserFactory:
         """Start nothing yet.
 
         Args:
-            platform: of the environments: web, or phone for queries whose pages see a phone.
-            timeouts: how long pages may take.
+            platform: platform of the environments: web, or phone for queries whose pages are shown as on a phone.
+            timeouts: time limits of pages.
         """
         self._browser = BrowserProcess()
         self._platform = platform

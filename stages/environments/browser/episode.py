@@ -32,14 +32,14 @@ _MOST_TRIES = 5
 
 
 class PageTimeouts(NamedTuple):
-    """How long pages may take, in seconds."""
+    """Time limits of pages, in seconds."""
 
     load: float = 30.0
-    """Until the start page has loaded."""
+    """For loading the start page."""
     turn: float = 30.0
-    """Until an action is done and its effect can be observed."""
+    """For an action and the observation of its effect."""
     network: float = 3.0
-    """How long an action waits for the network; then the page is observed as it is."""
+    """For waiting for the network after an action; then the page is observed as it is."""
 
 
 def viewport_of(start: BrowserStart) -> Viewport:
@@ -52,8 +52,7 @@ def viewport_of(start: BrowserStart) -> Viewport:
 class BrowserEpisode:
     """A context from the start URL of a query to its end.
 
-    All methods raise `playwright.async_api.Error` where the browser is gone, and EnvironmentFailure where a page has
-    crashed.
+    All methods raise `playwright.async_api.Error` if the browser is gone, and EnvironmentFailure if a page has crashed.
     """
 
     def __init__(self, context: BrowserContext, start: BrowserStart, goal: BrowserGoal, timeouts: PageTimeouts) -> None:

@@ -22,7 +22,7 @@ _FLAGS = (
     "--disable-component-update",
     "--disable-sync",
     "--hide-scrollbars",
-    # The same glyphs everywhere: no hinting by the system's settings, no colour fringes.
+    # Equal glyphs on all machines: without the system's hinting and without subpixel colours.
     "--force-color-profile=srgb",
     "--font-render-hinting=none",
     "--disable-lcd-text",
@@ -51,10 +51,10 @@ class Viewport(NamedTuple):
 
 
 class BrowserProcess:
-    """A headless Chromium that starts when first needed and again after a crash.
+    """A headless Chromium that starts when it is first needed, and again after a crash.
 
-    It resolves loopback only: whatever else a context may reach, it reaches through its proxy. The browser ends with
-    this process, which holds both ends of its pipes.
+    It resolves only loopback; a context reaches other hosts through its proxy. The browser ends with this process,
+    which has both ends of its pipes.
     """
 
     def __init__(self, screen: Viewport | None = None) -> None:
@@ -74,12 +74,12 @@ class BrowserProcess:
         """A context with its own cookies and storage.
 
         Args:
-            viewport: of its pages.
-            mobile: whether its pages see a phone, with touch instead of a mouse.
+            viewport: viewport of its pages.
+            mobile: whether its pages are shown as on a phone, with touch instead of a mouse.
             proxy: address of the proxy of all its requests, loopback included; no proxy if None.
 
         Raises:
-            EnvironmentFailure: of class `setup` when the browser is missing or does not start.
+            EnvironmentFailure: the browser is missing or does not start (class `setup`).
         """
         emulated = None if viewport == self._screen else viewport
         try:
@@ -105,7 +105,7 @@ class BrowserProcess:
                 if browser is not None and browser.is_connected():
                     await browser.close()
         if playwright is not None:
-            # This ends the driver, and with it what is left of the browser.
+            # This ends the driver, and with it all remaining processes of the browser.
             with suppress(Error):
                 await playwright.stop()
 

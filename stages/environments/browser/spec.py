@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 
 class BrowserSpec(EnvironmentSpec):
-    """Web sites of your own choice in headless Chromium (extra `web`)."""
+    """Any web sites in headless Chromium (extra `web`)."""
 
     kind: Literal["browser"] = "browser"
     """Any web site."""
     tasks: Path | None = None
-    """Tasks of your own: one JSON object in each line (see environments.md)."""
+    """File with your own tasks: one JSON object in each line (see environments.md)."""
 
     def factory(self, platform: Platform) -> EnvironmentFactory:
-        """Makes browser contexts."""
+        """A factory of browser contexts."""
         from trajmill.stages.environments.browser.environment import BrowserFactory
 
         return BrowserFactory(platform)

@@ -1,4 +1,4 @@
-"""The tabs of a browser context, and their dialogs, file choosers, downloads and crashes."""
+"""Tracks the tabs of a browser context, and their dialogs, file choosers, downloads and crashes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Tabs:
         context.on("page", self._on_page)
 
     async def front(self) -> Page:
-        """The page in front; a blank one if all have been closed.
+        """The page in front; a blank one if all are closed.
 
         Raises:
             EnvironmentFailure: a page has crashed.
@@ -78,7 +78,7 @@ class Tabs:
         return self._requests.is_empty and not self._saving and not self._opening
 
     def ignore_pending(self) -> None:
-        """Forget the pending requests and windows, which may never end, so that nobody waits for them again."""
+        """Forget the pending requests and windows, which may never end, so that they are not waited for again."""
         self._requests.ignore_pending()
         self._opening = 0
 

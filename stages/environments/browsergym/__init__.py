@@ -1,1 +1,1 @@
-"""BrowserGym tasks as environments, each in a process of its own."""
+"""BrowserGym tasks as environments, each in its own process."""

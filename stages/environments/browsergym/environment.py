@@ -34,7 +34,7 @@ class BrowserGymStart(Record):
     task: str
     """BrowserGym's name of it, e.g. `miniwob.click-test`."""
     seed: int
-    """Which of its variants."""
+    """The variant of the task."""
     arguments: dict[str, Any] = {}
     """Arguments of its class, e.g. `{"start_url": ...}` for `openended`."""
 

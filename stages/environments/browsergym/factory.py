@@ -27,7 +27,7 @@ class BrowserGymFactory:
         """Start a player; the first reset starts its browser.
 
         Raises:
-            EnvironmentFailure: of class `setup`: BrowserGym or Chromium is not installed.
+            EnvironmentFailure: BrowserGym or Chromium is not installed (class `setup`).
         """
         _refuse_missing_package()
         browser = shutil.which(EXECUTABLE)
@@ -54,7 +54,7 @@ class BrowserGymFactory:
         return BrowserGymEnvironment(player, folder, _defaults())
 
     async def close(self) -> None:
-        """Nothing is shared."""
+        """Do nothing: environments share nothing."""
 
 
 def _refuse_missing_package() -> None:
@@ -68,7 +68,7 @@ def _refuse_missing_package() -> None:
 
 
 def _defaults() -> dict[str, dict[str, object]]:
-    """Arguments that point MiniWoB++ tasks to the pages of the `miniwob` wheel, where that is installed."""
+    """Arguments that point MiniWoB++ tasks to the pages of the `miniwob` wheel, if it is installed."""
     if find_spec("miniwob") is None:
         return {}
     return {"miniwob": {"base_url": f"{pages_folder().as_uri()}/"}}

@@ -1,7 +1,7 @@
-"""The process in which one BrowserGym environment runs: it reads requests and writes answers, one line of JSON each.
+"""The process of one BrowserGym environment: it reads requests and writes answers, one line of JSON each.
 
 Run as `python -m trajmill.stages.environments.browsergym.player BROWSER`. BrowserGym is synchronous, keeps one
-Playwright for its process, and may hang in a call. A process of its own does not delay other environments, and can be
+Playwright for its process, and may hang in a call. A separate process does not delay other environments, and can be
 killed.
 """
 
@@ -42,7 +42,7 @@ class _Messages:
 
 
 class Player:
-    """Plays one task after another in a browser of its own."""
+    """Plays one task after another in its own browser."""
 
     def __init__(self, browser: str) -> None:
         """Start nothing; the first reset starts the browser.
@@ -100,7 +100,7 @@ class Player:
         self._reward = float(reward)
 
     def screen(self) -> PlayerScreen:
-        """What the page shows."""
+        """Observe the page."""
         pixels = Image.fromarray(self._observation["screenshot"])
         png = io.BytesIO()
         pixels.save(png, "PNG", compress_level=1)

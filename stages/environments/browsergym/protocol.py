@@ -10,7 +10,7 @@ from trajmill.schemas.record import Record
 
 
 class PlayerRequest(Record):
-    """What the player has to do."""
+    """A request to the player."""
 
     call: Literal["reset", "step", "score"]
     task: str = ""
@@ -23,14 +23,14 @@ class PlayerRequest(Record):
 
 
 class PlayerScreen(Record):
-    """What the page shows."""
+    """An observation of the page."""
 
     png: str
-    """In Base64."""
+    """The screenshot in Base64."""
     size: Size
     elements: tuple[UIElement, ...]
     goal: str
-    """What the task asks for, on one line."""
+    """The task's instruction, on one line."""
 
 
 class PlayerReward(Record):
@@ -40,6 +40,6 @@ class PlayerReward(Record):
 
 
 class PlayerError(Record):
-    """Why the player could not do what was requested, on one line."""
+    """The reason why a request failed, on one line."""
 
     error: str

@@ -1,4 +1,4 @@
-"""Queries from BrowserGym tasks: one for each task and seed; some seeds are held out."""
+"""Makes queries from BrowserGym tasks: one for each task and seed; some seeds are held out."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ async def import_tasks(tasks: Sequence[str], size: SuiteSize, run_seed: int, ori
 
     Args:
         tasks: BrowserGym's names, e.g. `miniwob.click-test`.
-        size: How many seeds of each.
-        run_seed: Chooses the seeds.
-        origin: Of the rows.
+        size: number of seeds of each task.
+        run_seed: decides the seeds.
+        origin: common columns of the rows.
     """
     asked: list[ImportedQueries] = []
     for task in tasks:

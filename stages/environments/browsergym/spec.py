@@ -30,20 +30,20 @@ class BrowserGymSpec(EnvironmentSpec):
     )
     """Names of its tasks, without `browsergym/`."""
     train_seeds: PositiveInt = 4
-    """Instances of each task to learn on."""
+    """Instances of each task for training."""
     heldout_seeds: PositiveInt = 2
-    """Instances of each task that are only evaluated on."""
+    """Instances of each task that only measure the policy."""
     validation_seeds: NonNegativeInt = 2
     """Instances of each task that decide which policy is promoted."""
 
     def factory(self, platform: Platform) -> EnvironmentFactory:
-        """Makes BrowserGym's own environments."""
+        """A factory of BrowserGym's own environments."""
         from trajmill.stages.environments.browsergym.factory import BrowserGymFactory
 
         return BrowserGymFactory()
 
     async def own_queries(self, seed: int, origin: Origin) -> ImportedQueries:
-        """What each task asks for at each seed."""
+        """A query for each task and seed."""
         from trajmill.stages.environments.browsergym.queries import import_tasks
         from trajmill.stages.environments.imported import SuiteSize
 

@@ -1,1 +1,1 @@
-"""Real desktops: any machine that speaks the OSWorld server protocol, or Xvfb and its programs started here."""
+"""Real desktops: machines with the OSWorld server protocol, or Xvfb and programs that are started here."""

@@ -1,4 +1,4 @@
-"""The client of one desktop machine, over the OSWorld server protocol; it raises `EnvironmentFailure` alone."""
+"""The client of one desktop machine, with the OSWorld server protocol; it raises only `EnvironmentFailure`."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ _NOT_FOUND = 404
 
 
 class DesktopServer(NamedTuple):
-    """Where a desktop is served."""
+    """The address of a desktop."""
 
     url: str
-    """E.g. `http://10.0.0.7:5000`."""
+    """URL, e.g. `http://10.0.0.7:5000`."""
     token: str = ""
     """Secret that a local desktop requires; an OSWorld machine has none."""
 
 
 class DesktopTimeouts(NamedTuple):
-    """How long a desktop may take, in seconds."""
+    """Time limits of a desktop, in seconds."""
 
     lease: float = 60.0
-    """Until a machine is free that another process uses."""
+    """For waiting until a machine is free that another process uses."""
     ready: float = 300.0
-    """Until a machine answers at all."""
+    """For waiting until a machine answers."""
     request: float = 30.0
     """For a screenshot, a tree, a file or an action."""
     prepare: float = 150.0
     """For a step of a task's preparation."""
     end: float = 15.0
-    """Until a local desktop has ended by itself; then it is killed."""
+    """For waiting until a local desktop has ended; then it is killed."""
 
 
 class Screenshot(NamedTuple):
@@ -59,7 +59,7 @@ class DesktopConnection:
         self.server = server
         self._timeouts = timeouts
         headers = {TOKEN_HEADER: server.token} if server.token else {}
-        # `trust_env=False`: no proxy of the environment variables stands between an agent and its machine.
+        # `trust_env=False`: proxies of the environment variables are not used.
         self._http = httpx.AsyncClient(base_url=server.url, headers=headers, trust_env=False)
         self._typed = False
         self._resets = False
@@ -68,7 +68,7 @@ class DesktopConnection:
         """Request screenshots until one comes.
 
         Raises:
-            EnvironmentFailure: of class `setup`: none came in time.
+            EnvironmentFailure: none came in time (class `setup`).
         """
         deadline = time.monotonic() + self._timeouts.ready
         while True:
@@ -86,17 +86,17 @@ class DesktopConnection:
         self._typed, self._resets = bool(offered.get("typed_actions")), bool(offered.get("reset"))
 
     async def reset(self) -> None:
-        """Start a fresh session where the server offers that; an OSWorld machine keeps its state."""
+        """Start a fresh session if the server can do so; an OSWorld machine keeps its state."""
         if self._resets:
             await self._post("/reset", self._timeouts.prepare, json={})
 
     @property
     def settles(self) -> bool:
-        """Whether the machine itself waits after an action until its screen has settled."""
+        """Whether the machine waits after an action until its screen has settled."""
         return self._typed
 
     async def screenshot(self) -> Screenshot:
-        """The screen, mouse pointer included."""
+        """The screen with the mouse pointer."""
         answer = await self._request("GET", "/screenshot", self._timeouts.request)
         try:
             with Image.open(io.BytesIO(answer.content)) as image:
@@ -115,7 +115,7 @@ class DesktopConnection:
         return tree
 
     async def act(self, action: Action) -> None:
-        """Do an action: as data where the server takes typed actions, else as pyautogui's calls."""
+        """Do an action: as data if the server supports typed actions, else as pyautogui's calls."""
         if self._typed:
             await self._post("/action", self._timeouts.request, content=action_to_json(action))
             return
@@ -158,7 +158,7 @@ class DesktopConnection:
         )
 
     async def file(self, path: str) -> bytes | None:
-        """The content of a file of the machine; None where there is no such file."""
+        """The content of a file of the machine; None if there is no such file."""
         answer = await self._send("POST", "/file", self._timeouts.request, data={"file_path": path})
         return None if answer.status_code == _NOT_FOUND else self._checked(answer).content
 
@@ -167,7 +167,7 @@ class DesktopConnection:
         await self._http.aclose()
 
     async def _capabilities(self) -> dict[str, Any]:
-        """What the server offers beyond OSWorld's protocol; nothing on an OSWorld machine."""
+        """The server's features beyond OSWorld's protocol; none on an OSWorld machine."""
         answer = await self._send("GET", "/capabilities", self._timeouts.request)
         return _object(answer) if answer.status_code == httpx.codes.OK else {}
 

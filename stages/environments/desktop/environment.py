@@ -83,7 +83,7 @@ class DesktopEnvironment:
         return await self._observe()
 
     async def score(self) -> float | None:
-        """The task's evaluator: 1 or 0, None where the task has none.
+        """The result of the task's evaluator: 1 or 0; None if the task has none.
 
         A program may still be saving a file: a check that fails is repeated for two seconds.
         """
@@ -117,7 +117,7 @@ class DesktopEnvironment:
             await give_back()
 
     def belongings(self) -> Belongings:
-        """The process and the folder of a local desktop; nothing for a machine of the team."""
+        """The process and the folder of a local desktop; nothing for a remote machine."""
         return self._belongings
 
     async def _observe(self) -> Observation:

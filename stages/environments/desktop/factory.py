@@ -28,7 +28,7 @@ _ADVICE = "name more machines, or run fewer episodes at once"
 
 
 class RemoteDesktops:
-    """Leases machines that speak the OSWorld server protocol, each to one environment of one process at a time."""
+    """Leases machines with the OSWorld server protocol, each to one environment of one process at a time."""
 
     def __init__(self, servers: tuple[str, ...], files: Path, timeouts: DesktopTimeouts = DesktopTimeouts()) -> None:
         """Connect to nothing yet.
@@ -36,7 +36,7 @@ class RemoteDesktops:
         Args:
             servers: their addresses, e.g. `http://10.0.0.7:5000`.
             files: folder of the tasks' local files.
-            timeouts: how long they may take.
+            timeouts: their time limits.
         """
         self._files = files
         self._timeouts = timeouts
@@ -44,7 +44,7 @@ class RemoteDesktops:
         self._machines = Machines("desktop", timeouts.lease, _ADVICE)
 
     async def __call__(self) -> DesktopEnvironment:
-        """An environment on the machine that has been free longest, once it is ready."""
+        """Wait until the machine that was free longest is ready, and return its environment."""
         lease = await self._machines.lease(self._machine_states)
         desktop = DesktopConnection(DesktopServer(lease.name), self._timeouts)
 
@@ -67,15 +67,15 @@ class RemoteDesktops:
 
 
 class LocalDesktops:
-    """Starts a desktop of its own for each environment, on this machine."""
+    """Starts a separate desktop for each environment, on this machine."""
 
     def __init__(self, files: Path, size: Size = SCREEN, timeouts: DesktopTimeouts = DesktopTimeouts()) -> None:
         """Start nothing yet.
 
         Args:
             files: folder of the tasks' local files.
-            size: of the screens, in pixels.
-            timeouts: how long a desktop may take.
+            size: size of the screens, in pixels.
+            timeouts: time limits of a desktop.
         """
         self._files = files
         self._size = size

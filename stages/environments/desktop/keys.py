@@ -1,4 +1,4 @@
-"""Keys by the names that models write, as X11 and pyautogui name them."""
+"""Finds the names of keys in X11 and pyautogui, by the names that models write."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _LAST_FUNCTION_KEY = 12
 
 
 def find_key(name: str) -> KeyName | None:
-    """The key with a name, in any case: a named key, a function key, or one printable ASCII character."""
+    """The key with a name: a named key, a function key, or one printable ASCII character; case is ignored."""
     if name.lower() in _NAMED:
         return _NAMED[name.lower()]
     if len(name) == 1 and name.isascii() and name.isprintable():
@@ -66,6 +66,6 @@ def find_key(name: str) -> KeyName | None:
 
 
 def find_keys(names: tuple[str, ...]) -> list[KeyName]:
-    """The keys of a combination; none if one is unknown, since the others alone would be another shortcut."""
+    """The keys of a combination; none if one is unknown, because the others would be another shortcut."""
     keys = [find_key(name) for name in names]
     return [key for key in keys if key is not None] if all(keys) else []

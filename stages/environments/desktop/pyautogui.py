@@ -1,4 +1,4 @@
-"""Typed actions as calls of pyautogui, which an OSWorld machine runs; a model's text is data in them, never code."""
+"""Turns typed actions into calls of pyautogui, which an OSWorld machine runs; a model's text is data, never code."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ Call = tuple[str, tuple[Any, ...]]
 
 
 def as_command(action: Action) -> list[str] | None:
-    """The argument list for `/execute`, None for an action that changes nothing on a desktop."""
+    """The argument list for `/execute`; None for an action that changes nothing on a desktop."""
     calls = _calls(action)
     if not calls:
         return None

@@ -1,4 +1,4 @@
-"""Queries from a folder of OSWorld task files; the package holds tasks of our own for five programs."""
+"""Makes queries from a folder of OSWorld task files; the package has our own tasks for five programs."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def import_tasks(folder: Path, held_out: float, origin: Origin, validation: floa
     """Queries of all task files (`*.json`) below a folder, in order of their ids.
 
     Args:
-        folder: of the task files; their local files are named relative to it.
+        folder: folder of the task files; their local files are named relative to it.
         held_out: share of the tasks, in [0, 1], in the split `heldout_slots`; the ids decide which ones.
-        origin: of the rows.
+        origin: common columns of the rows.
         validation: a further share, in the split `validation`.
 
     Raises:

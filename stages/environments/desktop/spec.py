@@ -16,30 +16,30 @@ if TYPE_CHECKING:
 
 
 class DesktopSpec(EnvironmentSpec):
-    """Desktops that speak the OSWorld server protocol: a team's machines, or ones started here (extra `desktop`)."""
+    """Desktops with the OSWorld server protocol: your own machines, or desktops on this machine (extra `desktop`)."""
 
     has_desktop_programs: ClassVar[bool] = True
 
     kind: Literal["desktop"] = "desktop"
     """Desktops with the OSWorld server protocol."""
     servers: Annotated[tuple[str, ...], OPERATIONAL] = ()
-    """Addresses of your machines, e.g. `http://10.0.0.7:5000`; without any, desktops are started here."""
+    """Addresses of your machines, e.g. `http://10.0.0.7:5000`; if empty, desktops are started here."""
     tasks: Path | None = None
-    """Folder of OSWorld task files; the packaged tasks without one."""
+    """Folder of OSWorld task files; by default the tasks of the package."""
     held_out: Fraction = 0.25
-    """Share of the tasks that is only evaluated on."""
+    """Share of the tasks that only measure the policy."""
     validation: Fraction = 0.15
     """A further share, which decides which policy is promoted."""
 
     @property
     def task_folder(self) -> Path:
-        """Where the task files are."""
+        """The folder of the task files."""
         from trajmill.stages.environments.desktop.queries import packaged_tasks
 
         return self.tasks or packaged_tasks()
 
     def factory(self, platform: Platform) -> EnvironmentFactory:
-        """Makes desktops."""
+        """A factory of desktops."""
         from trajmill.stages.environments.desktop.factory import LocalDesktops, RemoteDesktops
 
         if self.servers:

@@ -66,9 +66,9 @@ class DesktopTree(NamedTuple):
     """The elements on the screen of a machine."""
 
     elements: tuple[UIElement, ...]
-    """In reading order; the first is the title of the window that has the keyboard."""
+    """The elements in reading order; the first is the title of the window with the keyboard focus."""
     app: str
-    """The program that has the keyboard, empty where none has."""
+    """The program with the keyboard focus; empty if none has it."""
 
 
 class _DrawnObject(NamedTuple):
@@ -166,7 +166,7 @@ def read_elements(text: str, screen: Size) -> DesktopTree:
 
 
 def _front(windows: Iterable[_Window], nodes: Iterable[_DrawnObject]) -> _Window | None:
-    """The active window; a modal one where several are active; the window of an open menu where none is active."""
+    """The active window; if several are active, a modal one; if none is, the window of an open menu."""
     active = [window for window in windows if window.active and window.role != "window"]
     opened = (node.window for node in nodes if node.role == "menu" and _is_open(node.xml))
     return max(active, key=lambda window: window.modal, default=next(opened, None))

@@ -1,4 +1,4 @@
-"""A MiniWoB++ page as an environment: the query's seed decides what it asks for, its own reward is the check."""
+"""A MiniWoB++ page as an environment: the query's seed decides the instruction, the page's reward is the check."""
 
 from __future__ import annotations
 
@@ -58,15 +58,15 @@ _RAW_REWARD = "window.WOB_RAW_REWARD_GLOBAL"
 
 
 class PageTask(NamedTuple):
-    """What a page asks for at a seed."""
+    """The instruction of a page at a seed."""
 
     instruction: str
     fields: tuple[tuple[str, str], ...]
-    """The instruction's fields: name and value; empty where the wheel knows no fields of the page."""
+    """Name and value of the instruction's fields; empty if the wheel knows no fields of the page."""
 
 
 class _PageState(NamedTuple):
-    """What the script `observe.js` returns."""
+    """The result of the script `observe.js`."""
 
     settled: bool
     decided: bool
@@ -96,10 +96,10 @@ class MiniWobEnvironment:
         return await self.observe()
 
     async def start(self, page: str, seed: int) -> PageTask:
-        """Start an episode and return what the page asks for.
+        """Start an episode and return the page's instruction.
 
         Raises:
-            EnvironmentFailure: of class `setup`: there is no such page, or it does not start.
+            EnvironmentFailure: there is no such page, or it does not start (class `setup`).
         """
         path = pages_folder() / f"{page}.html"
         if path.parent != pages_folder() or not path.is_file():
@@ -107,7 +107,7 @@ class MiniWobEnvironment:
         self._task, self._decided = page, False
         try:
             async with asyncio.timeout(_SECONDS_PER_CALL):
-                # A page that is not loaded again keeps what the last episode has done to it.
+                # A page that is not loaded again keeps the changes of the last episode.
                 await self._page.goto(path.as_uri())
                 await self._page.mouse.move(0, 0)
                 answer = await self._page.evaluate(_START, seed)
@@ -160,7 +160,7 @@ class MiniWobEnvironment:
         return _PageState(*json.loads(answer))
 
     async def score(self) -> float | None:
-        """The page's own raw reward, 1 for solved and 0 for anything less; 0 while it is undecided."""
+        """1 if the page's own raw reward says solved, else 0; 0 while the page has not decided."""
         return 1.0 if await self._within_time(self._page.evaluate(_RAW_REWARD)) == 1 else 0.0
 
     @property
@@ -189,12 +189,12 @@ class MiniWobFactory:
     """Makes MiniWoB++ environments that share one browser."""
 
     def __init__(self, viewport: Viewport = VIEWPORT) -> None:
-        """Start nothing yet; `viewport` is that of every page."""
+        """Start nothing yet; `viewport` is the viewport of every page."""
         self._viewport = viewport
         self._browser = BrowserProcess(screen=viewport)
 
     async def __call__(self) -> MiniWobEnvironment:
-        """An environment in a context of its own."""
+        """An environment with its own browser context."""
         context = await self._browser.new_context(self._viewport)
         try:
             await context.add_init_script(read_script("before_page"))

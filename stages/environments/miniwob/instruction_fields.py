@@ -1,4 +1,4 @@
-"""The fields of an instruction, e.g. the name and the date that it mentions, read by the wheel's own patterns."""
+"""Reads the fields of an instruction, e.g. a name and a date, with the wheel's own patterns."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def page_fields(page: str, utterance: str, given: dict[str, object] | None) -> t
     Args:
         page: name of the page.
         utterance: its instruction, as the page gives it.
-        given: the fields that some pages give themselves; None where they do not.
+        given: the fields that some pages give themselves; None if the page does not.
 
     Returns:
         Nothing for a page whose instruction the wheel cannot read.

@@ -1,4 +1,4 @@
-"""Suites: named sets of MiniWoB++ pages; `pages.json` says which pages work."""
+"""Suites, the named sets of MiniWoB++ pages; `pages.json` lists the pages that work."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _DEBUG = ("click-test", "enter-text", "click-dialog")
 
 
 class PageReport(Record):
-    """What the survey found for one page."""
+    """The survey's result for one page."""
 
     page: str
     works: bool

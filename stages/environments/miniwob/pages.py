@@ -1,4 +1,4 @@
-"""Which MiniWoB++ pages there are; needs no browser."""
+"""Lists the MiniWoB++ pages, without a browser."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def pages_folder() -> Path:
     """The folder of the task pages that the `miniwob` wheel ships.
 
     Raises:
-        EnvironmentFailure: of class `setup` when the wheel is not installed.
+        EnvironmentFailure: the wheel is not installed (class `setup`).
     """
     spec = find_spec("miniwob")
     if spec is None or spec.origin is None:
@@ -26,7 +26,7 @@ def page_names() -> list[str]:
     """Names of all pages of the wheel, in order.
 
     Raises:
-        EnvironmentFailure: of class `setup` when the wheel is not installed.
+        EnvironmentFailure: the wheel is not installed (class `setup`).
     """
     return sorted(page.stem for page in pages_folder().glob("*.html"))
 
@@ -35,12 +35,12 @@ def refuse_unknown_pages(names: Sequence[str], key: str) -> None:
     """Check the names of pages before anything is started.
 
     Args:
-        names: of the pages to use.
-        key: where the user has named them.
+        names: names of pages.
+        key: the key of the configuration that has them.
 
     Raises:
-        BadInputError: one line for each page that there is not.
-        EnvironmentFailure: of class `setup` when the wheel is not installed.
+        BadInputError: a page does not exist; the message has one line for each.
+        EnvironmentFailure: the wheel is not installed (class `setup`).
     """
     known = page_names()
     mistakes = [

@@ -1,4 +1,4 @@
-"""Queries from MiniWoB++ pages: one for each page and seed; some seeds are held out."""
+"""Makes queries from MiniWoB++ pages: one for each page and seed; some seeds are held out."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def import_queries(
     run_seed: int,
     origin: Origin,
 ) -> ImportedQueries:
-    """Ask every page at every seed for its instruction.
+    """Read the instruction of every page at every seed.
 
     Queries of held-out seeds are in the split `heldout_slots`: the page is known, its instruction is new.
     """

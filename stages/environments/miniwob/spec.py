@@ -26,24 +26,24 @@ class MiniWobSpec(EnvironmentSpec):
     kind: Literal["miniwob"] = "miniwob"
     """The pages of MiniWoB++."""
     suite: SuiteName = "basic"
-    """Which pages: all that work, 23 of presses and short texts, or three to try things out."""
+    """The pages: `all` that work, `basic` for 23 with presses and short texts, or `debug` for three."""
     tasks: tuple[str, ...] = ()
-    """Names of pages of your own choice, in place of the suite."""
+    """Names of pages, in place of the suite."""
     train_seeds: PositiveInt = 8
-    """Instances of each page to learn on."""
+    """Instances of each page for training."""
     heldout_seeds: PositiveInt = 4
-    """Instances of each page that are only evaluated on."""
+    """Instances of each page that only measure the policy."""
     validation_seeds: NonNegativeInt = 3
     """Instances of each page that decide which policy is promoted."""
 
     def factory(self, platform: Platform) -> EnvironmentFactory:
-        """Makes browser contexts."""
+        """A factory of browser contexts."""
         from trajmill.stages.environments.miniwob.environment import MiniWobFactory
 
         return MiniWobFactory()
 
     async def own_queries(self, seed: int, origin: Origin) -> ImportedQueries:
-        """What each page asks for at each seed."""
+        """A query for each page and seed."""
         from trajmill.stages.environments.imported import SuiteSize
         from trajmill.stages.environments.miniwob.page_suites import suite_pages
         from trajmill.stages.environments.miniwob.pages import refuse_unknown_pages

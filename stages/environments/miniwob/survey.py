@@ -30,7 +30,7 @@ class _FirstScreen(NamedTuple):
 
 
 async def survey(pages: Sequence[str]) -> list[PageReport]:
-    """Try each page at two seeds, once in a browser context that has been played in and once in another.
+    """Try each page at two seeds, in a used browser context and in a fresh one.
 
     Raises:
         EnvironmentFailure: the browser is missing.

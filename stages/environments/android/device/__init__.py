@@ -1,1 +1,1 @@
-"""One device over adb: commands, apps, touches, keys and text."""
+"""Controls one device over adb: commands, apps, touches, keys and text."""

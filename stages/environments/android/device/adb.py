@@ -1,4 +1,4 @@
-"""A device behind an adb server, through adbutils. Every call has a deadline; a call that does not succeed raises.
+"""Controls a device through an adb server with adbutils. Every call has a deadline; a call that fails raises.
 
 adbutils is synchronous. Each device has one thread, so that its calls never overlap and devices never wait for each
 other. The output of a command is used only when the line with its exit status has arrived, because adb reports a cut
@@ -30,7 +30,7 @@ _CHUNK = 1 << 16
 
 
 class ServerAddress(NamedTuple):
-    """Where an adb server listens."""
+    """The address of an adb server."""
 
     host: str
     port: int
@@ -58,9 +58,9 @@ class AdbDevice:
         """Connect to nothing yet: each call has a connection of its own.
 
         Args:
-            address: Of the adb server.
-            serial: Of the device.
-            seconds: Deadline of a call.
+            address: address of the adb server.
+            serial: serial of the device.
+            seconds: deadline of a call.
         """
         self.serial = serial
         self._client = _AdbServerClient(address, seconds)
@@ -71,7 +71,7 @@ class AdbDevice:
         """Run one program.
 
         Raises:
-            EnvironmentFailure: as `run_line`; or a word holds a character that no argument can hold.
+            EnvironmentFailure: as `run_line`; or a word has a character that no argument can have.
         """
         return await self.run_all([words])
 

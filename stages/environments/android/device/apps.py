@@ -23,13 +23,13 @@ class Apps:
         self.launcher = launcher
 
     def package_of(self, name: str) -> str | None:
-        """The package of an app by its name; the name itself where it is a package; else None."""
+        """The package of an app by its name; the name itself if it is a package; else None."""
         name = name.strip()
         known = self._packages.get(name.casefold())
         return known or (name if _PACKAGE.fullmatch(name) else None)
 
     def name_of(self, package: str) -> str:
-        """The name of a package, or the package where it has no name; empty for the home app."""
+        """The name of a package, or the package itself if it has no name; empty for the home app."""
         return "" if package == self.launcher else self._names.get(package, package)
 
 
@@ -46,7 +46,7 @@ async def find_launcher(device: AdbDevice) -> str:
 
 
 async def start_app(device: AdbDevice, package: str) -> bool:
-    """Start an app, or bring it to the front, as its icon does; False where the device has no such app.
+    """Start an app, or bring it to the front, as its icon does; False if the device has no such app.
 
     `monkey -p` would also switch automatic rotation on.
     """

@@ -23,7 +23,7 @@ _KEY_NAME = re.compile(r"[A-Z0-9_]{1,40}")
 
 
 def gesture(action: Action) -> tuple[Command, ...]:
-    """The commands of a touch or key press; none for any other action and for what a phone cannot do."""
+    """The commands of a touch or key press; none for an action that a phone cannot do, or of another kind."""
     match action:
         case Click(x=x, y=y, button="left", count=count):
             return (("input", "tap", str(x), str(y)),) * min(max(count, 1), _MOST_TAPS)
@@ -49,7 +49,7 @@ def key_event(*names: str) -> Command:
 
 
 def _key_name(key: str) -> str:
-    """Adb's name of a key (`volume_up`, `KEYCODE_POWER`, `66`); empty for what cannot be a key."""
+    """Adb's name of a key (`volume_up`, `KEYCODE_POWER`, `66`); empty if it cannot be a key."""
     name = key.strip().upper().removeprefix("KEYCODE_")
     if not _KEY_NAME.fullmatch(name):
         return ""

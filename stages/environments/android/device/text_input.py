@@ -33,12 +33,12 @@ async def type_text(device: AdbDevice, action: TypeText, field_length: int) -> N
     input method is restored afterwards.
 
     Args:
-        device: Where to type.
-        action: What to type.
-        field_length: At least the length of the text in the focused field; `clear` deletes as many characters.
+        device: the device.
+        action: the text to type.
+        field_length: at least the length of the text in the focused field; `clear` deletes as many characters.
 
     Raises:
-        EnvironmentFailure: the device fails; of class `setup` where the text needs ADBKeyboard and the device lacks it.
+        EnvironmentFailure: the device fails, or lacks ADBKeyboard although the text needs it (class `setup`).
     """
     commands = [key_event("KEYCODE_ENTER")] if action.enter else []
     text = action.text.replace("\r\n", "\n").translate(_LINE_BREAKS)
@@ -59,7 +59,7 @@ async def type_text(device: AdbDevice, action: TypeText, field_length: int) -> N
 def ascii_commands(text: str) -> list[Command]:
     """`input` commands that type ASCII text.
 
-    `input text` types a space for `%s`. Where the text itself holds `%s`, two commands type the two characters.
+    `input text` types a space for `%s`. If the text itself has `%s`, two commands type the two characters.
     """
     commands: list[Command] = []
     for part in _parts(text):
@@ -106,13 +106,13 @@ def _erase(length: int) -> list[Command]:
 
 
 async def _run(device: AdbDevice, commands: Sequence[Command]) -> None:
-    # One call for each command, since a long text takes a device seconds.
+    # One call for each command, because a device needs seconds for a long text.
     for command in commands:
         await device.run(*command)
 
 
 async def _own_keyboard(device: AdbDevice) -> str:
-    """The input method that the device uses; raises where the device lacks ADBKeyboard."""
+    """The input method that the device uses; raises if the device lacks ADBKeyboard."""
     known = (await device.run("ime", "list", "-a", "-s")).text.split()
     if KEYBOARD not in known:
         text = f"{device.serial} has no ADBKeyboard, which text beyond ASCII needs; run `adb install ADBKeyboard.apk`"
@@ -121,7 +121,7 @@ async def _own_keyboard(device: AdbDevice) -> str:
 
 
 async def _set_keyboard(device: AdbDevice, keyboard: str) -> None:
-    """Switch to an input method and wait until it is bound; does nothing where `keyboard` is not an id."""
+    """Switch to an input method and wait until it is bound; does nothing if `keyboard` is not an id."""
     if "/" not in keyboard:
         return
     await device.run("ime", "set", keyboard)

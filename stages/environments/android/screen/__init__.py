@@ -1,1 +1,1 @@
-"""What a device shows: screenshot and accessibility tree."""
+"""Reads the screen of a device: screenshot and accessibility tree."""

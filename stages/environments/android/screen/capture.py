@@ -34,15 +34,15 @@ _PNG_END = b"IEND\xaeB`\x82"
 
 
 class DeviceScreen(NamedTuple):
-    """What a device showed at one moment."""
+    """The screen of a device at one moment."""
 
     png: bytes
     size: Size
     elements: tuple[UIElement, ...] | None
-    """None where uiautomator gave no tree in time, as on a screen that never stops changing."""
+    """None if uiautomator gave no tree in time, e.g. for a screen that never stops changing."""
     app: str
     component: str
-    """`package/activity` in front, empty if unknown."""
+    """`package/activity` in front; empty if unknown."""
 
 
 async def capture_screen(device: AdbDevice, apps: Apps, settle_seconds: float) -> DeviceScreen:
@@ -87,7 +87,7 @@ def _component(window_dump: str) -> str:
 
 
 def _keyboard(window_dump: str) -> Box | None:
-    """The box that takes touches for the keyboard; None where the device does not give it."""
+    """The area of the keyboard; None if the device does not report it."""
     region = _REGION.search(window_dump)
     if "mInputShown=true" not in window_dump or region is None:
         return None

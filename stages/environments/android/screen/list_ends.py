@@ -1,4 +1,4 @@
-"""The ends of lists. uiautomator does not report them, but a swipe that moves nothing reveals one."""
+"""Finds the ends of lists. uiautomator does not report them, but a swipe that moves nothing shows one."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ListEnds:
         )
 
     def correct(self, elements: Elements | None) -> Elements | None:
-        """The elements, where lists lack the scroll states of the directions in which they are known to end."""
+        """The elements without the scroll states of lists for directions in which they are known to end."""
         if elements is None or not self._ends:
             return elements
         return tuple(

@@ -1,4 +1,4 @@
-"""The roles of `UIElement` for Android's widget classes."""
+"""Maps Android's widget classes to the roles of `UIElement`."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ _FIELDS = ("text_field", "search_field")
 
 
 class Surroundings(NamedTuple):
-    """What is known of a node from the nodes around it."""
+    """The facts about a node that follow from the nodes around it."""
 
     listed: bool = False
-    """Inside a list, or anything else that scrolls."""
+    """Whether it is inside a list or another scrolling widget."""
     tabs: bool = False
-    """Inside a bar of tabs."""
+    """Whether it is inside a bar of tabs."""
     group: str = ""
     """The label of the radio group around it."""
     stepper: str = ""
     """The label of the number picker around it."""
     launcher: bool = False
-    """Inside the home app."""
+    """Whether it is inside the home app."""
 
 
 def class_name(qualified: str) -> str:
@@ -74,10 +74,10 @@ def role_of(widget: str, resource: str, clickable: bool, around: Surroundings) -
     """The role of a widget.
 
     Args:
-        widget: Its class without the package.
-        resource: Its resource id.
-        clickable: Whether a press on it does something.
-        around: Its surroundings.
+        widget: its class without the package.
+        resource: its resource id.
+        clickable: whether a press on it has an effect.
+        around: its surroundings.
     """
     role = _ROLES.get(widget, "")
     if role == "button" and around.stepper:

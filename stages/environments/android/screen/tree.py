@@ -29,15 +29,15 @@ _FLAGS = ("checked", "selected", "focused", "password")
 
 
 class ScreenContext(NamedTuple):
-    """What is known of a screen from other sources than the dump."""
+    """The facts about a screen from other sources than the dump."""
 
     size: Size
     app: str
-    """The title where the window shows none."""
+    """The title if the window shows none."""
     launcher: str
     """Package of the home app."""
     keyboard: Box | None
-    """What the on-screen keyboard covers; None while it is hidden."""
+    """The area of the on-screen keyboard; None while it is hidden."""
 
 
 def read_tree(xml: str, context: ScreenContext) -> tuple[UIElement, ...] | None:
@@ -100,7 +100,7 @@ def _node(node: ElementTree.Element, around: Surroundings, context: ScreenContex
 
 
 def _is_element(node: ElementTree.Element) -> bool:
-    """Whether it is more than a container, and no group, whose label its members have as their value."""
+    """Whether it is no container and no group; members of a group have its label as their value."""
     if _widget(node) in GROUPS:
         return False
     return bool(_text(node)) or _reacts(node) or is_field(_role(node, Surroundings()))

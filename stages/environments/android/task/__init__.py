@@ -1,1 +1,1 @@
-"""What a query for a device says: its start state, its goal and the check of the goal."""
+"""The start state and the goal of a query for a device, and the check of the goal."""

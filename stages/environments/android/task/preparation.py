@@ -67,12 +67,12 @@ async def prepare(
     """Stop the apps of a query, clear the data that it names, and make its start state.
 
     Args:
-        device: To prepare.
-        apps: Of the device.
-        needed: Names of the apps that the query needs.
-        start: The start state.
-        goal: Its files are removed, so that those of an earlier episode do not count; its settings are remembered.
-        settings: Records the changes; those of the episode before must have been restored.
+        device: the device.
+        apps: the apps of the device.
+        needed: names of the apps that the query needs.
+        start: the start state.
+        goal: its files are removed, so that those of an earlier episode do not count; its settings are remembered.
+        settings: records the changes; those of the episode before must have been restored.
 
     Raises:
         EnvironmentFailure: the device fails; an app is unknown; a file cannot be written.

@@ -1,4 +1,4 @@
-"""Start state and goal of a query for a device, as JSON, and the check of a goal.
+"""Reads the start state and the goal of a query for a device from JSON, and checks a goal.
 
 A start state, with all parts optional:
 `{"clear": ["Notes"], "settings": {"system.screen_brightness": "10"}, "files": {"/sdcard/a.txt": "text", "/sdcard/b":
@@ -62,36 +62,36 @@ Content = Annotated[str, AfterValidator(_word)]
 
 
 class PhoneStart(Record):
-    """What a reset prepares after it has stopped the query's apps and pressed Home."""
+    """The start state, which a reset prepares after it has stopped the query's apps and pressed Home."""
 
     clear: tuple[str, ...] = ()
-    """Apps whose data are wiped."""
+    """Apps whose data is deleted."""
     settings: dict[Setting, Content] = {}
     files: dict[FilePath, Content | None] = {}
-    """Content by path, null for a file to remove."""
+    """Contents of files by path; null for a file to remove."""
     orientation: Literal["portrait", "landscape"] = "portrait"
     open: str = ""
     """The app to open at the end of the preparation."""
 
 
 class PhoneGoal(Record):
-    """What must hold in the end; without any part there is no check."""
+    """The conditions at the end; without any there is no check."""
 
     foreground: Annotated[str, AfterValidator(_component)] | None = None
     """`package` or `package/activity` in the foreground."""
     settings: dict[Setting, str] = {}
     files: dict[FilePath, str | None] = {}
-    """Content by path, without a last line break; null for a file that must not exist. A reset removes files that must
-    exist, unless the start state has them."""
+    """Contents of files by path, without a last line break; null for a file that must not exist. A reset removes the
+    wanted files, unless the start state has them."""
     answer: str | None = None
-    """What the agent must answer; case and spaces do not count."""
+    """The answer that the agent must give; case and spaces are ignored."""
 
 
 class FinalState(NamedTuple):
-    """What a goal is checked against, beside the device's settings and files."""
+    """The final state of an episode, beside the device's settings and files."""
 
     foreground: str
-    """`package/activity`, empty if unknown."""
+    """`package/activity` in front; empty if unknown."""
     answer: str | None
 
 
@@ -128,7 +128,7 @@ async def is_reached(device: AdbDevice, goal: PhoneGoal, final: FinalState) -> b
 
 
 async def read_setting(device: AdbDevice, name: str) -> str | None:
-    """A setting by `namespace.name`, None where it is unset."""
+    """A setting by `namespace.name`; None if it is unset."""
     namespace, _, key = name.partition(".")
     value = (await device.run("settings", "get", namespace, key)).text.strip()
     return None if value == "null" else value

@@ -1,4 +1,4 @@
-"""Queries for devices from a file of the user's."""
+"""Reads queries for devices from a user's file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class PhoneTask(TaskLine[PhoneStart, PhoneGoal]):
     """One line of the file."""
 
     apps: tuple[str, ...]
-    """The apps that it needs, by name (as in the table of apps) or package; each reset stops them."""
+    """The apps of the task, by name (as in the table of apps) or package; each reset stops them."""
     start_state: PhoneStart = PhoneStart()
     goal: PhoneGoal = PhoneGoal()
 

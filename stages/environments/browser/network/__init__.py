@@ -1,1 +1,1 @@
-"""The network of a browser context: which hosts it may reach, and which requests are pending."""
+"""The network of a browser context: the allowed hosts, and the pending requests."""

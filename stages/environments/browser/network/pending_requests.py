@@ -1,4 +1,4 @@
-"""The requests that pages wait for."""
+"""Tracks the requests that pages wait for."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class PendingRequests:
         self._pending = {request: by for request, by in self._pending.items() if by is not page}
 
     def ignore_pending(self) -> None:
-        """Forget the pending requests, which may never end, so that nobody waits for them again."""
+        """Forget the pending requests, which may never end, so that they are not waited for again."""
         self._pending.clear()
 
     def _begins(self, page: Page, request: Request) -> None:

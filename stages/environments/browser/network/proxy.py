@@ -45,7 +45,7 @@ class AllowListProxy:
         """Allow nothing yet.
 
         Args:
-            most_bytes: how much a context may receive between two calls of `allow`.
+            most_bytes: most bytes that a context may receive between two calls of `allow`.
         """
         self._most_bytes = most_bytes
         self._allowed: frozenset[HostPort] = frozenset()

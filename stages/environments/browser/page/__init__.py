@@ -1,1 +1,1 @@
-"""One page of the browser: what it shows, and mouse, keyboard and touch in it."""
+"""One page of the browser: observations of it, and mouse, keyboard and touch in it."""

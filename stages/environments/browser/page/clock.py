@@ -1,7 +1,7 @@
-"""The clock of a page: it moves only as far as each action lets it, so that equal actions give equal screens.
+"""Controls the clock of a page: only actions advance it, so that equal actions give equal screens.
 
-Only the network is waited for in real time. Playwright's own clock is not used: it logs all time that has passed in a
-context and replays the log in every page that is opened later, so that an episode would depend on the ones before it.
+Only waiting for the network takes real time. Playwright's own clock is not used: it logs all time of a context and
+replays the log in every page that is opened later, so that an episode would depend on the ones before it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from playwright.async_api import BrowserContext, Error
 from trajmill.stages.environments.browser.scripts import read_script
 
 _EPOCH_MS = 1_700_000_000_000
-"""The time at which every page believes that it starts: milliseconds since 1970."""
+"""The start time of every page, in milliseconds since 1970."""
 _ADVANCE_CLOCK = "(duration) => window.__advanceClock && window.__advanceClock(duration)"
 _SECONDS_PER_FRAME = 2.0
 

@@ -1,8 +1,8 @@
-"""A dialog of the browser, drawn over the page as a window with buttons.
+"""Draws a dialog of the browser over the page, as a window with buttons.
 
 Headless Chromium draws neither the dialogs of a page (alert, confirm, prompt, leaving) nor its file chooser, and the
-page waits while one is open. This module draws it, the agent presses its buttons by pixel as it presses any other, and
-the environment passes the answer to the browser.
+page waits while one is open. This module draws it, the agent presses its buttons like any others, and the environment
+passes the answer to the browser.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ _PAPER, _EDGE, _INK, _BUTTON, _FIELD = (255, 255, 255), (120, 120, 120), (20, 20
 
 
 class BrowserDialog(NamedTuple):
-    """What a dialog says and offers."""
+    """The text and the buttons of a dialog."""
 
     text: str
     buttons: tuple[str, ...]
-    """From top to bottom; Enter presses the first one, Escape the last one."""
+    """The buttons from top to bottom; Enter presses the first one, Escape the last one."""
     typed: str | None = None
     """The text in its field; None if it has no field."""
 
 
 class DialogLayout(NamedTuple):
-    """A dialog and where it is drawn, in pixels of the screenshot."""
+    """A dialog and its boxes, in pixels of the screenshot."""
 
     content: BrowserDialog
     window: Box
@@ -56,8 +56,8 @@ def lay_out_dialog(content: BrowserDialog, size: Size, scale: int) -> DialogLayo
     """Place a dialog in the upper middle of a screen.
 
     Args:
-        content: of the dialog.
-        size: of the screenshot, in pixels.
+        content: text and buttons of the dialog.
+        size: size of the screenshot, in pixels.
         scale: screenshot pixels per CSS pixel.
     """
     gap, text_size = _GAP * scale, _TEXT_SIZE * scale
@@ -88,9 +88,9 @@ def draw_dialog(layout: DialogLayout, page_png: bytes | None, size: Size) -> byt
     """Draw a dialog over the darkened page.
 
     Args:
-        layout: of the dialog.
+        layout: layout of the dialog.
         page_png: the last screenshot of the page; white if None.
-        size: of the picture.
+        size: size of the image.
 
     Returns:
         A PNG.
@@ -111,7 +111,7 @@ def draw_dialog(layout: DialogLayout, page_png: bytes | None, size: Size) -> byt
 
 
 def dialog_elements(layout: DialogLayout) -> tuple[UIElement, ...]:
-    """The elements of a dialog; the page behind it has none, since nothing in it can be pressed."""
+    """The elements of a dialog; the page behind it has none, because nothing in it can be pressed."""
     content = layout.content
     found = [UIElement("dialog", "", layout.window), UIElement("text", content.text, layout.text)]
     if layout.field is not None:
@@ -154,7 +154,7 @@ def _font(size: int) -> ImageFont.FreeTypeFont:
 
 
 def _wrapped(text: str, text_size: int, width: int) -> tuple[str, ...]:
-    """The text in lines of at most `width` pixels; what is too much for a dialog is left out."""
+    """The text in lines of at most `width` pixels; lines that do not fit into a dialog are left out."""
     font = _font(text_size)
     lines: list[str] = []
     for paragraph in text.splitlines():

@@ -1,7 +1,7 @@
-"""Mouse and keyboard of a page: a typed action as calls of Playwright.
+"""Mouse and keyboard of a page: turns a typed action into calls of Playwright.
 
-The calls are data, so that they serve both of Playwright's interfaces: the asynchronous one of our own environments,
-and the synchronous one of BrowserGym. What they ask for is bounded, since a model may ask for anything.
+The calls are data, so that both of Playwright's interfaces can make them: the asynchronous one of our own environments,
+and the synchronous one of BrowserGym. Their numbers are bounded, because a model may ask for anything.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from trajmill.schemas.actions import (
 from trajmill.stages.environments.browser.page.keys import key_combination
 
 _WHEEL_PIXELS = 100
-"""How far one click of the wheel scrolls, in CSS pixels."""
+"""CSS pixels that one click of the wheel scrolls."""
 _DRAG_STEPS = 5
 """Mouse moves between the press and the release of a drag."""
 _LONGEST_WAIT_MS = 5000
@@ -54,10 +54,10 @@ class PlaywrightCall(NamedTuple):
 
 
 async def perform(page: Page, action: Action, scale: int) -> None:
-    """Do an action at its place; what a page cannot do changes nothing.
+    """Do an action at its position; an action that a page cannot do changes nothing.
 
     Args:
-        page: to act on.
+        page: the page.
         action: positions in pixels of the screenshot.
         scale: screenshot pixels per CSS pixel.
 
@@ -71,7 +71,7 @@ async def perform(page: Page, action: Action, scale: int) -> None:
 
 
 def playwright_calls(action: Action, scale: int = 1) -> list[PlaywrightCall]:
-    """The calls that do an action, in order; none for what a page cannot do."""
+    """The calls that do an action, in order; none for an action that a page cannot do."""
     match action:
         case Click(x=x, y=y, button=button, count=count):
             options = {"button": button, "click_count": max(1, min(count, _MOST_CLICKS))}
@@ -110,7 +110,7 @@ def playwright_calls(action: Action, scale: int = 1) -> list[PlaywrightCall]:
 
 
 def _move(x: int | None, y: int | None, scale: int) -> list[PlaywrightCall]:
-    """The move to a position; none without a position, where the mouse stays."""
+    """The move to a position; none without a position."""
     return [] if x is None or y is None else [_mouse("move", x / scale, y / scale)]
 
 

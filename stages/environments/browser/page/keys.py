@@ -1,4 +1,4 @@
-"""Keys by the names that models write, as Playwright names them."""
+"""Finds Playwright's names of keys, by the names that models write."""
 
 from __future__ import annotations
 

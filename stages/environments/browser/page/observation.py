@@ -1,4 +1,4 @@
-"""What a page shows: its pixels and the accessibility tree of all its frames."""
+"""Observes a page: its pixels and the accessibility tree of all its frames."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ async def observe_page(page: Page, viewport: Viewport, app: str, session: CDPSes
     """Observe a page: its pixels, and the elements of all its frames.
 
     Args:
-        page: without an open dialog.
-        viewport: of the page.
+        page: the page, without an open dialog.
+        viewport: viewport of the page.
         app: name of the site, as the title of the observation.
-        session: of the page, as `open_session` makes it.
+        session: DevTools session of the page, from `open_session`.
 
     Raises:
         playwright.async_api.Error: the page is gone, or has gone to another address meanwhile.
@@ -45,7 +45,7 @@ async def observe_page(page: Page, viewport: Viewport, app: str, session: CDPSes
 
 
 async def screenshot(session: CDPSession) -> bytes:
-    """The page as it is now: a PNG, weakly compressed, since better compression would take longer than drawing.
+    """The screenshot of the page: a weakly compressed PNG, because better compression takes longer than drawing.
 
     Raises:
         playwright.async_api.Error: the page is gone.
@@ -70,7 +70,7 @@ async def open_session(page: Page, viewport: Viewport, mobile: bool = False) -> 
 
 
 async def settle(page: Page) -> bool:
-    """Bring the animations of a page to their end; returns whether all of the page has loaded.
+    """Finish the animations of a page; returns whether all of the page has loaded.
 
     Raises:
         playwright.async_api.Error: the page is gone, or has gone to another address meanwhile.
@@ -83,8 +83,8 @@ def make_observation(png: bytes, size: Size, elements: tuple[UIElement, ...], ap
 
     Args:
         png: the screenshot.
-        size: of the screenshot.
-        elements: of the accessibility tree.
+        size: size of the screenshot.
+        elements: elements of the accessibility tree.
         app: name of the site.
     """
     digest = hashlib.blake2b(png, digest_size=12)
@@ -101,9 +101,9 @@ async def frame_elements(page: Page, viewport: Viewport, rows: list[Any]) -> lis
     """The elements of all frames of a page, with their bounds in the screenshot.
 
     Args:
-        page: of the frames.
-        viewport: of the page.
-        rows: what the script `elements` has returned in the page itself.
+        page: the page.
+        viewport: viewport of the page.
+        rows: the result of the script `elements` in the page itself.
 
     Raises:
         playwright.async_api.Error: the page is gone.

@@ -1,4 +1,4 @@
-"""Touch on the page of a phone."""
+"""Touches in a page that is shown as on a phone."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _LONGEST_PRESS_SECONDS = 5.0
 
 
 async def perform_by_touch(page: Page, session: CDPSession, action: Action, scale: int, home: str) -> None:
-    """Do an action of the mobile space; what a page cannot do changes nothing.
+    """Do an action of the mobile space; an action that a page cannot do changes nothing.
 
     Args:
-        page: to act on.
-        session: of the page, as `open_session` makes it.
+        page: the page.
+        session: DevTools session of the page, from `open_session`.
         action: positions in pixels of the screenshot.
         scale: screenshot pixels per CSS pixel.
-        home: where the button Home leads.
+        home: address that the button Home opens.
 
     Raises:
         playwright.async_api.Error: the page is gone.

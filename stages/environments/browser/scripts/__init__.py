@@ -8,9 +8,9 @@ from importlib.resources import files
 
 @cache
 def read_script(name: str) -> str:
-    """The text of a script: a function of the browser's language, or statements.
+    """The text of a script in JavaScript: a function, or statements.
 
     Args:
-        name: of its file, without `.js`.
+        name: name of its file, without `.js`.
     """
     return files(__package__).joinpath(f"{name}.js").read_text(encoding="utf-8")

@@ -1,1 +1,1 @@
-"""What a query for the browser says: its start state, its goal and the check of the goal."""
+"""The start state and the goal of a query for the browser, and the check of the goal."""

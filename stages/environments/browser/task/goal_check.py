@@ -34,13 +34,13 @@ async def goal_holds(goal: BrowserGoal, start: BrowserStart, page: Page, downloa
     """Whether all conditions of a goal hold.
 
     Args:
-        goal: of the query.
-        start: of the query; the storage of its origin is read.
-        page: in front, without an open dialog.
-        downloads: files by the name that the page gave them.
+        goal: goal of the query.
+        start: start state of the query; the storage of its origin is read.
+        page: the page in front, without an open dialog.
+        downloads: files by the names that pages gave them.
 
     Raises:
-        EnvironmentFailure: of class `task`: a selector is not valid CSS.
+        EnvironmentFailure: a selector is not valid CSS (class `task`).
         playwright.async_api.Error: the page is gone.
     """
     for condition in goal.all:

@@ -1,4 +1,4 @@
-"""Start state and goal of a query for the browser, as JSON."""
+"""Reads the start state and the goal of a query for the browser from JSON."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ class BrowserStart(Record):
     """`Query.start_state` of a query for the browser, as JSON."""
 
     url: str
-    """Where the episode starts: `http` or `https`."""
+    """Address of the start page: `http` or `https`."""
     viewport: tuple[Side, Side] | None = None
     """Width and height of the page in CSS pixels; the factory's own if null."""
     mobile: bool = False
-    """Whether the page sees a phone: touch, two screenshot pixels per CSS pixel."""
+    """Whether the page is shown as on a phone: touch, two screenshot pixels per CSS pixel."""
     files: Annotated[dict[FileName, Content], Field(max_length=_MOST_FILES)] = {}
-    """Text files by name, which the agent can choose where a page asks for a file."""
+    """Text files by name, which the agent can choose if a page asks for a file."""
     hosts: tuple[str, ...] = ()
-    """Origins that the pages may reach beside that of `url`, e.g. `https://cdn.example.org`."""
+    """Further origins that the pages may reach, e.g. `https://cdn.example.org`."""
 
     @model_validator(mode="after")
     def _refuse_other_addresses(self) -> BrowserStart:
@@ -44,7 +44,7 @@ class BrowserStart(Record):
 
 class _TextCondition(Record):
     equals: str | None = None
-    """The whole text; white space at its ends does not count."""
+    """The whole text; white space at its ends is ignored."""
     contains: str | None = None
     """A part of the text."""
 
@@ -55,7 +55,7 @@ class _TextCondition(Record):
         return self
 
     def holds(self, text: str | None) -> bool:
-        """Whether a text meets the condition; a missing one does not."""
+        """Whether a text meets the condition; a missing text does not."""
         if text is None:
             return False
         return (self.equals is None or text.strip() == self.equals) and (self.contains is None or self.contains in text)
@@ -68,21 +68,21 @@ class UrlIs(_TextCondition):
 
 
 class TextIs(_TextCondition):
-    """What the first element that matches a CSS selector shows."""
+    """The text of the first element that matches a CSS selector."""
 
     check: Literal["text"]
     selector: str
 
 
 class ValueIs(_TextCondition):
-    """What the first input that matches a CSS selector holds; `true` or `false` for a checkbox or a radio button."""
+    """The value of the first input that matches a CSS selector; `true` or `false` for a checkbox or a radio button."""
 
     check: Literal["value"]
     selector: str
 
 
 class StorageIs(_TextCondition):
-    """What the local storage of the start URL's origin holds under a key."""
+    """The value of a key in the local storage of the start URL's origin."""
 
     check: Literal["storage"]
     key: str

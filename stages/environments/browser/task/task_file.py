@@ -1,4 +1,4 @@
-"""Queries for the browser from a file of the user's."""
+"""Reads queries for the browser from a user's file."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""A desktop of this machine's own: Xvfb, openbox, a session bus, AT-SPI and the programs, served on loopback."""
+"""A desktop on this machine: Xvfb, openbox, a session bus, AT-SPI and programs, served on loopback."""

@@ -1,4 +1,4 @@
-"""A local desktop: its session, files, programs, screen and actions, for the server."""
+"""The operations of a local desktop that the server offers: session, files, programs, screen and actions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _OPENERS = (
 
 
 class DesktopError(Exception):
-    """The desktop failed: a program crashed or never came up."""
+    """The desktop failed: a program crashed or did not start."""
 
 
 class RefusedError(Exception):
@@ -122,7 +122,7 @@ class LocalDesktop:
         self._settle()
 
     def screenshot(self) -> bytes:
-        """The screen as PNG, mouse pointer included."""
+        """The screen with the mouse pointer, as PNG."""
         self._refuse_crashed()
         # Fails if the X server is gone; the file with its pixels would still be there.
         self.pointer()
@@ -148,12 +148,12 @@ class LocalDesktop:
         self._settle()
 
     def pointer(self) -> tuple[int, int]:
-        """Where the mouse pointer is."""
+        """The position of the mouse pointer."""
         return self._session.windows.pointer()
 
     @property
     def size(self) -> Size:
-        """Of the screen, in pixels."""
+        """The size of the screen, in pixels."""
         return self._session.frame.size
 
     def close(self) -> None:
@@ -193,7 +193,7 @@ class LocalDesktop:
             time.sleep(_POLL_SECONDS)
 
     def _wait_until_ready(self) -> None:
-        """Wait until an object has the focus, since keys are lost before; give up for programs that never report it."""
+        """Wait until an object has the focus, because keys are lost before; some programs never report it."""
         deadline = time.monotonic() + _SECONDS_FOR_FOCUS
         self._settle()
         while ':focused="true"' not in self.tree() and time.monotonic() < deadline:

@@ -1,9 +1,9 @@
-"""Serves one local desktop on loopback: the OSWorld protocol, and typed actions beside it.
+"""Serves one local desktop on loopback with the OSWorld protocol and typed actions.
 
 Beyond OSWorld's protocol: `GET /capabilities` answers `{"typed_actions": true, "reset": true}`; `POST /action` takes
 one typed action as JSON and answers when the screen has settled; `POST /reset` starts a fresh session. `/execute` takes
-argument lists alone, and every request needs the server's token, so that no other program of the machine, a browser
-included, can start programs through it.
+only argument lists, and every request needs the server's token, so that no other program of the machine, such as a
+browser, can start programs through it.
 """
 
 from __future__ import annotations

@@ -16,10 +16,10 @@ from trajmill.stages.environments.desktop.local.session.user import drop_root_ri
 
 
 def serve(folder: Path, width: int, height: int, watchdog: int) -> None:
-    """Start a desktop in a folder of its own, print its address, and serve it for ever.
+    """Start a desktop in its own folder, print its address, and serve it for ever.
 
     Raises:
-        EnvironmentFailure: of class `setup`: the desktop does not start.
+        EnvironmentFailure: the desktop does not start (class `setup`).
     """
     os.setsid()
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

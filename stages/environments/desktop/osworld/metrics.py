@@ -1,4 +1,4 @@
-"""The metrics of OSWorld's evaluators that need only files and the output of commands; each gives 0 or 1."""
+"""The metrics of OSWorld's evaluators that need only files and the output of commands; each is true or false."""
 
 from __future__ import annotations
 
@@ -121,4 +121,4 @@ METRICS: Mapping[str, Metric] = {
     "compare_csv": compare_csv,
     "compare_table": compare_table,
 }
-"""By their names in OSWorld's task files."""
+"""The metrics, by their names in OSWorld's task files."""

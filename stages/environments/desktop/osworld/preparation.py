@@ -1,4 +1,4 @@
-"""Brings a desktop into a task's start state: takes the steps of the task's `config`."""
+"""Prepares a task's start state on a desktop: does the steps of the task's `config`."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _POLL_SECONDS = 0.2
 
 
 async def prepare(desktop: DesktopConnection, steps: Iterable[SetupStep], files: Path) -> None:
-    """Take all steps in order.
+    """Do all steps in order.
 
     Args:
         desktop: the machine.
-        steps: of a parsed task, so that their types and parameters are known.
+        steps: steps of a parsed task, so that their types and parameters are known.
         files: folder of the tasks' local files; nothing outside it is read.
 
     Raises:
@@ -61,7 +61,7 @@ def local_file(files: Path, name: str) -> bytes:
     """Read a local file that a task names.
 
     Raises:
-        EnvironmentFailure: of class `setup`: it is not in the folder of the tasks' files.
+        EnvironmentFailure: it is not in the folder of the tasks' files (class `setup`).
     """
     path = (files / name).resolve()
     if not path.is_relative_to(files.resolve()) or not path.is_file():
@@ -82,7 +82,7 @@ async def wait_until_settled(desktop: DesktopConnection) -> None:
 
 
 async def _wait_until_changed(desktop: DesktopConnection, before: bytes) -> None:
-    """Wait until the screen has changed and settled, where the machine does not wait by itself."""
+    """Wait until the screen has changed and settled, unless the machine waits by itself."""
     if desktop.settles:
         return
     deadline = time.monotonic() + _SECONDS_TO_SHOW

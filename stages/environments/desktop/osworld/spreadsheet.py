@@ -25,11 +25,11 @@ def read_sheet(content: bytes, number: int) -> dict[str, str]:
     """The cells of a sheet that are not empty.
 
     Args:
-        content: of an xlsx or ods file.
-        number: of the sheet, from 0.
+        content: content of an xlsx or ods file.
+        number: number of the sheet, from 0.
 
     Returns:
-        By address (`B2`): the stored value, numbers without a needless fraction (`21`, `0.5`).
+        By address (`B2`), the stored value; numbers have no needless fraction (`21`, `0.5`).
 
     Raises:
         SpreadsheetError: the file is damaged, of another kind, or has no such sheet.

@@ -1,4 +1,4 @@
-"""OSWorld's task files: instruction, preparation and evaluator of a task.
+"""Reads OSWorld's task files: instruction, preparation and evaluator of a task.
 
 A task that needs more than files and commands is refused, with the name of what is missing.
 """
@@ -40,7 +40,7 @@ EXPECTATIONS = ("rule", "vm_file", "vm_command_line", "local_file")
 
 
 class Getter(BaseModel):
-    """Where a value of a check comes from (OSWorld's term): its type, and keys that depend on the type."""
+    """The source of a value of a check (OSWorld's term): its type, and keys that depend on the type."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
     type: str
@@ -89,7 +89,7 @@ class DesktopTask(Record):
     instruction: str
     config: tuple[SetupStep, ...]
     evaluator: dict[str, Any] | None
-    """As it is written; `parse_evaluator` accepts it."""
+    """The evaluator as it is written; `parse_evaluator` accepts it."""
     related_apps: tuple[str, ...]
     path: tuple[PathStep, ...]
     """The annotated reference path of our own tasks; OSWorld's files have none."""
@@ -121,7 +121,7 @@ def read_task(file: Path) -> DesktopTask:
     """Read one task file.
 
     Raises:
-        BadInputError: it is not a task, or needs what trajmill does not support; one line with the file and the key.
+        BadInputError: it is not a task, or needs something unsupported; the message is one line with file and key.
     """
     try:
         return parse_task(json.loads(file.read_text()), str(file))
@@ -153,7 +153,7 @@ def parse_evaluator(said: Mapping[str, Any], where: str) -> Evaluator:
     """An evaluator from its parsed JSON.
 
     Raises:
-        BadInputError: it needs what trajmill does not support; one line that names the key.
+        BadInputError: it needs something unsupported; the message is one line with the key.
         ValidationError: it is not an evaluator.
     """
     _refuse_unknown(where, "evaluator.func", METRICS, _as_list(said.get("func")))

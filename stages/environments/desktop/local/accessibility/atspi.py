@@ -55,9 +55,9 @@ class CachedObject(NamedTuple):
     reference: Reference
     parent: Reference
     place: int
-    """Its index among its parent's children; -1 where the program does not give it."""
+    """Its index among its parent's children; -1 if the program does not give it."""
     children: int
-    """The number of its children; -1 where the program does not give it."""
+    """The number of its children; -1 if the program does not give it."""
     interfaces: frozenset[str]
     name: str
     role: str
@@ -106,7 +106,7 @@ def read_item(row: tuple[Any, ...]) -> CachedObject:
 
 
 def role_name(number: int) -> str:
-    """The name of a role; `unknown` where the number is not in the list."""
+    """The name of a role; `unknown` if the number is not in the list."""
     return ROLES[number] if number < len(ROLES) else "unknown"
 
 

@@ -1,4 +1,4 @@
-"""A D-Bus connection that makes many calls at once, each with a deadline."""
+"""A D-Bus connection that makes many calls at the same time, each with a deadline."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ from trajmill.stages.environments.desktop.local.accessibility.uncached import re
 from trajmill.stages.environments.desktop.protocol import COMPONENT, STATE, VALUE
 
 SECONDS_TO_READ = 10.0
-"""A program that has not sent its tree by then hangs."""
+"""Time limit for a program's tree; a program that takes longer hangs."""
 _WITH_TEXT = frozenset(
     {"text", "entry", "paragraph", "label", "static", "heading", "terminal", "spin-button", "link", "icon"}
 )
@@ -215,5 +215,5 @@ def _write(parent: ElementTree.Element, shown: VisibleObject, tree: _ObjectTree)
 
 
 def _clean(text: str) -> str:
-    """The text without characters that XML cannot hold, and without U+FFFC, which stands for embedded objects."""
+    """The text without characters that XML cannot have, and without U+FFFC, which stands for embedded objects."""
     return _NOT_IN_XML.sub("", text.replace("\ufffc", ""))

@@ -45,8 +45,8 @@ def read_visible_cells(bus: Bus, sheet: CachedObject, bounds: Box, seconds: floa
     Args:
         bus: the accessibility bus.
         sheet: an object with the `Table` interface.
-        bounds: of the sheet, as LibreOffice gives them; the cells' bounds use the same coordinates.
-        seconds: bound of each group of calls.
+        bounds: bounds of the sheet, as LibreOffice gives them; the cells' bounds use the same coordinates.
+        seconds: time limit of each group of calls.
     """
     area = _visible_area(bus, sheet.reference, bounds, seconds)
     if area is None:

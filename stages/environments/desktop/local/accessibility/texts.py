@@ -11,14 +11,14 @@ _LONGEST = 4000
 
 
 def read_texts(bus: Bus, references: Sequence[Reference], seconds: float) -> list[str]:
-    """The text of each object: cut where it is long, empty where there is none.
+    """The text of each object; a long text is cut, and an object without text gives an empty one.
 
-    The lengths are read first: GTK cuts a range that ends behind the text, but LibreOffice then answers with an error.
+    The lengths are read first: GTK cuts a range that ends after the text, but LibreOffice then answers with an error.
 
     Args:
         bus: the accessibility bus.
         references: objects, which need not have the `Text` interface.
-        seconds: bound of each of the two groups of calls.
+        seconds: time limit of each of the two groups of calls.
     """
     counts = bus.ask([property_call(each, "Text", "CharacterCount") for each in references], seconds)
     lengths = [count[0][1] if count else 0 for count in counts]

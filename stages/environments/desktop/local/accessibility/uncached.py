@@ -32,7 +32,7 @@ def read_uncached(bus: Bus, cached: Sequence[CachedObject], seconds: float) -> l
     Args:
         bus: the accessibility bus.
         cached: the cached objects of one program.
-        seconds: bound of each group of calls.
+        seconds: time limit of each group of calls.
     """
     listing = [item for item in cached if item.shown and item.role in LISTING_ROLES]
     known = {item.reference for item in cached}

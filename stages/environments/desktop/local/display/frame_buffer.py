@@ -1,4 +1,4 @@
-"""The pixels of an Xvfb screen, mouse pointer included, read from the server's frame buffer file."""
+"""Reads the pixels of an Xvfb screen, with the mouse pointer, from the server's frame buffer file."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class FrameBuffer:
         self._start = header[0] + header[19] * _COLOR_BYTES
 
     def raw(self) -> bytes:
-        """The pixels as they are now; equal screens have equal bytes."""
+        """The present pixels; equal screens have equal bytes."""
         return self._memory[self._start : self._start + self._line_bytes * self.size.height]
 
     def png(self, raw: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""Mouse and keyboard of an X display: does typed actions through XTEST."""
+"""Does typed actions with the mouse and keyboard of an X display, through XTEST."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class DisplayInput:
         """Use a display.
 
         Args:
-            display: with the XTEST extension.
+            display: the display; it must have the XTEST extension.
             wait_for_programs: returns when all programs have handled the events that were sent before.
         """
         self._display = display
@@ -52,7 +52,7 @@ class DisplayInput:
         self._keyboard = Keyboard(display)
 
     def perform(self, action: Action) -> None:
-        """Do an action at its place; waiting, and what a desktop cannot do, changes nothing.
+        """Do an action at its position; an action that a desktop cannot do changes nothing.
 
         Raises:
             OSError: the display is gone.

@@ -1,4 +1,4 @@
-"""The keyboard of an X display through XTEST: types any character, also those that the keyboard layout lacks."""
+"""Types any character on an X display through XTEST, also those that the keyboard layout lacks."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _CONTROL_KEYS = {"\n": "Return", "\t": "Tab"}
 
 
 class Keyboard:
-    """Presses keys; each character that the layout lacks gets a spare key of its own, once.
+    """Presses keys; each character that the layout lacks gets its own spare key, once.
 
-    Programs read a changed layout late, so that a key never changes its character.
+    A key never changes its character, because programs read a changed layout late.
     """
 
     def __init__(self, display: Display) -> None:

@@ -1,4 +1,4 @@
-"""The windows of an X display: lists, activates and closes them."""
+"""Lists, activates and closes the windows of an X display."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class WindowInfo(NamedTuple):
     program: str
     """Its class, e.g. `Mousepad`."""
     bounds: Box
-    """Of its content, without its title bar."""
+    """Box of its content, without its title bar."""
 
 
 class Windows:
@@ -55,12 +55,12 @@ class Windows:
             raise LookupError("there is none on the display")
 
     def all(self) -> list[WindowInfo]:
-        """All windows, oldest first, without those that close meanwhile."""
+        """All windows, oldest first; those that close meanwhile are left out."""
         found = [self._info(number) for number in self._numbers(self.root, "_NET_CLIENT_LIST")]
         return [window for window in found if window is not None]
 
     def active(self) -> WindowInfo | None:
-        """The window that has the keyboard."""
+        """The window with the keyboard focus."""
         numbers = self._numbers(self.root, "_NET_ACTIVE_WINDOW")
         return self._info(numbers[0]) if numbers and numbers[0] else None
 
@@ -93,7 +93,7 @@ class Windows:
                 time.sleep(_POLL_SECONDS)
 
     def pointer(self) -> tuple[int, int]:
-        """Where the mouse pointer is."""
+        """The position of the mouse pointer."""
         at = self.root.query_pointer()
         return at.root_x, at.root_y
 

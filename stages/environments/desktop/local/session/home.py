@@ -1,4 +1,4 @@
-"""The home folder of a session; its settings switch off animations and whatever differs from session to session."""
+"""Makes the home folder of a session; its settings switch off animations and random differences between sessions."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ _FILES = {
     "libreoffice/4/user/registrymodifications.xcu": _OFFICE,
 }
 CREATED = 1_767_225_600
-"""The time of change of all files in a fresh home, in seconds since 1970; programs show it."""
+"""Modification time of all files in a fresh home, in seconds since 1970; programs show it."""
 _FOLDERS = ("Desktop", "Documents", "Downloads", ".cache", ".local/share")
 
 
@@ -76,12 +76,12 @@ class SessionFolders(NamedTuple):
     """The folders of one session."""
 
     folder: Path
-    """HOME of the programs."""
+    """The home folder of the programs."""
     config: Path
-    """Settings of programs. Each session has a path of its own: LibreOffice opens a file in another running LibreOffice
-    that has the same path of settings."""
+    """Settings of programs. Each session has another path, because LibreOffice opens a file in another running
+    LibreOffice with the same path of settings."""
     runtime: Path
-    """Sockets of the session, readable by its user alone."""
+    """Sockets of the session, readable only by its user."""
     screen: Path
     """The X server's frame buffer file."""
 

@@ -44,7 +44,7 @@ class Session:
         """Start a session with a fresh home at `user` and its other files under `folder`, and wait until it is ready.
 
         Raises:
-            EnvironmentFailure: of class `setup`: a program is missing, or it was not ready in time.
+            EnvironmentFailure: a program is missing, or was not ready in time (class `setup`).
         """
         refuse_missing_programs()
         self.home = make_home(user, folder)
@@ -134,10 +134,10 @@ class Session:
         )
 
     def _until(self, what: str, attempt: Callable[[], T]) -> T:
-        """Repeat an attempt until it does not raise any more.
+        """Repeat an attempt until it does not raise.
 
         Raises:
-            EnvironmentFailure: of class `setup`: it still raises after some seconds.
+            EnvironmentFailure: it still raises after some seconds (class `setup`).
         """
         deadline = time.monotonic() + _SECONDS_TO_START
         while True:
@@ -153,7 +153,7 @@ def refuse_missing_programs() -> None:
     """Check that the programs that every session needs are installed.
 
     Raises:
-        EnvironmentFailure: of class `setup`, one line that names the first missing program and how to install it.
+        EnvironmentFailure: one is missing (class `setup`); the message names it and says how to install it.
     """
     missing = [name for name in _NEEDED if shutil.which(name) is None]
     if not missing and not _BUS_LAUNCHER.exists():

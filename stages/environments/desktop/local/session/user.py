@@ -1,4 +1,4 @@
-"""Limits what a desktop's programs may change: an ordinary user's rights, and a home of their own."""
+"""Limits what a desktop's programs may change: they have an ordinary user's rights and a separate home."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _BIND, _RECURSIVE, _PRIVATE = 0x1000, 0x4000, 0x40000
 
 
 def private_home(folder: Path) -> Path:
-    """Mount `folder` as `/home` for this process and its children, where the system allows it.
+    """Mount `folder` as `/home` for this process and its children, if the system allows it.
 
     Returns:
-        The home to use: `HOME`, or one under `folder` where mounting is not allowed.
+        The home to use: `HOME`, or one under `folder` if mounting is not allowed.
     """
     folder.mkdir()
     libc = ctypes.CDLL(None, use_errno=True)
