@@ -22,6 +22,8 @@ FAMILIES: Final = (family_named("qwen2.5-vl"), family_named("gui-owl-1.5"))
 """One that is a Qwen2.5-VL and is shown one screen, one that is a Qwen3-VL and is shown up to five."""
 WEIGHTS: Final = (1.0, 2.0, 0.0)
 """Of the first steps of each walk; all others weigh 1."""
+_STEPS: Final = 5
+"""Steps of each walk: so many that the last prompt shows all past screens that a family is shown."""
 _TEMPLATES: Final[Mapping[str, str]] = {"qwen2.5-vl": "qwen2_5_vl.jinja", "gui-owl-1.5": "qwen3_vl.jinja"}
 _SOURCE: Final = ExportedRelease("run-r0001", "run", 1, "test", "apache-2.0")
 
@@ -43,7 +45,7 @@ def exports(folder: Path, formats: Sequence[str], chat_templates: Path) -> list[
         chat_templates: folder with the published templates.
     """
     screens = SeenScreens()
-    steps = [(walk, step.index) for walk in walks(screens, each=1) for step in walk.steps]
+    steps = [(walk, step.index) for walk in walks(screens, each=1) for step in walk.steps[:_STEPS]]
     made = []
     for family in FAMILIES:
         found = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from datasets import Dataset, load_dataset
@@ -23,7 +24,7 @@ class InOrder(SFTTrainer):  # type: ignore[misc]
 
 def supervised(job: Job) -> list[LoadedRow]:
     """The batches that `SFTTrainer` hands to its model, one row each."""
-    processor = AutoProcessor.from_pretrained(job.processor)  # type: ignore[no-untyped-call]
+    processor = _processor(job.processor)
     settings = SFTConfig(
         output_dir=job.work,
         max_length=job.max_length,
@@ -44,7 +45,7 @@ def supervised(job: Job) -> list[LoadedRow]:
 
 def with_rewards(job: Job) -> dict[str, Any]:
     """Prompts as `GRPOTrainer` tokenizes them, and its rewards of the replies in the walk."""
-    processor = AutoProcessor.from_pretrained(job.processor)  # type: ignore[no-untyped-call]
+    processor = _processor(job.processor)
     rows = _rows(job)
     settings = GRPOConfig(
         output_dir=job.work,
@@ -68,6 +69,11 @@ def _prompt(trainer: GRPOTrainer, processor: Any, row: dict[str, Any]) -> Loaded
     messages = prepare_multimodal_messages(row["prompt"], images=row["images"])
     (ids,), _, fields = trainer._tokenize_prompts([messages])  # noqa: SLF001
     return loaded_row(processor.tokenizer, ids, [IGNORED] * len(ids), fields["image_grid_thw"].tolist())
+
+
+@cache
+def _processor(folder: str) -> Any:
+    return AutoProcessor.from_pretrained(folder)  # type: ignore[no-untyped-call]
 
 
 def _rows(job: Job) -> Dataset:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from tests.trainers.loaded import IGNORED, Job, LoadedRow, loaded_row, run
 
 def supervised(job: Job) -> list[LoadedRow]:
     """The items of `MultiTurnSFTDataset`."""
-    processor = AutoProcessor.from_pretrained(job.processor)  # type: ignore[no-untyped-call]
+    processor = _processor(job.processor)
     settings = OmegaConf.create({"max_length": job.max_length, "pad_mode": "no_padding", "truncation": "error"})
     rows = MultiTurnSFTDataset(job.shards(), processor.tokenizer, settings, processor)
     return [_row(processor, rows[number]) for number in range(len(rows))]
@@ -31,7 +32,7 @@ def _row(processor: Any, item: dict[str, Any]) -> LoadedRow:
 
 def with_rewards(job: Job) -> dict[str, Any]:
     """Prompts of `RLHFDataset` as verl's agent loop renders them, and rewards of the replies in the walk."""
-    processor = AutoProcessor.from_pretrained(job.processor)  # type: ignore[no-untyped-call]
+    processor = _processor(job.processor)
     # No workers: a process that has used torch cannot be forked safely, and a forked one was seen to wait for ever.
     settings = OmegaConf.create(
         {"max_prompt_length": job.max_length, "cache_dir": job.work, "filter_overlong_prompts_workers": None}
@@ -53,6 +54,11 @@ def with_rewards(job: Job) -> dict[str, Any]:
         "rewards": [score["score"] for score in scores],
         "indices": [item["index"] for item in items],
     }
+
+
+@cache
+def _processor(folder: str) -> Any:
+    return AutoProcessor.from_pretrained(folder)  # type: ignore[no-untyped-call]
 
 
 async def _prompt(processor: Any, rows: RLHFDataset, item: dict[str, Any]) -> LoadedRow:
