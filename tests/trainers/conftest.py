@@ -35,7 +35,7 @@ def load(tmp_path_factory: pytest.TempPathFactory) -> Load:
     """Exports walks in some formats, and has a trainer load all of them in one process."""
 
     def load(trainer: str, *formats: str) -> list[Loaded]:
-        python, templates = _python(trainer), _packages("trl") / TEMPLATES
+        python, templates = python_of(trainer), _packages("trl") / TEMPLATES
         folder = tmp_path_factory.mktemp(trainer)
         made = exports(folder, formats, templates)
         jobs, answers = folder / "jobs.json", folder / "answers.json"
@@ -60,12 +60,13 @@ def _loaded(exported: Exported, told: list[Any] | dict[str, Any]) -> Loaded:
     return Loaded(exported, [LoadedRow(*row) for row in rows], told if isinstance(told, dict) else {})
 
 
-def _python(trainer: str) -> Path:
+def python_of(trainer: str) -> Path:
+    """The Python of a trainer's environment; the test is skipped where there is none."""
     if not (ENVIRONMENTS / trainer / "installed").exists():
         pytest.skip(f"the loader of {trainer} is not there: `make trainers-env` installs it")
     return ENVIRONMENTS / trainer / "bin" / "python"
 
 
 def _packages(trainer: str) -> Path:
-    _python(trainer)
+    python_of(trainer)
     return next((ENVIRONMENTS / trainer).glob("lib/python*/site-packages"))

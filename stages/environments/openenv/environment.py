@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 
 from trajmill.schemas.actions import Action
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.query import Platform, Query
-from trajmill.stages.environments.openenv.answers import EpisodeAnswer, read_answer, reset_message, step_message
+from trajmill.stages.environments.openenv.answers import EpisodeAnswer, reset_message, step_message
 from trajmill.stages.environments.openenv.session import ServerSession
 from trajmill.stages.environments.openenv.wire import WireAction, to_observation
 
@@ -19,17 +18,10 @@ class OpenEnvEnvironment:
 
     name = "openenv"
 
-    def __init__(self, session: ServerSession, platform: Platform, give_back: Callable[[], None]) -> None:
-        """Use a session that is open.
-
-        Args:
-            session: the environment closes it.
-            platform: of the queries.
-            give_back: called once at the end.
-        """
+    def __init__(self, session: ServerSession, platform: Platform) -> None:
+        """Use a session that is open, and close it in the end."""
         self.platform = platform
         self._session = session
-        self._give_back: Callable[[], None] | None = give_back
         self._seen: Observation | None = None
         self._reward: float | None = None
         self._over = True
@@ -68,13 +60,10 @@ class OpenEnvEnvironment:
 
     async def close(self) -> None:
         """End the session, so that the server has room for another."""
-        give_back, self._give_back = self._give_back, None
-        if give_back is not None:
-            give_back()
-            await self._session.close()
+        await self._session.close()
 
     async def _ask(self, message: str) -> EpisodeAnswer:
-        answer = read_answer(await self._session.ask(message), self._session.url)
+        answer = await self._session.ask(message)
         self._over = answer.done
         if answer.screen.void:
             raise EnvironmentFailure(f"{self._session.url}: {answer.screen.error or 'the episode is void'}")

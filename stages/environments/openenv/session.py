@@ -1,32 +1,69 @@
-"""One session at an environment server, from an event loop; nothing is ever connected anew behind an episode's back."""
+"""Sessions at environment servers, from an event loop; nothing is ever connected anew behind an episode's back."""
 
 from __future__ import annotations
 
+import asyncio
+from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from functools import partial
+from time import monotonic
+from typing import Any, NamedTuple
 
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, WebSocketException
 
-from trajmill.schemas.errors import EnvironmentFailure
-from trajmill.stages.environments.openenv.answers import STATE, read_data, session_address, token_headers
+from trajmill.schemas.errors import EnvironmentFailure, FailureClass
+from trajmill.stages.environments.openenv.answers import (
+    STATE,
+    EpisodeAnswer,
+    ServerBusy,
+    read_answer,
+    read_data,
+    session_address,
+    token_headers,
+)
 from trajmill.stages.environments.openenv.wire import MOST_MESSAGE_BYTES
+from trajmill.stages.environments.pool.machines import POLL_SECONDS
+
+
+class ServerTimeouts(NamedTuple):
+    """How long servers may take, in seconds."""
+
+    connect: float = 10.0
+    lease: float = 60.0
+    """Until one of them has room, where none is used here."""
 
 
 class ServerSession:
     """A session that the server has room for."""
 
-    def __init__(self, url: str, socket: ClientConnection) -> None:
-        """Made by `open_session`."""
+    def __init__(self, url: str, socket: ClientConnection, on_close: Callable[[], None]) -> None:
+        """Made by `ServerSessions`."""
         self.url = url
         self._socket = socket
+        self._on_close: Callable[[], None] | None = on_close
 
-    async def ask(self, message: str) -> str | bytes:
+    async def ask(self, message: str) -> EpisodeAnswer:
         """Send a message and wait for the answer, for as long as the caller waits.
 
         Raises:
-            EnvironmentFailure: the connection is lost.
+            EnvironmentFailure: the connection is lost, or the server says that it failed.
         """
+        return read_answer(await self._sent(message), self.url)
+
+    async def state(self) -> dict[str, Any]:
+        """The session's state; fails unless the server has room for it and answers."""
+        return read_data(await self._sent(STATE), self.url)
+
+    async def close(self) -> None:
+        """End the session, so that the server has room again; closing twice is fine."""
+        on_close, self._on_close = self._on_close, None
+        if on_close is not None:
+            on_close()
+            await self._socket.close()
+
+    async def _sent(self, message: str) -> str | bytes:
         try:
             # A server without room closes at once; what it has said first is still to be read.
             with suppress(ConnectionClosed):
@@ -35,23 +72,63 @@ class ServerSession:
         except (OSError, WebSocketException) as error:
             raise EnvironmentFailure(f"{self.url}: the connection was lost: {error}") from error
 
-    async def state(self) -> dict[str, Any]:
-        """The session's state; fails unless the server has room for it and answers."""
-        return read_data(await self.ask(STATE), self.url)
 
-    async def close(self) -> None:
-        """End the session; closing twice is fine."""
-        await self._socket.close()
+class ServerSessions:
+    """Opens sessions, each at the server that has the fewest of ours.
 
-
-async def open_session(url: str, token: str, seconds: float) -> ServerSession:
-    """Open a session.
-
-    Raises:
-        BadInputError: the address is none.
-        ServerBusy: the server has no room.
-        EnvironmentFailure: the server cannot be reached, or takes no session.
+    A session is a lease: the server has room again once it is closed, or its process has ended in any way.
     """
+
+    def __init__(self, servers: tuple[str, ...], token: str, timeouts: ServerTimeouts = ServerTimeouts()) -> None:
+        """Connect to nothing yet.
+
+        Args:
+            servers: their addresses.
+            token: that they want, empty for none.
+            timeouts: how long they may take.
+        """
+        self._token = token
+        self._timeouts = timeouts
+        self._held = Counter(dict.fromkeys(servers, 0))
+        """Our sessions by server."""
+
+    async def open(self) -> ServerSession:
+        """A session at a server that has room. Where we hold some already, nobody waits for another.
+
+        Raises:
+            BadInputError: an address is none.
+            EnvironmentFailure: of class `setup`: no server has room in time.
+        """
+        deadline = monotonic() + self._timeouts.lease
+        while True:
+            troubles: list[str] = []
+            for url in sorted(self._held, key=lambda url: self._held[url]):
+                session = await self._open_at(url, troubles)
+                if session is not None:
+                    return session
+            if self._held.total() or monotonic() > deadline:
+                text = f"no environment server is free: {'; '.join(troubles)}; name more servers, or run fewer episodes"
+                raise EnvironmentFailure(text, FailureClass.SETUP)
+            await asyncio.sleep(POLL_SECONDS)
+
+    async def _open_at(self, url: str, troubles: list[str]) -> ServerSession | None:
+        give_back = partial(self._held.subtract, [url])
+        # Counted at once, so that those who start at the same time go to other servers.
+        self._held[url] += 1
+        try:
+            return await _open_session(url, self._token, self._timeouts.connect, give_back)
+        except ServerBusy:
+            troubles.append(f"{url} is full")
+        except EnvironmentFailure as error:
+            troubles.append(str(error))
+        except BaseException:
+            give_back()
+            raise
+        give_back()
+        return None
+
+
+async def _open_session(url: str, token: str, seconds: float, on_close: Callable[[], None]) -> ServerSession:
     try:
         socket = await connect(
             session_address(url),
@@ -62,11 +139,15 @@ async def open_session(url: str, token: str, seconds: float) -> ServerSession:
         )
     except (OSError, TimeoutError, WebSocketException) as error:
         raise EnvironmentFailure(f"{url} cannot be reached: {error}") from error
-    session = ServerSession(url, socket)
+    session = ServerSession(url, socket, on_close)
     try:
         # A server without room takes the connection and says so in answer to the first message.
-        await session.state()
+        async with asyncio.timeout(seconds):
+            await session.state()
+    except TimeoutError as error:
+        await socket.close()
+        raise EnvironmentFailure(f"{url} did not answer within {seconds:g} s") from error
     except BaseException:
-        await session.close()
+        await socket.close()
         raise
     return session

@@ -31,8 +31,9 @@ class OpenEnvSpec(EnvironmentSpec):
     def factory(self, platform: Platform) -> EnvironmentFactory:
         """Makes sessions at the servers."""
         from trajmill.stages.environments.openenv.factory import OpenEnvServers
+        from trajmill.stages.environments.openenv.session import ServerSessions
 
-        return OpenEnvServers(self.servers, self._token(), platform)
+        return OpenEnvServers(ServerSessions(self.servers, self._token()), platform)
 
     async def own_queries(self, seed: int, origin: Origin) -> ImportedQueries:
         """The queries of the servers, in the splits that they are served in."""

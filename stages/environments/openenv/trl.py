@@ -1,0 +1,216 @@
+"""Environments for TRL's `GRPOTrainer(environment_factory=...)`: its tools are what one can do on the screen.
+
+TRL makes a tool of every public method, and keeps one growing conversation: the task and the first screen come with
+the reset, every further screen with the answer of a tool. Positions are those of the model's family.
+"""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+from PIL import Image
+
+from trajmill.schemas.dialects.families import family_named
+from trajmill.schemas.errors import EnvironmentFailure
+from trajmill.schemas.geometry import Size
+from trajmill.stages.environments.openenv.answers import EpisodeAnswer
+from trajmill.stages.environments.openenv.client import EnvironmentClient
+from trajmill.stages.environments.openenv.wire import WireAction, png_of
+
+Content = list[dict[str, Any]]
+"""Blocks of a chat message: texts and images."""
+
+
+class _Screen:
+    """A session at a server, connected with the first reset."""
+
+    def __init__(self, url: str, family: str = "qwen2.5-vl", token: str = "", policy: str = "trl") -> None:
+        """Connect to nothing yet.
+
+        Args:
+            url: of the server.
+            family: of the model, which decides how it writes positions.
+            token: of the server, if it wants one.
+            policy: the version of the policy, as it will stand on the rows.
+        """
+        self._client = EnvironmentClient(url, token, policy)
+        self._family = family_named(family)
+        self._image: Image.Image | None = None
+
+    def reset(self, query_id: str | None = None, seed: int | None = None, **_: Any) -> Content:
+        """Begin an episode.
+
+        Args:
+            query_id: column of the data set; by the seed if None.
+            seed: column of the data set; the server's next one if None.
+
+        Raises:
+            EnvironmentFailure: no episode can be begun.
+        """
+        return self._shown(self._client.reset(query_id, seed))
+
+    def get_reward(self) -> float | None:
+        """The reward of the episode, which ends with it; None for a void one, which TRL then leaves out."""
+        try:
+            return self._client.finish().reward
+        except EnvironmentFailure:
+            return None
+
+    def answer(self, text: str) -> Content:
+        """Give the answer to a question, and end the task.
+
+        Args:
+            text: The answer.
+        """
+        return self._do(kind="answer", text=text)
+
+    def finish(self, status: str) -> Content:
+        """End the task.
+
+        Args:
+            status: `success` if it is done, `failure` if it cannot be done.
+        """
+        return self._do(kind="terminate", status=status)
+
+    def wait(self, seconds: float) -> Content:
+        """Wait for the screen to change.
+
+        Args:
+            seconds: How long.
+        """
+        return self._do(kind="wait", seconds=seconds)
+
+    def _do(self, **action: Any) -> Content:
+        return self._shown(self._client.step(WireAction(action=action)))
+
+    def _at(self, x: float, y: float) -> tuple[int, int]:
+        assert self._image is not None
+        return self._family.frame(Size(*self._image.size)).to_pixels(x, y)
+
+    def _shown(self, answer: EpisodeAnswer) -> Content:
+        if answer.screen.void:
+            raise EnvironmentFailure(answer.screen.error)
+        if answer.done:
+            return [{"type": "text", "text": "The task has ended."}]
+        self._image = Image.open(io.BytesIO(png_of(answer.screen))).convert("RGB")
+        text = answer.screen.error or (answer.screen.instruction if answer.screen.step_index == 0 else "")
+        image: dict[str, Any] = {"type": "image", "image": self._image}
+        return [image, {"type": "text", "text": text}] if text else [image]
+
+
+class TrlPhone(_Screen):
+    """A phone."""
+
+    def click(self, x: int, y: int) -> Content:
+        """Tap the screen.
+
+        Args:
+            x: Distance from the left edge.
+            y: Distance from the top edge.
+        """
+        left, top = self._at(x, y)
+        return self._do(kind="click", x=left, y=top)
+
+    def long_press(self, x: int, y: int) -> Content:
+        """Keep a finger on the screen.
+
+        Args:
+            x: Distance from the left edge.
+            y: Distance from the top edge.
+        """
+        left, top = self._at(x, y)
+        return self._do(kind="long_press", x=left, y=top)
+
+    def swipe(self, x: int, y: int, x2: int, y2: int) -> Content:
+        """Move a finger over the screen; the content follows it.
+
+        Args:
+            x: Distance of the start from the left edge.
+            y: Distance of the start from the top edge.
+            x2: Distance of the end from the left edge.
+            y2: Distance of the end from the top edge.
+        """
+        left, top = self._at(x, y)
+        left2, top2 = self._at(x2, y2)
+        return self._do(kind="swipe", x=left, y=top, x2=left2, y2=top2)
+
+    def write(self, text: str) -> Content:
+        """Type text into the input that has the focus.
+
+        Args:
+            text: What to type.
+        """
+        return self._do(kind="type", text=text)
+
+    def press_button(self, button: str) -> Content:
+        """Press a button of the phone.
+
+        Args:
+            button: `Back`, `Home`, `Menu` or `Enter`.
+        """
+        return self._do(kind="system_button", button=button)
+
+    def open_app(self, app: str) -> Content:
+        """Open an app.
+
+        Args:
+            app: The name below its icon.
+        """
+        return self._do(kind="open", app=app)
+
+
+class TrlDesktop(_Screen):
+    """A desktop or a browser."""
+
+    def click(self, x: int, y: int, button: str = "left", count: int = 1) -> Content:
+        """Press a mouse button.
+
+        Args:
+            x: Distance from the left edge.
+            y: Distance from the top edge.
+            button: `left`, `middle` or `right`.
+            count: 2 for a double click.
+        """
+        left, top = self._at(x, y)
+        return self._do(kind="click", x=left, y=top, button=button, count=count)
+
+    def drag(self, x: int, y: int, x2: int, y2: int) -> Content:
+        """Hold the left mouse button from one position to another.
+
+        Args:
+            x: Distance of the start from the left edge.
+            y: Distance of the start from the top edge.
+            x2: Distance of the end from the left edge.
+            y2: Distance of the end from the top edge.
+        """
+        left, top = self._at(x, y)
+        left2, top2 = self._at(x2, y2)
+        return self._do(kind="drag", x=left, y=top, x2=left2, y2=top2)
+
+    def scroll(self, x: int, y: int, clicks: int) -> Content:
+        """Turn the mouse wheel.
+
+        Args:
+            x: Distance from the left edge.
+            y: Distance from the top edge.
+            clicks: How far; positive numbers scroll up.
+        """
+        left, top = self._at(x, y)
+        return self._do(kind="scroll", x=left, y=top, clicks=clicks)
+
+    def write(self, text: str) -> Content:
+        """Type text into the input that has the focus.
+
+        Args:
+            text: What to type.
+        """
+        return self._do(kind="type", text=text)
+
+    def press_keys(self, keys: list[str]) -> Content:
+        """Press keys together.
+
+        Args:
+            keys: Their names, e.g. `ctrl` and `s`.
+        """
+        return self._do(kind="key", keys=keys)

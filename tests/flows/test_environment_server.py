@@ -1,0 +1,193 @@
+"""`trajmill env serve` as a process, to trainers and to runs on other machines."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trajmill.flows.configuration.config import Config, QueriesSection, RolloutSection, RunSection
+from trajmill.flows.environment_server import ServeOptions, serve_environment
+from trajmill.flows.walk import walk
+from trajmill.schemas.errors import BadInputError, EnvironmentFailure
+from trajmill.schemas.tables.failure import Failure
+from trajmill.schemas.tables.step import Step
+from trajmill.schemas.tables.trajectory import Purpose, Trajectory
+from trajmill.schemas.tables.verdict import Judgement
+from trajmill.stages.environments.openenv.client import EnvironmentClient
+from trajmill.stages.environments.openenv.spec import OpenEnvSpec
+from trajmill.stages.environments.openenv.wire import WireAction
+from trajmill.warehouse.layout import open_warehouse
+from trajmill.warehouse.read import read_rows
+
+pytestmark = pytest.mark.slow
+
+_CONFIG = """
+[run]
+name = "served"
+root = "{root}"
+
+[queries]
+train = 12
+heldout_slots = 3
+heldout_phrasings = 0
+heldout_apps = 0
+"""
+_EPISODES = 12
+
+
+class _Server:
+    """A process of `trajmill env serve`."""
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        folder.mkdir(exist_ok=True)
+        self.root = folder / "data"
+        config = folder / "trajmill.toml"
+        config.write_text(_CONFIG.format(root=self.root))
+        self.said = folder / "stderr"
+        command = [sys.executable, "-c", "from trajmill.flows.cli import main; main()", "env", "serve"]
+        self.process = subprocess.Popen(
+            [*command, "--config", str(config), "--port", "0", *options],
+            stdout=subprocess.PIPE,
+            # Not a pipe: the processes that draw keep it open for a moment after a kill.
+            stderr=self.said.open("w"),
+            text=True,
+            env=os.environ | {"HF_HUB_OFFLINE": "1"},
+        )
+
+    def address(self) -> str:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line.startswith("http://"), self.end()
+        return line.split()[0]
+
+    def end(self, number: signal.Signals = signal.SIGINT) -> str:
+        """Send a signal, and return what the process said on standard error."""
+        self.process.send_signal(number)
+        self.process.wait(60)
+        return self.said.read_text()
+
+
+@contextmanager
+def _serving(*servers: _Server) -> Iterator[list[str]]:
+    try:
+        yield [server.address() for server in servers]
+    finally:
+        for server in servers:
+            server.process.kill()
+            server.process.wait()
+
+
+def _trajectories(root: Path) -> list[Trajectory]:
+    return read_rows(open_warehouse(root), Trajectory)
+
+
+def test_a_run_goes_on_when_one_of_its_two_servers_is_killed(tmp_path: Path) -> None:
+    doomed, other = (_Server(tmp_path / name, "--slots", "4", "--split", "train") for name in ("a", "b"))
+    with _serving(doomed, other) as addresses:
+        config = Config(
+            run=RunSection(root=tmp_path / "data", name="far"),
+            environment=OpenEnvSpec(servers=tuple(addresses)),
+            queries=QueriesSection(train=1),
+            rollout=RolloutSection(concurrency=4),
+        )
+        killer = threading.Thread(target=_kill_after, args=(doomed, tmp_path / "data", 3))
+        killer.start()
+        walk(config, queries=_EPISODES)
+        killer.join()
+        assert doomed.process.returncode == -signal.SIGKILL
+    trajectories = _trajectories(tmp_path / "data")
+    assert Counter(trajectory.query_id for trajectory in trajectories).total() == _EPISODES
+    assert len({trajectory.trajectory_id for trajectory in trajectories}) == _EPISODES
+    assert [(each.status, each.reward, each.environment) for each in trajectories] == [
+        ("finished", 1.0, "openenv")
+    ] * _EPISODES
+    steps = Counter((step.trajectory_id, step.index) for step in read_rows(open_warehouse(tmp_path / "data"), Step))
+    assert set(steps.values()) == {1}
+    assert len(steps) == sum(trajectory.steps for trajectory in trajectories)
+    lost = [failure.message for failure in read_rows(open_warehouse(tmp_path / "data"), Failure)]
+    assert lost
+    assert all("the connection was lost" in message and "finished the attempt" in message for message in lost)
+    # Whoever rolls out records; the servers do not.
+    assert _trajectories(other.root) == []
+
+
+def _kill_after(server: _Server, root: Path, episodes: int) -> None:
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        journals = root.glob("staging/*/*-walk/episodes-*.jsonl")
+        if sum(path.read_bytes().count(b"\n") for path in journals) >= episodes:
+            break
+        time.sleep(0.01)
+    server.process.kill()
+    server.process.wait()
+
+
+def test_every_finished_episode_survives_a_killed_server_and_is_there_once(tmp_path: Path) -> None:
+    first = _Server(tmp_path / "a", "--judge", "judge")
+    with _serving(first) as (address,):
+        with EnvironmentClient(address, policy="mine") as client:
+            for seed in range(3):
+                client.reset(seed=seed)
+                client.step(WireAction(reply="nothing"))
+                client.finish()
+            client.reset(seed=9)
+        first.end(signal.SIGKILL)
+    assert _trajectories(first.root) == []
+    again = _Server(tmp_path / "a")
+    with _serving(again) as (address,):
+        with EnvironmentClient(address, policy="mine") as client:
+            client.reset(seed=0)
+            client.finish()
+        assert "Traceback" not in again.end()
+    trajectories = _trajectories(first.root)
+    assert sorted((each.seed, each.attempt) for each in trajectories) == [(0, 0), (0, 1), (1, 0), (2, 0)]
+    assert {(each.purpose, each.agent, each.model_version, each.reward) for each in trajectories} == {
+        (Purpose.ONLINE, "online", "mine", 0.0)
+    }
+    warehouse = open_warehouse(first.root)
+    assert len(read_rows(warehouse, Judgement)) == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        ({"splits": ("trian",)}, "there is no split 'trian'; did you mean train?"),
+        ({"splits": ("heldout_apps",)}, "no query is of split heldout_apps; there are heldout_slots, train"),
+        ({"family": "qwen2-vl"}, "no model family is named 'qwen2-vl'; did you mean"),
+        ({"judge": "jugde"}, "there is no [judges.jugde] in the configuration; did you mean judge?"),
+        ({"host": "0.0.0.0"}, "others can reach it; name a file with a secret by --token-file, or use 127.0.0.1"),
+        ({"token_file": Path("nowhere")}, "nowhere: "),
+        ({"host": "no.such.host.invalid"}, "no.such.host.invalid"),
+    ],
+)
+def test_what_cannot_be_served_is_one_line(tmp_path: Path, options: dict[str, Any], line: str) -> None:
+    queries = QueriesSection(train=3, heldout_slots=1, heldout_phrasings=0, heldout_apps=0)
+    config = Config(run=RunSection(root=tmp_path), queries=queries)
+    with pytest.raises(BadInputError) as error:
+        serve_environment(config, ServeOptions(**{"port": 0} | options), print)
+    assert line in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_taken_port_is_one_line(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other, pytest.raises(BadInputError, match="name another port"):
+        serve_environment(Config(run=RunSection(root=tmp_path)), ServeOptions(port=other.getsockname()[1]), print)
+
+
+def test_servers_that_do_not_answer_are_one_line(tmp_path: Path) -> None:
+    environment = OpenEnvSpec(servers=("http://127.0.0.1:9", "nonsense"))
+    with pytest.raises(EnvironmentFailure, match="no environment server tells its tasks: http://") as error:
+        walk(Config(run=RunSection(root=tmp_path), environment=environment), queries=1)
+    assert "\n" not in str(error.value)
