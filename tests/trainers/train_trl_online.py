@@ -27,7 +27,7 @@ def main(url: str, folder: str, work: Path) -> None:
     """Train, and write what was logged."""
     processor = AutoProcessor.from_pretrained(folder)  # type: ignore[no-untyped-call]
     processor.chat_template = processor.tokenizer.chat_template = qwen3_vl_chat_template
-    model = AutoModelForImageTextToText.from_pretrained(folder)  # type: ignore[no-untyped-call]
+    model: Any = AutoModelForImageTextToText.from_pretrained(folder)
     # The descriptions of the tools alone are longer than its context; rotary positions go further.
     model.config.text_config.max_position_embeddings = 8192
     before = [parameter.detach().clone() for parameter in model.parameters()]
