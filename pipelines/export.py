@@ -17,7 +17,7 @@ from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.registry import rows_from_arrow
 from trajmill.schemas.tables.rl_step import RLStep
-from trajmill.stages.derive.rl_steps import compares_rollouts
+from trajmill.stages.derive.rl_steps import compares_members
 from trajmill.stages.export.formats.card import ExportedRelease
 from trajmill.stages.export.formats.exported import ExportedFolder, ReleaseSteps
 from trajmill.stages.export.formats.rows.rl_step_example import RLStepExample, rl_step_example
@@ -90,7 +90,7 @@ def _compared_trajectories(warehouse: Warehouse, release: Release) -> list[str]:
     """The sorted ids of the trajectories in the groups of the release's round."""
     columns = ["group", "trajectory_id"]
     rows = read_table(warehouse, "rl_steps", columns, rounds=[release.round], run_id=release.run_id)
-    if not compares_rollouts(rows):
+    if not compares_members(rows):
         raise BadInputError(
             f"release {release.name}: it is no RL data, for its round has no group of attempts at one query with "
             "different rewards; make it with rollout.group_size of 2 or more"

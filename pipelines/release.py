@@ -15,7 +15,7 @@ from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Query
 from trajmill.stages.curate.leakage import TrainingText, example_texts, leaks_in_texts, rl_step_texts
 from trajmill.stages.curate.training_set import TrainingSet, training_set
-from trajmill.stages.derive.rl_steps import compares_rollouts
+from trajmill.stages.derive.rl_steps import compares_members
 from trajmill.stages.export.base import ExportedFile, Exporter
 from trajmill.stages.export.card import CardContents, DroppedRows, dataset_card
 from trajmill.stages.export.check import check_release
@@ -81,7 +81,7 @@ def make_release(warehouse: Warehouse, request: ReleaseRequest, queries: Sequenc
     texts = chain(example_texts(curated.examples.to_batches()), rl_step_texts(rl_steps.to_batches()))
     _refuse_leaks(queries, texts, request.heldout_apps)
     folder = warehouse.release(request.name)
-    is_rl = compares_rollouts(rl_steps)
+    is_rl = compares_members(rl_steps)
     exporters = [each for each in (spec.open() for spec in request.formats) if is_rl or each.table != "rl_steps"]
     tables = {
         "examples": curated.examples.to_batches(),

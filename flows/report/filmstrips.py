@@ -22,7 +22,7 @@ _PHONE_WIDTH, _DESKTOP_WIDTH = 216, 420
 _QUALITY = 72
 
 
-class Frame(NamedTuple):
+class FilmstripFrame(NamedTuple):
     """One step."""
 
     number: int
@@ -46,12 +46,12 @@ class Filmstrip(NamedTuple):
     agent: str
     reward: float | None
     judged: bool | None
-    frames: tuple[Frame, ...]
+    frames: tuple[FilmstripFrame, ...]
     left_out: int
     """Steps that are not shown."""
 
 
-class Pick(NamedTuple):
+class PickedTrajectory(NamedTuple):
     """A trajectory worth showing."""
 
     title: str
@@ -59,18 +59,18 @@ class Pick(NamedTuple):
     round: int
 
 
-def pick_trajectories(warehouse: Warehouse, run_id: str) -> tuple[Pick, ...]:
+def pick_trajectories(warehouse: Warehouse, run_id: str) -> tuple[PickedTrajectory, ...]:
     """An early failure, a late success at the same query, a guided success and a wrong judgement, if any."""
     with connect(warehouse) as views:
-        found: list[Pick] = []
+        found: list[PickedTrajectory] = []
         for title, query in _PICKS:
             rows = views.execute(query, [run_id]).fetchall()
             known = {pick.trajectory_id for pick in found}
-            found += [Pick(title, *row) for row in rows if row[0] not in known]
+            found += [PickedTrajectory(title, *row) for row in rows if row[0] not in known]
         return tuple(found)
 
 
-def filmstrips(warehouse: Warehouse, run_id: str, picks: tuple[Pick, ...]) -> tuple[Filmstrip, ...]:
+def filmstrips(warehouse: Warehouse, run_id: str, picks: tuple[PickedTrajectory, ...]) -> tuple[Filmstrip, ...]:
     """The picked trajectories with their pictures."""
     rounds = sorted({pick.round for pick in picks})
     ids = [pick.trajectory_id for pick in picks]
@@ -96,7 +96,7 @@ def _filmstrip(title: str, episode: Episode, screens: WarehouseScreens) -> Films
     )
 
 
-def _frame(step: Step, label: str, screens: WarehouseScreens) -> Frame:
+def _frame(step: Step, label: str, screens: WarehouseScreens) -> FilmstripFrame:
     image = Image.open(io.BytesIO(marked_screen(step, screens))).convert("RGB")
     wide = image.width > image.height
     width = _DESKTOP_WIDTH if wide else _PHONE_WIDTH
@@ -104,7 +104,7 @@ def _frame(step: Step, label: str, screens: WarehouseScreens) -> Frame:
     packed = io.BytesIO()
     small.save(packed, format="WEBP", quality=_QUALITY)
     uri = f"data:image/webp;base64,{base64.b64encode(packed.getvalue()).decode('ascii')}"
-    return Frame(step.index + 1, uri, wide, step.thought, step.conclusion, step.action_kind, label)
+    return FilmstripFrame(step.index + 1, uri, wide, step.thought, step.conclusion, step.action_kind, label)
 
 
 _SOLVED = "t.status = 'finished' AND t.reward >= 1"

@@ -18,7 +18,7 @@ ON_POLICY = frozenset({Purpose.TRAIN})
 """Purposes of attempts that RL uses. A guided attempt answered another prompt than the one that is trained on."""
 
 
-class Rollout(NamedTuple):
+class GroupMember(NamedTuple):
     """One trajectory of a group and its reward."""
 
     episode: Episode
@@ -36,22 +36,22 @@ class Group(NamedTuple):
     """The attempts at one query whose rewards are compared."""
 
     query_id: str
-    rollouts: tuple[Rollout, ...]
+    members: tuple[GroupMember, ...]
 
     @property
     def failed_whole(self) -> bool:
         """Whether no attempt succeeded."""
-        return all(rollout.reward.accuracy == 0.0 for rollout in self.rollouts)
+        return all(member.reward.accuracy == 0.0 for member in self.members)
 
     @property
     def wants_replay(self) -> bool:
         """Whether a success of an earlier round would help: all of its attempts failed, and there are at least two."""
-        return len(self.rollouts) > 1 and self.failed_whole
+        return len(self.members) > 1 and self.failed_whole
 
     @property
     def has_spread(self) -> bool:
         """Whether any two of its rewards differ."""
-        return moments([rollout.reward.total for rollout in self.rollouts]).have_spread
+        return moments([member.reward.total for member in self.members]).have_spread
 
 
 class Grouped(NamedTuple):
@@ -83,14 +83,14 @@ def grouped(episodes: Iterable[Episode], may_be_judged: Collection[str]) -> Grou
             for episode, reason in zip(attempts, reasons, strict=True)
         ):
             reasons = [reason or "group_waits_for_judgement" for reason in reasons]
-        rollouts = []
+        members = []
         for episode, reason in zip(attempts, reasons, strict=True):
             if reason is None:
-                rollouts.append(Rollout(episode, trajectory_reward(episode)))
+                members.append(GroupMember(episode, trajectory_reward(episode)))
             else:
                 left_out.append(LeftOut(episode.trajectory.trajectory_id, None, reason))
-        if rollouts:
-            groups.append(Group(query_id, tuple(rollouts)))
+        if members:
+            groups.append(Group(query_id, tuple(members)))
     return Grouped(tuple(groups), tuple(left_out))
 
 
@@ -99,10 +99,10 @@ def with_replay(group: Group, remembered: Mapping[str, Episode], spec: RLSpec, s
     success = remembered.get(group.query_id)
     if success is None or not spec.replay or not group.wants_replay or unfit(success, LEARNED_FROM) is not None:
         return group
-    rollout = Rollout(success, trajectory_reward(success), replayed=True)
+    member = GroupMember(success, trajectory_reward(success), replayed=True)
     guided = success.trajectory.purpose is Purpose.GUIDED
-    if success.query.query_id != group.query_id or rollout.reward.accuracy == 0.0 or guided > spec.replay_guided:
+    if success.query.query_id != group.query_id or member.reward.accuracy == 0.0 or guided > spec.replay_guided:
         return group
-    rollouts: Sequence[Rollout] = group.rollouts
-    victim = random.Random(int(content_id("replay", seed, group.query_id), 16)).randrange(len(rollouts))
-    return group._replace(rollouts=(*rollouts[:victim], rollout, *rollouts[victim + 1 :]))
+    members: Sequence[GroupMember] = group.members
+    victim = random.Random(int(content_id("replay", seed, group.query_id), 16)).randrange(len(members))
+    return group._replace(members=(*members[:victim], member, *members[victim + 1 :]))

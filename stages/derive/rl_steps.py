@@ -23,7 +23,7 @@ from trajmill.stages.derive.base import LeftOut
 from trajmill.stages.derive.conversation import prompt_messages, unfit_text
 from trajmill.stages.derive.family_conversation import family_conversation
 from trajmill.stages.derive.rewards import RewardMoments, moments, running_moments
-from trajmill.stages.derive.rl_groups import Group, Rollout, grouped, with_replay
+from trajmill.stages.derive.rl_groups import Group, GroupMember, grouped, with_replay
 from trajmill.stages.derive.spec import RLSpec
 from trajmill.stages.guidance.strip import quotes_guidance
 
@@ -72,21 +72,21 @@ def rl_steps(batch: RLBatch, spec: RLSpec, words: PolicyWords, seed: int, origin
         origin: common columns of the rows.
     """
     fresh = grouped(batch.episodes, batch.may_be_judged)
-    running = running_moments([*batch.earlier, [one.reward.total for group in fresh.groups for one in group.rollouts]])
+    running = running_moments([*batch.earlier, [one.reward.total for group in fresh.groups for one in group.members]])
     rows: list[RLStep] = []
     dropped = list(fresh.left_out)
     for attempts in fresh.groups:
         group = with_replay(attempts, batch.remembered, spec, seed)
-        kept = {rollout.trajectory_id for rollout in group.rollouts}
-        replaced = [rollout for rollout in attempts.rollouts if rollout.trajectory_id not in kept]
+        kept = {member.trajectory_id for member in group.members}
+        replaced = [member for member in attempts.members if member.trajectory_id not in kept]
         dropped.extend(_left_out(replaced, "replaced_by_success"))
         if not (spec.keep_without_spread or group.has_spread):
-            dropped.extend(_left_out(group.rollouts, "no_spread"))
+            dropped.extend(_left_out(group.members, "no_spread"))
             continue
-        own = moments([rollout.reward.total for rollout in group.rollouts])
+        own = moments([member.reward.total for member in group.members])
         scale = running if spec.normalise == "batch" and running is not None else own
-        for rollout in group.rollouts:
-            made = _instances(rollout, group, scale, spec, words, origin)
+        for member in group.members:
+            made = _instances(member, group, scale, spec, words, origin)
             rows.extend(made.rows)
             dropped.extend(made.dropped)
     return RLRows(tuple(rows), tuple(dropped))
@@ -97,7 +97,7 @@ def replayable(episodes: Iterable[Episode], may_be_judged: Collection[str] = ())
     return tuple(group.query_id for group in grouped(episodes, may_be_judged).groups if group.wants_replay)
 
 
-def compares_rollouts(rl_steps: pa.Table) -> bool:
+def compares_members(rl_steps: pa.Table) -> bool:
     """Whether any group has two or more trajectories; groups of one have nothing to compare.
 
     Args:
@@ -107,14 +107,14 @@ def compares_rollouts(rl_steps: pa.Table) -> bool:
     return bool(pc.any(pc.greater(sizes["trajectory_id_count_distinct"], 1)).as_py())
 
 
-def _left_out(rollouts: Iterable[Rollout], reason: str) -> list[LeftOut]:
-    return [LeftOut(rollout.trajectory_id, None, reason) for rollout in rollouts]
+def _left_out(members: Iterable[GroupMember], reason: str) -> list[LeftOut]:
+    return [LeftOut(member.trajectory_id, None, reason) for member in members]
 
 
 def _instances(
-    rollout: Rollout, group: Group, scale: RewardMoments, spec: RLSpec, words: PolicyWords, origin: Origin
+    member: GroupMember, group: Group, scale: RewardMoments, spec: RLSpec, words: PolicyWords, origin: Origin
 ) -> RLRows:
-    episode, reward, trajectory = rollout.episode, rollout.reward, rollout.episode.trajectory
+    episode, reward, trajectory = member.episode, member.reward, member.episode.trajectory
     weight = 1.0 / len(episode.steps) if spec.step_weight == "inverse_length" else 1.0
     rows, dropped = [], []
     for position, step in enumerate(episode.steps):
@@ -126,7 +126,7 @@ def _instances(
             RLStep(
                 rl_step_id=content_id("rl_step", origin.run_id, origin.round, trajectory.trajectory_id, step.index),
                 group=group.query_id,
-                group_size=len(group.rollouts),
+                group_size=len(group.members),
                 trajectory_id=trajectory.trajectory_id,
                 step_index=step.index,
                 prompt=asked.messages,
@@ -137,7 +137,7 @@ def _instances(
                 reward=reward.total,
                 advantage=scale.advantage(reward.total),
                 step_weight=weight,
-                replayed=rollout.replayed,
+                replayed=member.replayed,
                 guided=trajectory.purpose is Purpose.GUIDED,
                 policy_version=trajectory.model_version,
                 response_token_ids=step.reply_token_ids,

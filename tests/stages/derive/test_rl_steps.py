@@ -17,7 +17,7 @@ from trajmill.stages.derive.rl_steps import (
     PolicyWords,
     RLBatch,
     RLRows,
-    compares_rollouts,
+    compares_members,
     replayable,
     rl_steps,
 )
@@ -251,9 +251,9 @@ def test_a_served_policys_rows_have_its_tokens_or_are_dropped() -> None:
 def test_groups_of_one_are_no_rl_data() -> None:
     one_each = derive([success(2, "s", A), failure(2, "f", B)], RLSpec(normalise="batch", keep_without_spread=True))
     assert len(one_each.rows) == 4
-    assert not compares_rollouts(_table(one_each))
-    assert compares_rollouts(_table(derive([success(2, "s", A), failure(2, "f", A)])))
-    assert not compares_rollouts(_table(derive([])))
+    assert not compares_members(_table(one_each))
+    assert compares_members(_table(derive([success(2, "s", A), failure(2, "f", A)])))
+    assert not compares_members(_table(derive([])))
 
 
 def test_the_prompt_is_that_of_the_policys_family() -> None:
