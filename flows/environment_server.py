@@ -1,4 +1,4 @@
-"""Serves the environment of a configuration to trainers, and records the episodes that they step."""
+"""Serves the environment of a configuration to trainers, and stores their episodes."""
 
 from __future__ import annotations
 
@@ -41,33 +41,33 @@ _OUTSIDE_ROUNDS = 0
 
 @dataclass(frozen=True)
 class ServeOptions:
-    """What is served, and to whom."""
+    """The options of a server."""
 
     host: str = "127.0.0.1"
     port: int = 8000
-    """0 for any that is free."""
+    """Port; 0 for a free one."""
     slots: int = 8
-    """Sessions at once, and environments of each platform."""
+    """Most sessions at the same time, and most environments of each platform."""
     splits: tuple[str, ...] = (Split.TRAIN.value,)
     family: str = ""
-    """Of the trainer's model; that of the configuration's policy if empty."""
+    """Family of the trainer's model; empty for the family of the configuration's policy."""
     judge: str = ""
-    """Whose judgement is the reward; the environment's own check if empty."""
+    """Judge whose judgement is the reward; empty for the environment's own check."""
     token_file: Path | None = None
 
 
 def serve_environment(config: Config, options: ServeOptions, ready: Callable[[str], None]) -> None:
-    """Serve until Ctrl-C or SIGTERM; what was finished by then is recorded.
+    """Serve until Ctrl-C or SIGTERM; finished episodes are stored.
 
     Args:
-        config: names the environment, the warehouse and the run.
-        options: see there.
-        ready: is told the address once it is served.
+        config: has the environment, the warehouse and the run.
+        options: options of the server.
+        ready: called with the address when the server is ready.
 
     Raises:
         BadInputError: an option is wrong, the port is taken, or a package is missing.
         EnvironmentFailure: the environment cannot be prepared.
-        RunInUseError: another server records episodes of the run.
+        RunInUseError: another server stores episodes of the run.
     """
     if find_spec("openenv") is None:
         raise BadInputError("openenv is not installed; run `pip install 'trajmill[openenv]'`")
@@ -147,7 +147,7 @@ async def _draw_elsewhere(observation: Observation) -> bytes:
 
 @asynccontextmanager
 async def _committing(recorder: OnlineRecorder) -> AsyncIterator[None]:
-    """Commits now and then inside, and at the end."""
+    """Inside, commit from time to time; and commit at the end."""
 
     async def commit() -> None:
         while True:
@@ -165,7 +165,7 @@ async def _committing(recorder: OnlineRecorder) -> AsyncIterator[None]:
 
 
 def _queries(context: RoundContext) -> Mapping[str, Query]:
-    """The queries of the run; generated as its first stage would, if there are none."""
+    """The queries of the run; if there are none, they are generated as in the run's first stage."""
     found = queries_of(context.warehouse, context.run_id)
     if found:
         return found
@@ -199,7 +199,7 @@ def _is_loopback(host: str) -> bool:
 
 @contextmanager
 def _listening(host: str, port: int) -> Iterator[socket.socket]:
-    """A socket that listens.
+    """Inside, a listening socket.
 
     Raises:
         BadInputError: the host or the port cannot be used.

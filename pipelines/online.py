@@ -1,6 +1,6 @@
-"""Records the episodes that trainers step: each is on disk before its trainer knows its reward, rows come in batches.
+"""Stores the episodes of trainers: each is on disk before its trainer gets the reward; rows are committed in batches.
 
-A batch is one attempt at the stage. What a killed server has left is committed by the next one.
+A batch is one attempt at the stage. Episodes that a killed server has not committed are committed by the next one.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ ONLINE = "online"
 """The stage of the rows."""
 _EPISODES = "episodes.jsonl"
 _BATCH = 64
-"""Episodes that become one commit, and so one file of each table."""
+"""Episodes of one commit, and so of one file of each table."""
 
 
 class JournaledOnline(JournaledAttempt):
-    """A finished attempt in the journal, with what the judge made of it."""
+    """A finished attempt in the journal, with its verdicts."""
 
     step_verdicts: tuple[StepVerdict, ...] = ()
     trajectory_verdicts: tuple[TrajectoryVerdict, ...] = ()
@@ -47,29 +47,29 @@ class JournaledOnline(JournaledAttempt):
 
 
 class OnlineRecorder:
-    """Writes the rows of one server; no other writes online rows of the run at the same time."""
+    """Writes the rows of one server; only one server at a time writes online rows of the run."""
 
     def __init__(self, warehouse: Warehouse, origin: Origin, environment: str) -> None:
-        """Commit what an earlier server has left.
+        """Commit the episodes that an earlier server has not committed.
 
         Args:
             warehouse: where to write.
             origin: common columns of the rows.
-            environment: its kind, which stands on screens.
+            environment: kind of the environment, stored on screens.
         """
         self._warehouse = warehouse
         self._origin = origin
         self._environment = environment
         self._busy = asyncio.Lock()
         last = last_attempt(warehouse, StageRun(origin.run_id, origin.round, ONLINE))
-        # The newest batch may have reached some tables only; a second commit of it completes the others.
+        # The newest batch may be in some tables only; committing it again completes the others.
         self._begin(max(last, 0))
         self._commit()
         self._begin(last + 1)
         self._commit()
 
     async def record(self, made: FinishedAttempt, judged: AttemptVerdicts | None) -> None:
-        """Put an attempt on disk; a full batch is committed.
+        """Store an attempt; a full batch is committed.
 
         Raises:
             TrajmillError: the disk is full.
@@ -84,12 +84,12 @@ class OnlineRecorder:
                 await asyncio.to_thread(self._commit)
 
     async def commit(self) -> None:
-        """Commit what is on disk."""
+        """Commit the stored attempts."""
         async with self._busy:
             await asyncio.to_thread(self._commit)
 
     def numbers(self) -> Counter[tuple[str, str, int]]:
-        """How many attempts are committed, by query, policy and seed."""
+        """Number of committed attempts, by query, policy and seed."""
         columns = ["query_id", "model_version", "seed", "purpose"]
         rows = read_table(self._warehouse, "trajectories", columns, run_id=self._origin.run_id)
         found = zip(*(column.to_pylist() for column in rows.columns), strict=True)
@@ -126,7 +126,7 @@ class OnlineRecorder:
 
 @asynccontextmanager
 async def judging(spec: JudgeSpec, critics: CriticModels, origin: Origin) -> AsyncIterator[JudgeAttempt]:
-    """A judge of single attempts, its models connected until the context ends.
+    """A judge of single attempts; its models are connected until the context ends.
 
     Raises:
         BadInputError: a model cannot be connected.

@@ -1,4 +1,4 @@
-"""Commands on environments: serve one to trainers."""
+"""Commands about environments: serve one to trainers."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def serve_env(
         Path | None, typer.Option("--token-file", metavar="FILE", help="File with the token that clients must send.")
     ] = None,
 ) -> None:
-    """Serve the environment of a configuration by the OpenEnv protocol, until Ctrl-C.
+    """Serve the environment of a configuration with the OpenEnv protocol, until Ctrl-C.
 
     Trainers step episodes of the run's queries; each becomes rows of the warehouse with purpose `online`.
     """

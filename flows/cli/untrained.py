@@ -1,4 +1,4 @@
-"""The command that makes a policy that knows nothing yet."""
+"""The command that makes an untrained policy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def untrained(
     config: ConfigFile = None,
     blind: Annotated[bool, typer.Option(help="Make a control whose pictures are always black.")] = False,
 ) -> None:
-    """Make the small untrained vision-language model that the policy's endpoint names, unless it is there."""
+    """Make the small untrained vision-language model of the policy's endpoint, if it does not exist."""
     from trajmill.flows.configuration.file import load_config
     from trajmill.flows.configuration.untrained_policy import make_untrained_policy
 

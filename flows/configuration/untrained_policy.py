@@ -1,4 +1,4 @@
-"""Makes the untrained model that a configuration's policy starts from."""
+"""Makes the untrained model that a configuration's policy starts with."""
 
 from __future__ import annotations
 
@@ -21,16 +21,17 @@ class UntrainedPolicy(NamedTuple):
     folder: Path
     version: str
     is_new: bool
-    """Whether it was made now."""
+    """Whether this call made it."""
 
 
 def make_untrained_policy(config: Config, blind: bool = False) -> UntrainedPolicy:
-    """Make the model in the folder of the policy's endpoint; a model that is there stays.
+    """Make the model in the folder of the policy's endpoint; an existing model is kept.
 
-    Equal configurations give equal files: the seed is the run's, the words are those of the environment's apps.
+    Equal configurations give equal files: the seed is the run's seed, and the words are those of the environment's
+    apps.
 
     Raises:
-        BadInputError: the policy is no model of the family `read-aloud` in this process, or its environment has no
+        BadInputError: the policy is not a model of the family `read-aloud` in this process, or its environment has no
             app files.
     """
     spec = config.endpoints.get(config.models.policy)

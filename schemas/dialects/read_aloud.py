@@ -1,9 +1,9 @@
-"""Reading aloud: the rows of the screen up to the one that is wanted, then an action in a few words.
+"""The dialect "read aloud": a reply lists the rows of the screen up to the wanted one, then a short action.
 
     <r0> Banana <r1> Lemon <do> click <x6> <y11>
 
-The dialect of vision-language models of a few hundred thousand weights, which have a token for each word: asked to
-press at once they never learn to tie a word to its place; asked to read first they do.
+It is for vision-language models of a few hundred thousand weights, which have one token for each word. If they have to
+press at once, they never learn to connect a word with its place; if they read the rows first, they do.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from trajmill.schemas.dialects.tool_call import one_line, refusal, storable, wri
 from trajmill.schemas.geometry import Point
 
 DO: Final = "<do>"
-"""Stands between what is read and what is done."""
+"""The mark between the rows and the action."""
 MOST_ROWS: Final = 32
-"""Rows that can be read of one screen."""
+"""Most rows of one screen that can be listed."""
 MOST_PLACES: Final = 48
-"""Places on each axis that there are words for."""
+"""Most positions on each axis; each has a word."""
 _ROW = re.compile(r"<r\d+>")
 _PLACE = re.compile(r"<x(\d{1,4})> <y(\d{1,4})>")
 _DONE: Final = "Done: "
@@ -48,12 +48,12 @@ _PLAIN: Final = MappingProxyType[str, Action](
         "give_up": Terminate(status="failure"),
     }
 )
-"""Actions that are one word."""
+"""Actions of one word."""
 _CLICK_OF: Final = {count: word for word, count in _CLICKS.items()}
 _TURN_OF: Final = {clicks: word for word, clicks in _TURNS.items()}
 _TYPED: Final = {"type": False, "enter": True}
 ACTION_WORDS: Final = (*_CLICKS, *_TURNS, *_TYPED, *_PLAIN, "swipe")
-"""The words that an action begins with."""
+"""The first words of all actions."""
 
 
 @dataclass(frozen=True)
@@ -65,12 +65,12 @@ class ReadAloud:
         return _SYSTEM.replace("{screen}", written_extent(frame), 1)
 
     def task_text(self, instruction: str, guidance: str | None, past: Sequence[str]) -> str:
-        """The task, guidance for it, and what was pressed so far."""
+        """The task, its guidance, and the steps so far."""
         lines = [one_line(instruction), *(guidance.split("\n") if guidance else ())]
         return "\n".join((*lines, _DONE + " ; ".join(map(one_line, past))))
 
     def parse(self, text: str, frame: CoordinateFrame) -> Reply | ParseFailure:
-        """Read a model's reply; any text whatever gives a reply or a failure."""
+        """Parse a model's reply; every text gives a reply or a failure."""
         thought, mark, call = text.partition(DO)
         if not mark:
             seen = dialect_seen_in(text)
@@ -84,10 +84,10 @@ class ReadAloud:
         return Reply(thought, action, _remembered(thought, call))
 
     def render(self, reply: Reply, frame: CoordinateFrame) -> str:
-        """Write a reply as the model would; the conclusion follows from it and is not written.
+        """Write a reply as the model would; the conclusion is not written, because it follows from the reply.
 
         Raises:
-            NotExpressible: the dialect has no words for the action.
+            NotExpressible: the dialect cannot express the action.
         """
         text = f"{spoken(reply.thought)} {DO} {_written(reply.action, frame)}".strip()
         if not storable(text):
@@ -96,17 +96,17 @@ class ReadAloud:
 
 
 def rows_aloud(labels: Sequence[str]) -> str:
-    """The thought that reads rows from the top: at most `MOST_ROWS` of them, the first ones."""
+    """The thought that lists the rows from the top, at most `MOST_ROWS`."""
     return " ".join(f"<r{row}> {spoken(label)}".strip() for row, label in enumerate(labels[:MOST_ROWS]))
 
 
 def spoken(text: str) -> str:
-    """A text on one line that cannot be taken for the mark before the action."""
+    """A text on one line without the mark before the action."""
     return one_line(text.replace(DO, " "))
 
 
 def _remembered(thought: str, call: str) -> str:
-    """What later prompts tell of a step: the row that was read last where something is pressed, else the call."""
+    """The conclusion of a step for later prompts: the last listed row if the step presses something, else the call."""
     if call.partition(" ")[0] in _CLICKS:
         return _ROW.split(thought)[-1].strip() or call
     return _PLACE.sub("", call).strip()

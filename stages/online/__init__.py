@@ -1,1 +1,1 @@
-"""Trainers that step environments themselves: episodes whose decisions come from outside, and how they are served."""
+"""Online training: serves episodes whose steps a trainer decides."""

@@ -1,4 +1,4 @@
-"""What a trainer asks for, what it is shown, and what comes of its episode."""
+"""The records of an online episode: the trainer's request, what it is shown, and the result."""
 
 from __future__ import annotations
 
@@ -13,55 +13,55 @@ from trajmill.stages.models.base import ChatMessage
 from trajmill.stages.rollout.base import FinishedAttempt
 
 AGENT = "online"
-"""Name of the agent on trajectories that a trainer has stepped."""
+"""Name of the agent on trajectories whose steps a trainer decided."""
 
 
 class EpisodeOrder(NamedTuple):
     """The episode that a trainer asks for."""
 
     query_id: str | None = None
-    """None takes a query by the seed."""
+    """The query; None chooses one by the seed."""
     seed: int | None = None
-    """None takes the next one."""
+    """The seed; None takes the next one."""
     policy: str = AGENT
-    """The version of the trainer's policy, as it will stand on the rows."""
+    """The version of the trainer's policy for the rows."""
     record: bool = True
-    """Whether the episode becomes rows; whoever records it themselves asks not to."""
+    """Whether the server stores the episode; a client that stores it itself says no."""
 
 
 class ShownStep(NamedTuple):
-    """What the next step of an episode is decided on."""
+    """What a trainer is shown before it decides on the next step."""
 
     observation: Observation
     steps: int
-    """Steps so far."""
+    """Number of steps so far."""
     messages: tuple[ChatMessage, ...]
-    """The prompt of the trainer's family."""
+    """The prompt for the trainer's family."""
     error: str
-    """Why the last reply was no action; empty where it was one."""
+    """Why the last reply was no action; empty if it was one."""
 
 
 class AttemptVerdicts(NamedTuple):
-    """What the judge made of a finished attempt."""
+    """The result of judging a finished attempt."""
 
     episode: Episode
-    """With its verdicts, where it could be judged."""
+    """The episode, with verdicts if it could be judged."""
     calls: tuple[ModelCall, ...] = ()
     failures: tuple[Failure, ...] = ()
-    """Why it could not be judged."""
+    """Why it could not be judged; None if it could."""
 
     @property
     def reward(self) -> float | None:
-        """1 for a correct one, 0 for an incorrect one, None where it could not be judged."""
+        """1 for a correct attempt, 0 for an incorrect one, None if it could not be judged."""
         return None if self.episode.judgement is None else float(self.episode.judgement.correct)
 
 
 class EndedEpisode(NamedTuple):
-    """An episode that is over."""
+    """A finished episode."""
 
     attempt: FinishedAttempt
     reward: float | None
-    """None for a void one, and where there is neither a check nor a judgement."""
+    """None if the episode is void, or there is neither a check nor a judgement."""
 
     @property
     def failure(self) -> str:
@@ -70,7 +70,7 @@ class EndedEpisode(NamedTuple):
 
     @property
     def last(self) -> Observation | None:
-        """What was seen last; None where nothing was."""
+        """The last observation; None without any."""
         steps = self.attempt.episode.steps
         seen = self.attempt.screens
         return seen[steps[-1].screen_after] if steps else next(iter(seen.values()), None)
@@ -78,4 +78,4 @@ class EndedEpisode(NamedTuple):
 
 JudgeAttempt = Callable[[FinishedAttempt], Awaitable[AttemptVerdicts]]
 RecordAttempt = Callable[[FinishedAttempt, AttemptVerdicts | None], Awaitable[None]]
-"""Puts an attempt with its verdicts on disk; awaited before its trainer is told the reward."""
+"""Stores an attempt with its verdicts; it is awaited before the trainer gets the reward."""

@@ -1,4 +1,4 @@
-"""Runs the episodes that trainers step, many at once, each in an environment of its own from a pool."""
+"""Runs the episodes of trainers, many at the same time, each in its own environment from a pool."""
 
 from __future__ import annotations
 
@@ -25,32 +25,32 @@ from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits
 from trajmill.stages.rollout.worker import try_once
 
 Draw = Callable[[Observation], Awaitable[bytes]]
-"""Gives the picture of what is on the screen."""
+"""Gives the image of a screen."""
 
 
 async def draw_in_thread(observation: Observation) -> bytes:
-    """The picture, made in a thread."""
+    """Draw the image in a thread."""
     return await asyncio.to_thread(observation.screen.encode)
 
 
 @dataclass(frozen=True)
 class HostSettings:
-    """How a host runs its episodes."""
+    """The settings of a host."""
 
     origin: Origin
     run_seed: int = 0
     family: Family = ANY
-    """Of the trainers' models."""
+    """The family of the trainers' models."""
     slots: int = 8
-    """Environments of a platform at once."""
+    """Most environments of a platform at the same time."""
     limits: Limits = field(default_factory=lambda: Limits(seconds=24 * 3600.0))
-    """The tokens of an episode are the trainer's business, its time is bounded by `idle_seconds` a step."""
+    """Limits of an episode; its tokens are not limited, and its time is limited by `idle_seconds` a step."""
     idle_seconds: float = 900.0
-    """How long a trainer may take for a step."""
+    """Longest time that a trainer may take for a step."""
 
 
 class SteppedEpisode:
-    """One episode under way, or over."""
+    """One running or finished episode."""
 
     def __init__(self, attempt: Attempt, agent: SteppedAgent, draw: Draw) -> None:
         self.attempt = attempt
@@ -61,11 +61,11 @@ class SteppedEpisode:
 
     @property
     def over(self) -> bool:
-        """Whether nothing more can be done in it."""
+        """Whether it is finished."""
         return self.work is None or self.work.done()
 
     async def next(self) -> ShownStep | EndedEpisode:
-        """What the next step is to be decided on, or what came of the episode."""
+        """What the trainer is shown before the next step, or the result of the episode."""
         assert self.work is not None
         shown = asyncio.create_task(self._agent.shown())
         try:
@@ -75,24 +75,24 @@ class SteppedEpisode:
             shown.cancel()
 
     async def step(self, asked: WireAction) -> ShownStep | EndedEpisode:
-        """Do what a trainer says, and wait for what comes of it."""
+        """Do a step of the trainer, and wait for the outcome."""
         self._agent.step(asked)
         return await self.next()
 
     def leave(self, reason: str) -> None:
-        """End it as void if it is not over."""
+        """End a running episode as void."""
         if not self.over:
             self._agent.leave(reason)
 
     async def picture(self, observation: Observation) -> bytes:
-        """The screenshot of something that was seen in it; drawn once."""
+        """The screenshot of an observation of the episode; it is drawn once."""
         screen_id = observation.screen.screen_id
         if screen_id not in self._pictures:
             self._pictures[screen_id] = await self._draw(observation)
         return self._pictures[screen_id]
 
     async def drawn(self, made: FinishedAttempt) -> FinishedAttempt:
-        """The attempt with pictures in the place of functions that draw them."""
+        """The attempt with drawn images in place of functions that draw them."""
         screens = {}
         for screen_id, seen in made.screens.items():
             drawn = partial(bytes, await self.picture(seen))
@@ -101,7 +101,7 @@ class SteppedEpisode:
 
 
 class EpisodeHost:
-    """Starts episodes, judges and records them when they are over, and then gives their environments back."""
+    """Starts episodes, judges and stores finished ones, and then gives their environments back."""
 
     def __init__(
         self,
@@ -116,13 +116,13 @@ class EpisodeHost:
         """Start nothing yet.
 
         Args:
-            environment: where episodes happen.
-            queries: that may be asked for.
-            settings: see there.
-            record: puts a finished attempt on disk.
-            judge: says what an episode is worth; the environment's own check if None.
-            draw: gives the picture of a screen.
-            numbers: the recorded attempts of earlier hosts, by query, policy and seed.
+            environment: the environment of the episodes.
+            queries: the queries that trainers may ask for.
+            settings: settings of the host.
+            record: stores a finished attempt.
+            judge: gives the reward of an episode; None takes the environment's own check.
+            draw: gives the image of a screen.
+            numbers: by query, policy and seed, the number of attempts that earlier hosts have stored.
         """
         self.queries = queries
         self.settings = settings
@@ -136,7 +136,7 @@ class EpisodeHost:
         self._running: set[SteppedEpisode] = set()
 
     async def begin(self, order: EpisodeOrder) -> tuple[SteppedEpisode, ShownStep]:
-        """Start an episode, on a fresh environment where one fails, and wait for its first screen.
+        """Start an episode and wait for its first screen; if an environment fails, a fresh one is tried.
 
         Raises:
             BadInputError: no such query is served.
@@ -152,7 +152,7 @@ class EpisodeHost:
         raise EnvironmentFailure(failure, FailureClass.SETUP)
 
     async def close(self) -> None:
-        """End all episodes as void, record them and close their environments."""
+        """End all episodes as void, store them and close their environments."""
         for episode in list(self._running):
             episode.leave("the server was stopped")
         await asyncio.gather(*(episode.work for episode in list(self._running) if episode.work), return_exceptions=True)
@@ -204,7 +204,7 @@ class EpisodeHost:
 
 
 def _counts(made: FinishedAttempt, last: bool) -> bool:
-    """Whether an attempt is recorded: not if another try follows, or if the trainer left before its first step."""
+    """Whether an attempt is stored; not if another try follows, or the trainer left before its first step."""
     if made.failure is None or made.episode.steps:
         return True
     return made.failure.failure_class is not FailureClass.MODEL and bool(made.screens or last)

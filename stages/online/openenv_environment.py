@@ -1,4 +1,4 @@
-"""One session of an OpenEnv server: the episodes that one client steps, one after the other."""
+"""One session of an OpenEnv server: the episodes of one client, one after the other."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ _ANOTHER = "the trainer began another episode before the end of this one"
 
 
 class GuiAction(Action, WireAction):  # type: ignore[misc]
-    """A step of a GUI agent: words of a model, a typed action, or the end."""
+    """A step of a GUI agent: a model's reply, a typed action, or the end."""
 
 
 class GuiObservation(OpenEnvObservation, WireScreen):  # type: ignore[misc]
-    """What a GUI agent sees."""
+    """The observation of a GUI agent."""
 
 
 class GuiState(State):  # type: ignore[misc]
-    """Where a session is."""
+    """The state of a session."""
 
     query_id: str = ""
     void: bool = False
@@ -44,7 +44,7 @@ class GuiSession(Environment):  # type: ignore[misc]
     SUPPORTS_CONCURRENT_SESSIONS = True
 
     def __init__(self, host: EpisodeHost, loop: asyncio.AbstractEventLoop) -> None:
-        """Hold no environment until the first reset."""
+        """Use no environment before the first reset."""
         super().__init__()
         self._host = host
         self._loop = loop
@@ -52,11 +52,11 @@ class GuiSession(Environment):  # type: ignore[misc]
         self._state = GuiState()
 
     async def reset_async(self, seed: int | None = None, episode_id: str | None = None, **order: Any) -> GuiObservation:
-        """Begin an episode; an earlier one that is not over becomes void.
+        """Begin an episode; an earlier running one becomes void.
 
         Args:
-            seed: of the episode; equal seeds give equal episodes.
-            episode_id: comes back in the state.
+            seed: seed of the episode; equal seeds give equal episodes.
+            episode_id: returned in the state.
             order: `query_id`, `policy` and `record`, see `EpisodeOrder`.
 
         Raises:
@@ -72,10 +72,10 @@ class GuiSession(Environment):  # type: ignore[misc]
         return await self._shown(self._episode, first)
 
     async def step_async(self, action: GuiAction, timeout_s: float | None = None, **_: Any) -> GuiObservation:
-        """Do one step. The last one brings the reward; a void episode has none.
+        """Do one step. The last one gives the reward; a void episode has none.
 
         Raises:
-            BadInputError: no episode is under way, or the action says nothing or more than one thing.
+            BadInputError: there is no running episode, or the action has none or several of its fields.
         """
         episode = self._episode
         if episode is None or episode.over:
@@ -91,26 +91,26 @@ class GuiSession(Environment):  # type: ignore[misc]
         return await self._ended(episode, come)
 
     def reset(self, seed: int | None = None, episode_id: str | None = None, **order: Any) -> GuiObservation:
-        """Only `reset_async` is served."""
+        """Not supported; the server calls `reset_async`."""
         raise NotImplementedError
 
     def step(self, action: GuiAction, timeout_s: float | None = None, **_: Any) -> GuiObservation:
-        """Only `step_async` is served."""
+        """Not supported; the server calls `step_async`."""
         raise NotImplementedError
 
     @property
     def state(self) -> GuiState:
-        """Where the session is."""
+        """The state of the session."""
         return self._state
 
     def close(self) -> None:
-        """End the episode that is under way as void; called in another thread when the client has gone."""
+        """End a running episode as void; called in another thread when the client is gone."""
         episode, self._episode = self._episode, None
         if episode is not None:
             self._loop.call_soon_threadsafe(episode.leave, _LEFT)
 
     def get_metadata(self) -> EnvironmentMetadata:
-        """What is served."""
+        """A description of the environment."""
         family = self._host.settings.family.name
         counts = ", ".join(f"{len(queries):,} of {split}" for split, queries in self._host.queries.by_split.items())
         return EnvironmentMetadata(
@@ -128,11 +128,11 @@ class GuiSession(Environment):  # type: ignore[misc]
         return [_task(query) for query in self._of(split)]
 
     def num_tasks(self, split: str) -> int:
-        """How many queries a split has."""
+        """Number of queries of a split."""
         return len(self._of(split))
 
     def get_task(self, split: str, index: int) -> dict[str, Any]:
-        """One query of a split. Raises IndexError where there is none."""
+        """One query of a split. Raises IndexError for a wrong index."""
         return _task(self._of(split)[index])
 
     def get_task_range(self, split: str, start: int | None = None, stop: int | None = None) -> list[dict[str, Any]]:
@@ -198,5 +198,5 @@ def _message(message: ChatMessage) -> WireMessage:
 
 
 def _task(query: Query) -> dict[str, Any]:
-    """All of a query but the columns that say who has made it."""
+    """A query without its common columns."""
     return query.model_dump(mode="json", exclude={"round", "run_id", "made_by", "code_version", "schema_version"})

@@ -1,4 +1,4 @@
-"""The web app of an environment server: OpenEnv's own routes, behind a guard."""
+"""The web app of an environment server: OpenEnv's own routes, which a guard protects."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ _POLICY_VIOLATION = 1008
 
 
 def environment_app(host: EpisodeHost, sessions: int, token: str = "") -> ASGIApp:
-    """The app that serves a host's episodes; made in the event loop that it will run in.
+    """The app that serves a host's episodes; make it in its own event loop.
 
     Args:
         host: runs the episodes.
-        sessions: clients at once.
-        token: that each client must send as `Authorization: Bearer TOKEN`; nothing is asked for if it is empty.
+        sessions: most clients at the same time.
+        token: the token that each client must send as `Authorization: Bearer TOKEN`; empty needs none.
     """
     app = create_fastapi_app(
         partial(GuiSession, host, asyncio.get_running_loop()),
         GuiAction,
         GuiObservation,
-        # Live sessions that are only slow must not be reaped: the host ends the episodes of silent ones.
+        # OpenEnv must not end slow sessions; the host ends the episodes of silent ones.
         concurrency_config=ConcurrencyConfig(max_concurrent_envs=sessions, session_timeout=None),
         env_name=NAME,
         state_cls=GuiState,
@@ -45,10 +45,10 @@ def environment_app(host: EpisodeHost, sessions: int, token: str = "") -> ASGIAp
 
 
 class Guard:
-    """Lets in those who know the token, and no page of another site that a browser on this machine shows."""
+    """Refuses clients without the token, and pages of other sites in a browser on this machine."""
 
     def __init__(self, app: ASGIApp, token: str) -> None:
-        """Guard an app; without a token everybody but a foreign page is let in."""
+        """Protect an app; without a token, only pages of other sites are refused."""
         self._app = app
         self._token = token
 

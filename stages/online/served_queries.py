@@ -11,13 +11,13 @@ from trajmill.schemas.tables.query import Query, Split
 
 
 class ServedQueries:
-    """The queries of some splits, in order of id; no other is served."""
+    """The queries of some splits, in order of id; no others are served."""
 
     def __init__(self, queries: Iterable[Query], splits: Collection[Split]) -> None:
         """Choose from all queries of a run.
 
         Raises:
-            BadInputError: none is of these splits.
+            BadInputError: these splits have no queries.
         """
         self._all = {query.query_id: query for query in sorted(queries, key=lambda query: query.query_id)}
         self.by_split: dict[Split, Sequence[Query]] = {
@@ -28,10 +28,10 @@ class ServedQueries:
             raise BadInputError(f"no query is of split {', '.join(splits)}; {instead_of('', self._splits())}")
 
     def find(self, query_id: str) -> Query:
-        """The query of an id.
+        """The query with an id.
 
         Raises:
-            BadInputError: there is none, or it is of a split that is not served.
+            BadInputError: there is none, or its split is not served.
         """
         query = self._all.get(query_id)
         if query is None:
@@ -43,7 +43,7 @@ class ServedQueries:
         return query
 
     def at(self, number: int) -> Query:
-        """A query that looks chosen by chance; equal numbers give equal queries."""
+        """A pseudo-random query; equal numbers give equal queries."""
         return self._served[int(content_id("online query", number), 16) % len(self._served)]
 
     def _splits(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""The agent of an episode that a trainer steps: it shows what it sees and waits for what to do."""
+"""The agent of an online episode: it shows its observations to the trainer and waits for its decisions."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ _COORDINATES = (("x", "width"), ("y", "height"), ("x2", "width"), ("y2", "height
 
 
 class SteppedAgent:
-    """Does what a trainer says, for one episode; what a model wrote is parsed and never executed."""
+    """Does the steps of a trainer in one episode; a model's reply is parsed and never executed."""
 
     name = AGENT
 
     def __init__(self, policy: str, family: Family, platform: Platform, idle_seconds: float) -> None:
-        """Wait for nobody yet.
+        """Wait for nothing yet.
 
         Args:
             policy: version of the trainer's policy.
-            family: of its model.
-            platform: of the query.
-            idle_seconds: how long to wait for a step; then the episode is void.
+            family: family of its model.
+            platform: platform of the query.
+            idle_seconds: longest wait for a step; then the episode is void.
         """
         self.model_version = policy
         self._family = family
@@ -48,24 +48,24 @@ class SteppedAgent:
         self._error = ""
 
     async def shown(self) -> ShownStep:
-        """What the next step is to be decided on, once it is there."""
+        """Wait for what the trainer is shown before the next step."""
         return await self._shown.get()
 
     def step(self, asked: WireAction) -> None:
-        """Do this at what was shown last."""
+        """Do a step on the last shown screen."""
         self._asked.put_nowait(asked)
 
     def leave(self, reason: str) -> None:
-        """End the episode as void, because nobody will step it any more."""
+        """End the episode as void, because the trainer has left it."""
         self._left = reason
         self._asked.put_nowait(WireAction())
 
     async def act(self, episode: EpisodeView) -> Decision:
-        """What the trainer decides.
+        """The trainer's decision.
 
         Raises:
-            ModelFailure: it has left, or was silent for too long.
-            AgentStopped: it has reached a limit of its own.
+            ModelFailure: the trainer has left, or was silent for too long.
+            AgentStopped: the trainer has reached its own limit.
         """
         frame = self._family.frame(episode.observation.screen.size)
         prompt = step_prompt(self._family, self._platform, frame, episode)
@@ -98,7 +98,7 @@ class SteppedAgent:
 
 
 def _typed(asked: WireAction, screen: Size) -> tuple[Decision, str]:
-    """The decision on a typed action, and why it is none."""
+    """The decision of a typed action, and why the action is not valid."""
     text = json.dumps(asked.action)
     mistake = _mistake(asked.action or {}, screen)
     if not mistake:
@@ -112,7 +112,7 @@ def _typed(asked: WireAction, screen: Size) -> tuple[Decision, str]:
 
 
 def _mistake(action: dict[str, object], screen: Size) -> str:
-    """What no environment should be asked; empty for what one may be."""
+    """Why an action is not valid; empty if it is."""
     for name, side in _COORDINATES:
         place = action.get(name)
         if isinstance(place, int | float) and not 0 <= place < getattr(screen, side):

@@ -16,11 +16,11 @@ class ParentPolicy(NamedTuple):
     """The policy that a training begins with."""
 
     folder: Path
-    """Of its weights: the embedded policy's, or a model's in Hugging Face's layout."""
+    """Folder of its weights: of the embedded policy, or of a model in Hugging Face's layout."""
     adapter: Path | None = None
-    """Folder of the LoRA adapter that it is served with, None without one; training goes on with it."""
+    """Folder of its LoRA adapter, which the training continues; None without one."""
     family: Family = ANY
-    """How it is spoken to and read, with the pixel budget that it is served with."""
+    """Its family, with the pixel budget that it is served with."""
 
 
 class TrainingReport(NamedTuple):
@@ -28,9 +28,9 @@ class TrainingReport(NamedTuple):
 
     rows: int
     skipped: int
-    """Rows of the release that could not be learned from."""
+    """Rows of the release that gave no training data."""
     updates: int
     loss: float
     """Mean loss of the last tenth of the updates, 0 without updates."""
     version: str = ""
-    """The new policy version, a hash of what it was made from or of its weights; empty where nothing was saved."""
+    """The new policy version, a hash of its sources or of its weights; empty if nothing was saved."""

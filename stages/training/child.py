@@ -1,4 +1,4 @@
-"""Runs a trainer as a process of its own: takes in what it prints, ends it when it hangs, says how it ended."""
+"""Runs a trainer in its own process: logs its output, ends it if it hangs, and reports how it ended."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _TERMINATED_SECONDS = 10.0
 
 
 class ChildLimits(NamedTuple):
-    """How long a trainer may take."""
+    """The time limits of a trainer."""
 
     silent_seconds: float
-    """Without a line of output."""
+    """Most seconds without a line of output."""
     seconds: float | None = None
-    """In all; None for as long as it likes."""
+    """Most seconds in total; None for no limit."""
 
 
 def run_child(
@@ -37,18 +37,18 @@ def run_child(
     variables: Mapping[str, str] | None = None,
     on_line: Callable[[str], None] | None = None,
 ) -> None:
-    """Run a command to its end; its whole process group ends with it, and when this process ends.
+    """Run a command to its end; its process group ends with it, or with this process.
 
     Args:
-        command: program and arguments; no shell reads them.
-        log: gets all that it prints.
-        limits: how long it may take.
-        folder: where it runs.
-        variables: environment variables beside those of this process.
-        on_line: is called with each line.
+        command: program and arguments, without a shell.
+        log: file for its output.
+        limits: its time limits.
+        folder: its working folder.
+        variables: further environment variables.
+        on_line: called with each line of output.
 
     Raises:
-        TrainingFailedError: it cannot be started, hangs, takes too long or ends with another status than 0.
+        TrainingFailedError: it cannot be started, hangs, takes too long, or ends with a status other than 0.
     """
     try:
         process = subprocess.Popen(
@@ -78,7 +78,7 @@ def run_child(
 def _follow(
     process: subprocess.Popen[str], log: Path, limits: ChildLimits, on_line: Callable[[str], None] | None
 ) -> Sequence[str]:
-    """Read the output to its end; gives the last lines of it."""
+    """Read the output to its end, and return its last lines."""
     lines: Queue[str | None] = Queue()
     threading.Thread(target=_read, args=(process, lines), daemon=True).start()
     last: deque[str] = deque(maxlen=_LAST_LINES)

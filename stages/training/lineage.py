@@ -1,4 +1,4 @@
-"""What a policy version was made from, and what its training measured: two files in its folder."""
+"""Writes two files into the folder of a policy version: its sources, and the figures of its training."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ METRICS: Final = "metrics.json"
 
 
 def made_from(recipe: RecipeSpec, parent: ParentPolicy, files: Sequence[Path], seed: int) -> dict[str, Any]:
-    """All that decides the weights, files and folders by their contents.
+    """The sources of a policy version: everything that decides its weights, files by their contents.
 
     Args:
-        recipe: with what it is trained.
+        recipe: the recipe.
         parent: the policy that the training begins with.
-        files: those of the release that are learned from.
-        seed: of the training.
+        files: the files of the release that the training reads.
+        seed: seed of the training.
     """
     return {
         "kind": kind_of(recipe),
@@ -38,34 +38,34 @@ def made_from(recipe: RecipeSpec, parent: ParentPolicy, files: Sequence[Path], s
 
 
 def version_of(source: Mapping[str, Any]) -> str:
-    """The version of a policy that is made from this."""
+    """The version of a policy with these sources."""
     return f"{source['kind']}-{content_id(source)[:16]}"
 
 
 def kind_of(recipe: RecipeSpec) -> str:
-    """The kind by which a configuration names a recipe."""
+    """The kind of a recipe in a configuration."""
     return str(type(recipe).model_fields["kind"].default)
 
 
 def is_begun(folder: Path, source: Mapping[str, Any]) -> bool:
-    """Whether a folder holds what a training from this very source has begun."""
+    """Whether a training with these sources was started in a folder."""
     record = folder / MADE_FROM
     return record.is_file() and json.loads(record.read_text()) == source
 
 
 def write_source(folder: Path, source: Mapping[str, Any]) -> None:
-    """Say in a folder what its weights are made from; makes the folder."""
+    """Write the sources of a policy version into its folder, which is made if missing."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / MADE_FROM).write_text(json.dumps(source, indent=1) + "\n")
 
 
 def write_metrics(folder: Path, report: TrainingReport, history: Sequence[Mapping[str, float]]) -> None:
-    """Say in a folder how its training went."""
+    """Write the figures of a training into the folder of its policy version."""
     metrics = {**report._asdict(), "history": history}
     (folder / METRICS).write_text(json.dumps(metrics, indent=1) + "\n")
 
 
 def tail_mean(losses: Sequence[float]) -> float:
-    """The mean of the last tenth, 0 without any."""
+    """The mean of the last tenth; 0 without losses."""
     tail = losses[-max(1, len(losses) // 10) :]
     return sum(tail) / len(tail) if tail else 0.0

@@ -1,4 +1,4 @@
-"""Whether a round trains a new policy, and whether that policy replaces the old one."""
+"""Decides whether a round trains a new policy, and whether that policy replaces the old one."""
 
 from __future__ import annotations
 

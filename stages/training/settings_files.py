@@ -1,4 +1,4 @@
-"""The files of a model that a training does not change."""
+"""Copies the files of a model that a training does not change."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ _WEIGHTS = frozenset({".safetensors", ".bin", ".pt", ".pth"})
 
 
 def copy_settings(parent: Path, folder: Path, keep: bool = False) -> None:
-    """Copy configuration, vocabulary, chat template and image settings of a model beside new weights.
+    """Copy configuration, vocabulary, chat template and image settings of a model to the folder of new weights.
 
     Args:
         parent: folder of the model.
-        folder: of the new weights.
-        keep: whether files that are there already stay.
+        folder: folder of the new weights.
+        keep: whether existing files are kept.
     """
     for file in parent.iterdir():
         weights = file.suffix in _WEIGHTS or file.name.endswith(".index.json")

@@ -1,4 +1,4 @@
-"""What the specs of all recipes have in common."""
+"""The base of the specs of recipes."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class RecipeSpec(Spec):
     """Name of the recipe."""
 
     learns_from: ClassVar[Literal["examples", "rl_steps"]] = "examples"
-    """The table whose rows of the release it takes."""
+    """The table whose rows it trains on."""
     keep_per_query: PositiveInt = 2
     """Most trajectories that are kept for one query, the shortest first."""
     keep_per_reply: PositiveInt | None = None
-    """Most steps with the same reply that are kept; all without it. Some replies, such as that the task is done, are
-    given in every trajectory, and would be most of what is learned."""
+    """Most steps with the same reply that are kept; by default all. Some replies, e.g. that the task is done, are in
+    every trajectory, and would be a large part of the training data."""
     reweight: bool = True
     """Whether every query weighs the same, however many trajectories it has."""
     frozen_explorer_updates: NonNegativeInt = 0
@@ -34,15 +34,15 @@ class RecipeSpec(Spec):
 
     @property
     def takes(self) -> FormatSpec | None:
-        """The format in which it takes the release, written for the family of the policy that is trained.
+        """The export format that it needs, written for the family of the trained policy.
 
-        None takes the folder of the release itself.
+        None for the folder of the release itself.
         """
         return None
 
     @abstractmethod
     def trains(self, folder: Path) -> bool:
-        """Whether the folder holds a policy that this recipe can train."""
+        """Whether the folder has a policy that this recipe can train."""
 
     @abstractmethod
     def train(
@@ -54,11 +54,11 @@ class RecipeSpec(Spec):
             parent: the policy to begin with.
             release: folder of the release, or of its export in the format `takes`.
             seed: decides the order of the rows and everything else that is random.
-            folder: where the new version is saved; an interrupted training goes on with what it left there.
+            folder: folder of the new version; an interrupted training continues with its files there.
             progress: is called after each update.
 
         Raises:
             BadInputError: `parent` is no policy that this recipe can train, or the release is not complete or has no
                 rows for it.
-            TrainingFailedError: the training began and gave no policy; the text says why.
+            TrainingFailedError: the training started and made no policy; the message says why.
         """

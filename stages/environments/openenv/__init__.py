@@ -1,1 +1,1 @@
-"""Environments behind the OpenEnv protocol: the wire format that server and clients share, and both clients."""
+"""Environments with the OpenEnv protocol: the messages between server and clients, and both clients."""

@@ -1,4 +1,4 @@
-"""Messages to and from an OpenEnv server over its WebSocket, whichever way they are sent."""
+"""Writes and parses the messages between a client and an OpenEnv server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trajmill.stages.environments.openenv.wire import WireAction, WireScreen
 
 BUSY = "CAPACITY_REACHED"
 STATE = '{"type": "state"}'
-"""Asks for the state of the session; answered only in a session that the server has room for."""
+"""Asks for the state of the session; a server answers only if it has room for the session."""
 _LONGEST_ERROR = 500
 
 
@@ -22,7 +22,7 @@ class ServerBusy(EnvironmentFailure):
 
 
 class EpisodeAnswer(NamedTuple):
-    """What a server says after a reset or a step."""
+    """The answer of a server to a reset or a step."""
 
     screen: WireScreen
     reward: float | None
@@ -30,18 +30,18 @@ class EpisodeAnswer(NamedTuple):
 
 
 def reset_message(query_id: str | None, seed: int | None, **order: Any) -> str:
-    """A reset, without what is None."""
+    """The message of a reset; fields that are None are left out."""
     data = {name: value for name, value in {"query_id": query_id, "seed": seed, **order}.items() if value is not None}
     return json.dumps({"type": "reset", "data": data})
 
 
 def step_message(action: WireAction) -> str:
-    """A step, without what is not set: so servers that know fewer fields understand it."""
+    """The message of a step; unset fields are left out, so that servers with fewer fields understand it."""
     return json.dumps({"type": "step", "data": action.model_dump(exclude_defaults=True)})
 
 
 def read_answer(raw: str | bytes, where: str) -> EpisodeAnswer:
-    """An observation.
+    """Parse an observation.
 
     Args:
         raw: the message.
@@ -49,7 +49,7 @@ def read_answer(raw: str | bytes, where: str) -> EpisodeAnswer:
 
     Raises:
         ServerBusy: the server has no room.
-        EnvironmentFailure: the server says that it failed, or its message is no observation.
+        EnvironmentFailure: the server reports a failure, or its message is no observation.
     """
     data = read_data(raw, where)
     try:
@@ -62,11 +62,11 @@ def read_answer(raw: str | bytes, where: str) -> EpisodeAnswer:
 
 
 def read_data(raw: str | bytes, where: str) -> dict[str, Any]:
-    """The data of any message that is no error.
+    """Parse the data of any message that is no error.
 
     Raises:
         ServerBusy: the server has no room.
-        EnvironmentFailure: the server says that it failed, or the message is none of the protocol.
+        EnvironmentFailure: the server reports a failure, or the message does not follow the protocol.
     """
     try:
         message = json.loads(raw)
@@ -90,7 +90,7 @@ def session_address(url: str) -> str:
 
 
 def token_headers(token: str) -> dict[str, str]:
-    """The headers that a server with a token wants."""
+    """The headers for a server with a token."""
     return {"Authorization": f"Bearer {token}"} if token else {}
 
 

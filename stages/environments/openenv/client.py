@@ -1,6 +1,6 @@
-"""The client for trainers: steps the episodes of an environment server from plain Python code.
+"""The client for trainers: steps the episodes of an environment server from synchronous Python code.
 
-Any time-out or lost connection makes the episode void, and the next reset opens a session of its own. Needs only the
+A time-out or a lost connection makes the episode void, and the next reset opens a new session. It needs only the
 packages of trajmill itself.
 """
 
@@ -26,19 +26,19 @@ from trajmill.stages.environments.openenv.wire import MOST_MESSAGE_BYTES, WireAc
 
 
 class EnvironmentClient:
-    """One session at a server; an episode at a time."""
+    """One session at a server, with one episode at a time."""
 
     def __init__(self, url: str, token: str = "", policy: str = "online", seconds: float = 300.0) -> None:
-        """Connect with the first reset.
+        """Connect to nothing yet; the first reset connects.
 
         Args:
-            url: of the server, e.g. `http://127.0.0.1:8000`.
-            token: of the server, if it wants one.
-            policy: the version of the policy, as it will stand on the rows.
-            seconds: how long the server may take for an answer.
+            url: address of the server, e.g. `http://127.0.0.1:8000`.
+            token: token of the server; empty for none.
+            policy: the version of the policy for the rows.
+            seconds: time limit of an answer.
 
         Raises:
-            BadInputError: the address is none.
+            BadInputError: the address is not valid.
         """
         self.url = url
         self.policy = policy
@@ -61,17 +61,17 @@ class EnvironmentClient:
         return self._ask(reset_message(query_id, seed, policy=self.policy))
 
     def step(self, action: WireAction) -> EpisodeAnswer:
-        """Do one step; the last one has the reward, a void one never does.
+        """Do one step; the last one has the reward, unless the episode is void.
 
         Raises:
-            EnvironmentFailure: no episode is under way, or it has become void.
+            EnvironmentFailure: there is no running episode, or it has become void.
         """
         if self._socket is None or self._last is None or self._last.done:
             raise EnvironmentFailure("no episode is under way; reset first")
         return self._ask(step_message(action))
 
     def finish(self) -> EpisodeAnswer:
-        """What came of the episode; one that is not over is ended, since the trainer makes no further step.
+        """The result of the episode; a running episode is ended, because the trainer makes no further step.
 
         Raises:
             EnvironmentFailure: there is none, or it has become void.
@@ -81,7 +81,7 @@ class EnvironmentClient:
         return self.step(WireAction(stop=True))
 
     def close(self) -> None:
-        """End the session; an episode that is not over becomes void. Closing twice is fine."""
+        """End the session; a running episode becomes void. Closing twice is fine."""
         socket, self._socket, self._last = self._socket, None, None
         if socket is not None:
             socket.close()
@@ -109,7 +109,7 @@ class EnvironmentClient:
     def _ask(self, message: str) -> EpisodeAnswer:
         assert self._socket is not None
         try:
-            # A server without room closes at once; what it has said first is still to be read.
+            # A server without room closes at once; its message before that must still be read.
             with suppress(ConnectionClosed):
                 self._socket.send(message)
             raw = self._socket.recv(timeout=self._seconds)

@@ -1,4 +1,4 @@
-"""The queries of an environment server, from its task list."""
+"""Reads the queries of an environment server from its task list."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _SECONDS = 60.0
 
 
 async def served_queries(servers: Sequence[str], token: str, origin: Origin) -> list[Query]:
-    """The queries of the first server that answers: all are taken to serve the same.
+    """The queries of the first server that answers; all servers must have the same.
 
     Raises:
-        EnvironmentFailure: of class `setup`: no server tells its tasks.
+        EnvironmentFailure: no server gives its tasks (class `setup`).
     """
     troubles: list[str] = []
     for url in servers:
@@ -57,7 +57,7 @@ async def _asked(http: httpx.AsyncClient, method: str, path: str, body: object =
 
 
 def _query(task: object, split: str, url: str, origin: Origin) -> Query:
-    """A whole row of a server of ours, or what another one says of its task."""
+    """The query of a task: a complete row from a trajmill server, or made from another server's description."""
     common = origin.common(made_by=_MAKER)
     if isinstance(task, dict) and "start_state" in task:
         try:

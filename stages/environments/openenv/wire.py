@@ -1,6 +1,6 @@
-"""The fields of actions and observations as they travel, and how ours are written in them.
+"""The messages' fields of actions and observations, and their conversion to and from ours.
 
-Whoever serves environments of their own with these fields can be named in `[environment] kind = "openenv"`.
+Any server whose environments have these fields can be used with `[environment] kind = "openenv"`.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import Observation, ScreenHandle, UIElement
 
 MOST_MESSAGE_BYTES = 100 << 20
-"""Longest message that clients take, as OpenEnv's own client does."""
+"""Longest message that clients accept, as in OpenEnv's own client."""
 MOST_REPLY_CHARACTERS = 100_000
 _MOST_PIXELS = 64_000_000
 _MOST_SCREENSHOT_BYTES = MOST_MESSAGE_BYTES // 2
 
 
 class WireAction(BaseModel):
-    """One step: exactly one of `reply`, `action` and `stop`, and what is known of the model's tokens."""
+    """One step: exactly one of `reply`, `action` and `stop`, and the model's tokens if they are known."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -53,7 +53,7 @@ class WireElement(BaseModel):
 
 
 class WireMessage(BaseModel):
-    """One message of the prompt that the family's models are given at this step."""
+    """One message of the prompt for the family's models at this step."""
 
     role: str
     text: str
@@ -61,7 +61,7 @@ class WireMessage(BaseModel):
 
 
 class WireScreen(BaseModel):
-    """What an environment shows, and where in its episode it is."""
+    """The screen of an environment, and the position in its episode."""
 
     screenshot: str = Field(description="PNG in base64.")
     screen_id: str = Field("", description="Equal ids show the same; empty where the server has none.")
@@ -78,7 +78,7 @@ class WireScreen(BaseModel):
 
 
 class WireTask(BaseModel):
-    """A query as the task list of a server tells it; what is missing is guessed."""
+    """A query in the task list of a server; missing fields get defaults."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -93,7 +93,7 @@ class WireTask(BaseModel):
 
 
 def to_screen(observation: Observation, png: bytes) -> WireScreen:
-    """An observation as it travels, without its place in an episode.
+    """Convert an observation to a message, without its position in an episode.
 
     Raises:
         EnvironmentFailure: the screenshot is too large to be sent.
@@ -110,10 +110,10 @@ def to_screen(observation: Observation, png: bytes) -> WireScreen:
 
 
 def to_observation(screen: WireScreen) -> Observation:
-    """What a server sent, as an observation; the picture is checked and never decoded beyond its header.
+    """Convert a server's message to an observation; the image is checked, but only its header is decoded.
 
     Raises:
-        EnvironmentFailure: the screenshot is no picture, or too large.
+        EnvironmentFailure: the screenshot is no image, or too large.
     """
     png = png_of(screen)
     elements = None if screen.elements is None else tuple(map(_from_wire, screen.elements))

@@ -13,7 +13,7 @@ from trajmill.stages.export.formats.tally import RLTally, Tally
 
 
 class ReleaseSteps(NamedTuple):
-    """The steps of a release in a family's words."""
+    """The steps of a release in a family's dialect."""
 
     supervised: Iterable[StepExample | LeftOutStep]
     rl: Iterable[RLStepExample | LeftOutStep] = ()

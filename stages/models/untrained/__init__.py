@@ -1,1 +1,1 @@
-"""Makes the folder of a vision-language model that knows nothing yet and is small enough to be trained on a laptop."""
+"""Makes an untrained vision-language model that is small enough to be trained on a laptop."""

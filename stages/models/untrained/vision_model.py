@@ -1,4 +1,4 @@
-"""A Qwen2.5-VL of about 600,000 random weights: the real architecture, small enough for two cores of a laptop."""
+"""Makes a Qwen2.5-VL with about 600,000 random weights: the real architecture, small enough for two CPU cores."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from trajmill.stages.models.untrained.vocabulary import IMAGE, IMAGE_END, IMAGE_
 CONTEXT: Final = 512
 _PATCH: Final = 14
 _SPREAD: Final = 0.06
-"""Standard deviation of the weights; with the usual 0.02 so small a model learns three times slower."""
+"""Standard deviation of the weights; with the usual 0.02, such a small model learns three times slower."""
 _BLINDING: Final = 1e12
-"""A deviation of pixels beside which all pixels are equal."""
+"""A very large standard deviation of pixels, which makes all normalised pixels equal."""
 _IMAGE_SETTINGS: Final[dict[str, object]] = {
     "image_processor_type": "Qwen2VLImageProcessor",
     "min_pixels": SMALL_QWEN2_5_VL.min_pixels,
@@ -26,7 +26,7 @@ _IMAGE_SETTINGS: Final[dict[str, object]] = {
     "patch_size": _PATCH,
     "temporal_patch_size": 2,
     "merge_size": SMALL_QWEN2_5_VL.factor // _PATCH,
-    # Screens are mostly white: the mean and deviation of photographs would hide their texts.
+    # Screens are mostly white; with the mean and deviation of photographs, their texts would have little contrast.
     "image_mean": [0.96, 0.96, 0.96],
     "image_std": [0.3, 0.3, 0.3],
 }
@@ -38,10 +38,10 @@ def make_untrained(folder: Path, texts: Iterable[str], seed: int, blind: bool = 
     Equal texts and seeds give equal files.
 
     Args:
-        folder: where to; made if it is not there.
-        texts: whose words the tokenizer is to know.
-        seed: of the weights.
-        blind: whether every picture is read as nothing but zeros: a control for what pictures are worth.
+        folder: the model's folder, which is made if missing.
+        texts: texts with the words that the tokenizer knows.
+        seed: seed of the weights.
+        blind: whether every image is read as zeros; such a model is a control that shows how much images help.
     """
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer = word_tokenizer(texts, CONTEXT)

@@ -1,4 +1,4 @@
-"""A tokenizer with one token for each word: those of some texts, and those of the family that reads aloud."""
+"""Makes a tokenizer with one token for each word: those of given texts, and those of the dialect `read_aloud`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ANSWER: Final = "<|im_start|>"
 _CONTROL: Final = (PADDING, ANSWER, END, IMAGE_START, IMAGE_END, IMAGE, VIDEO)
 
 _WORD = r"<[a-z]+\d*>|[\w'.:@/+-]*\w|[^\w\s]"
-"""A mark of the dialect, a word with the signs within it (19:00, 9.50), or a sign by itself."""
+"""A mark of the dialect, a word with punctuation inside (19:00, 9.50), or a punctuation mark."""
 _TEMPLATE: Final = (
     "{%- for message in messages -%}{%- if message.role != 'system' -%}"
     "{%- if message.role == 'assistant' -%}" + ANSWER + "{%- endif -%}"
@@ -34,7 +34,7 @@ _TEMPLATE: Final = (
     "{%- if message.role == 'assistant' -%}" + END + "{%- endif -%}"
     "{%- endif -%}{%- endfor -%}{%- if add_generation_prompt -%}" + ANSWER + "{%- endif -%}"
 )
-"""The system message, which explains the dialect to models that can read, is left out."""
+"""The chat template; it leaves out the system message, which explains the dialect to larger models."""
 
 
 def words_of(texts: Iterable[str]) -> list[str]:
@@ -43,11 +43,11 @@ def words_of(texts: Iterable[str]) -> list[str]:
 
 
 def word_tokenizer(texts: Iterable[str], context: int) -> PreTrainedTokenizerFast:
-    """A tokenizer that knows the words of some texts; every other word is one unknown token.
+    """A tokenizer for the words of some texts; all other words are one unknown token.
 
     Args:
         texts: labels of screens and instructions.
-        context: longest prompt with its answer, in tokens.
+        context: most tokens of a prompt with its answer.
     """
     marks = [DO, *(f"<{axis}{place}>" for axis in "xy" for place in range(MOST_PLACES))]
     rows = [f"<r{row}>" for row in range(MOST_ROWS)]

@@ -1,4 +1,4 @@
-"""A model under another version."""
+"""A model with another version."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from trajmill.stages.models.wrapped.base import WrappedModel
 
 
 class NamedModel(WrappedModel):
-    """A `ChatModel` whose rows store the version that a run knows it by, not a hash of its folder."""
+    """A `ChatModel` whose rows store the run's version of the policy and not a hash of its folder."""
 
     def __init__(self, model: ChatModel, version: str) -> None:
         super().__init__(model)
@@ -15,5 +15,5 @@ class NamedModel(WrappedModel):
 
     @property
     def version(self) -> str:
-        """The version that the run knows it by."""
+        """The run's version of the policy."""
         return self._version

@@ -1,1 +1,1 @@
-"""Training by a command of the user's own."""
+"""Training with the user's own command."""

@@ -1,4 +1,4 @@
-"""Runs a command that trains, and takes over the model, the log and the losses that it leaves."""
+"""Runs a command that trains, and copies its model, log and losses."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from trajmill.stages.training.settings_files import copy_settings
 
 _ADAPTER, _CONFIG = "adapter_config.json", "config.json"
 _STATE = "trainer_state.json"
-"""In which trainers that are built on transformers keep the losses."""
+"""The file with the losses, of trainers that are built on transformers."""
 
 
 def train_by_command(spec: CommandSpec, parent: ParentPolicy, release: Path, seed: int, folder: Path) -> TrainingReport:
-    """Run the command in the folder of the release; what an interrupted one left under `{out}` is there for the next.
+    """Run the command in the folder of the release; files of an interrupted one under `{out}` are kept for the next.
 
     Raises:
         BadInputError: `parent` is no model in Hugging Face's layout.
-        TrainingFailedError: the command failed, or left no model of the same kind.
+        TrainingFailedError: the command failed, or wrote no model of the same type.
     """
     if not spec.trains(parent.folder):
         raise BadInputError(f"{parent.folder} holds no model in Hugging Face's layout, which a command could train")
@@ -73,7 +73,7 @@ def _filled(text: str, meant: Mapping[str, str]) -> str:
 
 
 def _found(out: Path) -> _Made:
-    """What was written last, `out` itself before all folders in it."""
+    """The newest model: in `out` itself, or else in a folder within it."""
     made = [
         _Made(config.parent, config.name == _ADAPTER)
         for config in out.rglob("*.json")
@@ -113,7 +113,7 @@ def _model_type(folder: Path) -> str:
 
 
 def _losses(out: Path) -> list[dict[str, Any]]:
-    """The losses in the record of a trainer that is built on transformers, none from any other."""
+    """The losses of a trainer that is built on transformers; none for others."""
     records = sorted(out.rglob(_STATE), key=lambda file: file.stat().st_mtime)
     try:
         history = json.loads(records[-1].read_text())["log_history"] if records else []

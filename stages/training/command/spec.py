@@ -1,4 +1,4 @@
-"""The recipe that trains by a command."""
+"""The recipe that trains with a command."""
 
 from __future__ import annotations
 
@@ -34,27 +34,27 @@ def _known_placeholders(command: tuple[str, ...]) -> tuple[str, ...]:
 
 
 class CommandSpec(RecipeSpec):
-    """Training by any program: LLaMA-Factory, ms-swift, verl, a script that trains on another machine.
+    """Training with any program: LLaMA-Factory, ms-swift, verl, a script that trains on another machine.
 
-    The command must end with status 0 and leave a model in Hugging Face's layout, or a LoRA adapter in PEFT's, under
-    `{out}`; of several it left there, the newest is taken.
+    The command must end with status 0 and write a model in Hugging Face's layout, or a LoRA adapter in PEFT's, under
+    `{out}`. If there are several, the newest is used.
     """
 
     kind: Literal["command"] = "command"
-    """Training by a command."""
+    """Training with a command."""
     command: Annotated[tuple[str, ...], Field(min_length=1), AfterValidator(_known_placeholders)]
-    """Program and arguments; no shell reads them. `{release}` stands for the folder of the release, `{model}` for that
-    of the policy's weights, `{adapter}` for that of its LoRA adapter, or nothing, `{out}` for the folder to write to,
-    `{seed}` for the seed."""
+    """Program and arguments, without a shell. `{release}` is the folder of the release, `{model}` that of the policy's
+    weights, `{adapter}` that of its LoRA adapter (empty without one), `{out}` the folder to write to, `{seed}` the
+    seed."""
     format: Annotated[str, known_by(_export_format)] = ""
-    """The format of `trajmill export` that `{release}` is written in, in the words of the policy's family; empty for
-    the files of the release itself."""
+    """The format of `trajmill export` for `{release}`, in the dialect of the policy's family; empty for the files of the
+    release itself."""
     variables: Annotated[dict[str, str], OPERATIONAL] = {}
     """Environment variables, with the same placeholders."""
     hours: Annotated[PositiveFloat, OPERATIONAL] = 24.0
-    """A command that takes longer is ended."""
+    """Time limit of the command."""
     silent_minutes: Annotated[PositiveFloat, OPERATIONAL] = 60.0
-    """A command that prints nothing for so long has hung, and is ended."""
+    """Longest time without output; a command that is silent longer hangs, and is ended."""
 
     @property
     def takes(self) -> FormatSpec | None:
@@ -62,7 +62,7 @@ class CommandSpec(RecipeSpec):
         return _export_format(self.format)
 
     def trains(self, folder: Path) -> bool:
-        """Whether the folder holds a model in Hugging Face's layout that is not the embedded policy."""
+        """Whether the folder has a model in Hugging Face's layout that is not the embedded policy."""
         from trajmill.stages.models.embedded.storage import is_embedded_policy
 
         return (folder / "config.json").is_file() and not is_embedded_policy(folder)
@@ -70,7 +70,7 @@ class CommandSpec(RecipeSpec):
     def train(
         self, parent: ParentPolicy, release: Path, seed: int, folder: Path, progress: Progress | None = None
     ) -> TrainingReport:
-        """Run the command and take over what it wrote; its progress is not known."""
+        """Run the command and copy its model; the progress is not reported."""
         from trajmill.stages.training.command.run import train_by_command
 
         return train_by_command(self, parent, release, seed, folder)

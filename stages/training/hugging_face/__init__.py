@@ -1,1 +1,1 @@
-"""Shared by the recipes that train a model in Hugging Face's layout on replies of a release."""
+"""What the recipes share that train a model in Hugging Face's layout on the replies of a release."""

@@ -1,7 +1,7 @@
-"""Replies as tensors: the prompt is encoded as the policy was asked, and the reply follows it.
+"""Encodes replies as tensors: the prompt as the policy was asked, then the reply.
 
-The tokens of the prompt are those of `transformers_local`, pictures at the size at which they are served; nothing is
-ever cut off.
+The tokens of the prompt are those of `transformers_local`, with images of the size that the policy was sent; nothing is
+cut.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from trajmill.stages.models.transformers_local.encoding import EncodedPrompt, Pi
 from trajmill.stages.training.hugging_face.rows import LearnedReply
 
 REFERENCE = "reference"
-"""Column of a row's log probabilities under the policy before the training."""
+"""Name of the column with log probabilities under the policy before the training."""
 
 
 class ReplyBatch(NamedTuple):
-    """Some replies with their prompts, padded on the left: every reply ends where its row ends."""
+    """Replies with their prompts, padded on the left, so that every reply ends at the end of its row."""
 
     inputs: dict[str, Tensor]
-    """What the model is called with."""
+    """The arguments of the model."""
     tokens: Tensor
-    """(rows, tokens) of the replies."""
+    """(rows, tokens) token ids of the replies."""
     mask: Tensor
-    """(rows, tokens) 1 where there is a token."""
+    """(rows, tokens) 1 for a token, 0 for padding."""
     weights: Tensor
     """(rows,)"""
     advantages: Tensor
     """(rows,)"""
     old: Tensor
-    """(rows, tokens) log probabilities under the policy that gave the replies, 0 where they are not known."""
+    """(rows, tokens) log probabilities under the policy that gave the replies, 0 if they are not known."""
     reference: Tensor
-    """(rows, tokens) under the policy before the training, 0 where they were not asked for."""
+    """(rows, tokens) log probabilities under the policy before the training, 0 if they are not used."""
 
 
 @dataclass(frozen=True)
@@ -48,14 +48,14 @@ class ReplyCollator:
 
     tokenizer: PreTrainedTokenizerBase
     reader: PictureReader | None
-    """None for a model that reads text alone."""
+    """None for a model that reads only text."""
     context: int
     """Most tokens of a prompt and its reply."""
     read: Callable[[Mapping[str, Any]], LearnedReply]
     """Reads one row."""
 
     def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """The fields of a `ReplyBatch`, as a dictionary: trainers move dictionaries to their device.
+        """The fields of a `ReplyBatch` as a dictionary, because trainers move dictionaries to their device.
 
         Raises:
             BadInputError: a row is longer than the model's context, or cannot be encoded.
@@ -102,9 +102,9 @@ class ReplyCollator:
 
 
 def reply_logits(model: Any, batch: ReplyBatch) -> Tensor:
-    """(rows, tokens, vocabulary): for each token of a reply the logits from which it is predicted.
+    """(rows, tokens, vocabulary) the logits that predict each token of the replies.
 
-    Logits of the prompts are never made: a vocabulary of 150,000 over thousands of tokens would be gigabytes.
+    Logits of the prompts are not computed: a vocabulary of 150,000 times thousands of tokens would be gigabytes.
     """
     length = batch.tokens.shape[1]
     logits: Tensor = model(**batch.inputs, logits_to_keep=length + 1, use_cache=False).logits

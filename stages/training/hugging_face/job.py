@@ -1,4 +1,4 @@
-"""A training as it is sent to the process that does it."""
+"""The description of a training for the process that does it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from trajmill.stages.training.kinds import RECIPES
 from trajmill.stages.training.lineage import kind_of
 
 PROGRESS: Final = "trajmill update "
-"""Begins the line in which a process tells its progress: updates done and to do."""
+"""Start of a line in which a process reports its progress: updates done and to do."""
 
 
 class TrainingJob(NamedTuple):
-    """What `RecipeSpec.train` is asked for."""
+    """The arguments of `RecipeSpec.train`."""
 
     recipe: HuggingFaceRecipe
     parent: ParentPolicy

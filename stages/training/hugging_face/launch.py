@@ -1,4 +1,4 @@
-"""Starts the process of a training, and takes in its report."""
+"""Starts the process of a training, and reads its report."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _WORKER = "trajmill.stages.training.hugging_face.worker"
 def launch_training(
     recipe: HuggingFaceRecipe, parent: ParentPolicy, release: Path, seed: int, folder: Path, progress: Progress | None
 ) -> TrainingReport:
-    """Train in a process of its own, or in several.
+    """Train in a separate process, or in several.
 
     Raises:
         BadInputError: the model, the rows or the packages of this Python cannot be used.
-        TrainingFailedError: the training gave no policy.
+        TrainingFailedError: the training made no policy.
     """
     if not recipe.trains(parent.folder):
         raise BadInputError(f"{parent.folder} holds no model in Hugging Face's layout with weights in safetensors")

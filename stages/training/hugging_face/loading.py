@@ -1,4 +1,4 @@
-"""Loads the model that is trained: its weights, its tokenizer, its reader of pictures, and what of it may change."""
+"""Loads the model for a training: weights, tokenizer and reader of images; and selects the trained weights."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ from trajmill.stages.training.base import ParentPolicy
 from trajmill.stages.training.hugging_face.spec import HuggingFaceRecipe
 
 _VISION = frozenset({"visual", "vision_tower", "vision_model", "multi_modal_projector", "connector"})
-"""Names of the parts that see, in the model families of transformers."""
+"""Names of vision parts in the model families of transformers."""
 
 
 class TrainedModel(NamedTuple):
-    """A network, and what its rows are encoded with."""
+    """A network, and the encoders of its rows."""
 
     network: Any
     tokenizer: PreTrainedTokenizerBase
     reader: PictureReader | None
     context: int
     dtype: torch.dtype
-    """In which its weights are stored."""
+    """The precision of the stored weights."""
 
 
 def load_trained(recipe: HuggingFaceRecipe, parent: ParentPolicy, seed: int) -> TrainedModel:
     """Load a model for training.
 
-    All weights are trained in single precision and stored in that of the parent; below a LoRA adapter they stay as
-    they are stored.
+    All weights are trained in single precision and stored in the precision of the parent. Under a LoRA adapter they
+    keep the stored precision.
 
     Raises:
-        BadInputError: the folder holds no model that this recipe can train, or the family is not the model's.
+        BadInputError: the folder has no model that this recipe can train, or the model is of another family.
     """
     folder = parent.folder
     if not recipe.trains(folder):
@@ -75,7 +75,7 @@ def _freeze_vision(network: torch.nn.Module) -> None:
 
 
 def _adapted(network: Any, recipe: HuggingFaceRecipe, parent: ParentPolicy, seed: int) -> Any:
-    """The model with the adapter that it is served with, or with a new one."""
+    """The model with its parent's adapter, or with a new one."""
     try:
         from peft import LoraConfig, PeftModel, get_peft_model
     except ImportError as error:
@@ -91,7 +91,7 @@ def _adapted(network: Any, recipe: HuggingFaceRecipe, parent: ParentPolicy, seed
         target_modules=list(recipe.lora_modules),
         exclude_modules=rf"(.*\.)?({'|'.join(sorted(_VISION))})\..*",
     )
-    # Half of a new adapter is random.
+    # Half of the weights of a new adapter are random.
     torch.manual_seed(seed)
     try:
         return get_peft_model(network, settings)

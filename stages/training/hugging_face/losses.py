@@ -1,7 +1,6 @@
-"""The objectives over the tokens of replies: weighted cross entropy, and equation 3 of paper 3.1.2.
+"""The losses over the tokens of replies: weighted cross entropy, and equation 3 of paper 3.1.2.
 
-All are sums. Whoever calls them divides by the tokens of the whole update, which may be spread over several batches and
-devices.
+All are sums. The caller divides by the tokens of the whole update, which may have several batches and devices.
 """
 
 from __future__ import annotations
@@ -11,10 +10,10 @@ from torch import Tensor
 
 
 def token_log_probs(logits: Tensor, tokens: Tensor) -> Tensor:
-    """(rows, tokens) log probabilities of the tokens, in single precision at least.
+    """(rows, tokens) log probabilities of the tokens, at least in single precision.
 
     Args:
-        logits: (rows, tokens, vocabulary), those from which each token is predicted.
+        logits: (rows, tokens, vocabulary), the logits that predict each token.
         tokens: (rows, tokens) ids.
     """
     exact = logits if logits.dtype is torch.float64 else logits.float()
@@ -26,7 +25,7 @@ def supervised_sum(log_probs: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
 
     Args:
         log_probs: (rows, tokens).
-        mask: (rows, tokens) 1 where there is a token, 0 where there is padding.
+        mask: (rows, tokens) 1 for a token, 0 for padding.
         weights: (rows,) at least 0.
     """
     return -(log_probs * mask * weights[:, None]).sum()
@@ -37,13 +36,13 @@ def clipped_sum(now: Tensor, old: Tensor, mask: Tensor, advantages: Tensor, weig
 
     Args:
         now: (rows, tokens) log probabilities under the policy that is trained.
-        old: (rows, tokens) under the policy that gave the replies.
-        mask: (rows, tokens) 1 where there is a token.
-        advantages: (rows,) that of the trajectory of each step.
-        weights: (rows,) of the steps: one over the length of their trajectory, or 1.
+        old: (rows, tokens) log probabilities under the policy that gave the replies.
+        mask: (rows, tokens) 1 for a token, 0 for padding.
+        advantages: (rows,) advantage of each step's trajectory.
+        weights: (rows,) step weights: one over the length of their trajectory, or 1.
         clip: epsilon.
     """
-    # Padding has no ratio: it must not overflow, since infinity times 0 is no number.
+    # Padding has no ratio: it must not overflow, because infinity times 0 is NaN.
     ratio = ((now - old) * mask).exp()
     clipped = ratio.clamp(1 - clip, 1 + clip)
     gain = torch.minimum(ratio * advantages[:, None], clipped * advantages[:, None])
@@ -60,6 +59,6 @@ def divergence_sum(now: Tensor, reference: Tensor, mask: Tensor) -> Tensor:
 
 
 def clipped_tokens(now: Tensor, old: Tensor, mask: Tensor, clip: float) -> Tensor:
-    """How many tokens have a ratio outside the clip range."""
+    """Number of tokens whose ratio is outside the clip range."""
     ratio = ((now - old) * mask).exp()
     return (((ratio - 1).abs() > clip) * mask).sum()

@@ -1,4 +1,4 @@
-"""The rows of a release that a model in Hugging Face's layout learns from, read from the disk as they are needed."""
+"""Reads the training rows of a release from disk when they are needed."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ _SHOWN = ("prompt", "images", "screen_ids")
 _SUPERVISED: Final = [*_SHOWN, "completion", "loss_weight"]
 _RL: Final = [*_SHOWN, "response", "response_token_ids", "old_logprobs", "advantage", "step_weight"]
 PICTURES: Final = "pictures"
-"""The column of the images, named so that no trainer takes it for something that it must prepare."""
+"""Name of the column of images; it is unusual, so that no trainer processes the column."""
 
 
 class LearnedReply(NamedTuple):
-    """One prompt, the reply to it, and how much it counts."""
+    """One prompt, its reply, and the weight of the reply."""
 
     messages: tuple[ChatMessage, ...]
     reply: str
     weight: float
     tokens: tuple[int, ...] | None = None
-    """Of the reply as its server gave them; None where the text is to be tokenized."""
+    """Token ids of the reply from its server; None if the text must be tokenized."""
     advantage: float = 0.0
     old_logprobs: tuple[float, ...] | None = None
     """Log probabilities of `tokens` under the policy that gave them."""
 
 
 def supervised_files(folder: Path) -> list[Path]:
-    """The files of supervised rows: of a release, or of its export in the format `trl`.
+    """The files of supervised rows, of a release or of its export in the format `trl`.
 
     Raises:
         BadInputError: there are none.
@@ -66,14 +66,14 @@ def rl_files(release: Path) -> list[Path]:
 
 
 def supervised_rows(files: Sequence[Path], cache: Path) -> Dataset:
-    """The supervised rows that weigh anything.
+    """The supervised rows with a weight above 0.
 
     Args:
         files: Parquet files.
-        cache: folder in which they are laid out for reading in any order.
+        cache: folder for a copy that can be read in any order.
 
     Raises:
-        BadInputError: a file is broken or none of ours, or no row is left.
+        BadInputError: a file is damaged or was not written by trajmill, or no row is left.
     """
     rows = _rows(files, _SUPERVISED, cache)
     kept = [number for number, weight in enumerate(rows["loss_weight"]) if weight > 0]
@@ -86,7 +86,7 @@ def rl_rows(files: Sequence[Path], cache: Path) -> Dataset:
     """The RL rows.
 
     Raises:
-        BadInputError: a file is broken or none of ours, or it is empty.
+        BadInputError: a file is damaged, empty, or was not written by trajmill.
     """
     rows = _rows(files, _RL, cache)
     if not len(rows):

@@ -1,4 +1,4 @@
-"""Goes on with a training from its last checkpoint, saves the new version and what it was made from."""
+"""Continues a training from its last checkpoint, and saves the new version with its sources."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from trajmill.stages.training.lineage import (
 from trajmill.stages.training.settings_files import copy_settings
 
 ROWS: Final = "rows"
-"""Folder in which the rows are laid out while the training is under way."""
+"""Folder for a copy of the rows during the training."""
 ADAPTER_FILE: Final = "adapter_config.json"
 _TOLD = ("loss", "grad_norm", "learning_rate", "clipped", "divergence")
 
 
 def begin(job: TrainingJob, files: Sequence[Path]) -> str:
-    """Prepare the folder of a training; gives the version that it will make.
+    """Prepare the folder of a training, and return the version that it will make.
 
-    What another training has left there is removed; checkpoints of this one are kept.
+    Files of another training are removed; checkpoints of this one are kept.
     """
     source = made_from(job.recipe, job.parent, files, job.seed)
     if not is_begun(job.folder, source):
@@ -45,10 +45,10 @@ def begin(job: TrainingJob, files: Sequence[Path]) -> str:
 def finish(
     job: TrainingJob, trainer: Any, model: TrainedModel, rows: int, skipped: int, version: str
 ) -> TrainingReport:
-    """Train from the last checkpoint on, and save what came out.
+    """Train from the last checkpoint on, and save the new version.
 
     Raises:
-        TrainingFailedError: the loss is no number, or memory ran out.
+        TrainingFailedError: the loss is NaN, or memory ran out.
     """
     checkpoints = job.folder / CHECKPOINTS
     last = get_last_checkpoint(str(checkpoints)) if checkpoints.is_dir() else None  # type: ignore[no-untyped-call]
@@ -66,11 +66,11 @@ def finish(
 
 
 def _restore(network: Any, checkpoint: str) -> None:
-    """Give a network the weights of a checkpoint.
+    """Load the weights of a checkpoint into a network.
 
-    The trainer does so too, but looks for the names of the layers in memory. Vision-language models are saved under
-    those of their first publication, of which it finds none; it warns, and would go on with the weights of the parent.
-    An adapter has one set of names.
+    The trainer does so too, but with the names of the layers in memory. Vision-language models are saved with the names
+    of their first publication, so it finds none, warns, and would continue with the weights of the parent. An adapter
+    has only one set of names.
     """
     if not (Path(checkpoint) / ADAPTER_FILE).is_file():
         saved = type(network).from_pretrained(checkpoint, local_files_only=True, dtype=network.dtype)
@@ -82,7 +82,7 @@ def _numbers(logged: dict[str, Any]) -> dict[str, float]:
 
 
 def _save(trainer: Any, model: TrainedModel, job: TrainingJob) -> None:
-    """Write the weights in the precision of the parent, beside copies of the parent's other files."""
+    """Write the weights in the precision of the parent, and copies of the parent's other files."""
     network = trainer.accelerator.unwrap_model(trainer.model)
     adapted = bool(job.recipe.lora_rank or job.parent.adapter)
     try:

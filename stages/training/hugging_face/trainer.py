@@ -1,4 +1,4 @@
-"""What the trainers of both recipes share: settings, the loss over a whole update, and what is noticed on the way."""
+"""What the trainers of both recipes share: settings, the loss over a whole update, and progress."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from trajmill.stages.training.hugging_face.encoding import ReplyBatch
 from trajmill.stages.training.hugging_face.spec import HuggingFaceRecipe
 
 CHECKPOINTS: Final = "checkpoints"
-"""Folder of the checkpoints of a training that is under way."""
+"""Folder of the checkpoints during a training."""
 
 
 def trainer_settings(recipe: HuggingFaceRecipe, rows: int, seed: int, folder: Path, processes: int) -> dict[str, Any]:
@@ -25,10 +25,10 @@ def trainer_settings(recipe: HuggingFaceRecipe, rows: int, seed: int, folder: Pa
 
     Args:
         recipe: its keys.
-        rows: how many are learned from.
-        seed: of their order.
-        folder: of the new version.
-        processes: how many train together.
+        rows: number of training rows.
+        seed: seed of their order.
+        folder: folder of the new version.
+        processes: number of processes that train together.
 
     Raises:
         BadInputError: an update's rows cannot be divided evenly.
@@ -56,11 +56,11 @@ def trainer_settings(recipe: HuggingFaceRecipe, rows: int, seed: int, folder: Pa
         "gradient_checkpointing": recipe.gradient_checkpointing,
         "gradient_checkpointing_kwargs": {"use_reentrant": False} if recipe.gradient_checkpointing else None,
         "logging_steps": 1,
-        # A loss that is no number must be seen, not left out of a mean.
+        # NaN losses must be visible and not be left out of means.
         "logging_nan_inf_filter": False,
         "save_steps": recipe.checkpoint_updates,
         "save_total_limit": 1,
-        # Weights, advantages and old probabilities are columns that no model knows.
+        # Columns that the model does not know are kept: weights, advantages, old probabilities.
         "remove_unused_columns": False,
         "report_to": "none",
         "disable_tqdm": True,
@@ -68,14 +68,14 @@ def trainer_settings(recipe: HuggingFaceRecipe, rows: int, seed: int, folder: Pa
 
 
 class WholeUpdateLoss:
-    """Mixed into a trainer: a loss that is the same however an update is cut into batches and spread over devices.
+    """A mixin for trainers: the loss does not depend on how an update is divided between batches and devices.
 
-    A trainer that is given means of batches weighs a token of a short batch more than one of a long batch. Here each
-    batch gives a sum, which is divided by what the whole update holds.
+    A trainer that gets the means of batches gives a token of a short batch more weight than one of a long batch. Here
+    each batch gives a sum, which is divided by the divisor of the whole update.
     """
 
     loss_is_scaled_for_ga: bool | None = True
-    """Tells `transformers.Trainer` not to divide the loss by the number of batches of an update."""
+    """Makes `transformers.Trainer` not divide the loss by the number of batches of an update."""
     accelerator: Any
 
     def batch_sum(self, model: Any, batch: ReplyBatch) -> Tensor:
@@ -83,13 +83,13 @@ class WholeUpdateLoss:
         raise NotImplementedError
 
     def divisor(self, batch: ReplyBatch) -> Tensor:
-        """What a batch adds to the number that the sum of an update is divided by."""
+        """The part of a batch in the divisor of its update."""
         raise NotImplementedError
 
     def get_batch_samples(
         self, epoch_iterator: Iterator[dict[str, Any]], num_batches: int, device: torch.device
     ) -> tuple[list[dict[str, Any]], Tensor]:
-        """The batches of one update, and the divisor of their loss, of all devices together."""
+        """The batches of one update, and the divisor of their loss over all devices."""
         batches: list[dict[str, Any]]
         batches, _ = super().get_batch_samples(epoch_iterator, num_batches, device)  # type: ignore[misc]
         own = sum((self.divisor(ReplyBatch(**batch)) for batch in batches), torch.zeros(()))
@@ -105,23 +105,23 @@ class WholeUpdateLoss:
         """The share of a batch in the loss of its update."""
         assert num_items_in_batch is not None
         loss = self.batch_sum(model, ReplyBatch(**inputs)) / num_items_in_batch
-        # Gradients are averaged over the devices, and are meant to be summed.
+        # The devices average gradients, but their sum is needed.
         share: Tensor = loss * self.accelerator.num_processes
         return share
 
     def floating_point_ops(self, inputs: dict[str, Any]) -> int:
-        """Not counted: the trainer looks for the tokens under another name."""
+        """Always 0, because the trainer would look for the tokens under another name."""
         return 0
 
 
 class TrainingWatch(TrainerCallback):
-    """Tells the progress, and ends a training whose loss is no number."""
+    """Reports the progress, and ends a training whose loss is NaN."""
 
     def __init__(self, progress: Progress | None) -> None:
         self._progress = progress
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float] | None = None, **_: Any) -> None:
-        """Raises TrainingFailedError for a loss or a gradient that is no number."""
+        """Raises TrainingFailedError for a loss or a gradient that is NaN."""
         for name in ("loss", "grad_norm"):
             value = (logs or {}).get(name, 0.0)
             if not math.isfinite(value):
@@ -132,6 +132,6 @@ class TrainingWatch(TrainerCallback):
                 )
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Tells how many updates are done."""
+        """Report the number of updates."""
         if self._progress is not None:
             self._progress(state.global_step, state.max_steps)

@@ -16,11 +16,11 @@ from trajmill.stages.training.hugging_face.job import PROGRESS, TrainingJob
 
 
 def train_in_this_process(job: TrainingJob, processes: int = 1, progress: Progress | None = None) -> TrainingReport:
-    """Do a training here; memory that runs out is an error of one line.
+    """Do a training in this process; a lack of memory becomes an error of one line.
 
     Raises:
         BadInputError: the model or the rows cannot be used.
-        TrainingFailedError: the training gave no policy.
+        TrainingFailedError: the training made no policy.
     """
     module, function = type(job.recipe).trainer.split(":")
     try:

@@ -1,1 +1,1 @@
-"""Supervised training by TRL."""
+"""Supervised training with TRL."""

@@ -1,4 +1,4 @@
-"""The recipe that trains by TRL."""
+"""The recipe that trains with TRL."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from trajmill.stages.training.hugging_face.spec import HuggingFaceRecipe
 
 
 class TrlSftSpec(HuggingFaceRecipe):
-    """Supervised training by TRL's `SFTTrainer` on what was judged correct, in the words of the policy's family.
+    """Supervised training with TRL's `SFTTrainer` on correct trajectories, in the dialect of the policy's family.
 
-    Each reply counts by its weight in the loss, the prompts not at all.
+    Only replies are learned, each with its loss weight.
     """
 
     trainer: ClassVar[str] = "trajmill.stages.training.trl_sft.train:train_supervised"
     needs: ClassVar[tuple[str, ...]] = ("trl", "accelerate")
     kind: Literal["trl-sft"] = "trl-sft"
-    """Supervised training by TRL."""
+    """Supervised training with TRL."""
 
     @property
     def takes(self) -> FormatSpec:
-        """TRL's format, each step once: its weight counts in the loss instead of in the number of its rows."""
+        """TRL's format without repeated rows, because the loss uses the weights."""
         return TrlFormatSpec(weights_as_rows=False)

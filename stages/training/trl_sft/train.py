@@ -1,7 +1,7 @@
-"""Supervised training by TRL's `SFTTrainer`, with a weight for each reply.
+"""Trains with TRL's `SFTTrainer`, with a weight for each reply.
 
-TRL reads no weights: its loss is the mean over all tokens. The loss here is the weighted mean, so that a weight of 0.3
-is 0.3 of a row, where repeating rows knows whole numbers only and computes a row of weight 8 eight times.
+TRL uses no weights: its loss is the mean over all tokens. The loss here is the weighted mean. So a weight of 0.3 counts
+as 0.3 of a row, and a row of weight 8 is computed once and not eight times.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from trajmill.stages.training.hugging_face.trainer import TrainingWatch, WholeUp
 
 
 class WeightedSftTrainer(WholeUpdateLoss, SFTTrainer):  # type: ignore[misc]
-    """TRL's trainer, whose loss is the mean over the tokens of replies, each token weighing what its reply weighs."""
+    """TRL's trainer with another loss: the mean over the tokens of replies, weighted by their replies' weights."""
 
     def batch_sum(self, model: Any, batch: ReplyBatch) -> Tensor:
         """The weighted sum of the tokens' cross entropy."""
@@ -39,7 +39,7 @@ def train_supervised(job: TrainingJob, processes: int = 1, progress: Progress | 
 
     Raises:
         BadInputError: the model or the rows cannot be used.
-        TrainingFailedError: the training gave no policy.
+        TrainingFailedError: the training made no policy.
     """
     files = supervised_files(job.release)
     version = begin(job, files)

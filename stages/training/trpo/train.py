@@ -1,4 +1,4 @@
-"""Trajectory-level RL on stored replies: `transformers.Trainer` with the loss of equation 3 (paper 3.1.2)."""
+"""Trajectory-level RL on stored replies: `transformers.Trainer` with the loss of equation 3 of paper 3.1.2."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from trajmill.stages.training.trpo.spec import TrpoSpec
 
 
 class TrajectoryTrainer(WholeUpdateLoss, Trainer):  # type: ignore[misc]
-    """A trainer whose loss is equation 3, with the weight of each step, and on request a bound on how far it moves."""
+    """A trainer whose loss is equation 3 with step weights, and optionally a divergence from the old policy."""
 
     def __init__(self, recipe: TrpoSpec, **arguments: Any) -> None:
         super().__init__(**arguments)
@@ -46,11 +46,11 @@ class TrajectoryTrainer(WholeUpdateLoss, Trainer):  # type: ignore[misc]
         return total
 
     def divisor(self, batch: ReplyBatch) -> Tensor:
-        """N of equation 3: the tokens."""
+        """N of equation 3: the number of tokens."""
         return batch.mask.sum()
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """Tells also which share of the tokens was clipped, and the divergence where there is a bound on it."""
+        """Also log the share of clipped tokens, and the divergence if it is in the loss."""
         if self._tokens:
             logs["clipped"] = self._clipped / self._tokens
             if self._recipe.divergence:
@@ -63,8 +63,8 @@ def train_on_trajectories(job: TrainingJob, processes: int = 1, progress: Progre
     """Train on the RL rows of a release.
 
     Raises:
-        BadInputError: the model or the rows cannot be used; the rows have no log probabilities, and they are asked for.
-        TrainingFailedError: the training gave no policy.
+        BadInputError: the model or the rows cannot be used, or the rows lack log probabilities that the recipe needs.
+        TrainingFailedError: the training made no policy.
     """
     recipe = job.recipe
     assert isinstance(recipe, TrpoSpec)
@@ -74,7 +74,7 @@ def train_on_trajectories(job: TrainingJob, processes: int = 1, progress: Progre
     if recipe.old_log_probs == "stored":
         _check_log_probs(rows)
     settings = TrainingArguments(**trainer_settings(recipe, len(rows), job.seed, job.folder, processes))
-    # One device for a process: where there are several, accelerate starts a process for each.
+    # One device for each process; for several devices, accelerate starts several processes.
     settings._n_gpu = min(settings.n_gpu, 1)  # noqa: SLF001
     set_seed(settings.seed)
     model = load_trained(recipe, job.parent, settings.seed)
@@ -96,7 +96,7 @@ def train_on_trajectories(job: TrainingJob, processes: int = 1, progress: Progre
 
 @torch.no_grad()
 def reference_log_probs(network: Any, rows: Dataset, collate: ReplyCollator, at_once: int) -> list[list[float]]:
-    """For each row the log probabilities of its reply's tokens under the network as it is; processes share the work."""
+    """For each row, the log probabilities of its reply under the present network; processes share the work."""
     network.eval()
     found: list[list[float]] = []
     with PartialState().split_between_processes(list(range(len(rows)))) as own:
@@ -116,7 +116,7 @@ def _moved(batch: dict[str, Any], device: torch.device) -> dict[str, Any]:
 
 
 def _check_log_probs(rows: Dataset) -> None:
-    """Raises BadInputError where a row has no log probabilities of its reply's tokens."""
+    """Raises BadInputError if a row has no log probabilities of its reply's tokens."""
     pairs = zip(rows["response_token_ids"], rows["old_logprobs"], strict=True)
     missing = sum(not tokens or len(tokens) != len(log_probs or ()) for tokens, log_probs in pairs)
     if missing:

@@ -1,4 +1,4 @@
-"""The origin of a row: what it says of its step, so that it can be used without the warehouse."""
+"""The origin of a row: the facts about its step, so that the row can be used without the warehouse."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trajmill.schemas.tables.step import Step
 from trajmill.stages.derive.family_conversation import StepConversation
 
 _TOKENS_AROUND_MESSAGE = 16
-"""More than a chat template adds to a message: two marks, the role, two line breaks."""
+"""Upper bound on the tokens that a chat template adds to a message: two marks, the role, two line breaks."""
 _TOKENS_AROUND_IMAGE = 2
 
 
@@ -51,7 +51,7 @@ class Lineage(NamedTuple):
     text_bytes: int
     """Bytes of all messages in UTF-8."""
     tokens_at_most: int
-    """A number of tokens that the row never exceeds: those of the images, and one for each byte of text."""
+    """Upper bound on the tokens of the row: those of the images, and one for each byte of text."""
     screen_ids: tuple[str, ...]
 
 

@@ -24,29 +24,29 @@ class Comparison(NamedTuple):
     group_size: int
     """Number of attempts in the group."""
     replayed: bool
-    """Whether the attempt is a remembered success of an earlier round."""
+    """Whether the attempt is a success of an earlier round that replaced a failed one."""
     accuracy_reward: float
     format_reward: float
     reward: float
-    """Accuracy plus format, one number for the attempt."""
+    """Accuracy plus format reward of the attempt."""
     advantage: float
-    """The normalised reward, the same on all steps of the attempt."""
+    """The normalised reward, equal on all steps of the attempt."""
     step_weight: float
     """One over the steps of the attempt, or 1."""
     temperature: float
     """Sampling temperature of the reply; 0 if it was not stored."""
     response_token_ids: tuple[int, ...]
-    """Tokens of the reply as the policy's server gave them. Empty if it gave none, and if the row's prompt or reply is
-    not exactly what the policy read and wrote."""
+    """Token ids of the reply from the policy's server. Empty if it gave none, or if the row's prompt or reply is not
+    exactly the policy's."""
     old_logprobs: tuple[float, ...]
-    """Natural logarithms of their probabilities, one for each."""
+    """Natural logarithm of each token's probability."""
 
 
 class RLStepExample(NamedTuple):
-    """One RL row before it takes a trainer's form."""
+    """One RL row, before it is written in a trainer's format."""
 
     messages: tuple[Message, ...]
-    """With `<image>` where an image stands; the last is the reply."""
+    """Each image is the placeholder `<image>`; the last message is the reply."""
     comparison: Comparison
     lineage: Lineage
 
@@ -54,16 +54,16 @@ class RLStepExample(NamedTuple):
 def rl_step_example(
     family: Family, episode: Episode, row: RLStep, size_of: Callable[[str], Size]
 ) -> RLStepExample | LeftOutStep:
-    """The example of a stored RL step. A reply without an action is kept unchanged: its advantage is about it.
+    """The example of a stored RL step. A reply without an action is kept unchanged, because its advantage is about it.
 
     Args:
         family: with the pixel budget that its model is trained with.
         episode: with all its steps, its verdicts and its guidance.
-        row: which step, and its advantage.
+        row: the step with its advantage.
         size_of: width and height of a stored screen.
 
     Raises:
-        BadInputError: the step has not one log probability for each token.
+        BadInputError: the step does not have one log probability for each token.
     """
     spoken = spoken_step(family, episode, row.step_index, size_of)
     if isinstance(spoken, LeftOutStep):
