@@ -47,8 +47,8 @@ class CommandSpec(RecipeSpec):
     weights, `{adapter}` that of its LoRA adapter (empty without one), `{out}` the folder to write to, `{seed}` the
     seed."""
     format: Annotated[str, known_by(_export_format)] = ""
-    """The format of `trajmill export` for `{release}`, in the dialect of the policy's family; empty for the files of the
-    release itself."""
+    """The format of `trajmill export` for `{release}`, in the dialect of the policy's family; empty for the files of
+    the release itself."""
     variables: Annotated[dict[str, str], OPERATIONAL] = {}
     """Environment variables, with the same placeholders."""
     hours: Annotated[PositiveFloat, OPERATIONAL] = 24.0
