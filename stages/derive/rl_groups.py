@@ -69,14 +69,14 @@ def grouped(episodes: Iterable[Episode], may_be_judged: Collection[str]) -> Grou
         may_be_judged: trajectories that a later round judges if they have no judgement yet; their groups wait until
             then.
     """
-    members: dict[tuple[str, int, str], list[Episode]] = {}
+    by_group: dict[tuple[str, int, str], list[Episode]] = {}
     for episode in sorted(episodes, key=lambda e: (e.query.query_id, e.trajectory.trajectory_id)):
         trajectory = episode.trajectory
         key = episode.query.query_id, trajectory.round, trajectory.model_version
-        members.setdefault(key, []).append(episode)
+        by_group.setdefault(key, []).append(episode)
     groups: list[Group] = []
     left_out: list[LeftOut] = []
-    for (query_id, _, _), attempts in sorted(members.items()):
+    for (query_id, _, _), attempts in sorted(by_group.items()):
         reasons = [unfit(episode, ON_POLICY) for episode in attempts]
         if any(
             reason == "not_judged" and episode.trajectory.trajectory_id in may_be_judged
@@ -104,5 +104,5 @@ def with_replay(group: Group, remembered: Mapping[str, Episode], spec: RLSpec, s
     if success.query.query_id != group.query_id or member.reward.accuracy == 0.0 or guided > spec.replay_guided:
         return group
     members: Sequence[GroupMember] = group.members
-    victim = random.Random(int(content_id("replay", seed, group.query_id), 16)).randrange(len(members))
-    return group._replace(members=(*members[:victim], member, *members[victim + 1 :]))
+    replaced = random.Random(int(content_id("replay", seed, group.query_id), 16)).randrange(len(members))
+    return group._replace(members=(*members[:replaced], member, *members[replaced + 1 :]))
