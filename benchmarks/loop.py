@@ -109,7 +109,7 @@ def config_of(variant: Variant, seed: int, root: Path, updates: int) -> Config:
 def run_one(variant: Variant, seed: int, root: Path, updates: int) -> Result:
     """Run all rounds in this process and measure."""
     from trajmill.flows.context import RoundContext
-    from trajmill.flows.policy import BASELINE, PROMOTE
+    from trajmill.flows.policies.policy import BASELINE, PROMOTE
     from trajmill.flows.round import do_stage, summary_of
     from trajmill.flows.round_stages import STAGES
     from trajmill.flows.stage import finished

@@ -12,7 +12,7 @@ from prefect import flow
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.context import RoundContext
 from trajmill.flows.malloc_arenas import limit_malloc_arenas
-from trajmill.flows.policy import PROMOTE
+from trajmill.flows.policies.policy import PROMOTE
 from trajmill.flows.prefect_settings import short_lived_server
 from trajmill.flows.report.page import write_report
 from trajmill.flows.round import current_round, round_flow

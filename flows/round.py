@@ -17,7 +17,8 @@ from trajmill.flows.configuration.config import Config
 from trajmill.flows.context import RoundContext
 from trajmill.flows.interrupt import asked_to_stop
 from trajmill.flows.landed_event import announce_landed
-from trajmill.flows.policy import PROMOTE
+from trajmill.flows.policies.choice import adopt_configured
+from trajmill.flows.policies.policy import PROMOTE
 from trajmill.flows.progress import progress
 from trajmill.flows.report.round_table import round_markdown, round_table
 from trajmill.flows.round_stages import COMMANDS, RoundStage, asks_models, needed_before, stages_of
@@ -57,6 +58,7 @@ def stage_task(stage: RoundStage, context: RoundContext) -> StageReport:
 @flow(name="round", flow_run_name="round {context.round}", validate_parameters=False)
 def round_flow(context: RoundContext) -> RoundSummary | Waiting:
     """All stages of one round; returns its figures, or what the first stage that cannot be done waits for."""
+    adopt_configured(context)
     for stage in stages_of(context.config):
         report = stage_task(stage, context)
         if report.waiting:
@@ -94,16 +96,22 @@ def run_stage(name: str, config: Config) -> StageReport:
     warehouse = create_warehouse(config.run.root)
     models = models_ready(config, warehouse.run(config.run_id)) if asks_models(name) else nullcontext()
     with sole_worker(warehouse, config.run_id), models:
-        return _run_command(name, current_round(config))
+        return run_command(name, current_round(config))
 
 
-def _run_command(name: str, context: RoundContext) -> StageReport:
+def run_command(name: str, context: RoundContext) -> StageReport:
+    """Do the stages of one command in a round; returns the report of the last one, or of the first one that waits.
+
+    Raises:
+        BadInputError: a stage that it needs is not finished.
+    """
     for needed in needed_before(name):
         if report_of(needed.in_its_round(context), needed.name) is None:
             raise BadInputError(
                 f"round {context.round} of run {context.run_id}: stage {needed.name!r} is not finished; "
                 f"run `trajmill {needed.command}` first"
             )
+    adopt_configured(context)
     for stage in stages_of(context.config):
         if stage.command == name:
             report = do_stage(stage, context)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.context import RoundContext
-from trajmill.flows.policy import BASELINE, PROMOTE
+from trajmill.flows.policies.policy import BASELINE, PROMOTE
 from trajmill.flows.stage import StageReport
 from trajmill.flows.tasks.calibrate import CALIBRATE, calibrate_judge
 from trajmill.flows.tasks.derive import DERIVE, DERIVE_RL, derive, derive_rl

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from trajmill.flows.cli import apps, env, export, judges, loop, results, untrained
+from trajmill.flows.cli import apps, env, export, judges, loop, policy, results, untrained
 from trajmill.flows.interrupt import noticing_interrupts
 from trajmill.schemas.errors import TrajmillError
 
@@ -34,6 +34,7 @@ app.add_typer(results.app)
 app.add_typer(export.app)
 app.add_typer(untrained.app)
 app.add_typer(apps.app, name="apps")
+app.add_typer(policy.app, name="policy")
 app.add_typer(env.app, name="env")
 
 

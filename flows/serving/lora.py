@@ -53,17 +53,6 @@ def unload_adapter(address: str, name: str, api_key: str = "") -> None:
         raise _refusal(address, f"unload the LoRA adapter {name}", answer)
 
 
-def swap_adapter(address: str, old: str | None, new: Adapter, api_key: str = "") -> None:
-    """Load `new`, then unload `old`, so that one of them is always available.
-
-    Raises:
-        BadInputError, TrajmillError: as `load_adapter` and `unload_adapter`; `old` stays if `new` cannot be loaded.
-    """
-    load_adapter(address, new, api_key)
-    if old is not None and old != new.name:
-        unload_adapter(address, old, api_key)
-
-
 def _refusal(address: str, what: str, answer: ServerAnswer) -> TrajmillError:
     if answer.status == 0:
         return TrajmillError(f"the model server {address} does not answer ({answer.reason})")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from trajmill.flows.configuration.config import Config
@@ -13,6 +13,7 @@ from trajmill.flows.configuration.models import EMBEDDED
 from trajmill.flows.configuration.prompts import prompts_of
 from trajmill.flows.serving.lora import Adapter, load_adapter
 from trajmill.flows.serving.model_server import ModelServer, served
+from trajmill.flows.serving.policy_servers import api_key, policy_server
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
 
 
@@ -34,27 +35,36 @@ def models_ready(config: Config, logs: Path, names: Iterable[str] | None = None)
     needed = names if names is not None else (name for _, name in config.asked_endpoints())
     used = {name: config.endpoints[name] for name in needed if name != EMBEDDED}
     at_servers = {name: spec for name, spec in used.items() if isinstance(spec, OpenAiSpec)}
-    with served([_server(name, spec) for name, spec in at_servers.items() if spec.serve], logs):
+    own_policy = _policy_of_its_own(config) if names is None else None
+    of_policy = at_servers.pop(own_policy, None) if own_policy is not None else None
+    with ExitStack() as stack:
+        stack.enter_context(served([_server(name, spec) for name, spec in at_servers.items() if spec.serve], logs))
+        if own_policy is not None and of_policy is not None:
+            # Which version it serves changes within a run: the stage that lets the policy act says which.
+            stack.enter_context(policy_server(own_policy, logs))
         for spec in at_servers.values():
             _load_adapter(spec)
         asyncio.run(_check(at_servers.values()))
         yield
 
 
+def _policy_of_its_own(config: Config) -> str | None:
+    """The policy's endpoint, where it has no other role."""
+    policy = config.models.policy
+    roles = [name for _, name in config.asked_endpoints()]
+    return policy if roles.count(policy) == 1 else None
+
+
 def _server(name: str, endpoint: OpenAiSpec) -> ModelServer:
     assert endpoint.serve is not None
     model = endpoint.serve.model if endpoint.adapter else endpoint.model
-    return ModelServer(name, model, endpoint.serve, _api_key(endpoint))
+    return ModelServer(name, model, endpoint.serve, api_key(endpoint))
 
 
 def _load_adapter(endpoint: OpenAiSpec) -> None:
     if endpoint.adapter is not None:
         for address in endpoint.addresses:
-            load_adapter(address, Adapter(endpoint.model, endpoint.adapter), _api_key(endpoint))
-
-
-def _api_key(endpoint: OpenAiSpec) -> str:
-    return os.environ.get(endpoint.api_key_variable, "")
+            load_adapter(address, Adapter(endpoint.model, endpoint.adapter), api_key(endpoint))
 
 
 async def _check(specs: Iterable[OpenAiSpec]) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from trajmill.flows.context import RoundContext
-from trajmill.flows.policy import BASELINE, is_embedded, policy_in, policy_row
+from trajmill.flows.policies.policy import BASELINE, is_embedded, policy_in, policy_row
+from trajmill.flows.serving.policy_servers import RefusedPolicyError
 from trajmill.flows.stage import StageOutcome, StageReport, finished, run_once
 from trajmill.flows.tasks.generate import GENERATE
 from trajmill.flows.tasks.measure import measure
@@ -49,17 +50,27 @@ def baseline(context: RoundContext) -> StageReport:
 
 
 def evaluate(context: RoundContext) -> StageReport:
-    """Measure the round's new policy; a round that did not train has none."""
+    """Measure the round's new policy; a round that did not train has none.
+
+    A policy that its server refuses is not measured, and not promoted.
+    """
 
     def work(at: StageRun) -> StageOutcome:
         trained = finished(context, TRAIN).result
         if not trained["trained"]:
-            return StageOutcome(0, 0, result={"success": [], "validation": []})
+            return _unmeasured("")
         policy = policy_in(context.warehouse, trained["policy_row"])
-        measured = measure(context, at, policy, untrained=False)
-        return replace(measured.outcome, result=measured.result)
+        try:
+            measured = measure(context, at, policy, untrained=False)
+        except RefusedPolicyError as error:
+            return _unmeasured(str(error))
+        return replace(measured.outcome, result={**measured.result, "refused": ""})
 
     return run_once(context, EVALUATE, work)
+
+
+def _unmeasured(refused: str) -> StageOutcome:
+    return StageOutcome(0, 0, result={"success": [], "validation": [], "refused": refused})
 
 
 def validation_of(report: StageReport) -> tuple[QueryOutcome, ...]:

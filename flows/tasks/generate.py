@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from trajmill.flows.configuration.models import EMBEDDED
 from trajmill.flows.context import RoundContext
-from trajmill.flows.policy import Policy, configured_policy, is_embedded, policy_row
+from trajmill.flows.policies.policy import Policy, configured_policy, is_embedded, policy_row
 from trajmill.flows.stage import StageOutcome, StageReport, run_once
 from trajmill.flows.tasks.query_sources import new_queries
 from trajmill.schemas.errors import TrajmillError

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from trajmill.flows.configuration.model_specs import models_of, policy_gives_tokens
 from trajmill.flows.configuration.prompts import prompts_of
 from trajmill.flows.context import RoundContext
-from trajmill.flows.policy import acting, policy_before
+from trajmill.flows.policies.policy import acting, policy_before
 from trajmill.flows.stage import StageOutcome, StageReport, finished, run_once
 from trajmill.flows.tasks.rollout import attempt_all, training_queries
 from trajmill.pipelines.agents import ActingAgent

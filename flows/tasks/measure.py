@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pyarrow.parquet as pq
 
 from trajmill.flows.context import RoundContext
-from trajmill.flows.policy import Policy, acting
+from trajmill.flows.policies.policy import Policy, acting
 from trajmill.flows.stage import StageOutcome
 from trajmill.flows.tasks.rollout import attempt_all
 from trajmill.schemas.tables.policy_version import QueryOutcome, SplitSuccess

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from trajmill.flows.context import RoundContext
-from trajmill.flows.policy import BASELINE, PROMOTE, Policy, policy_before, policy_in, policy_row, policy_versions
+from trajmill.flows.policies.policy import (
+    PROMOTE,
+    Policy,
+    policy_before,
+    policy_in,
+    policy_report,
+    policy_row,
+    policy_versions,
+)
+from trajmill.flows.serving.policy_servers import release_adapter
 from trajmill.flows.stage import StageOutcome, StageReport, finished, report_of, run_once
 from trajmill.flows.tasks.calibrate import judge_quality
 from trajmill.flows.tasks.evaluate import EVALUATE, splits_of, validation_of
@@ -14,8 +24,9 @@ from trajmill.flows.tasks.measure import validation_queries
 from trajmill.flows.tasks.release import RELEASE
 from trajmill.flows.tasks.train import TRAIN
 from trajmill.schemas.record import Row
-from trajmill.schemas.tables.policy_version import PolicyVersion, QueryOutcome, SplitSuccess
+from trajmill.schemas.tables.policy_version import PolicyVersion, QueryOutcome
 from trajmill.schemas.tables.round_summary import RoundSummary, StageCount
+from trajmill.stages.models.openai_api.spec import OpenAiSpec
 from trajmill.stages.training.promotion import Promotion, QueryGroup, Rival, compare
 from trajmill.warehouse.layout import StageRun
 from trajmill.warehouse.shards import write_tables
@@ -31,17 +42,17 @@ def promote(context: RoundContext, stages: Sequence[str]) -> StageReport:
 
     def work(at: StageRun) -> StageOutcome:
         before = policy_before(context)
-        old = _measured_before(context)
+        in_force = policy_report(context)
+        old, updates_before = splits_of(in_force), int(in_force.result["updates"])
         trained = finished(context, TRAIN).result
         evaluated = finished(context, EVALUATE)
         new, outcomes = splits_of(evaluated), validation_of(evaluated)
-        if trained["trained"]:
-            promotion = _compared(context, before, outcomes)
-        else:
-            promotion = Promotion(False, str(trained["reason"]))
+        reason = str(trained["reason"] or evaluated.result["refused"])
+        promotion = Promotion(False, reason) if reason else _compared(context, before, outcomes)
         after = policy_in(context.warehouse, trained["policy_row"]) if promotion.promoted else before
         kept = new if promotion.promoted else old
-        updates = _updates_before(context) + trained.get("updates", 0)
+        updates = updates_before + trained.get("updates", 0)
+        _release_unused(context, before, trained, promotion.promoted)
         summary = RoundSummary(
             policy_before=before.version,
             policy_after=after.version,
@@ -60,8 +71,8 @@ def promote(context: RoundContext, stages: Sequence[str]) -> StageReport:
             version = PolicyVersion(
                 **trained["policy_row"],
                 parent=trained["parent"],
-                release=summary.release,
-                recipe=context.config.train.model_dump_json(),
+                release=trained["release"],
+                recipe=trained["recipe"],
                 updates=updates,
                 success=new,
                 promoted=promotion.promoted,
@@ -75,7 +86,7 @@ def promote(context: RoundContext, stages: Sequence[str]) -> StageReport:
             "policy_row": policy_row(context.warehouse, after),
             "promoted": promotion.promoted,
             "reason": promotion.reason,
-            "updates": updates if promotion.promoted else _updates_before(context),
+            "updates": updates if promotion.promoted else updates_before,
             "success": [split.model_dump() for split in kept],
         }
         return StageOutcome(1, int(promotion.promoted), write_tables(context.warehouse, at, rows), result)
@@ -85,9 +96,9 @@ def promote(context: RoundContext, stages: Sequence[str]) -> StageReport:
 
 def _compared(context: RoundContext, before: Policy, new: Sequence[QueryOutcome]) -> Promotion:
     rivals = {
-        row.model_version: Rival(row.model_version, _by_query(row.validation or ()))
-        for row in policy_versions(context)
-        if row.promoted or row.model_version == before.version
+        version: Rival(version, _by_query(row.validation or ()))
+        for version, row in policy_versions(context).items()
+        if row.promoted or version == before.version
     }
     queries = validation_queries(context)
     unseen = set(context.config.queries.unseen_app_names)
@@ -99,21 +110,18 @@ def _compared(context: RoundContext, before: Policy, new: Sequence[QueryOutcome]
     return compare(_by_query(new), old, list(rivals.values()), groups, context.config.evaluate.level)
 
 
+def _release_unused(context: RoundContext, before: Policy, trained: Mapping[str, Any], promoted: bool) -> None:
+    """Unload the adapter that acts no longer from the servers of the policy."""
+    if not trained["trained"]:
+        return
+    unused = before if promoted else policy_in(context.warehouse, trained["policy_row"])
+    spec = context.config.endpoints.get(context.config.models.policy)
+    if unused.adapter is not None and isinstance(spec, OpenAiSpec):
+        release_adapter(spec, unused.version)
+
+
 def _by_query(outcomes: Sequence[QueryOutcome]) -> dict[str, bool]:
     return {outcome.query_id: outcome.success for outcome in outcomes}
-
-
-def _report_before(context: RoundContext) -> StageReport:
-    last = context.in_round(context.round - 1)
-    return finished(last, PROMOTE if last.round else BASELINE)
-
-
-def _measured_before(context: RoundContext) -> tuple[SplitSuccess, ...]:
-    return splits_of(_report_before(context))
-
-
-def _updates_before(context: RoundContext) -> int:
-    return int(_report_before(context).result["updates"])
 
 
 def _counts(context: RoundContext, stages: Sequence[str]) -> tuple[StageCount, ...]:

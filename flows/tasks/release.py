@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from trajmill.flows.configuration.judges import own_judge
 from trajmill.flows.context import RoundContext
-from trajmill.flows.policy import policy_before
+from trajmill.flows.policies.policy import policy_before
 from trajmill.flows.stage import StageOutcome, StageReport, run_once
 from trajmill.flows.tasks.derive import left_out
 from trajmill.pipelines.reading.history import read_history

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from trajmill.flows.configuration.model_specs import policy_gives_tokens
 from trajmill.flows.context import RoundContext
-from trajmill.flows.policy import acting, policy_before
+from trajmill.flows.policies.policy import acting, policy_before
 from trajmill.flows.stage import StageOutcome, StageReport, run_once
 from trajmill.pipelines.agents import ActingAgent
 from trajmill.pipelines.reading.history import read_history

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from trajmill.flows.configuration.model_specs import policy_family
 from trajmill.flows.context import RoundContext
-from trajmill.flows.policy import Policy, policy_before, policy_row
+from trajmill.flows.policies.policy import Policy, policy_before, policy_row
 from trajmill.flows.stage import StageOutcome, StageReport, Waiting, finished, run_once
 from trajmill.flows.tasks.calibrate import judge_precision
 from trajmill.flows.tasks.release import RELEASE
@@ -60,6 +60,8 @@ def train(context: RoundContext, progress: Progress | None = None) -> StageRepor
             "reason": "",
             "judge_precision": precision,
             "parent": parent.version,
+            "release": finished(context, RELEASE).result["release"],
+            "recipe": settings.train.model_dump_json(),
             "policy_row": policy_row(context.warehouse, _stored(context, at, parent, report.version)),
             "metrics": json.dumps(report._asdict()),
             **report._asdict(),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trajmill.flows.context import RoundContext
-from trajmill.flows.policy import endpoint_of
+from trajmill.flows.policies.policy import endpoint_of
 from trajmill.flows.stage import StageOutcome, StageReport, run_once
 from trajmill.flows.tasks.generate import untrained_policy
 from trajmill.flows.tasks.rollout import attempt_all

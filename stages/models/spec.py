@@ -28,6 +28,9 @@ class ModelSpec(Spec):
     gives_tokens: ClassVar[bool] = False
     """Whether it can be asked for the tokens of its replies and their log probabilities."""
 
+    takes_adapters: ClassVar[bool] = False
+    """Whether it can act with a LoRA adapter on its weights."""
+
     kind: str
     """The kind of model."""
     family: Annotated[str, known_by(family_named)] = "any"

@@ -14,7 +14,7 @@ from tests.flows.small_run import small_config
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.context import RoundContext
 from trajmill.flows.landed_event import accepted_since_training
-from trajmill.flows.policy import PROMOTE
+from trajmill.flows.policies.policy import PROMOTE
 from trajmill.flows.round import current_round, do_stage, run_stage
 from trajmill.flows.round_stages import STAGES
 from trajmill.flows.serve import retrain

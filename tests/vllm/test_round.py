@@ -13,7 +13,7 @@ from tests.vllm.tiny_server import MODEL
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.models import CriticRoles, ModelsSection
 from trajmill.flows.context import RoundContext
-from trajmill.flows.policy import PROMOTE
+from trajmill.flows.policies.policy import PROMOTE
 from trajmill.flows.stage import report_of
 from trajmill.schemas.errors import FailureClass
 from trajmill.schemas.tables.failure import Failure

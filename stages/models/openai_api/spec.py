@@ -37,6 +37,7 @@ class OpenAiSpec(ModelSpec):
     """A model on vLLM servers, or on other servers with OpenAI's protocol."""
 
     gives_tokens: ClassVar[bool] = True
+    takes_adapters: ClassVar[bool] = True
 
     kind: Literal["openai_api"] = "openai_api"
     """vLLM servers or other servers with OpenAI's protocol."""

@@ -19,7 +19,7 @@ from tests.flows.test_kill import contents
 from trajmill.flows.cli.app import run
 from trajmill.flows.configuration.config import Config, QueriesSection, RunSection
 from trajmill.flows.context import RoundContext
-from trajmill.flows.policy import policy_in
+from trajmill.flows.policies.policy import policy_in
 from trajmill.flows.tasks.generate import generate
 from trajmill.flows.tasks.measure import measure
 from trajmill.schemas.errors import BadInputError, TrajmillError

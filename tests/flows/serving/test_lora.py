@@ -7,7 +7,7 @@ import pytest
 
 from tests.flows.serving.stand_in_vllm import stand_in
 from tests.flows.serving.test_model_server import free_port
-from trajmill.flows.serving.lora import Adapter, load_adapter, swap_adapter, unload_adapter
+from trajmill.flows.serving.lora import Adapter, load_adapter, unload_adapter
 from trajmill.flows.serving.model_server import ModelServer, served
 from trajmill.flows.serving.server_requests import served_models
 from trajmill.schemas.errors import BadInputError, TrajmillError
@@ -33,11 +33,13 @@ def adapter(folder: Path, name: str) -> Adapter:
 
 def test_an_adapter_takes_the_place_of_its_predecessor(address: str, tmp_path: Path) -> None:
     first, second = adapter(tmp_path, "v1"), adapter(tmp_path, "v2")
-    swap_adapter(address, None, first)
+    load_adapter(address, first)
     assert served_models(address) == frozenset({"policy-7b", "v1"})
-    swap_adapter(address, "v1", second)
+    load_adapter(address, second)
+    assert served_models(address) == frozenset({"policy-7b", "v1", "v2"}), "the old one answers until the new one does"
+    unload_adapter(address, "v1")
     assert served_models(address) == frozenset({"policy-7b", "v2"})
-    swap_adapter(address, "v2", second)  # the same again, as after a restart
+    load_adapter(address, second)  # the same again, as after a restart
     assert served_models(address) == frozenset({"policy-7b", "v2"})
     unload_adapter(address, "v2")
     unload_adapter(address, "v2")
@@ -45,10 +47,10 @@ def test_an_adapter_takes_the_place_of_its_predecessor(address: str, tmp_path: P
 
 
 def test_the_predecessor_stays_when_the_successor_cannot_be_loaded(address: str, tmp_path: Path) -> None:
-    swap_adapter(address, None, adapter(tmp_path, "v3"))
+    load_adapter(address, adapter(tmp_path, "v3"))
     message = "did not load the LoRA adapter broken: the rank 64 is greater than max_lora_rank 8$"
     with pytest.raises(BadInputError, match=message):
-        swap_adapter(address, "v3", adapter(tmp_path, "broken"))
+        load_adapter(address, adapter(tmp_path, "broken"))
     assert served_models(address) == frozenset({"policy-7b", "v3"})
     unload_adapter(address, "v3")
 

@@ -10,12 +10,14 @@ from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.model_specs import model_of
 from trajmill.flows.configuration.models import EMBEDDED
 from trajmill.flows.context import RoundContext
-from trajmill.flows.stage import finished
+from trajmill.flows.serving.policy_servers import RefusedPolicyError, serve_policy
+from trajmill.flows.stage import StageReport, finished, report_of
 from trajmill.pipelines.agents import ActingAgent
 from trajmill.pipelines.models import Endpoint
 from trajmill.schemas.tables.policy_version import PolicyVersion
 from trajmill.stages.agents.spec import EndToEndSpec, ExplorerSpec
 from trajmill.stages.models.embedded.spec import EmbeddedSpec
+from trajmill.stages.models.openai_api.spec import OpenAiSpec
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.read import read_rows
 
@@ -55,23 +57,46 @@ def policy_in(warehouse: Warehouse, row: Mapping[str, Any]) -> Policy:
 
 
 def policy_before(context: RoundContext) -> Policy:
-    """The policy that a round starts with: the one promoted before it, or the one that the run starts with.
+    """The policy in force in a round: the last one chosen in it, else the one that it starts with.
 
     Raises:
         TrajmillError: the round before is not finished.
     """
-    last = context.in_round(context.round - 1)
-    report = finished(last, PROMOTE if last.round else BASELINE)
-    return policy_in(context.warehouse, report.result["policy_row"])
+    return policy_in(context.warehouse, policy_report(context).result["policy_row"])
 
 
-def policy_versions(context: RoundContext) -> list[PolicyVersion]:
-    """The newest row of each version of the run, in the order of their first rows.
+def policy_report(context: RoundContext) -> StageReport:
+    """The report of the stage that put the policy of a round in force, with its success and its updates.
 
-    A round's rows are older than those of the next one.
+    Raises:
+        TrajmillError: the round before is not finished.
     """
+    chosen = choices(context)
+    if chosen:
+        return chosen[-1]
+    last = context.in_round(context.round - 1)
+    return finished(last, PROMOTE if last.round else BASELINE)
+
+
+def choices(context: RoundContext) -> list[StageReport]:
+    """The reports of the choices made in a round, by hand or by the configuration, in their order."""
+    found: list[StageReport] = []
+    while (report := report_of(context, choice_stage(len(found)))) is not None:
+        found.append(report)
+    return found
+
+
+def choice_stage(number: int) -> str:
+    """The stage of a choice; a round may have several, in the order of their names."""
+    return f"policy_{number:02d}"
+
+
+def policy_versions(context: RoundContext) -> dict[str, PolicyVersion]:
+    """By version, its newest row of those that stand before the round's own promotion; the oldest version first."""
     rows = read_rows(context.warehouse, PolicyVersion, run_id=context.run_id)
-    return list({row.model_version: row for row in sorted(rows, key=lambda row: row.round)}.values())
+    before = [row for row in rows if row.round < context.round or row.made_by != PROMOTE]
+    ordered = sorted(before, key=lambda row: (row.round, row.made_by == PROMOTE, row.made_by))
+    return {row.model_version: row for row in ordered}
 
 
 def configured_policy(config: Config) -> Policy:
@@ -103,17 +128,22 @@ def acting(
 
 
 def endpoint_of(context: RoundContext, policy: Policy) -> Endpoint:
-    """The model of a policy, which the workers open.
+    """The model of a policy, which the workers open; its servers serve it from now on.
 
     Raises:
-        BadInputError: the policy's endpoint cannot take another model.
+        RefusedPolicyError: a server refuses the version, or the endpoint cannot take it.
+        TrajmillError: a server does not answer.
     """
     if policy.kind == EMBEDDED:
         assert policy.folder is not None
         return Endpoint(EmbeddedSpec(model=policy.folder))
     configured = model_of(context.config, context.config.models.policy)
-    spec = configured.spec.with_version(policy.version, policy.folder)
-    return Endpoint(spec, configured.request_cache, policy.version)
+    spec = configured.spec
+    if policy.adapter is not None and not spec.takes_adapters:
+        raise RefusedPolicyError(f"a model of kind {spec.kind!r} takes no adapter; let [train] train whole weights")
+    if isinstance(spec, OpenAiSpec):
+        serve_policy(spec, policy.version, policy.folder, policy.adapter)
+    return Endpoint(spec.with_version(policy.version, policy.folder), configured.request_cache, policy.version)
 
 
 def is_embedded(config: Config) -> bool:

@@ -1,0 +1,94 @@
+"""Commands about the policy versions of a run: list, add, promote, rollback."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from trajmill.flows.cli.loop import ConfigFile
+
+app = typer.Typer(help="Show the policy versions of a run, add one, promote one or roll back.", no_args_is_help=True)
+
+
+@app.command("list", epilog="Example: trajmill policy list --config trajmill.toml")
+def list_versions(config: ConfigFile = None) -> None:
+    """Show the versions of the run, where each came from, and what was decided about it last."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from trajmill.flows.configuration.file import load_config
+    from trajmill.flows.policies.commands import list_policies
+
+    table = Table("", "version", "parent", "round", "release", "validation", "promoted", "reason")
+    for listed in list_policies(load_config(config)):
+        row = listed.row
+        table.add_row(
+            "*" if listed.in_force else "",
+            row.model_version,
+            row.parent or "",
+            str(row.round),
+            row.release or "",
+            listed.validation,
+            "yes" if row.promoted else "no",
+            row.reason,
+        )
+    Console().print(table)
+    print("* in force")
+
+
+@app.command(epilog="Example: trajmill policy add --adapter adapters/round-3 --config trajmill.toml")
+def add(
+    config: ConfigFile = None,
+    model: Annotated[
+        str | None,
+        typer.Option("--model", metavar="NAME", help="Its name at the policy's servers, or the folder of its weights."),
+    ] = None,
+    adapter: Annotated[
+        Path | None, typer.Option("--adapter", metavar="DIR", help="A LoRA adapter on the policy's weights.")
+    ] = None,
+    release: Annotated[
+        str | None,
+        typer.Option("--release", metavar="NAME", help="What it was trained on; the round's release if none."),
+    ] = None,
+) -> None:
+    """Give the round that waits for a policy the version that you have trained; it is measured, and promoted or not."""
+    from trajmill.flows.configuration.file import load_config
+    from trajmill.flows.prefect_settings import set_quiet_defaults
+
+    settings = load_config(config)
+    set_quiet_defaults()
+    from trajmill.flows.policies.addition import Addition
+    from trajmill.flows.policies.commands import add_and_evaluate
+
+    report = add_and_evaluate(settings, Addition(model, adapter, release))
+    print(report.waiting or _decision(report.result))
+
+
+@app.command(epilog="Example: trajmill policy promote embedded-434fda10d3c1abd0")
+def promote(
+    version: Annotated[str, typer.Argument(help="A version that `trajmill policy list` shows.")],
+    config: ConfigFile = None,
+) -> None:
+    """Put a version in force, whatever its measurement says; it acts from the next stage on."""
+    from trajmill.flows.configuration.file import load_config
+    from trajmill.flows.policies.commands import promote_policy
+
+    promote_policy(load_config(config), version)
+    print(f"{version} is in force")
+
+
+@app.command(epilog="Example: trajmill policy rollback --config trajmill.toml")
+def rollback(config: ConfigFile = None) -> None:
+    """Put the parent of the version in force in its place; it acts from the next stage on."""
+    from trajmill.flows.configuration.file import load_config
+    from trajmill.flows.policies.commands import roll_back_policy
+
+    report = roll_back_policy(load_config(config))
+    print(f"{report.result['policy_row']['model_version']} is in force")
+
+
+def _decision(result: Mapping[str, object]) -> str:
+    return f"{'promoted' if result['promoted'] else 'not promoted'}: {result['reason']}"

@@ -1,0 +1,111 @@
+"""Takes in a policy version that somebody else has trained, in place of the training of the round that waits for it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import NamedTuple
+
+from trajmill.flows.configuration.config import Config
+from trajmill.flows.context import RoundContext
+from trajmill.flows.policies.policy import Policy, endpoint_of, is_embedded, policy_before, policy_row, policy_versions
+from trajmill.flows.stage import StageOutcome, StageReport, finished, report_of, run_once
+from trajmill.flows.tasks.calibrate import judge_precision
+from trajmill.flows.tasks.release import RELEASE
+from trajmill.flows.tasks.train import ADAPTER_FILE, TRAIN
+from trajmill.schemas.errors import BadInputError
+from trajmill.stages.models.local.folder import folder_version, model_folder
+from trajmill.warehouse.atomic import replacing_folder
+from trajmill.warehouse.layout import StageRun
+from trajmill.warehouse.releases import read_release
+
+
+class Addition(NamedTuple):
+    """What the user adds."""
+
+    model: str | None = None
+    """The name under which the policy's server serves it, or the folder of its weights."""
+    adapter: Path | None = None
+    """Folder of a LoRA adapter on the weights of the policy in force."""
+    release: str | None = None
+    """The release that it was trained on; None is that of the round."""
+
+
+def add_policy(context: RoundContext, added: Addition) -> StageReport:
+    """Record a version as what the round's training gave; it is evaluated next.
+
+    The policy in force may be named, too: the round then ends without a new version.
+
+    Raises:
+        BadInputError: the round waits for no policy, or there is no such model, adapter or release.
+    """
+    if report_of(context, RELEASE) is None or report_of(context, TRAIN) is not None:
+        raise BadInputError(
+            f"round {context.round} of run {context.run_id} waits for no policy; `trajmill evolve` goes on with it"
+        )
+    policy = _candidate(context, added)
+    in_force = policy_before(context)
+    release = added.release or str(finished(context, RELEASE).result["release"])
+    read_release(context.warehouse, release)
+    # A server that refuses it says so here, before anything is recorded.
+    endpoint_of(context, policy)
+    known = policy_versions(context).get(policy.version)
+    if known is not None and policy.version != in_force.version:
+        raise BadInputError(
+            f"{policy.version} has been measured in round {known.round} already ({known.reason}); "
+            f"`trajmill policy promote {policy.version}` puts it in force"
+        )
+
+    def work(at: StageRun) -> StageOutcome:
+        is_new = policy.version != in_force.version
+        result = {
+            "trained": is_new,
+            "reason": "" if is_new else f"{policy.version} stays: no other policy was added",
+            "judge_precision": judge_precision(context),
+            "parent": in_force.version,
+            "release": release,
+            "recipe": "{}",
+            "policy_row": policy_row(context.warehouse, policy),
+            "metrics": None,
+        }
+        return StageOutcome(1, int(is_new), result=result)
+
+    return run_once(context, TRAIN, work)
+
+
+def _candidate(context: RoundContext, added: Addition) -> Policy:
+    config = context.config
+    if is_embedded(config):
+        raise BadInputError("models.policy is the embedded policy, which [train] trains; map it to an [endpoints.NAME]")
+    if (added.model is None) == (added.adapter is None):
+        raise BadInputError("name either a model (--model NAME) or an adapter (--adapter DIR)")
+    if added.adapter is not None:
+        return _with_adapter(context, added.adapter)
+    assert added.model is not None
+    return _model(config, added.model)
+
+
+def _model(config: Config, name: str) -> Policy:
+    spec = config.endpoints[config.models.policy]
+    if Path(name).is_dir():
+        folder = model_folder(Path(name).absolute())
+        version = folder_version(folder)
+    else:
+        folder, version = None, name
+    return Policy(version, spec.kind, folder)
+
+
+def _with_adapter(context: RoundContext, adapter: Path) -> Policy:
+    """The adapter on the weights in force; it is copied, so that nobody changes it while it acts."""
+    if not (adapter / ADAPTER_FILE).is_file():
+        raise BadInputError(f"{adapter} is no LoRA adapter: it has no {ADAPTER_FILE}")
+    config = context.config
+    spec = config.endpoints[config.models.policy]
+    if not spec.takes_adapters:
+        raise BadInputError(f"a model of kind {spec.kind!r} takes no adapter; add a folder of merged weights (--model)")
+    version = folder_version(adapter)
+    stored = context.warehouse.model(version)
+    if not stored.exists():
+        with replacing_folder(stored) as folder:
+            shutil.copytree(adapter, folder, dirs_exist_ok=True)
+    return Policy(version, spec.kind, policy_before(context).folder, stored)

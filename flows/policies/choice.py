@@ -1,0 +1,143 @@
+"""Puts a policy version of the run in force: by hand, or because the configuration names another model."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from trajmill.flows.configuration.models import EMBEDDED
+from trajmill.flows.context import RoundContext
+from trajmill.flows.policies.policy import (
+    BASELINE,
+    Policy,
+    choice_stage,
+    choices,
+    configured_policy,
+    is_embedded,
+    policy_before,
+    policy_row,
+    policy_versions,
+)
+from trajmill.flows.stage import StageOutcome, StageReport, report_of, run_once
+from trajmill.flows.tasks.generate import untrained_policy
+from trajmill.flows.tasks.guide import GUIDED
+from trajmill.flows.tasks.measure import measure
+from trajmill.flows.tasks.rollout import ROLLOUT
+from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.nearest import instead_of
+from trajmill.schemas.tables.policy_version import PolicyVersion
+from trajmill.warehouse.layout import StageRun
+from trajmill.warehouse.shards import write_tables
+
+
+def promote_by_hand(context: RoundContext, version: str) -> StageReport:
+    """Put a version in force, whatever its measurement says.
+
+    Raises:
+        BadInputError: the run has no such version, it is in force already, or a rollout is under way.
+    """
+    in_force = policy_before(context).version
+    return _choose(context, _known(context, version), f"promoted by hand in place of {in_force}")
+
+
+def roll_back(context: RoundContext) -> StageReport:
+    """Put the parent of the policy in force in its place.
+
+    Raises:
+        BadInputError: the policy in force is the one that the run started with, or a rollout is under way.
+    """
+    in_force = _known(context, policy_before(context).version)
+    if in_force.parent is None:
+        raise BadInputError(f"{in_force.model_version} has no parent to roll back to; `trajmill policy list` shows all")
+    refused = in_force.model_copy(update={"promoted": False, "reason": f"rolled back to {in_force.parent} by hand"})
+    reason = f"rolled back from {in_force.model_version} by hand"
+    return _choose(context, _known(context, in_force.parent), reason, refused)
+
+
+def adopt_configured(context: RoundContext) -> None:
+    """Let a round that has not begun start with the model that the configuration names, if the run does not know it.
+
+    The model is measured first, as the one that the run started with was. A model that the run knows stays as it is:
+    promotion decided about it, or somebody by hand.
+    """
+    if report_of(context.in_round(0), BASELINE) is None or _has_begun(context, ROLLOUT):
+        return
+    in_force, config = policy_before(context), context.config
+    if is_embedded(config):
+        if in_force.kind != EMBEDDED:
+            _adopt(context, None)
+        return
+    configured = configured_policy(config)
+    if configured.version not in policy_versions(context) or configured.kind != in_force.kind:
+        _adopt(context, configured)
+
+
+def _adopt(context: RoundContext, configured: Policy | None) -> None:
+    stage = choice_stage(len(choices(context)))
+
+    def work(at: StageRun) -> StageOutcome:
+        policy = configured or untrained_policy(context, at)
+        known = policy_versions(context).get(policy.version)
+        if known is not None:
+            return _chosen(context, at, _as_decided(context, at, known, "the configuration names it again"))
+        measured = measure(context, at, policy, untrained=configured is None)
+        row = PolicyVersion(
+            **policy_row(context.warehouse, policy),
+            parent=None,
+            release=None,
+            recipe="{}",
+            updates=0,
+            success=measured.success,
+            validation=measured.validation,
+            promoted=True,
+            reason="the configuration names it",
+            **context.origin.common(made_by=at.stage),
+        )
+        chosen = _chosen(context, at, row)
+        return replace(chosen, files={**measured.outcome.files, **chosen.files})
+
+    run_once(context, stage, work)
+
+
+def _choose(
+    context: RoundContext, version: PolicyVersion, reason: str, replaced: PolicyVersion | None = None
+) -> StageReport:
+    if version.model_version == policy_before(context).version:
+        raise BadInputError(f"{version.model_version} is in force already")
+    for stage in (ROLLOUT, GUIDED):
+        if _has_begun(context, stage) and report_of(context, stage) is None:
+            raise BadInputError(
+                f"round {context.round} of run {context.run_id} is rolling out its policy; let `trajmill evolve` "
+                "finish that first"
+            )
+
+    def work(at: StageRun) -> StageOutcome:
+        row = _as_decided(context, at, version, reason)
+        others = [] if replaced is None else [replaced.model_copy(update=context.origin.common(made_by=at.stage))]
+        return _chosen(context, at, row, *others)
+
+    return run_once(context, choice_stage(len(choices(context))), work)
+
+
+def _chosen(context: RoundContext, at: StageRun, row: PolicyVersion, *others: PolicyVersion) -> StageOutcome:
+    result = {
+        "policy_row": {key: getattr(row, key) for key in ("model_version", "kind", "folder", "adapter")},
+        "updates": row.updates,
+        "success": [split.model_dump() for split in row.success],
+    }
+    return StageOutcome(1, 1, write_tables(context.warehouse, at, {"models": [*others, row]}), result)
+
+
+def _as_decided(context: RoundContext, at: StageRun, row: PolicyVersion, reason: str) -> PolicyVersion:
+    decided = {"promoted": True, "reason": reason, **context.origin.common(made_by=at.stage)}
+    return row.model_copy(update=decided)
+
+
+def _known(context: RoundContext, version: str) -> PolicyVersion:
+    versions = policy_versions(context)
+    if version not in versions:
+        raise BadInputError(f"run {context.run_id} has no policy {version!r}; {instead_of(version, list(versions))}")
+    return versions[version]
+
+
+def _has_begun(context: RoundContext, stage: str) -> bool:
+    return context.at(stage).staging(context.warehouse).exists()

@@ -1,0 +1,140 @@
+"""The policy versions of a run: trained here or elsewhere, added, promoted, rolled back, named by the configuration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.flows.policies.network import NOBODY_TRAINS, network_config, network_folder
+from tests.flows.tasks.test_train import first_waiting, start
+from trajmill.flows.configuration.config import Config
+from trajmill.flows.context import RoundContext
+from trajmill.flows.policies.addition import Addition
+from trajmill.flows.policies.choice import adopt_configured
+from trajmill.flows.policies.commands import add_and_evaluate, list_policies, promote_policy, roll_back_policy
+from trajmill.flows.policies.policy import policy_before
+from trajmill.flows.round import current_round, do_stage, run_stage, summary_of
+from trajmill.flows.round_stages import STAGES
+from trajmill.flows.tasks.release import release_name
+from trajmill.flows.tasks.rollout import ROLLOUT
+from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.tables.policy_version import PolicyVersion
+from trajmill.schemas.tables.query import Query
+from trajmill.schemas.tables.trajectory import Purpose, Trajectory
+from trajmill.stages.models.local.folder import folder_version
+from trajmill.stages.training.base import ParentPolicy
+from trajmill.stages.training.embedded.spec import EmbeddedSftSpec
+from trajmill.warehouse.read import read_rows
+
+pytestmark = pytest.mark.slow
+
+
+def acted(context: RoundContext) -> set[str]:
+    """The versions that rolled out the training queries of a round."""
+    rows = read_rows(context.warehouse, Trajectory, rounds=[context.round])
+    return {row.model_version for row in rows if row.purpose is Purpose.TRAIN}
+
+
+def test_a_model_in_this_process_is_trained_and_acts_in_the_next_round(tmp_path: Path) -> None:
+    folder = network_folder(tmp_path / "network", seed=3)
+    config = network_config(tmp_path / "root", folder, rounds=2)
+    context = start(config)
+    assert first_waiting(context) is None
+    first = folder_version(folder)
+    assert acted(context) == {first}
+    (baseline, trained) = read_rows(context.warehouse, PolicyVersion)
+    assert (baseline.model_version, baseline.kind, baseline.folder) == (first, "network", str(folder))
+    assert (trained.parent, trained.release) == (first, release_name(context))
+    assert trained.promoted and trained.kind == "network" and trained.metrics is not None
+    assert trained.folder == f"models/{trained.model_version}"
+    rollout = next(stage for stage in STAGES if stage.name == ROLLOUT)
+    do_stage(rollout, context.in_round(2))
+    assert acted(context.in_round(2)) == {trained.model_version}
+
+
+def trained_elsewhere(context: RoundContext, parent: Path, folder: Path) -> Path:
+    """A version that another trainer makes of the round's release."""
+    recipe = EmbeddedSftSpec(min_updates=5, max_updates=10)
+    recipe.train(ParentPolicy(parent), context.warehouse.release(release_name(context)), 1, folder)
+    return folder
+
+
+def test_a_policy_that_somebody_else_trains_is_added_compared_and_rolled_back(tmp_path: Path) -> None:
+    folder = network_folder(tmp_path / "network", seed=3)
+    config = network_config(tmp_path / "root", folder, NOBODY_TRAINS, rounds=3)
+    context = start(config)
+    with pytest.raises(BadInputError, match="has no policy yet"):
+        list_policies(config)
+    report = first_waiting(context)
+    assert report is not None and "trajmill policy add" in report.waiting
+    assert run_stage("train", config).waiting == report.waiting
+    first = folder_version(folder)
+
+    for wrong, message in (
+        (Addition(model="no-such-folder"), "no-such-folder is not known"),
+        (Addition(adapter=folder), "is no LoRA adapter"),
+        (Addition(), "name either a model"),
+        (Addition(model=str(folder), release="nothing"), "nothing"),
+    ):
+        with pytest.raises(BadInputError, match=message):
+            add_and_evaluate(config, wrong)
+    assert first_waiting(context) is not None, "nothing was recorded"
+
+    new = trained_elsewhere(context, folder, tmp_path / "trained")
+    decided = add_and_evaluate(config, Addition(model=str(new)))
+    second = folder_version(new)
+    assert decided.result["promoted"], decided.result["reason"]
+    listed = {each.row.model_version: each for each in list_policies(config)}
+    assert listed[second].in_force and not listed[first].in_force
+    assert (listed[second].row.parent, listed[second].row.release) == (first, release_name(context))
+    assert listed[second].validation.endswith("/4")
+    with pytest.raises(BadInputError, match="waits for no policy"):
+        add_and_evaluate(config, Addition(model=str(new)))
+
+    with pytest.raises(BadInputError, match=f"has no policy '{first[:-1]}'; did you mean {first}"):
+        promote_policy(config, first[:-1])
+    roll_back_policy(config)
+    assert policy_before(current_round(config)).version == first
+    with pytest.raises(BadInputError, match="has no parent"):
+        roll_back_policy(config)
+    assert first_waiting(context.in_round(2)) is not None
+    assert acted(context.in_round(2)) == {first}
+    rows = {each.row.model_version: each.row for each in list_policies(config)}
+    assert not rows[second].promoted and rows[second].reason == f"rolled back to {first} by hand"
+    with pytest.raises(BadInputError, match="has been measured in round 2 already"):
+        add_and_evaluate(config, Addition(model=str(new)))
+    kept = add_and_evaluate(config, Addition(model=str(folder)))
+    assert kept.result["reason"] == f"{first} stays: no other policy was added"
+    assert not summary_of(context.in_round(2)).trained
+    promote_policy(config, second)
+    with pytest.raises(BadInputError, match="is in force already"):
+        promote_policy(config, second)
+    assert policy_before(context.in_round(3)).version == second
+
+
+def renamed(config: Config, folder: Path) -> Config:
+    return config.model_copy(update={"endpoints": {"mine": config.endpoints["mine"].with_version("", folder)}})
+
+
+def test_another_model_in_the_configuration_goes_on_with_the_run(tmp_path: Path) -> None:
+    config = network_config(tmp_path / "root", network_folder(tmp_path / "one", seed=3), NOBODY_TRAINS, rounds=2)
+    context = start(config)
+    assert first_waiting(context) is not None
+    other = renamed(config, network_folder(tmp_path / "two", seed=4))
+    assert other.run_id == config.run_id
+    rolled_out = RoundContext(other, context.warehouse, 1)
+    adopt_configured(rolled_out)
+    assert policy_before(rolled_out) == policy_before(context), "a round that has begun keeps its policy"
+
+    add_and_evaluate(config, Addition(model=str(tmp_path / "one")))
+    queries = read_rows(context.warehouse, Query)
+    for _ in range(2):
+        adopt_configured(rolled_out.in_round(2))
+    assert first_waiting(rolled_out.in_round(2)) is not None
+    version = folder_version(tmp_path / "two")
+    assert acted(rolled_out.in_round(2)) == {version}
+    assert read_rows(context.warehouse, Query) == queries
+    (adopted,) = [each.row for each in list_policies(other) if each.in_force]
+    assert (adopted.model_version, adopted.reason) == (version, "the configuration names it")
+    assert adopted.validation is not None and len(adopted.validation) == 4
