@@ -97,9 +97,7 @@ async def _serve(
     listener: socket.socket,
     ready: Callable[[str], None],
 ) -> None:
-    import uvicorn
-
-    from trajmill.stages.online.openenv_server import environment_app
+    from trajmill.stages.online.openenv_server import environment_app, serve_app
 
     rollout = context.config.rollout
     recorder = OnlineRecorder(context.warehouse, context.origin, context.environment.kind)
@@ -128,16 +126,9 @@ async def _serve(
         )
         await stack.enter_async_context(_committing(recorder))
         stack.push_async_callback(host.close)
-        server = uvicorn.Server(
-            uvicorn.Config(
-                environment_app(host, options.slots, token),
-                log_level="warning",
-                timeout_graceful_shutdown=2,
-            )
-        )
         address, port = listener.getsockname()[:2]
         ready(f"http://{address}:{port}")
-        await server.serve(sockets=[listener])
+        await serve_app(environment_app(host, options.slots, token), listener)
 
 
 async def _draw_elsewhere(observation: Observation) -> bytes:

@@ -65,8 +65,9 @@ class OnlineRecorder:
         # The newest batch may be in some tables only; committing it again completes the others.
         self._begin(max(last, 0))
         self._commit()
-        self._begin(last + 1)
-        self._commit()
+        if self._at.attempt == last:
+            self._begin(last + 1)
+            self._commit()
 
     async def record(self, made: FinishedAttempt, judged: AttemptVerdicts | None) -> None:
         """Store an attempt; a full batch is committed.

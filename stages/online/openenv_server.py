@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
+import uvicorn
 from openenv.core.env_server import ConcurrencyConfig, create_fastapi_app
 from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse
@@ -42,6 +47,27 @@ def environment_app(host: EpisodeHost, sessions: int, token: str = "") -> ASGIAp
         mode="simulation",
     )
     return Guard(app, token)
+
+
+async def serve_app(app: ASGIApp, listener: socket.socket) -> None:
+    """Serve until SIGINT or SIGTERM, then end in order; a second signal closes at once what is still open."""
+    server = _Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=2))
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, server.handle_exit, number, None)
+    try:
+        await server.serve(sockets=[listener])
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
+
+
+class _Server(uvicorn.Server):
+    """Does not raise the signal again when it has ended, so that what remains to be written is."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
 
 
 class Guard:

@@ -1,0 +1,106 @@
+"""Episodes that trainers have stepped become rows, each once, however their servers end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.stages.rollout.toy import ORIGIN, ToyAgent, ToyEnvironment, press_and_finish, toy_query
+from trajmill.pipelines.online import ONLINE, OnlineRecorder, judging
+from trajmill.schemas.tables.step import Step
+from trajmill.schemas.tables.trajectory import Purpose, Trajectory
+from trajmill.schemas.tables.verdict import Judgement
+from trajmill.stages.critics.spec import CriticModels, JudgeSpec
+from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits
+from trajmill.stages.rollout.episode import run_episode
+from trajmill.warehouse.commit import commit
+from trajmill.warehouse.layout import StageRun, Warehouse, create_warehouse
+from trajmill.warehouse.read import read_rows
+from trajmill.warehouse.screens import WarehouseScreens, write_screens
+
+
+def finished(seed: int, number: int = 0) -> FinishedAttempt:
+    attempt = Attempt(toy_query(), Purpose.ONLINE, number, seed)
+    agent = ToyAgent(press_and_finish, name="online", model_version="mine")
+    return asyncio.run(run_episode(attempt, agent, ToyEnvironment(), Limits(), ORIGIN))
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Warehouse:
+    return create_warehouse(tmp_path / "data")
+
+
+def open_recorder(warehouse: Warehouse) -> OnlineRecorder:
+    return OnlineRecorder(warehouse, ORIGIN, "toy")
+
+
+def seeds(warehouse: Warehouse) -> Counter[int]:
+    return Counter(trajectory.seed for trajectory in read_rows(warehouse, Trajectory))
+
+
+def record(recorder: OnlineRecorder, *seeds: int) -> None:
+    for seed in seeds:
+        asyncio.run(recorder.record(finished(seed), None))
+
+
+def test_rows_come_with_the_commit_and_the_next_batch_follows(warehouse: Warehouse) -> None:
+    recorder = open_recorder(warehouse)
+    record(recorder, 1, 2)
+    assert seeds(warehouse) == {}
+    asyncio.run(recorder.commit())
+    asyncio.run(recorder.commit())
+    record(recorder, 3)
+    asyncio.run(recorder.commit())
+    assert seeds(warehouse) == {1: 1, 2: 1, 3: 1}
+    assert len(read_rows(warehouse, Step)) == 6
+    assert sorted(screen for screen in ("before", "after") if screen in WarehouseScreens(warehouse)) == [
+        "after",
+        "before",
+    ]
+    assert recorder.numbers() == {("press", "mine", seed): 1 for seed in (1, 2, 3)}
+
+
+def test_a_full_batch_is_committed_by_itself(warehouse: Warehouse) -> None:
+    record(open_recorder(warehouse), *range(65))
+    assert seeds(warehouse) == dict.fromkeys(range(64), 1)
+
+
+def test_what_a_killed_server_has_left_is_committed_by_the_next_one(warehouse: Warehouse) -> None:
+    for number in range(3):
+        record(open_recorder(warehouse), number)
+    recorder = open_recorder(warehouse)
+    assert seeds(warehouse) == dict.fromkeys(range(3), 1)
+    record(recorder, 3)
+    asyncio.run(recorder.commit())
+    assert seeds(warehouse) == dict.fromkeys(range(4), 1)
+
+
+def test_a_commit_that_was_broken_off_between_two_tables_is_completed(warehouse: Warehouse) -> None:
+    record(open_recorder(warehouse), 1)
+    at = StageRun(ORIGIN.run_id, ORIGIN.round, ONLINE)
+    commit(warehouse, "screens", [write_screens(warehouse, at, ORIGIN, "toy")], at)
+    recorder = open_recorder(warehouse)
+    assert seeds(warehouse) == {1: 1}
+    record(recorder, 2)
+    asyncio.run(recorder.commit())
+    assert seeds(warehouse) == {1: 1, 2: 1}
+
+
+def test_verdicts_of_the_judge_are_rows_beside_the_episode(warehouse: Warehouse) -> None:
+    recorder = open_recorder(warehouse)
+
+    async def judge_and_record() -> float | None:
+        made = finished_now
+        async with judging(JudgeSpec(channels=("programmatic",)), CriticModels(), ORIGIN) as judge:
+            judged = await judge(made)
+        await recorder.record(made, judged)
+        await recorder.commit()
+        return judged.reward
+
+    finished_now = finished(1)
+    assert asyncio.run(judge_and_record()) == 1.0
+    (judgement,) = read_rows(warehouse, Judgement)
+    assert (judgement.correct, judgement.trajectory_id) == (True, finished_now.episode.trajectory.trajectory_id)
