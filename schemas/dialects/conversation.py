@@ -68,8 +68,8 @@ def conversation(
     dialect = family.dialect(platform)
     shown_from = max(0, len(past) - family.past_screens)
     spoken_from = 0 if family.keeps_replies else shown_from
-    told = [step.conclusion for step in past[:spoken_from]]
-    task = dialect.task_text(instruction, guidance, told)
+    not_shown = [step.conclusion for step in past[:spoken_from]]
+    task = dialect.task_text(instruction, guidance, not_shown)
     turns: list[SpokenMessage[Screen]] = []
     for at, step in enumerate(past[spoken_from:], spoken_from):
         if at >= shown_from:
@@ -79,7 +79,7 @@ def conversation(
     # The task comes before the first screen, in the same message if no message is before it.
     begun = [turns[0]._replace(text=task), *turns[1:]] if turns[0].role == "user" else [_user(task), *turns]
     messages = (SpokenMessage[Screen]("system", dialect.system_prompt(frame)), *begun)
-    return Conversation(messages, dialect.task_text(instruction, None, told))
+    return Conversation(messages, dialect.task_text(instruction, None, not_shown))
 
 
 def _user(text: str) -> SpokenMessage[Screen]:

@@ -68,7 +68,9 @@ class _GuiOwl(ToolCallDialect):
         return compose(instruction, guidance, past)
 
     def _words(self, call: CallText) -> Words:
-        return Words(_said(call.before, "thinking", "Thought:"), _said(call.after, "conclusion", "Conclusion:"))
+        return Words(
+            _tagged_text(call.before, "thinking", "Thought:"), _tagged_text(call.after, "conclusion", "Conclusion:")
+        )
 
     def _around(self, call: str, words: Words) -> str:
         return f"Thought: {words.thought}\n{call}\nConclusion: {words.conclusion}"
@@ -165,6 +167,6 @@ def _extent(frame: CoordinateFrame) -> str:
             return written_extent(frame)
 
 
-def _said(text: str, tag: str, label: str) -> str:
+def _tagged_text(text: str, tag: str, label: str) -> str:
     text = text.strip().removeprefix(f"<{tag}>").removesuffix(f"</{tag}>").strip()
     return text.removeprefix(label).strip()

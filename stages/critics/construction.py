@@ -39,7 +39,7 @@ class JudgeConstruction(NamedTuple):
         scales = self.spec.scales(rule.channel, self.models)
         passes = zip(rule.passes, scales, strict=True)
         critics = tuple(
-            tuple(map(self._disturbed, self._critics(rule.channel, scale, one.votes > 1))) for one, scale in passes
+            tuple(map(self._with_noise, self._critics(rule.channel, scale, one.votes > 1))) for one, scale in passes
         )
         return ChannelCritics(rule, critics, self.spec.tries)
 
@@ -81,7 +81,7 @@ class JudgeConstruction(NamedTuple):
         model, sampling = self.connect(self.models.describer), Sampling(seed=self.models.seed)
         return TreeCaptioner(ModelCaptioner(model, self.models.prompts.describer, sampling=sampling))
 
-    def _disturbed(self, critic: TrajectoryCritic) -> TrajectoryCritic:
+    def _with_noise(self, critic: TrajectoryCritic) -> TrajectoryCritic:
         false_positive, false_negative = self.spec.false_positive, self.spec.false_negative
         if false_positive == 0.0 and false_negative == 0.0:
             return critic

@@ -103,9 +103,9 @@ class _Pass(NamedTuple):
         unasked = list(range(rule.votes))
         yes = no = 0
         while unasked and (ask_all or rule.outcome(yes, no) is None):
-            wave = unasked if ask_all else self._wave(unasked, yes, no)
+            wave = unasked if ask_all else self._next_votes(unasked, yes, no)
             unasked = [number for number in unasked if number not in wave]
-            for number, answer in (await self._ask_wave(wave)).items():
+            for number, answer in (await self._ask_for(wave)).items():
                 answers[number] = answer
                 if isinstance(answer, Vote):
                     yes, no = yes + answer.correct, no + (not answer.correct)
@@ -114,7 +114,7 @@ class _Pass(NamedTuple):
         votes = tuple(answer for _, answer in sorted(answers.items()) if isinstance(answer, Vote))
         return VotingResult(rule.outcome(yes, no), votes, missing)
 
-    def _wave(self, unasked: Sequence[int], yes: int, no: int) -> list[int]:
+    def _next_votes(self, unasked: Sequence[int], yes: int, no: int) -> list[int]:
         """The votes to ask for next.
 
         They are the fewest votes that can decide the result. A critic that casts several votes for the cost of one also
@@ -126,7 +126,7 @@ class _Pass(NamedTuple):
         free = [number for number in for_a_yes if (critic := self._critic(number)) in asked and votes_together(critic)]
         return [*needed, *free]
 
-    async def _ask_wave(self, numbers: Sequence[int]) -> dict[int, Vote | VoteFailure]:
+    async def _ask_for(self, numbers: Sequence[int]) -> dict[int, Vote | VoteFailure]:
         groups: list[tuple[TrajectoryCritic, list[int]]] = []
         for number in numbers:
             critic = self._critic(number)

@@ -55,7 +55,9 @@ def family_conversation(family: Family, episode: Episode, at: int, size_of: Call
     past = []
     for position, step in enumerate(episode.steps[:at]):
         frame = family.frame(size_of(step.screen_before))
-        written = _written(step, dialect, frame) if position >= shown_from else _told(step, dialect, frame)
+        written = (
+            _written(step, dialect, frame) if position >= shown_from else _shown_by_conclusion(step, dialect, frame)
+        )
         past.append(PastStep(step.screen_before, written.reply, written.conclusion))
     own = episode.steps[at]
     frame = family.frame(size_of(own.screen_before))
@@ -67,7 +69,7 @@ def family_conversation(family: Family, episode: Episode, at: int, size_of: Call
     )
 
 
-def _told(step: Step, dialect: Dialect, frame: CoordinateFrame) -> _Written:
+def _shown_by_conclusion(step: Step, dialect: Dialect, frame: CoordinateFrame) -> _Written:
     """A step of which only the conclusion is shown; it may have an action that the family cannot express."""
     try:
         return _written(step, dialect, frame)

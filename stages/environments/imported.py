@@ -109,7 +109,7 @@ async def ask_at_seeds(
     return asked
 
 
-def together(asked: Sequence[ImportedQueries]) -> ImportedQueries:
+def joined(asked: Sequence[ImportedQueries]) -> ImportedQueries:
     """Join several results in their order."""
     return ImportedQueries(
         [query for each in asked for query in each.queries],

@@ -98,17 +98,26 @@ RULES: Final = {"ces": ces_reward, "coda": coda_reward, "action": action_reward}
 
 def ces_rewards(completions: Sequence[Any], target: Sequence[str], **columns: object) -> list[float]:
     """`ces_reward` of each completion, as TRL calls it."""
-    return [ces_reward(score_reply(_said(one), wanted)) for one, wanted in zip(completions, target, strict=True)]
+    return [
+        ces_reward(score_reply(_text_of_completion(one), wanted))
+        for one, wanted in zip(completions, target, strict=True)
+    ]
 
 
 def coda_rewards(completions: Sequence[Any], target: Sequence[str], **columns: object) -> list[float]:
     """`coda_reward` of each completion, as TRL calls it."""
-    return [coda_reward(score_reply(_said(one), wanted)) for one, wanted in zip(completions, target, strict=True)]
+    return [
+        coda_reward(score_reply(_text_of_completion(one), wanted))
+        for one, wanted in zip(completions, target, strict=True)
+    ]
 
 
 def action_rewards(completions: Sequence[Any], target: Sequence[str], **columns: object) -> list[float]:
     """`action_reward` of each completion, as TRL calls it."""
-    return [action_reward(score_reply(_said(one), wanted)) for one, wanted in zip(completions, target, strict=True)]
+    return [
+        action_reward(score_reply(_text_of_completion(one), wanted))
+        for one, wanted in zip(completions, target, strict=True)
+    ]
 
 
 def compute_score(
@@ -136,7 +145,7 @@ def _target(text: str) -> ReplyTarget:
     return ReplyTarget.model_validate_json(text)
 
 
-def _said(completion: Any) -> str:
+def _text_of_completion(completion: Any) -> str:
     """The text of a completion: TRL passes a string, or messages whose content is a string or blocks."""
     if isinstance(completion, str):
         return completion

@@ -53,13 +53,13 @@ class ImageSpool:
         for batch in batches:
             window.append(batch)
             if sum(waiting.num_rows for waiting in window) >= _ROWS_AHEAD:
-                self.lay_in(_shown_in(window))
+                self.add(_shown_in(window))
                 yield from window
                 window = []
-        self.lay_in(_shown_in(window))
+        self.add(_shown_in(window))
         yield from window
 
-    def lay_in(self, screen_ids: Iterable[str]) -> None:
+    def add(self, screen_ids: Iterable[str]) -> None:
         """Add images that were not added yet.
 
         Raises:

@@ -72,7 +72,7 @@ def run_child(
         _end_group(process)
         watchdog.dismiss()
     if status:
-        raise TrainingFailedError(f"the trainer {_ended(status)}: {_told(last)}; all it printed is in {log}")
+        raise TrainingFailedError(f"the trainer {_ended(status)}: {_last_output(last)}; all it printed is in {log}")
 
 
 def _follow(
@@ -94,7 +94,9 @@ def _follow(
                 why = (
                     f"took over {limits.seconds:,.0f} s" if late else f"hung: silent for {limits.silent_seconds:,.0f} s"
                 )
-                raise TrainingFailedError(f"the trainer {why}, and was ended; {_told(last)}; see {log}") from None
+                raise TrainingFailedError(
+                    f"the trainer {why}, and was ended; {_last_output(last)}; see {log}"
+                ) from None
             if line is None:
                 return last
             file.write(line)
@@ -129,6 +131,6 @@ def _ended(status: int) -> str:
     return f"died of signal {-status}" if status < 0 else f"ended with status {status}"
 
 
-def _told(lines: Sequence[str]) -> str:
+def _last_output(lines: Sequence[str]) -> str:
     said = [line.strip() for line in lines if line.strip()]
     return f"its last line is {said[-1][:300]!r}" if said else "it printed nothing"

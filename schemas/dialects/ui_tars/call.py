@@ -91,7 +91,7 @@ def read_call(text: str, frame: CoordinateFrame) -> UiTarsCall:
     while found := _ARGUMENT.match(text, at):
         if found[1] in arguments:
             raise ArgumentsError(f"{found[1]} is given twice")
-        arguments[found[1]] = _meant(found[2] if found[2] is not None else found[3])
+        arguments[found[1]] = _unescaped(found[2] if found[2] is not None else found[3])
         at = found.end()
         if text[at : at + 1] != ",":
             break
@@ -110,7 +110,7 @@ def _quoted(text: str) -> str:
     return "'" + text.translate(_TO_WRITTEN) + "'"
 
 
-def _meant(text: str) -> str:
+def _unescaped(text: str) -> str:
     """The text with escape sequences replaced; unknown ones are kept."""
     if "\\" not in text:
         return text

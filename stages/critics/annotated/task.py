@@ -48,7 +48,11 @@ def is_annotated(query: Query) -> bool:
     Other queries may name pages too, such as the windows of a program; these have no annotations.
     """
     pages = zip(query.pages, query.page_descriptions, strict=True)
-    return query.source is Source.DAG and bool(query.pages) and all("." in page and told for page, told in pages)
+    return (
+        query.source is Source.DAG
+        and bool(query.pages)
+        and all("." in page and description for page, description in pages)
+    )
 
 
 def annotated_task(query: Query) -> AnnotatedTask:

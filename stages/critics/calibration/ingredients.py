@@ -122,10 +122,10 @@ def tally(rule: Rule, evidence: Iterable[LabelledVotes]) -> tuple[IngredientTall
     for one in evidence:
         cast = {(vote.channel, vote.number): vote.correct for vote in one.votes}
         critics = {(vote.channel, vote.number): vote.made_by for vote in one.votes}
-        spent = _spent(rule, one.calls)
+        spent = _costs_by_purpose(rule, one.calls)
         for each in tallies:
             _count(each, each.ingredient.outcome(cast), one.passed)
-            _spend(each, spent)
+            _add_costs(each, spent)
             each.models |= dict.fromkeys(critics[vote] for vote in _votes(each.ingredient) if vote in critics)
     return tallies
 
@@ -181,7 +181,7 @@ def _count(tally_: IngredientTally, outcome: bool | None, passed: bool) -> None:
         tally_.pairs[outcome, passed] += 1
 
 
-class _Bill(NamedTuple):
+class _CostsByPurpose(NamedTuple):
     """The calls of one trajectory, by purpose."""
 
     steps: list[CallCost]
@@ -190,8 +190,8 @@ class _Bill(NamedTuple):
     """Each call for votes, with the vote of each of its draws."""
 
 
-def _spent(rule: Rule, calls: Sequence[CallCost]) -> _Bill:
-    spent = _Bill([], [], [])
+def _costs_by_purpose(rule: Rule, calls: Sequence[CallCost]) -> _CostsByPurpose:
+    spent = _CostsByPurpose([], [], [])
     captions: dict[str, CallCost] = {}
     for call in calls:
         if call.role == _STEP_CRITIC:
@@ -216,7 +216,7 @@ def _vote_of(rule: Rule, channel: Channel, scale: float | None, draw: int) -> It
                 yield channel, first + draw % pass_rule.votes
 
 
-def _spend(tally_: IngredientTally, spent: _Bill) -> None:
+def _add_costs(tally_: IngredientTally, spent: _CostsByPurpose) -> None:
     wanted = set(_votes(tally_.ingredient))
     calls = [*spent.steps]
     if any(subset.channel is Channel.TEXT for subset in tally_.ingredient.subsets):

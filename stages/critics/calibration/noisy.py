@@ -53,7 +53,7 @@ class NoisyChannel:
         Raises:
             JudgeFailure: the critic that is disturbed gave no usable vote.
         """
-        return self._disturbed(await self.inner.judge(episode, screens, steps, draw), episode, steps, draw)
+        return self._with_noise(await self.inner.judge(episode, screens, steps, draw), episode, steps, draw)
 
     @property
     def votes_together(self) -> bool:
@@ -71,11 +71,11 @@ class NoisyChannel:
         assert isinstance(self.inner, SeveralVotesCritic)
         votes = await self.inner.judge_together(episode, screens, steps, draws)
         return [
-            self._disturbed(vote, episode, steps, draw) if isinstance(vote, Vote) else vote
+            self._with_noise(vote, episode, steps, draw) if isinstance(vote, Vote) else vote
             for draw, vote in zip(draws, votes, strict=True)
         ]
 
-    def _disturbed(self, vote: Vote, episode: Episode, steps: Sequence[StepResult], draw: int) -> Vote:
+    def _with_noise(self, vote: Vote, episode: Episode, steps: Sequence[StepResult], draw: int) -> Vote:
         if self._chance(episode.trajectory.trajectory_id, draw) >= (
             self.false_negative if vote.correct else self.false_positive
         ):

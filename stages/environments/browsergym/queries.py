@@ -9,7 +9,7 @@ from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Platform
 from trajmill.stages.environments.browsergym.environment import BrowserGymEnvironment, BrowserGymStart
 from trajmill.stages.environments.browsergym.factory import BrowserGymFactory
-from trajmill.stages.environments.imported import ImportedQueries, ImportedTask, SuiteSize, ask_at_seeds, together
+from trajmill.stages.environments.imported import ImportedQueries, ImportedTask, SuiteSize, ask_at_seeds, joined
 
 _MAKER = "browsergym"
 
@@ -30,7 +30,7 @@ async def import_tasks(tasks: Sequence[str], size: SuiteSize, run_seed: int, ori
             asked.append(await ask_at_seeds(partial(_ask, environment, task), task, size, run_seed, origin, _MAKER))
         finally:
             await environment.close()
-    return together(asked)
+    return joined(asked)
 
 
 async def _ask(environment: BrowserGymEnvironment, task: str, seed: int) -> ImportedTask:

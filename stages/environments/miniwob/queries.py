@@ -9,7 +9,7 @@ from functools import partial
 
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Platform
-from trajmill.stages.environments.imported import ImportedQueries, ImportedTask, SuiteSize, ask_at_seeds, together
+from trajmill.stages.environments.imported import ImportedQueries, ImportedTask, SuiteSize, ask_at_seeds, joined
 from trajmill.stages.environments.miniwob.environment import MiniWobEnvironment, MiniWobFactory
 
 _MAKER = "miniwob"
@@ -41,7 +41,7 @@ async def import_queries(
         await asyncio.gather(*(ask_pages() for _ in range(min(_AT_ONCE, len(pages)))))
     finally:
         await factory.close()
-    return together([imported[page] for page in pages])
+    return joined([imported[page] for page in pages])
 
 
 async def _ask(environment: MiniWobEnvironment, page: str, seed: int) -> ImportedTask:

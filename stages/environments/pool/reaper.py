@@ -80,10 +80,10 @@ def main() -> None:
         kind, _, what = name.partition(" ")
         if kind == "folder":
             folders.append(Path(what))
-        elif int(what) not in handles or not _lives(handles[int(what)]):
+        elif int(what) not in handles or not _is_running(handles[int(what)]):
             handles[int(what)] = _open(int(what))
     _await_end(handles.values(), SECONDS_TO_LEAVE)
-    end_processes([number for number, handle in handles.items() if _lives(handle)])
+    end_processes([number for number, handle in handles.items() if _is_running(handle)])
     for folder in folders:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -111,11 +111,11 @@ def _signal(handle: int, number: signal.Signals) -> None:
 
 def _await_end(handles: Collection[int], seconds: float) -> None:
     until = time.monotonic() + seconds
-    while any(map(_lives, handles)) and time.monotonic() < until:
+    while any(map(_is_running, handles)) and time.monotonic() < until:
         time.sleep(_POLL_SECONDS)
 
 
-def _lives(handle: int) -> bool:
+def _is_running(handle: int) -> bool:
     """Whether a process still runs; a zombie does not."""
     return handle >= 0 and not select.select([handle], [], [], 0)[0]
 

@@ -34,14 +34,14 @@ _PLANS = {
 def reply_for(policy_input: PolicyInput, chosen: int, user: UserText, *, phone: bool) -> Reply:
     """The reply for the candidate at index `chosen`."""
     candidate = policy_input.candidates[chosen]
-    told = Conclusion(
+    parts = Conclusion(
         CONCLUSION_VERBS[candidate.verb],
         candidate.text,
         candidate.field,
         policy_input.title,
         _new_notes(policy_input, user.instruction),
     )
-    conclusion = write_conclusion(told, how=_HOW.get(candidate.verb, ""), into=candidate.verb == "type")
+    conclusion = write_conclusion(parts, how=_HOW.get(candidate.verb, ""), into=candidate.verb == "type")
     return Reply(_thought(policy_input, candidate, user.instruction), candidate.action(phone=phone), conclusion)
 
 

@@ -14,7 +14,7 @@ from trajmill.stages.models.base import ChatRequest, Completion
 from trajmill.stages.models.openai_api.answers import completion
 from trajmill.stages.models.openai_api.exchange import exchange, open_session, under
 from trajmill.stages.models.openai_api.failure import ExchangeFailure, FailureReason
-from trajmill.stages.models.openai_api.model_list import absence, is_there, shown
+from trajmill.stages.models.openai_api.model_list import is_there, reason_for_no_answer, shown
 from trajmill.stages.models.openai_api.payload import has_pictures, request_body
 from trajmill.stages.models.openai_api.retry import backoff_seconds
 from trajmill.stages.models.openai_api.routing import Router, Server
@@ -94,9 +94,9 @@ class OpenAiModel:
         """
         urls = self._spec.addresses
         connection = await self._connected()
-        absences = await asyncio.gather(*(absence(connection.session, url, self.version) for url in urls))
-        if all(absences):
-            raise BadInputError(f"no model server answers: {absences[0]}; start it or correct its URL")
+        reasons = await asyncio.gather(*(reason_for_no_answer(connection.session, url, self.version) for url in urls))
+        if all(reasons):
+            raise BadInputError(f"no model server answers: {reasons[0]}; start it or correct its URL")
 
     async def close(self) -> None:
         """Close all connections. Closing twice is fine, and a later call opens new ones."""

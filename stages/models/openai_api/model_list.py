@@ -16,7 +16,7 @@ _SECONDS = 10.0
 """Time limit of the request in seconds; a server lists its models at once."""
 
 
-async def absence(session: aiohttp.ClientSession, url: str, model: str) -> str | None:
+async def reason_for_no_answer(session: aiohttp.ClientSession, url: str, model: str) -> str | None:
     """Why a server does not answer; None if it answers and knows the model.
 
     Raises:

@@ -145,8 +145,8 @@ def _with_window(desktop: LocalDesktop, path: str, request: dict[str, Any]) -> N
     wanted, strict, by_class = str(request["window_name"]), bool(request.get("strict")), bool(request.get("by_class"))
 
     def matches(window: WindowInfo) -> bool:
-        told = window.program if by_class else window.title
-        return told == wanted if strict else wanted.lower() in told.lower()
+        name = window.program if by_class else window.title
+        return name == wanted if strict else wanted.lower() in name.lower()
 
     found = desktop.windows(matches)
     if not found:

@@ -55,11 +55,11 @@ def _known(task: TaskGraph, slot: TaskSlot, asked: Mapping[str, Scalar], values:
     if kind in ("switch", "checkbox"):
         words = _option_words(task, slot)
         return KnownSlot(name, label, kind, words, ()) if name in asked else KnownSlot(name, label, kind, (), words)
-    told = name in asked and not slot.spec.carried_from
+    is_asked = name in asked and not slot.spec.carried_from
     # An instruction may name the value of a slot that follows from others, but no value of a carried slot.
     right = values.get(name) if name in asked or not slot.is_free else None
     others = [value for value in _offered(task, slot) if slot.spec.carried_from or value != right]
-    accepted = (*_words(slot, asked[name]), *_same_number(shown(asked[name]))) if told else ()
+    accepted = (*_words(slot, asked[name]), *_same_number(shown(asked[name]))) if is_asked else ()
     accepted = tuple(dict.fromkeys(accepted))
     refused = dict.fromkeys(word for value in others for word in _words(slot, value))
     return KnownSlot(name, label, kind, accepted, tuple(word for word in refused if word not in accepted))

@@ -109,10 +109,10 @@ def _fetched(examples: Iterable[E], spool: ImageSpool) -> Iterator[E]:
     for example in examples:
         waiting.append(example)
         if len(waiting) == _AHEAD:
-            spool.lay_in(screen for each in waiting for screen in each.lineage.screen_ids)
+            spool.add(screen for each in waiting for screen in each.lineage.screen_ids)
             yield from waiting
             waiting = []
-    spool.lay_in(screen for each in waiting for screen in each.lineage.screen_ids)
+    spool.add(screen for each in waiting for screen in each.lineage.screen_ids)
     yield from waiting
 
 

@@ -81,8 +81,8 @@ class PolicyNetwork(nn.Module):
         )
         matches = match_words(batch, texts, fields, grid, is_open(flags), weights.to(vectors.dtype))
         spoken, said = self._instruction(batch, vectors, hidden)
-        told = (batch.title, batch.shown, batch.last, batch.before, batch.hint)
-        scene = self.scene(torch.cat([_mean(vectors, ids) for ids in told], -1))
+        context = (batch.title, batch.shown, batch.last, batch.before, batch.hint)
+        scene = self.scene(torch.cat([_mean(vectors, ids) for ids in context], -1))
         tokens = self.candidate(torch.cat([_mean(vectors, texts), _mean(vectors, fields), flags, matches.scalars], -1))
         tokens = tokens + self.kinds(kinds) + self.scene_to_candidate(scene)[grid.owner]
         tokens = tokens + self.attend(tokens, spoken, said, matches.words, grid)

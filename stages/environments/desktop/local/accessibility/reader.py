@@ -84,9 +84,9 @@ def _add_program(bus: Bus, desktop: ElementTree.Element, root: Reference) -> Non
         if sheet.item.reference not in sheets:
             continue
         true = sheet.bounds.left, sheet.bounds.top
-        told = next(other.bounds for other in seen if other.item.reference == sheet.item.reference)
-        shift = true[0] - told.left, true[1] - told.top
-        cells = read_visible_cells(bus, sheet.item, told, SECONDS_TO_READ)
+        reported = next(other.bounds for other in seen if other.item.reference == sheet.item.reference)
+        shift = true[0] - reported.left, true[1] - reported.top
+        cells = read_visible_cells(bus, sheet.item, reported, SECONDS_TO_READ)
         tree.children[sheet.item.reference] = [
             VisibleObject(cell.item, _shifted(cell.bounds, shift), cell.text) for cell in cells
         ]
