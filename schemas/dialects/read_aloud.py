@@ -1,6 +1,6 @@
-"""The dialect "read aloud": a reply lists the rows of the screen up to the wanted one, then a short action.
+"""The dialect "read aloud": a reply names the wanted row, lists the rows of the screen up to it, then acts.
 
-    <r0> Banana <r1> Lemon <do> click <x6> <y11>
+    find Lemon <r0> Banana <r1> Lemon <do> click <x6> <y11>
 
 It is for vision-language models of a few hundred thousand weights, which have one token for each word. If they have to
 press at once, they never learn to connect a word with its place; if they read the rows first, they do.
@@ -21,6 +21,8 @@ from trajmill.schemas.dialects.signs import READ_ALOUD, dialect_seen_in
 from trajmill.schemas.dialects.tool_call import one_line, refusal, storable, written_extent, written_position
 from trajmill.schemas.geometry import Point
 
+FIND: Final = "find"
+"""Begins a thought that looks for a row: each row is then compared with one label, not with the whole instruction."""
 DO: Final = "<do>"
 """The mark between the rows and the action."""
 MOST_ROWS: Final = 32
@@ -30,7 +32,7 @@ MOST_PLACES: Final = 48
 _ROW = re.compile(r"<r\d+>")
 _PLACE = re.compile(r"<x(\d{1,4})> <y(\d{1,4})>")
 _DONE: Final = "Done: "
-_SYSTEM = f"""You operate a device. Read the rows of the screen aloud from the top, <r0> first, up to the one you want.
+_SYSTEM = f"""You operate a device. Write {FIND} and the row you want; read the rows from the top up to it.
 Then write {DO} and one action: click PLACE, double_click PLACE, swipe PLACE PLACE, scroll_up PLACE, scroll_down PLACE,
 type WORDS, enter WORDS, back, home, menu, confirm, wait, done or give_up.
 A place is <xN> <yN>, in patches of 14 pixels; the screen has {{screen}} of them."""
@@ -95,9 +97,15 @@ class ReadAloud:
         return text
 
 
-def rows_aloud(labels: Sequence[str]) -> str:
-    """The thought that lists the rows from the top, at most `MOST_ROWS`."""
-    return " ".join(f"<r{row}> {spoken(label)}".strip() for row, label in enumerate(labels[:MOST_ROWS]))
+def rows_aloud(labels: Sequence[str], wanted: str = "") -> str:
+    """The thought that lists the rows from the top, at most `MOST_ROWS`.
+
+    Args:
+        labels: of the rows.
+        wanted: the label that is looked for; empty for none.
+    """
+    rows = [f"<r{row}> {spoken(label)}".strip() for row, label in enumerate(labels[:MOST_ROWS])]
+    return " ".join([f"{FIND} {spoken(wanted)}", *rows] if wanted else rows)
 
 
 def spoken(text: str) -> str:

@@ -23,7 +23,7 @@ def rows_before(action: Action, elements: Sequence[UIElement]) -> str:
     if not isinstance(action, Click) or point is None:
         return ""
     pressed = next((at for at, row in enumerate(rows) if row.bounds.contains(*point)), None)
-    return "" if pressed is None else rows_aloud([_label(row) for row in rows[: pressed + 1]])
+    return "" if pressed is None else rows_aloud([_label(row) for row in rows[: pressed + 1]], _label(rows[pressed]))
 
 
 def _label(row: UIElement) -> str:

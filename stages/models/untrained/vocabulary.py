@@ -11,7 +11,7 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Split
 from transformers import PreTrainedTokenizerFast
 
-from trajmill.schemas.dialects.read_aloud import ACTION_WORDS, DO, MOST_PLACES, MOST_ROWS
+from trajmill.schemas.dialects.read_aloud import ACTION_WORDS, DO, FIND, MOST_PLACES, MOST_ROWS
 
 END: Final = "<|im_end|>"
 PADDING: Final = "<|endoftext|>"
@@ -49,7 +49,7 @@ def word_tokenizer(texts: Iterable[str], context: int) -> PreTrainedTokenizerFas
         texts: labels of screens and instructions.
         context: most tokens of a prompt with its answer.
     """
-    marks = [DO, *(f"<{axis}{place}>" for axis in "xy" for place in range(MOST_PLACES))]
+    marks = [DO, FIND, *(f"<{axis}{place}>" for axis in "xy" for place in range(MOST_PLACES))]
     rows = [f"<r{row}>" for row in range(MOST_ROWS)]
     known = dict.fromkeys([*_CONTROL, UNKNOWN, *marks, *rows, *ACTION_WORDS, *words_of(texts)])
     tokenizer = Tokenizer(WordLevel({word: at for at, word in enumerate(known)}, UNKNOWN))

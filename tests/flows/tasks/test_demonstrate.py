@@ -55,5 +55,5 @@ def test_hard_queries_are_shown_to_the_policy(tmp_path: Path) -> None:
     rows = [row for row in read_rows(context.warehouse, Example, run_id=config.run_id) if row.guided]
     assert len(rows) == 24 * 6
     said = {row.step_index: row.messages[-1].content for row in rows}
-    assert "<r0> Market" in said[0] and "<r0> Back <r1> " in said[2]
+    assert "find Market <r0> Market" in said[0] and "<r0> Back <r1> " in said[2]
     assert all("Task progress" in row.messages[1].content for row in rows)

@@ -35,9 +35,9 @@ def test_a_phone_has_a_place_for_each_patch_of_14_pixels() -> None:
     ],
 )
 def test_rows_are_read_before_an_action_is_said(action: Action, said: str, remembered: str) -> None:
-    thought = rows_aloud(["Banana", "Lemon"])
+    thought = rows_aloud(["Banana", "Lemon"], "Lemon")
     text = DIALECT.render(Reply(thought, action, "not written"), FRAME)
-    assert text == f"<r0> Banana <r1> Lemon {said}"
+    assert text == f"find Lemon <r0> Banana <r1> Lemon {said}"
     read = DIALECT.parse(text, FRAME)
     assert isinstance(read, Reply) and (read.thought, read.conclusion) == (thought, remembered)
     assert DIALECT.render(read, FRAME) == text

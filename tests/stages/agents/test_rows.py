@@ -28,8 +28,8 @@ SCREEN = (
 @pytest.mark.parametrize(
     ("action", "thought"),
     [
-        (Click(x=350, y=140), "<r0> Banana"),
-        (Click(x=350, y=440), "<r0> Banana <r1> Quantity + <r2> Order"),
+        (Click(x=350, y=140), "find Banana <r0> Banana"),
+        (Click(x=350, y=440), "find Order <r0> Banana <r1> Quantity + <r2> Order"),
         (Click(x=350, y=20), ""),
         (Swipe(x=350, y=900, x2=350, y2=300), "<r0> Banana <r1> Quantity + <r2> Order"),
         (TypeText(text="Banana"), ""),
