@@ -33,13 +33,13 @@ class EvolveReport(NamedTuple):
     database: Path
     rounds: int
     waiting: str = ""
-    """What the run waits for before it can go on, and what to do; empty if all rounds are finished."""
+    """What the run waits for, and what the user can do about it; empty if all rounds are finished."""
 
 
 def evolve(config: Config) -> EvolveReport:
     """Run all rounds of a configuration that are not finished, then write the report.
 
-    A round whose policy somebody else trains stops the run until the new version is there.
+    If another program trains the policy, the run stops in each round until the new version is added.
 
     Raises:
         TrajmillError: a stage failed after all retries, or another process works on the run. Finished stages are kept,
@@ -61,7 +61,7 @@ def evolve(config: Config) -> EvolveReport:
 
 @flow(name="evolve", validate_parameters=False)
 def evolve_flow(unfinished: Sequence[RoundContext]) -> str:
-    """Run the rounds one after the other; returns what the first one that cannot go on waits for."""
+    """Run the rounds one after the other; returns what a round waits for, empty if all are finished."""
     for context in unfinished:
         ended = round_flow(context)
         if isinstance(ended, Waiting):

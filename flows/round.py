@@ -57,7 +57,7 @@ def stage_task(stage: RoundStage, context: RoundContext) -> StageReport:
 
 @flow(name="round", flow_run_name="round {context.round}", validate_parameters=False)
 def round_flow(context: RoundContext) -> RoundSummary | Waiting:
-    """All stages of one round; returns its figures, or what the first stage that cannot be done waits for."""
+    """All stages of one round; returns its figures, or the thing that a stage waits for."""
     adopt_configured(context)
     for stage in stages_of(context.config):
         report = stage_task(stage, context)
@@ -85,10 +85,10 @@ def do_stage(stage: RoundStage, context: RoundContext) -> StageReport:
 
 
 def run_stage(name: str, config: Config) -> StageReport:
-    """Do the stages of one command in the current round, the first that is not finished.
+    """Do the stages of one command in the current round, i.e. the first unfinished one.
 
     Raises:
-        BadInputError: no such command, or a stage that it needs is not finished.
+        BadInputError: there is no such command, or a stage that it needs is not finished.
         RunInUseError: another process works on the run.
     """
     if name not in COMMANDS:
@@ -100,7 +100,7 @@ def run_stage(name: str, config: Config) -> StageReport:
 
 
 def run_command(name: str, context: RoundContext) -> StageReport:
-    """Do the stages of one command in a round; returns the report of the last one, or of the first one that waits.
+    """Do the stages of one command in a round; returns the report of the last one, or of the one that waits.
 
     Raises:
         BadInputError: a stage that it needs is not finished.

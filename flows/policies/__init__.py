@@ -1,1 +1,1 @@
-"""The policy versions of a run: which one acts, which are added, promoted and rolled back."""
+"""The policy versions of a run: choose the one that acts; add, promote and roll back versions."""

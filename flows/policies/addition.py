@@ -1,4 +1,4 @@
-"""Takes in a policy version that somebody else has trained, in place of the training of the round that waits for it."""
+"""Adds a policy version that another program has trained, instead of the training of the round that waits for it."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from trajmill.warehouse.releases import read_release
 
 
 class Addition(NamedTuple):
-    """What the user adds."""
+    """The version that the user adds."""
 
     model: str | None = None
-    """The name under which the policy's server serves it, or the folder of its weights."""
+    """The model name at the policy's server, or the folder of its weights."""
     adapter: Path | None = None
-    """Folder of a LoRA adapter on the weights of the policy in force."""
+    """Folder of a LoRA adapter for the weights of the policy in force."""
     release: str | None = None
-    """The release that it was trained on; None is that of the round."""
+    """The release that it was trained on; None means the release of the round."""
 
 
 def add_policy(context: RoundContext, added: Addition) -> StageReport:
-    """Record a version as what the round's training gave; it is evaluated next.
+    """Record a version as the result of the round's training; the next stage evaluates it.
 
-    The policy in force may be named, too: the round then ends without a new version.
+    If it is the policy in force, the round ends without a new version.
 
     Raises:
-        BadInputError: the round waits for no policy, or there is no such model, adapter or release.
+        BadInputError: the round does not wait for a policy, or the model, the adapter or the release does not exist.
     """
     if report_of(context, RELEASE) is None or report_of(context, TRAIN) is not None:
         raise BadInputError(
@@ -47,7 +47,7 @@ def add_policy(context: RoundContext, added: Addition) -> StageReport:
     in_force = policy_before(context)
     release = added.release or str(finished(context, RELEASE).result["release"])
     read_release(context.warehouse, release)
-    # A server that refuses it says so here, before anything is recorded.
+    # If the server refuses the version, this fails before anything is recorded.
     endpoint_of(context, policy)
     known = policy_versions(context).get(policy.version)
     if known is not None and policy.version != in_force.version:
@@ -96,7 +96,7 @@ def _model(config: Config, name: str) -> Policy:
 
 
 def _with_adapter(context: RoundContext, adapter: Path) -> Policy:
-    """The adapter on the weights in force; it is copied, so that nobody changes it while it acts."""
+    """The policy in force with the adapter, which is copied so that nobody changes it while it acts."""
     if not (adapter / ADAPTER_FILE).is_file():
         raise BadInputError(f"{adapter} is no LoRA adapter: it has no {ADAPTER_FILE}")
     config = context.config

@@ -1,4 +1,4 @@
-"""Puts a policy version of the run in force: by hand, or because the configuration names another model."""
+"""Puts a policy version of the run in force: by a command, or because the configuration names another model."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ from trajmill.warehouse.shards import write_tables
 
 
 def promote_by_hand(context: RoundContext, version: str) -> StageReport:
-    """Put a version in force, whatever its measurement says.
+    """Put a version in force, without regard to its measured success.
 
     Raises:
-        BadInputError: the run has no such version, it is in force already, or a rollout is under way.
+        BadInputError: the run has no such version, it is in force already, or a rollout has begun and is not finished.
     """
     in_force = policy_before(context).version
     return _choose(context, _known(context, version), f"promoted by hand in place of {in_force}")
 
 
 def roll_back(context: RoundContext) -> StageReport:
-    """Put the parent of the policy in force in its place.
+    """Replace the policy in force by its parent.
 
     Raises:
-        BadInputError: the policy in force is the one that the run started with, or a rollout is under way.
+        BadInputError: the policy in force has no parent, or a rollout has begun and is not finished.
     """
     in_force = _known(context, policy_before(context).version)
     if in_force.parent is None:
@@ -54,10 +54,10 @@ def roll_back(context: RoundContext) -> StageReport:
 
 
 def adopt_configured(context: RoundContext) -> None:
-    """Let a round that has not begun start with the model that the configuration names, if the run does not know it.
+    """Start a new round with the configured model, if the run does not know this model yet.
 
-    The model is measured first, as the one that the run started with was. A model that the run knows stays as it is:
-    promotion decided about it, or somebody by hand.
+    The model is measured first, like the model that the run started with. For a known model nothing is done, because
+    promotion or a command has decided about it. Nothing is done in a round that has begun, either.
     """
     if report_of(context.in_round(0), BASELINE) is None or _has_begun(context, ROLLOUT):
         return

@@ -1,4 +1,4 @@
-"""What `trajmill policy` does: shows the versions of a run, adds one, and puts one in force."""
+"""The commands of `trajmill policy`: list the versions of a run, add one, and put one in force."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ class ListedPolicy(NamedTuple):
 
     @property
     def validation(self) -> str:
-        """Its success on the validation queries, e.g. `61/80`; empty where none was measured."""
+        """Its success on the validation queries, e.g. `61/80`; empty if it was not measured."""
         of_split = (each for each in self.row.success if each.split == Split.VALIDATION)
         return next((f"{each.successes}/{each.queries}" for each in of_split), "")
 
 
 def list_policies(config: Config) -> list[ListedPolicy]:
-    """All versions of the run, the oldest first, each with the newest decision about it.
+    """All versions of the run, oldest first, each with the newest decision about it.
 
     Raises:
-        BadInputError: the run has not measured any policy yet.
+        BadInputError: the run has measured no policy yet.
     """
     context = _measured_run(config)
     in_force = policy_before(context).version
@@ -45,10 +45,10 @@ def list_policies(config: Config) -> list[ListedPolicy]:
 
 
 def add_and_evaluate(config: Config, added: Addition) -> StageReport:
-    """Add a version to the round that waits for one, measure it, and promote it or not; returns the decision.
+    """Add a version to the round that waits for one, measure it and decide on its promotion; returns that decision.
 
     Raises:
-        BadInputError: the round waits for no policy, or there is no such model, adapter or release.
+        BadInputError: the round does not wait for a policy, or the model, the adapter or the release does not exist.
         RunInUseError: another process works on the run.
     """
     context = _measured_run(config)
@@ -58,10 +58,10 @@ def add_and_evaluate(config: Config, added: Addition) -> StageReport:
 
 
 def promote_policy(config: Config, version: str) -> StageReport:
-    """Put a version in force by hand.
+    """Put a version in force.
 
     Raises:
-        BadInputError: the run has no such version, it is in force already, or a rollout is under way.
+        BadInputError: the run has no such version, it is in force already, or a rollout has begun and is not finished.
         RunInUseError: another process works on the run.
     """
     context = _measured_run(config)
@@ -72,10 +72,10 @@ def promote_policy(config: Config, version: str) -> StageReport:
 
 
 def roll_back_policy(config: Config) -> StageReport:
-    """Put the parent of the policy in force in its place.
+    """Replace the policy in force by its parent.
 
     Raises:
-        BadInputError: it has no parent, or a rollout is under way.
+        BadInputError: it has no parent, or a rollout has begun and is not finished.
         RunInUseError: another process works on the run.
     """
     context = _measured_run(config)

@@ -1,4 +1,4 @@
-"""The policy of a round: which version acts, where its weights lie, and the agent that acts with it."""
+"""The policy of a round: the version that acts, the folder of its weights, and its agent."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ BASELINE = "baseline"
 
 
 class Policy(NamedTuple):
-    """A policy version: the embedded network, a model in this process, or one that a server serves."""
+    """A policy version: the embedded network, a model in this process, or a model at a server."""
 
     version: str
-    """The version that its rows store; the name under which a server serves it."""
+    """The version in its rows, and the model name at its server."""
     kind: str
-    """The kind of model that it is, e.g. `embedded` or `openai_api`."""
+    """The kind of its model, e.g. `embedded` or `openai_api`."""
     folder: Path | None = None
-    """Folder of its weights; None where only its server knows them."""
+    """Folder of its weights; None if only its server has them."""
     adapter: Path | None = None
-    """Folder of the LoRA adapter on these weights; None where it has none."""
+    """Folder of the LoRA adapter for these weights; None if it has none."""
 
 
 def policy_row(warehouse: Warehouse, policy: Policy) -> dict[str, str | None]:
-    """A policy as the columns of the table `models`; folders in the warehouse stay valid when it is moved."""
+    """The columns of a policy in table `models`; paths in the warehouse are relative, so that it can be moved."""
     return {
         "model_version": policy.version,
         "kind": policy.kind,
@@ -51,25 +51,25 @@ def policy_row(warehouse: Warehouse, policy: Policy) -> dict[str, str | None]:
 
 
 def policy_in(warehouse: Warehouse, row: Mapping[str, Any]) -> Policy:
-    """The policy of a row of `models`, or of what a stage has recorded of one."""
+    """The policy of a row of `models`, or of the same columns in the result of a stage."""
     folder, adapter = (None if row[key] is None else warehouse.root / row[key] for key in ("folder", "adapter"))
     return Policy(row["model_version"], row["kind"] or EMBEDDED, folder, adapter)
 
 
 def policy_before(context: RoundContext) -> Policy:
-    """The policy in force in a round: the last one chosen in it, else the one that it starts with.
+    """The policy in force in a round: the last one that was chosen in it, else the one that it starts with.
 
     Raises:
-        TrajmillError: the round before is not finished.
+        TrajmillError: the previous round is not finished.
     """
     return policy_in(context.warehouse, policy_report(context).result["policy_row"])
 
 
 def policy_report(context: RoundContext) -> StageReport:
-    """The report of the stage that put the policy of a round in force, with its success and its updates.
+    """The report of the stage that put the round's policy in force; it has the policy's success and number of updates.
 
     Raises:
-        TrajmillError: the round before is not finished.
+        TrajmillError: the previous round is not finished.
     """
     chosen = choices(context)
     if chosen:
@@ -79,7 +79,7 @@ def policy_report(context: RoundContext) -> StageReport:
 
 
 def choices(context: RoundContext) -> list[StageReport]:
-    """The reports of the choices made in a round, by hand or by the configuration, in their order."""
+    """The reports of the choices of a policy in a round, by a command or by the configuration, in their order."""
     found: list[StageReport] = []
     while (report := report_of(context, choice_stage(len(found)))) is not None:
         found.append(report)
@@ -92,7 +92,7 @@ def choice_stage(number: int) -> str:
 
 
 def policy_versions(context: RoundContext) -> dict[str, PolicyVersion]:
-    """By version, its newest row of those that stand before the round's own promotion; the oldest version first."""
+    """The newest row of each version before the promotion of this round; the oldest version comes first."""
     rows = read_rows(context.warehouse, PolicyVersion, run_id=context.run_id)
     before = [row for row in rows if row.round < context.round or row.made_by != PROMOTE]
     ordered = sorted(before, key=lambda row: (row.round, row.made_by == PROMOTE, row.made_by))
@@ -100,10 +100,10 @@ def policy_versions(context: RoundContext) -> dict[str, PolicyVersion]:
 
 
 def configured_policy(config: Config) -> Policy:
-    """The policy that the configuration names, which is not the embedded one.
+    """The configured policy, if it is not the embedded one.
 
     Raises:
-        BadInputError: there is no model in its folder.
+        BadInputError: its folder has no model.
     """
     spec = config.endpoints[config.models.policy]
     return Policy(spec.version, spec.kind, spec.weights_folder, spec.adapter_folder)
@@ -115,11 +115,11 @@ def acting(
     """The agent of a policy; the untrained embedded policy acts as an explorer.
 
     Args:
-        context: of the round.
-        policy: its version and folder.
-        temperature: 0 acts greedily.
-        untrained: whether the policy is the one that the run starts with.
-        with_tokens: whether the tokens of a served policy's replies are asked for.
+        context: the round.
+        policy: the policy version.
+        temperature: sampling temperature; 0 acts greedily.
+        untrained: whether the run starts with this policy.
+        with_tokens: whether a served policy is asked for the tokens of its replies.
     """
     agent = context.config.agent
     explores = policy.kind == EMBEDDED and untrained and isinstance(agent, EndToEndSpec)
@@ -128,7 +128,7 @@ def acting(
 
 
 def endpoint_of(context: RoundContext, policy: Policy) -> Endpoint:
-    """The model of a policy, which the workers open; its servers serve it from now on.
+    """The model of a policy, for the workers; makes its servers serve it.
 
     Raises:
         RefusedPolicyError: a server refuses the version, or the endpoint cannot take it.

@@ -1,4 +1,4 @@
-"""Loads LoRA adapters into a running vLLM server, and replaces one by another.
+"""Loads LoRA adapters into a running vLLM server, and unloads them.
 
 The server must be started with `--enable-lora` and VLLM_ALLOW_RUNTIME_LORA_UPDATING=1; trajmill sets the variable for
 servers that it starts with `--enable-lora`. The server reads the adapter's folder itself, so it needs access to it.
@@ -27,7 +27,7 @@ def load_adapter(address: str, adapter: Adapter, api_key: str = "") -> None:
     """Load an adapter into the server at `address` (.../v1); loading it again is fine.
 
     Raises:
-        BadInputError: there is no such adapter, or the server takes none.
+        BadInputError: the folder has no adapter, or the server does not take adapters.
         TrajmillError: the server does not answer.
     """
     if not (adapter.folder / "adapter_config.json").is_file():
@@ -42,7 +42,7 @@ def unload_adapter(address: str, name: str, api_key: str = "") -> None:
     """Remove an adapter from the server at `address`; running requests are finished.
 
     Raises:
-        BadInputError: the server takes no adapters.
+        BadInputError: the server does not take adapters.
         TrajmillError: the server does not answer.
     """
     models = served_models(address, api_key)

@@ -40,7 +40,7 @@ def models_ready(config: Config, logs: Path, names: Iterable[str] | None = None)
     with ExitStack() as stack:
         stack.enter_context(served([_server(name, spec) for name, spec in at_servers.items() if spec.serve], logs))
         if own_policy is not None and of_policy is not None:
-            # Which version it serves changes within a run: the stage that lets the policy act says which.
+            # It serves several versions during a run; the stage in which the policy acts says which one.
             stack.enter_context(policy_server(own_policy, logs))
         for spec in at_servers.values():
             _load_adapter(spec)
@@ -49,7 +49,7 @@ def models_ready(config: Config, logs: Path, names: Iterable[str] | None = None)
 
 
 def _policy_of_its_own(config: Config) -> str | None:
-    """The policy's endpoint, where it has no other role."""
+    """The policy's endpoint, if it has no other role."""
     policy = config.models.policy
     roles = [name for _, name in config.asked_endpoints()]
     return policy if roles.count(policy) == 1 else None

@@ -1,7 +1,7 @@
-"""Lets the servers of the policy's endpoint serve the version that is to act: its adapter, or its weights.
+"""Makes the servers of the policy's endpoint serve the version that acts next: its adapter, or its weights.
 
-An adapter is loaded into the running servers. Whole weights need a server of their own name: the one that trajmill
-started is stopped and started with them; somebody else's has to serve them already.
+An adapter is loaded into the running servers. For whole weights, a server that trajmill started is stopped and started
+again with them; any other server must serve them already.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from trajmill.stages.models.openai_api.spec import OpenAiSpec
 
 
 class RefusedPolicyError(BadInputError):
-    """A policy version cannot act, because its server refuses it or does not have it; the text says why."""
+    """A policy version cannot act, because its server refuses it or does not serve it; the message says why."""
 
 
 class PolicyServer:
-    """The server that trajmill runs for the policy; it serves one set of weights at a time."""
+    """The server that trajmill starts for the policy; it serves one set of weights at a time."""
 
     def __init__(self, endpoint: str, logs: Path) -> None:
         """Start nothing yet.
@@ -63,7 +63,7 @@ _POLICY_SERVER: ContextVar[PolicyServer] = ContextVar("trajmill_policy_server")
 
 @contextmanager
 def policy_server(endpoint: str, logs: Path) -> Iterator[None]:
-    """Inside, `serve_policy` may start and exchange the server of the policy's endpoint; it is stopped at the end."""
+    """Inside, `serve_policy` may start and replace the server of the policy's endpoint; at the end it is stopped."""
     server = PolicyServer(endpoint, logs)
     token = _POLICY_SERVER.set(server)
     try:
@@ -74,13 +74,13 @@ def policy_server(endpoint: str, logs: Path) -> Iterator[None]:
 
 
 def serve_policy(spec: OpenAiSpec, version: str, folder: Path | None, adapter: Path | None) -> None:
-    """Make sure that all servers of the policy's endpoint answer as a version.
+    """Make sure that all servers of the policy's endpoint serve a version.
 
     Args:
-        spec: the endpoint, as it is configured.
-        version: the name under which the version is asked.
-        folder: of its weights, None where only the server knows them.
-        adapter: of its LoRA adapter, None without one.
+        spec: the configured endpoint.
+        version: the version, which is also its model name in requests.
+        folder: folder of its weights; None if only the server has them.
+        adapter: folder of its LoRA adapter; None if it has none.
 
     Raises:
         RefusedPolicyError: a server refuses the adapter or the weights, or does not serve the version.
@@ -105,19 +105,19 @@ def serve_policy(spec: OpenAiSpec, version: str, folder: Path | None, adapter: P
 
 
 def release_adapter(spec: OpenAiSpec, version: str) -> None:
-    """Unload the adapter of a version that acts no longer; a server that cannot is left as it is."""
+    """Unload the adapter of a version that no longer acts; a server that cannot do this keeps it."""
     for address in spec.addresses:
         with suppress(TrajmillError):
             unload_adapter(address, version, api_key(spec))
 
 
 def api_key(spec: OpenAiSpec) -> str:
-    """The key of an endpoint's servers, empty without one."""
+    """The key for the endpoint's servers; empty if there is none."""
     return os.environ.get(spec.api_key_variable, "")
 
 
 def _start(own: PolicyServer, spec: OpenAiSpec, version: str, folder: Path | None, adapter: Path | None) -> None:
-    """Serve the weights of a version, under the configured name where they are the configured ones."""
+    """Serve the weights of a version; the configured weights keep their configured name."""
     assert spec.serve is not None
     configured = spec.serve.model or spec.model
     weights = configured if folder is None or folder == spec.weights_folder else str(folder)

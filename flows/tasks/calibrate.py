@@ -86,7 +86,7 @@ def _newest_consensus(warehouse: Warehouse, made_by: str, rule: str) -> Calibrat
 
 
 def _calibrated_before(context: RoundContext) -> list[Calibration]:
-    """The newest calibrations of the judges that judged in this round: more than one if its version changed in it."""
+    """The newest calibration of each judge version that judged in this round."""
     rows = read_verdicts(
         context.warehouse, "judgements", ["made_by", "rule"], rounds=[context.round], run_id=context.run_id
     )

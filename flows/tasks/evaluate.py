@@ -1,4 +1,4 @@
-"""Evaluates the new policy, and before the first round the untrained one, on the same held-out queries."""
+"""Evaluates the new policy on held-out queries; before the first round, the policy that the run starts with."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ def baseline(context: RoundContext) -> StageReport:
 
 
 def evaluate(context: RoundContext) -> StageReport:
-    """Measure the round's new policy; a round that did not train has none.
+    """Measure the round's new policy, if there is one.
 
-    A policy that its server refuses is not measured, and not promoted.
+    A policy that its server refuses is neither measured nor promoted.
     """
 
     def work(at: StageRun) -> StageOutcome:

@@ -23,16 +23,16 @@ _PASSED = 1.0
 
 
 class Measurement(NamedTuple):
-    """What to commit, and the success of the policy by split."""
+    """The outcome to commit, and the success of the policy by split."""
 
     outcome: StageOutcome
     success: tuple[SplitSuccess, ...]
     validation: tuple[QueryOutcome, ...]
-    """By validation query, in order of id, whether the policy achieved it."""
+    """For each validation query, in order of id, whether the policy achieved it."""
 
     @property
     def result(self) -> dict[str, Any]:
-        """What later stages ask for, as JSON values."""
+        """The values for later stages, as JSON."""
         return {
             "success": [split.model_dump() for split in self.success],
             "validation": [each.model_dump() for each in self.validation],

@@ -37,7 +37,7 @@ def promote(context: RoundContext, stages: Sequence[str]) -> StageReport:
 
     Args:
         context: the round.
-        stages: names of all stages of a round, in order; the figures have those that were done.
+        stages: names of all stages of a round, in order; the figures include the finished ones.
     """
 
     def work(at: StageRun) -> StageOutcome:
@@ -111,7 +111,7 @@ def _compared(context: RoundContext, before: Policy, new: Sequence[QueryOutcome]
 
 
 def _release_unused(context: RoundContext, before: Policy, trained: Mapping[str, Any], promoted: bool) -> None:
-    """Unload the adapter that acts no longer from the servers of the policy."""
+    """Unload the adapter that no longer acts from the servers of the policy."""
     if not trained["trained"]:
         return
     unused = before if promoted else policy_in(context.warehouse, trained["policy_row"])

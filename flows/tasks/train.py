@@ -1,4 +1,4 @@
-"""Trains a new policy version on the round's release, or waits for one that somebody else has trained."""
+"""Trains a new policy version on the round's release, or waits for a version that another program trains."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from trajmill.warehouse.shards import write_tables
 
 TRAIN = "train"
 ADAPTER_FILE = "adapter_config.json"
-"""The file of a LoRA adapter in PEFT's layout that says what it is."""
+"""The configuration file in the folder of a LoRA adapter, in PEFT's layout."""
 
 
 def train(context: RoundContext, progress: Progress | None = None) -> StageReport:
     """Train, unless there are no examples, the judge is too imprecise, or the recipe trains only in the last round.
 
-    A policy that the recipe cannot train is trained by somebody else: the stage waits for the new version. A training
-    that fails gives no version, and the round says why.
+    If the recipe cannot train the policy, the stage waits until the user adds a new version. If a training fails, there
+    is no new version, and the round says why.
     """
 
     def work(at: StageRun) -> StageOutcome | Waiting:
@@ -72,7 +72,7 @@ def train(context: RoundContext, progress: Progress | None = None) -> StageRepor
 
 
 def awaited_policy(context: RoundContext, policy: Policy) -> str:
-    """The line that says what to do where the recipe cannot train a policy."""
+    """The line that says what to do if the recipe cannot train a policy."""
     release = finished(context, RELEASE).result["release"]
     return (
         f"awaiting a policy: [train] kind {context.config.train.kind!r} does not train {policy.version}; train it on "
@@ -96,7 +96,7 @@ def _failure(context: RoundContext, message: str) -> Failure:
 
 
 def _weights(context: RoundContext, at: StageRun) -> Path:
-    """Where the stage trains; an interrupted training goes on with what it finds there."""
+    """The folder in which the stage trains; an interrupted training continues from its files."""
     return at.staging(context.warehouse) / "weights"
 
 
@@ -112,19 +112,19 @@ def _trained(context: RoundContext, at: StageRun, parent: Policy, progress: Prog
 
 
 def _training_set(context: RoundContext, at: StageRun) -> Path:
-    """The folder that the recipe reads: the release, or what is written of it for the recipe and the family."""
+    """The folder that the recipe reads: the release, or its export in the recipe's format."""
     release, form = str(finished(context, RELEASE).result["release"]), context.config.train.takes
     if form is None:
         return context.warehouse.release(release)
     folder = at.staging(context.warehouse) / "release"
-    # What an interrupted stage has written is written again, which gives the same files.
+    # An interrupted stage may have written a part of the export; writing it again gives the same files.
     shutil.rmtree(folder, ignore_errors=True)
     export_release_to(context.warehouse, ExportRequest(release, form, policy_family(context.config), folder))
     return folder
 
 
 def _stored(context: RoundContext, at: StageRun, parent: Policy, version: str) -> Policy:
-    """Move what was trained to its place in the warehouse: an adapter on the parent's weights, or weights."""
+    """Move the new weights, or the new adapter for the parent's weights, to their place in the warehouse."""
     fresh, folder = _weights(context, at), context.warehouse.model(version)
     if not folder.exists():
         fresh.rename(folder)

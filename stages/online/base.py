@@ -48,7 +48,7 @@ class AttemptVerdicts(NamedTuple):
     """The episode, with verdicts if it could be judged."""
     calls: tuple[ModelCall, ...] = ()
     failures: tuple[Failure, ...] = ()
-    """Why it could not be judged; None if it could."""
+    """Why it could not be judged; empty if it could."""
 
     @property
     def reward(self) -> float | None:

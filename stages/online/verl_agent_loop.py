@@ -1,7 +1,7 @@
-"""The agent loop for verl: one episode at an environment server, one output a turn.
+"""The agent loop for verl: it runs one episode at an environment server, and gives one output for each turn.
 
-verl's v1 trainer takes a list of outputs and gives the reward of the last one to all. So each turn has the prompt that
-our own agents give a model of the family, and no conversation has to grow. Imported by verl's workers only.
+verl's v1 trainer takes a list of outputs and gives the reward of the last one to all. So each turn has the same prompt
+that trajmill's own agents give a model of the family, and no conversation grows. Only verl's workers import this.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from trajmill.stages.environments.openenv.spec import read_token
 from trajmill.stages.environments.openenv.wire import WireAction, png_of
 
 NAME = "trajmill_gui"
-"""Of the loop, in the column `agent_name` of a data set."""
+"""Name of the loop in the column `agent_name` of a data set."""
 _LOG = logging.getLogger(__name__)
 
 
 @register(NAME)
 class GuiAgentLoop(AgentLoopBase):  # type: ignore[misc]
-    """Steps an episode of the query in the column `query_id`, with the seed in the column `seed` where there is one."""
+    """Runs an episode of the query in column `query_id`, with the seed in column `seed` if there is one."""
 
     def __init__(
         self,
@@ -47,20 +47,20 @@ class GuiAgentLoop(AgentLoopBase):  # type: ignore[misc]
         """Connect to nothing yet.
 
         Args:
-            args: of verl.
+            args: arguments of verl.
             servers: addresses of environment servers.
-            token_file: file with their token, where they want one.
-            policy: the version of the policy, as it will stand on the rows.
-            seconds: how long a server may take for an answer, or until it has room.
-            tries: how often an episode is begun before it is given up as void.
-            kwargs: of verl.
+            token_file: file with their token; empty if they ask for none.
+            policy: version of the policy, for the rows.
+            seconds: longest wait for an answer of a server, and for a server that can take a session.
+            tries: number of times that an episode is begun before it counts as void.
+            kwargs: keyword arguments of verl.
 
         Raises:
-            BadInputError: the token's file cannot be read.
+            BadInputError: the file with the token cannot be read.
         """
         super().__init__(*args, **kwargs)
         token = read_token(Path(token_file)) if token_file else ""
-        # verl makes a loop for each episode: only chance spreads them over the servers.
+        # verl makes a loop for each episode, so a random order spreads the episodes over the servers.
         servers = sample(list(servers), len(servers))
         self._sessions = ServerSessions(tuple(servers), token, ServerTimeouts(lease=seconds))
         self._policy = policy
@@ -68,10 +68,10 @@ class GuiAgentLoop(AgentLoopBase):  # type: ignore[misc]
         self._tries = tries
 
     async def run(self, sampling_params: dict[str, Any], **row: Any) -> list[AgentLoopOutput]:
-        """One output a turn, with the reward on the last; none for a void episode, which verl then leaves out.
+        """One output for each turn, with the reward on the last; empty for a void episode, which verl leaves out.
 
         Args:
-            sampling_params: of the model.
+            sampling_params: sampling parameters of the model.
             row: columns of the data set.
         """
         for _ in range(self._tries):

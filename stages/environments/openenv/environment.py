@@ -1,4 +1,4 @@
-"""An environment that an OpenEnv server runs, in a session of its own."""
+"""An environment that runs at an OpenEnv server; each one has its own session."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from trajmill.stages.environments.openenv.wire import WireAction, to_observation
 
 
 class OpenEnvEnvironment:
-    """Queries go by their ids: the server knows their start states and goals."""
+    """Sends only the id of a query: the server knows its start state and its goal."""
 
     name = "openenv"
 
     def __init__(self, session: ServerSession, platform: Platform) -> None:
-        """Use a session that is open, and close it in the end."""
+        """Use an open session; `close` ends it."""
         self.platform = platform
         self._session = session
         self._seen: Observation | None = None
@@ -27,7 +27,7 @@ class OpenEnvEnvironment:
         self._over = True
 
     async def reset(self, query: Query, seed: int) -> Observation:
-        """Begin an episode, which the server does not record: whoever rolls out does."""
+        """Begin an episode. The server does not store it, because the caller does."""
         self._seen, self._reward, self._over = None, None, False
         try:
             answer = await self._ask(reset_message(query.query_id, seed, record=False))
@@ -39,13 +39,13 @@ class OpenEnvEnvironment:
         return self._shown()
 
     async def step(self, action: Action) -> Observation:
-        """Do one action; after the end of the episode nothing is done."""
+        """Do one action; after the end of the episode, do nothing."""
         if not self._over:
             await self._ask(step_message(WireAction(action=json.loads(action.model_dump_json()))))
         return self._shown()
 
     async def score(self) -> float | None:
-        """The reward that the server gave last; an episode that is not over is ended."""
+        """The last reward that the server gave; ends the episode if it still runs."""
         if not self._over:
             await self._ask(step_message(WireAction(stop=True)))
         return None if self._reward is None else min(max(self._reward, 0.0), 1.0)
@@ -59,7 +59,7 @@ class OpenEnvEnvironment:
         return True
 
     async def close(self) -> None:
-        """End the session, so that the server has room for another."""
+        """End the session, so that the server can take another one."""
         await self._session.close()
 
     async def _ask(self, message: str) -> EpisodeAnswer:

@@ -1,4 +1,4 @@
-"""Makes environments at OpenEnv servers, each in a session of its own."""
+"""Makes environments at OpenEnv servers; each one has its own session."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from trajmill.stages.environments.openenv.session import ServerSessions
 
 
 class OpenEnvServers:
-    """Servers whose environments are those of one platform."""
+    """Makes environments of one platform at several servers."""
 
     def __init__(self, sessions: ServerSessions, platform: Platform) -> None:
         self._sessions = sessions
         self._platform = platform
 
     async def __call__(self) -> OpenEnvEnvironment:
-        """An environment at a server that has room.
+        """An environment at a server that can take another session.
 
         Raises:
-            EnvironmentFailure: of class `setup`: none has room in time.
+            EnvironmentFailure: of class `setup`: no server can take another session in time.
         """
         return OpenEnvEnvironment(await self._sessions.open(), self._platform)
 
     async def close(self) -> None:
-        """Do nothing: each environment ends its session itself."""
+        """Do nothing, because each environment ends its own session."""

@@ -1,4 +1,4 @@
-"""Sessions at environment servers, from an event loop; nothing is ever connected anew behind an episode's back."""
+"""Sessions at environment servers, for asyncio. A lost connection is not opened again: its episode is lost."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ class ServerTimeouts(NamedTuple):
 
     connect: float = 10.0
     lease: float = 60.0
-    """Until one of them has room, where none is used here."""
+    """Longest wait for a server that can take a session, if this process has no session yet."""
 
 
 class ServerSession:
-    """A session that the server has room for."""
+    """An open session at a server."""
 
     def __init__(self, url: str, socket: ClientConnection, on_close: Callable[[], None]) -> None:
-        """Made by `ServerSessions`."""
+        """`ServerSessions` calls this."""
         self.url = url
         self._socket = socket
         self._on_close: Callable[[], None] | None = on_close
 
     async def ask(self, message: str) -> EpisodeAnswer:
-        """Send a message and wait for the answer, for as long as the caller waits.
+        """Send a message and wait for the answer; the caller limits the time.
 
         Raises:
             EnvironmentFailure: the connection is lost, or the server says that it failed.
@@ -53,11 +53,11 @@ class ServerSession:
         return read_answer(await self._sent(message), self.url)
 
     async def state(self) -> dict[str, Any]:
-        """The session's state; fails unless the server has room for it and answers."""
+        """The state of the session; fails if the server cannot take the session or does not answer."""
         return read_data(await self._sent(STATE), self.url)
 
     async def close(self) -> None:
-        """End the session, so that the server has room again; closing twice is fine."""
+        """End the session, so that the server can take another one; closing twice is fine."""
         on_close, self._on_close = self._on_close, None
         if on_close is not None:
             on_close()
@@ -65,7 +65,7 @@ class ServerSession:
 
     async def _sent(self, message: str) -> str | bytes:
         try:
-            # A server without room closes at once; what it has said first is still to be read.
+            # A full server closes the connection at once; its first message can still be read.
             with suppress(ConnectionClosed):
                 await self._socket.send(message)
             return await self._socket.recv()
@@ -74,30 +74,30 @@ class ServerSession:
 
 
 class ServerSessions:
-    """Opens sessions, each at the server that has the fewest of ours.
+    """Opens sessions, each at the server where this process has the fewest.
 
-    A session is a lease: the server has room again once it is closed, or its process has ended in any way.
+    A session is a lease: it ends when it is closed, or when its process ends in any way.
     """
 
     def __init__(self, servers: tuple[str, ...], token: str, timeouts: ServerTimeouts = ServerTimeouts()) -> None:
         """Connect to nothing yet.
 
         Args:
-            servers: their addresses.
-            token: that they want, empty for none.
-            timeouts: how long they may take.
+            servers: addresses of the servers.
+            token: the token that they ask for; empty if they ask for none.
+            timeouts: how long the servers may take.
         """
         self._token = token
         self._timeouts = timeouts
         self._held = Counter(dict.fromkeys(servers, 0))
-        """Our sessions by server."""
+        """Number of open sessions of this process, by server."""
 
     async def open(self) -> ServerSession:
-        """A session at a server that has room. Where we hold some already, nobody waits for another.
+        """A session at a server that can take one; waits only if this process has no session yet.
 
         Raises:
-            BadInputError: an address is none.
-            EnvironmentFailure: of class `setup`: no server has room in time.
+            BadInputError: an address is not valid.
+            EnvironmentFailure: of class `setup`: no server can take a session in time.
         """
         deadline = monotonic() + self._timeouts.lease
         while True:
@@ -113,7 +113,7 @@ class ServerSessions:
 
     async def _open_at(self, url: str, troubles: list[str]) -> ServerSession | None:
         give_back = partial(self._held.subtract, [url])
-        # Counted at once, so that those who start at the same time go to other servers.
+        # Counted before the connection is open, so that episodes that start at the same time choose other servers.
         self._held[url] += 1
         try:
             return await _open_session(url, self._token, self._timeouts.connect, give_back)
@@ -141,7 +141,7 @@ async def _open_session(url: str, token: str, seconds: float, on_close: Callable
         raise EnvironmentFailure(f"{url} cannot be reached: {error}") from error
     session = ServerSession(url, socket, on_close)
     try:
-        # A server without room takes the connection and says so in answer to the first message.
+        # A full server accepts the connection, and says that it is full in answer to the first message.
         async with asyncio.timeout(seconds):
             await session.state()
     except TimeoutError as error:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class OpenEnvSpec(EnvironmentSpec):
-    """Environments that run elsewhere, at servers of `trajmill env serve` or others with the same fields."""
+    """Environments that run at servers of `trajmill env serve`, or at other servers with the same fields."""
 
     takes_proposed_tasks: ClassVar[bool] = False
 
@@ -26,24 +26,24 @@ class OpenEnvSpec(EnvironmentSpec):
     servers: Annotated[tuple[str, ...], OPERATIONAL] = ()
     """Their addresses, e.g. `http://10.0.0.7:8000`; all serve the same queries."""
     token_file: Annotated[Path | None, OPERATIONAL] = None
-    """File with the token that the servers want; none is sent without it."""
+    """File with the token that the servers ask for; without a file, no token is sent."""
 
     def factory(self, platform: Platform) -> EnvironmentFactory:
-        """Makes sessions at the servers."""
+        """The factory of environments at the servers."""
         from trajmill.stages.environments.openenv.factory import OpenEnvServers
         from trajmill.stages.environments.openenv.session import ServerSessions
 
         return OpenEnvServers(ServerSessions(self.servers, self._token()), platform)
 
     async def own_queries(self, seed: int, origin: Origin) -> ImportedQueries:
-        """The queries of the servers, in the splits that they are served in."""
+        """The queries of the servers, in the splits in which they are served."""
         from trajmill.stages.environments.imported import ImportedQueries
         from trajmill.stages.environments.openenv.queries import served_queries
 
         return ImportedQueries(await served_queries(self.servers, self._token(), origin), [])
 
     def missing(self, other_queries: bool) -> list[MissingKey]:
-        """The addresses, where there are none."""
+        """The key `servers`, if it names no address."""
         return [] if self.servers else [MissingKey("servers", 'is missing: write e.g. ["http://10.0.0.7:8000"]')]
 
     def _token(self) -> str:
@@ -54,7 +54,7 @@ def read_token(file: Path) -> str:
     """The token in a file.
 
     Raises:
-        BadInputError: the file cannot be read, or holds anything but one short line.
+        BadInputError: the file cannot be read, or it has not exactly one short line.
     """
     try:
         token = file.read_text(encoding="ascii").strip()

@@ -1,7 +1,7 @@
-"""Environments for TRL's `GRPOTrainer(environment_factory=...)`: its tools are what one can do on the screen.
+"""Environments for TRL's `GRPOTrainer(environment_factory=...)`: each action is a tool.
 
-TRL makes a tool of every public method, and keeps one growing conversation: the task and the first screen come with
-the reset, every further screen with the answer of a tool. Positions are those of the model's family.
+TRL makes a tool of every public method, and keeps one growing conversation: the reset gives the task and the first
+screen, and each tool call gives the next screen. The model's family decides how positions are written.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ Content = list[dict[str, Any]]
 
 
 class _Screen:
-    """A session at a server, connected with the first reset."""
+    """A session at a server; the first reset opens it."""
 
     def __init__(self, url: str, family: str = "qwen2.5-vl", token: str = "", policy: str = "trl") -> None:
         """Connect to nothing yet.
 
         Args:
-            url: of the server.
-            family: of the model, which decides how it writes positions.
-            token: of the server, if it wants one.
-            policy: the version of the policy, as it will stand on the rows.
+            url: address of the server.
+            family: family of the model, which decides how positions are written.
+            token: token of the server; empty if it asks for none.
+            policy: version of the policy, for the rows.
         """
         self._client = EnvironmentClient(url, token, policy)
         self._family = family_named(family)
@@ -42,16 +42,16 @@ class _Screen:
         """Begin an episode.
 
         Args:
-            query_id: column of the data set; by the seed if None.
-            seed: column of the data set; the server's next one if None.
+            query_id: column of the data set; None chooses a query by the seed.
+            seed: column of the data set; None takes the next seed of the server.
 
         Raises:
-            EnvironmentFailure: no episode can be begun.
+            EnvironmentFailure: the server cannot begin an episode.
         """
         return self._shown(self._client.reset(query_id, seed))
 
     def get_reward(self) -> float | None:
-        """The reward of the episode, which ends with it; None for a void one, which TRL then leaves out."""
+        """End the episode and give its reward; None for a void episode, which TRL then leaves out."""
         try:
             return self._client.finish().reward
         except EnvironmentFailure:
