@@ -44,7 +44,7 @@ def trajectory_reward(episode: Episode) -> TrajectoryReward:
 
 def reward_of(correct: bool, malformed: int, steps: int) -> TrajectoryReward:
     """The reward of a trajectory, from its judgement and the number of replies that could not be parsed."""
-    return TrajectoryReward(float(correct), MALFORMED_PENALTY * malformed / steps)
+    return TrajectoryReward(float(correct), MALFORMED_PENALTY * malformed / steps if malformed else 0.0)
 
 
 class RewardMoments(NamedTuple):

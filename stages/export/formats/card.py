@@ -43,8 +43,8 @@ def export_card(
         _front_matter(source, form, exported),
         f"# {source.release} for {form.kind}, {family.name}\n\n{_what(source, settings, tally, written)}",
         f"## How to train on it\n\n{form.advice(settings)}\n\nNo row has more than {settings.max_length:,} tokens: "
-        "those of its images, and one for each byte of text, more than any tokenizer makes. Most make a quarter of "
-        "that: with yours you can count, and set less.",
+        "those of its images, and one for each byte of text. Most tokenizers make a quarter as many of the text: count "
+        "with that of your model to set less.",
         *_stored_replies(form, exported),
         f"## What it is\n\n{_origin(tally)}\n\n{_weights(form, tally, written)}",
         f"## How it was judged\n\n{_judged(tally)}",

@@ -128,5 +128,15 @@ def test_log_probabilities_that_are_not_one_for_each_token_are_refused(given: di
         written(tmp_path / "out", "verl", ANY, [row])
 
 
+def test_the_datasets_library_finds_the_stored_replies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    from datasets import load_dataset
+
+    written(tmp_path / "out", "grpo", ANY, derived(attempts()))
+    rows = load_dataset(str(tmp_path / "out"), "rl_steps", split="train", cache_dir=str(tmp_path / "cache"))
+    assert [image.size for image in rows[0]["images"]] == [(720, 1280)]
+    assert rows[0]["response_token_ids"] == list(TOKENS) and rows[0]["old_logprobs"] == list(LOGPROBS)
+
+
 def test_the_columns_are_the_fields_of_the_comparison() -> None:
     assert tuple(field.name for field in COMPARISON) == Comparison._fields
