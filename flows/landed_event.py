@@ -7,6 +7,7 @@ from pathlib import Path
 import pyarrow.compute as pc
 
 from trajmill.flows.configuration.config import Config
+from trajmill.flows.policies.policy import CHOICE
 from trajmill.pipelines.reading.verdicts import read_verdicts
 from trajmill.schemas.record import content_id
 from trajmill.warehouse.layout import create_warehouse
@@ -47,8 +48,9 @@ def announce_landed(root: Path, accepted: int, enough: int) -> None:
 def accepted_since_training(config: Config) -> int:
     """Number of trajectories that were judged correct in the rounds after the last training."""
     warehouse = create_warehouse(config.run.root)
-    models = read_table(warehouse, "models", ["round", "release"], run_id=config.run_id).to_pylist()
-    trained = max((row["round"] for row in models if row["release"] is not None), default=0)
+    models = read_table(warehouse, "models", ["round", "release", "made_by"], run_id=config.run_id).to_pylist()
+    trainings = [row for row in models if row["release"] is not None and not row["made_by"].startswith(CHOICE)]
+    trained = max((row["round"] for row in trainings), default=0)
     judged = read_verdicts(warehouse, "judgements", ["trajectory_id", "correct", "round"], run_id=config.run_id)
     new = pc.and_(judged["correct"], pc.greater(judged["round"], trained))
     return len(set(judged["trajectory_id"].filter(new).to_pylist()))

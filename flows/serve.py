@@ -14,6 +14,8 @@ from prefect.types.entrypoint import EntrypointType
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.file import load_config
 from trajmill.flows.landed_event import ENOUGH_LABEL, LANDED, accepted_since_training, warehouse_resource
+from trajmill.flows.stage import report_of
+from trajmill.flows.tasks.judge import JUDGE
 from trajmill.schemas.tables.round_summary import RoundSummary
 from trajmill.warehouse.layout import create_warehouse
 from trajmill.warehouse.lock import RunInUseError
@@ -29,26 +31,41 @@ def nightly(config_file: str | None = None) -> str:
 
     config = _config(config_file)
     report = evolve(config.with_rounds(last_round(config) + config.serve.rounds_per_night))
+    if report.waiting:
+        get_run_logger().info(report.waiting)
     return str(report.report_path)
 
 
 @flow(name="retrain")
-def retrain(config_file: str | None = None) -> int:
-    """Train, evaluate and promote if there are enough new trajectories; returns the number of new trajectories.
+def retrain(config_file: str | None = None) -> str:
+    """Train, evaluate and promote if there are enough new trajectories; logs what it did, or why it did not.
 
     Events that arrive during a training start this flow again; then nothing is new, and nothing is done.
     """
-    config = _config(config_file)
-    accepted = accepted_since_training(config)
-    if accepted >= config.serve.retrain_after_accepted:
-        from trajmill.flows.round import run_stage
+    done = retrain_now(_config(config_file))
+    get_run_logger().info(done)
+    return done
 
-        try:
-            for stage in TRAINING_STAGES:
-                run_stage(stage, config)
-        except RunInUseError:
-            get_run_logger().info("another process is at work on the run, and will train on what has landed")
-    return accepted
+
+def retrain_now(config: Config) -> str:
+    """Train, evaluate and promote if there are enough new trajectories; returns what it did, or why it did not."""
+    accepted, enough = accepted_since_training(config), config.serve.retrain_after_accepted
+    if accepted < enough:
+        return f"did not train: {accepted} trajectories accepted since the last training, {enough} are enough"
+    from trajmill.flows.round import current_round, run_stage
+
+    context = current_round(config)
+    if report_of(context, JUDGE) is None:
+        return f"did not train: round {context.round} is not judged yet; it trains on what has landed at its end"
+    try:
+        for stage in TRAINING_STAGES:
+            report = run_stage(stage, config)
+            if report.waiting:
+                return f"did not train: {report.waiting}"
+    except RunInUseError as error:
+        return f"did not train: {error}"
+    decision = "promoted" if report.result["promoted"] else "not promoted"
+    return f"round {context.round}, {accepted} newly accepted trajectories: {decision}, {report.result['reason']}"
 
 
 def deployments(config: Config, config_file: Path | None) -> list[RunnerDeployment]:

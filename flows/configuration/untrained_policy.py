@@ -10,6 +10,9 @@ from trajmill.flows.configuration.models import EMBEDDED
 from trajmill.schemas.errors import BadInputError
 from trajmill.stages.environments.simulated.app_files.texts import texts_of
 from trajmill.stages.environments.simulated.spec import AppFilesSpec
+from trajmill.stages.models.local.folder import folder_version
+from trajmill.stages.models.openai_api.spec import OpenAiSpec
+from trajmill.stages.models.spec import ModelSpec
 from trajmill.stages.models.transformers_local.spec import TransformersSpec
 
 _FAMILY = "read-aloud"
@@ -31,22 +34,30 @@ def make_untrained_policy(config: Config, blind: bool = False) -> UntrainedPolic
     apps.
 
     Raises:
-        BadInputError: the policy is not a model of the family `read-aloud` in this process, or its environment has no
-            app files.
+        BadInputError: the policy is not a model of the family `read-aloud` whose folder is named, or its environment
+            has no app files.
     """
     spec = config.endpoints.get(config.models.policy)
-    if not isinstance(spec, TransformersSpec) or spec.family != _FAMILY:
+    folder = None if spec is None or spec.family != _FAMILY else _folder_of(spec)
+    if folder is None:
         named = "is embedded" if config.models.policy == EMBEDDED else f"is {config.models.policy!r}"
         raise BadInputError(
-            f"models.policy {named}; name an endpoint with kind = 'transformers_local' and family = '{_FAMILY}'"
+            f"models.policy {named}; name an endpoint with family = '{_FAMILY}' and a folder of weights"
         )
     if not isinstance(config.environment, AppFilesSpec):
         raise BadInputError("the words of an untrained model come from app files; use environment.kind = 'simulated'")
-    is_new = not (spec.model / "config.json").is_file()
+    is_new = not (folder / "config.json").is_file()
     if is_new:
         from trajmill.stages.models.untrained.vision_model import make_untrained
 
         world = config.environment.navigation_graph()
         texts = texts_of(world.apps.values(), [task.spec for task in world.tasks()])
-        make_untrained(spec.model, texts, config.run.seed, blind)
-    return UntrainedPolicy(spec.model, spec.version, is_new)
+        make_untrained(folder, texts, config.run.seed, blind)
+    return UntrainedPolicy(folder, folder_version(folder), is_new)
+
+
+def _folder_of(spec: ModelSpec) -> Path | None:
+    """The folder that the endpoint names for the weights, whether or not there is a model in it yet."""
+    if isinstance(spec, TransformersSpec):
+        return spec.model
+    return spec.weights if isinstance(spec, OpenAiSpec) else None

@@ -27,6 +27,10 @@ BASELINE = "baseline"
 """The stage of round 0 that measures the policy that the run starts with."""
 
 
+CHOICE = "policy_"
+"""How the stages of choices begin, by hand or by the configuration; their rows of `models` say so in `made_by`."""
+
+
 class Policy(NamedTuple):
     """A policy version: the embedded network, a model in this process, or a model at a server."""
 
@@ -88,7 +92,7 @@ def choices(context: RoundContext) -> list[StageReport]:
 
 def choice_stage(number: int) -> str:
     """The stage of a choice; a round may have several, in the order of their names."""
-    return f"policy_{number:02d}"
+    return f"{CHOICE}{number:02d}"
 
 
 def policy_versions(context: RoundContext) -> dict[str, PolicyVersion]:

@@ -119,16 +119,18 @@ def api_key(spec: OpenAiSpec) -> str:
 def _start(own: PolicyServer, spec: OpenAiSpec, version: str, folder: Path | None, adapter: Path | None) -> None:
     """Serve the weights of a version; the configured weights keep their configured name."""
     assert spec.serve is not None
-    configured = spec.serve.model or spec.model
-    weights = configured if folder is None or folder == spec.weights_folder else str(folder)
-    if weights == configured:
-        name = spec.serve.model if spec.adapter is not None else spec.model
+    known = spec.weights_folder
+    configured = spec.serve.model or (str(known) if known is not None else spec.model)
+    is_configured = folder is None or (known is not None and folder.resolve() == known.resolve())
+    weights = configured if is_configured else str(folder)
+    if is_configured:
+        name = configured if spec.adapter is not None else spec.model
     else:
         name = version if adapter is None else Path(weights).name
     try:
         own.serve(spec, name, weights)
     except TrajmillError as error:
-        if weights == configured:
+        if is_configured:
             raise
         raise RefusedPolicyError(str(error)) from error
 

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import re
 import time
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
 
+from tests.flows.policies.network import NOBODY_TRAINS, network_config, network_folder
 from tests.flows.small_run import small_config
+from tests.flows.tasks.test_train import first_waiting, start
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.context import RoundContext
 from trajmill.flows.landed_event import accepted_since_training
 from trajmill.flows.policies.policy import PROMOTE
 from trajmill.flows.round import current_round, do_stage, run_stage
 from trajmill.flows.round_stages import STAGES
-from trajmill.flows.serve import retrain
+from trajmill.flows.serve import retrain, retrain_now
 from trajmill.flows.stage import report_of
 from trajmill.flows.tasks.judge import JUDGE
 from trajmill.flows.tasks.train import TRAIN
@@ -73,10 +76,10 @@ def test_what_was_rolled_out_and_judged_is_trained_on(tmp_path: Path, prefect_se
     assert landed >= config.serve.retrain_after_accepted
 
     with sole_worker(context.warehouse, context.run_id):
-        assert retrain(str(file)) == landed
+        assert "is at work on it" in retrain(str(file))
     assert report_of(context, TRAIN) is None, "another process was at work: it was left to train"
 
-    assert retrain(str(file)) == landed
+    assert re.match(rf"round 1, {landed} newly accepted trajectories: (not )?promoted, ", retrain(str(file)))
     trained = report_of(context, TRAIN)
     assert trained is not None and trained.result["trained"]
     assert report_of(context, PROMOTE) is not None
@@ -84,7 +87,16 @@ def test_what_was_rolled_out_and_judged_is_trained_on(tmp_path: Path, prefect_se
     assert trained.result["version"] in versions
     assert current_round(config).round == 2
     assert accepted_since_training(config) == 0
-    assert retrain(str(file)) == 0
+    assert retrain(str(file)) == "did not train: 0 trajectories accepted since the last training, 1 are enough"
+
+
+def test_retraining_says_what_a_policy_waits_for(tmp_path: Path) -> None:
+    folder = network_folder(tmp_path / "network", seed=3)
+    config = network_config(tmp_path / "root", folder, NOBODY_TRAINS)
+    with_any = config.model_copy(update={"serve": config.serve.model_copy(update={"retrain_after_accepted": 0})})
+    assert retrain_now(with_any) == "did not train: round 1 is not judged yet; it trains on what has landed at its end"
+    assert first_waiting(start(config)) is not None
+    assert retrain_now(with_any).startswith("did not train: awaiting a policy: [train] kind 'failing' does not train")
 
 
 def hold(root: Path, run_id: str, held: Connection) -> None:

@@ -21,6 +21,7 @@ class TinyServer(NamedTuple):
     """A vLLM server of the tests' own."""
 
     address: str
+    weights: Path
 
     def requests(self) -> int:
         """Requests that it has answered so far, by its own count."""
@@ -46,11 +47,12 @@ def server(vllm_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
     """A running server of a tiny model; when all tests are done, nothing may be left of it."""
     folder = tmp_path_factory.mktemp("vllm")
     port = free_port()
-    section = tiny_server(vllm_python, build_tiny_vlm(folder / "model"), port)
+    weights = build_tiny_vlm(folder / "model")
+    section = tiny_server(vllm_python, weights, port)
     with served([ModelServer("tiny", MODEL, section)], folder) as (running,):
         group = running.process_id
         assert group is not None
         assert len(living(group)) > 2
-        yield TinyServer(running.address)
+        yield TinyServer(running.address, weights)
     assert is_gone(group)
     assert is_deserted(port)

@@ -1,0 +1,117 @@
+"""A served policy goes round: rolled out by vLLM, trained with LoRA, compared, swapped in; its lineage is whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.flows.small_run import small_config
+from tests.flows.tasks.test_train import first_waiting, start
+from tests.stages.models.transformers_local.tiny_vlm import MAX_PIXELS
+from tests.vllm.conftest import TinyServer
+from tests.vllm.tiny_adapter import tiny_adapter
+from tests.vllm.tiny_server import MODEL
+from trajmill.flows.configuration.config import Config
+from trajmill.flows.configuration.models import ModelsSection
+from trajmill.flows.context import RoundContext
+from trajmill.flows.policies.addition import Addition
+from trajmill.flows.policies.commands import add_and_evaluate, list_policies
+from trajmill.flows.policies.policy import policy_before
+from trajmill.flows.round import summary_of
+from trajmill.flows.serving.lora import unload_adapter
+from trajmill.flows.serving.server_requests import served_models
+from trajmill.flows.tasks.release import release_name
+from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.tables.policy_version import PolicyVersion
+from trajmill.schemas.tables.trajectory import Purpose, Trajectory
+from trajmill.stages.models.openai_api.spec import OpenAiSpec
+from trajmill.stages.training.hugging_face.spec import HuggingFaceRecipe
+from trajmill.stages.training.trl_sft.spec import TrlSftSpec
+from trajmill.stages.training.trpo.spec import TrpoSpec
+from trajmill.warehouse.read import read_rows
+
+pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900)]
+
+TRAINER = Path(__file__).parents[2] / ".venv-trainers" / "trl" / "bin" / "python"
+
+
+def config(root: Path, server: TinyServer) -> Config:
+    """Two rounds of a policy that understands nothing; accepted are the demonstrations of what it fails at."""
+    small = small_config(root)
+    numbers = {"train": 2, "heldout_slots": 1, "heldout_phrasings": 0, "validation": 2}
+    return small.model_copy(
+        update={
+            "queries": small.queries.model_copy(update=numbers),
+            "rollout": small.rollout.model_copy(update={"episodes_per_round": 6, "group_size": 2}),
+            "guidance": small.guidance.model_copy(update={"demonstrate": True, "share": 0.34}),
+            "rl": small.rl.model_copy(update={"tokens": False, "replay_guided": True}),
+            "evaluate": small.evaluate.model_copy(update={"episodes": 1, "train_sample": 0}),
+            "models": ModelsSection(policy="tiny"),
+            "endpoints": {
+                "tiny": OpenAiSpec(
+                    model=MODEL,
+                    urls=(server.address,),
+                    weights=server.weights,
+                    family="qwen2.5-vl",
+                    max_pixels=MAX_PIXELS,
+                    attempts=2,
+                )
+            },
+        }
+    )
+
+
+def recipes() -> list[HuggingFaceRecipe]:
+    """Each makes one update of an adapter."""
+    short = {"python": str(TRAINER), "lora_rank": 4, "max_updates": 1, "batch": 2, "rows_at_once": 2}
+    return [TrlSftSpec(**short), TrpoSpec(**short, old_log_probs="recomputed")]
+
+
+@pytest.mark.parametrize("recipe", recipes(), ids=lambda recipe: recipe.kind)
+def test_a_served_policy_is_trained_compared_and_swapped_in(
+    server: TinyServer, tmp_path: Path, recipe: HuggingFaceRecipe
+) -> None:
+    if not TRAINER.exists():
+        pytest.skip("the trainers are not there: `make trainers-env` installs them")
+    context = start(config(tmp_path / "warehouse", server).model_copy(update={"train": recipe}))
+    for number in (1, 2):
+        assert first_waiting(context.in_round(number)) is None, number
+    last = policy_before(context.in_round(3))
+    assert last.version != MODEL, [summary_of(context.in_round(number)).reason for number in (1, 2)]
+    rows = {row.model_version: row for row in read_rows(context.warehouse, PolicyVersion)}
+    row = rows[last.version]
+    assert row.release == release_name(context.in_round(row.round)) and row.parent in rows
+    assert last.adapter is not None and (last.adapter / "adapter_config.json").is_file()
+    assert last.folder == server.weights
+    assert served_models(server.address) == frozenset({MODEL, last.version}), "what acts no longer is unloaded"
+    for number in (1, 2):
+        assert acted(context, number) == {summary_of(context.in_round(number)).policy_before}
+    if recipe.kind == "trl-sft":
+        assert row.round == 2 and rows[row.parent].parent == MODEL, "the second adapter was trained on from the first"
+    unload_adapter(server.address, last.version)
+
+
+def acted(context: RoundContext, number: int) -> set[str]:
+    """The versions that a round rolled out."""
+    rows = read_rows(context.warehouse, Trajectory, rounds=[number])
+    return {row.model_version for row in rows if row.purpose is Purpose.TRAIN}
+
+
+def test_an_adapter_of_somebody_else_is_added_or_refused(server: TinyServer, tmp_path: Path) -> None:
+    whole = config(tmp_path / "warehouse", server)
+    context = start(whole)
+    waiting = first_waiting(context)
+    assert waiting is not None and "trajmill policy add --model NAME" in waiting.waiting
+    too_large = tiny_adapter(tmp_path, "too-large", seed=1, rank=64).folder
+    with pytest.raises(BadInputError, match=r"\A[^\n]*did not load the LoRA adapter too-large-[^\n]+\Z"):
+        add_and_evaluate(whole, Addition(adapter=too_large))
+    with pytest.raises(BadInputError, match=r"\A[^\n]*does not serve nobody; it serves [^\n]+\Z"):
+        add_and_evaluate(whole, Addition(model="nobody"))
+    assert list_policies(whole)[0].in_force
+    decided = add_and_evaluate(whole, Addition(adapter=tiny_adapter(tmp_path, "mine", seed=2).folder))
+    assert decided.result["promoted"], decided.result["reason"]
+    (added,) = [each for each in list_policies(whole) if each.in_force]
+    assert added.row.adapter == f"models/{added.row.model_version}" and added.row.parent == MODEL
+    assert served_models(server.address) == frozenset({MODEL, added.row.model_version})
+    unload_adapter(server.address, added.row.model_version)
