@@ -98,7 +98,7 @@ def test_no_file_is_long() -> None:
     assert long == {}
 
 
-def test_a_class_name_stands_for_one_thing() -> None:
+def test_a_class_name_is_used_once() -> None:
     places: dict[str, list[str]] = defaultdict(list)
     for source in _sources():
         for name in source.classes:

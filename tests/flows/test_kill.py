@@ -49,7 +49,7 @@ def test_a_run_that_is_killed_again_and_again_ends_like_one_that_is_not(small_ru
         assert verify_release(open_warehouse(tmp_path), name).files == verify_release(small_run, name).files
 
 
-def test_no_row_stands_twice_and_every_step_has_its_screens(small_run: Warehouse) -> None:
+def test_no_row_is_stored_twice_and_every_step_has_its_screens(small_run: Warehouse) -> None:
     screens = read_table(small_run, "screens", ["screen_id"])["screen_id"].to_pylist()
     assert len(set(screens)) == len(screens)
     steps = read_table(small_run, "steps", ["screen_before", "screen_after"])

@@ -56,7 +56,7 @@ def test_a_named_server_is_used_and_stays(prefect_server: None, tmp_path: Path) 
     assert not (tmp_path / "log").exists()
 
 
-def test_a_named_server_that_does_not_answer_is_told(tmp_path: Path) -> None:
+def test_a_named_server_that_does_not_answer_is_reported(tmp_path: Path) -> None:
     environment = os.environ | {
         "PREFECT_API_URL": f"http://127.0.0.1:{_free_port()}/api",
         "PREFECT_HOME": str(tmp_path),
@@ -89,7 +89,7 @@ def test_the_event_says_whether_enough_has_landed(
     assert payload == {"accepted_since_training": accepted, "enough": 5}
 
 
-def test_a_taken_port_is_told(tmp_path: Path) -> None:
+def test_a_taken_port_is_reported(tmp_path: Path) -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()

@@ -8,7 +8,7 @@ from rich.console import Console
 from trajmill.flows.progress import ConsoleWatcher, Unwatched, progress, watched_by
 
 
-def test_nobody_watches_unless_told() -> None:
+def test_progress_is_hidden_by_default() -> None:
     assert isinstance(progress(), Unwatched)
     with progress().stage(1, "rollout", None) as advance:
         advance(3)

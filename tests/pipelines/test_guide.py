@@ -148,7 +148,7 @@ def _parts(call: ModelCall) -> list[Any]:
     return [part for message in json.loads(call.messages) for part in message["content"]]
 
 
-def test_prompts_of_ones_own_are_asked_with_and_told(stored: Stored, tmp_path: Path) -> None:
+def test_the_users_prompts_are_used_and_recorded(stored: Stored, tmp_path: Path) -> None:
     for name, text in (("see", "$instruction $action $expectation"), ("tell", "$instruction $outcomes")):
         (tmp_path / f"{name}.md").write_text(f"# system\nI {name}.\n# user\n{text}")
     prompts = guide_prompts(tmp_path / "see.md", tmp_path / "tell.md")

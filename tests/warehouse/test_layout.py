@@ -29,7 +29,7 @@ def test_a_newer_schema_version_is_refused(tmp_path: Path, opener: object) -> No
     assert json.loads((tmp_path / "warehouse.json").read_text())["schema_version"] == SCHEMA_VERSION + 1
 
 
-def test_an_older_schema_version_is_raised_when_somebody_writes(tmp_path: Path) -> None:
+def test_an_older_schema_version_is_raised_by_a_write(tmp_path: Path) -> None:
     create_warehouse(tmp_path)
     (tmp_path / "warehouse.json").write_text('{"schema_version": 0}')
     open_warehouse(tmp_path)

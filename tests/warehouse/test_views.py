@@ -109,7 +109,7 @@ def test_a_committed_file_that_is_gone_is_one_line(warehouse: Warehouse) -> None
         refresh_views(warehouse)
 
 
-def test_views_that_somebody_added_stay(warehouse: Warehouse) -> None:
+def test_views_of_the_user_stay(warehouse: Warehouse) -> None:
     with duckdb.connect(str(refresh_views(warehouse))) as connection:
         connection.execute("CREATE VIEW mine AS SELECT 1 AS one")
     commit_rows(warehouse, stage_run("judge"), *step_verdicts(5, stage_run("judge")))

@@ -119,7 +119,7 @@ def test_a_newer_warehouse_is_not_touched(
 
 
 @pytest.mark.timeout(500)
-def test_nobody_stays_behind_when_a_run_is_killed(tmp_path: Path) -> None:
+def test_a_killed_run_leaves_no_processes(tmp_path: Path) -> None:
     (tmp_path / "trajmill.toml").write_text(SMALL)
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
     with (tmp_path / "words").open("wb") as words:

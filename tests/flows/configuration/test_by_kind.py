@@ -75,7 +75,7 @@ def test_a_table_is_read_with_the_spec_of_its_kind() -> None:
         ('{"world": 3}', ("world",), "model_type"),
     ],
 )
-def test_a_mistake_stands_where_it_was_made(text: str, place: tuple[str, ...], kind: str) -> None:
+def test_an_error_names_the_place_of_the_mistake(text: str, place: tuple[str, ...], kind: str) -> None:
     with pytest.raises(ValidationError) as refused:
         read(text)
     assert [(error["loc"], error["type"]) for error in refused.value.errors()] == [(place, kind)]

@@ -46,7 +46,7 @@ def every(prompts: object) -> Iterator[Prompt]:
 
 
 @pytest.mark.parametrize("key", KEYS)
-def test_a_prompt_of_ones_own_takes_the_place_of_the_packaged_one(tmp_path: Path, key: str) -> None:
+def test_a_prompt_of_the_user_replaces_the_packaged_one(tmp_path: Path, key: str) -> None:
     config = configured(tmp_path, key, packaged(key).replace("# user", "Mine.\n\n# user"))
     usual, used = set(every(prompts_of(Config()))), set(every(prompts_of(config)))
     [mine] = used - usual

@@ -120,7 +120,7 @@ def test_every_ingredient_is_measured_from_votes_that_were_asked_for_once(root: 
     assert len(newest) == len(made.rows)
 
 
-def test_the_runs_own_judge_says_what_it_said_in_the_round(root: Path) -> None:
+def test_the_runs_own_judge_gives_the_same_verdicts_as_in_the_round(root: Path) -> None:
     config = tiny_config(root)
     (made,) = calibrate(config, [])
     warehouse = open_warehouse(root)

@@ -79,7 +79,7 @@ def test_a_named_judge_is_no_part_of_the_run(tmp_path: Path) -> None:
     assert config_with_judges(tmp_path, NOBODY).run_id == tiny_config(tmp_path).run_id
 
 
-def test_verdicts_stand_side_by_side_and_are_asked_for_once(root: Path) -> None:
+def test_verdicts_are_shown_side_by_side_and_asked_for_once(root: Path) -> None:
     before = {table: own(open_warehouse(root), record) for table, record in TABLES.items() if table != "screens"}
     with running_server(models=("tiny", "other"), writes=opinion) as server:
         config = config_with_judges(root, server.url)
@@ -105,7 +105,7 @@ def test_verdicts_stand_side_by_side_and_are_asked_for_once(root: Path) -> None:
     assert latest == [{"judge": None}]
 
 
-def test_a_round_after_it_is_what_it_would_have_been_without(root: Path, tmp_path: Path) -> None:
+def test_the_next_round_is_the_same_with_and_without_it(root: Path, tmp_path: Path) -> None:
     plain = Path(shutil.copytree(root, tmp_path / "without"))
     config = config_with_judges(root, NOBODY, text=(), multimodal=(), channels=("text",), false_positive=0.5)
     rejudge(config, "big")

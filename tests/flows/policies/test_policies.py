@@ -60,7 +60,7 @@ def trained_elsewhere(context: RoundContext, parent: Path, folder: Path) -> Path
     return folder
 
 
-def test_a_policy_that_somebody_else_trains_is_added_compared_and_rolled_back(tmp_path: Path) -> None:
+def test_a_policy_that_another_program_trains_is_added_compared_and_rolled_back(tmp_path: Path) -> None:
     folder = network_folder(tmp_path / "network", seed=3)
     config = network_config(tmp_path / "root", folder, NOBODY_TRAINS, rounds=3)
     context = start(config)

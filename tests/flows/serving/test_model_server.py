@@ -137,7 +137,7 @@ def test_no_such_python(tmp_path: Path, port: int) -> None:
         pass
 
 
-def test_the_key_is_asked_for_and_stands_in_no_command_line(tmp_path: Path, port: int) -> None:
+def test_the_server_asks_for_the_key_and_no_command_line_has_it(tmp_path: Path, port: int) -> None:
     section = stand_in(tmp_path, port)
     with served([ModelServer("critic", "judge-7b", section, "s3cret")], tmp_path) as (running,):
         assert served_models(running.address, "s3cret") == frozenset({"judge-7b"})

@@ -172,7 +172,7 @@ def test_a_round_learns_on_what_is_proposed_and_the_next_one_builds_on_its_succe
     assert not any(query.instruction in told for query in before.values() if query.split is not Split.TRAIN)
 
 
-def test_the_writer_is_asked_with_prompts_of_ones_own(tmp_path: Path, server: FaultServer) -> None:
+def test_the_writer_is_asked_with_the_users_prompts(tmp_path: Path, server: FaultServer) -> None:
     config = config_of(tmp_path, server.url)
     files = {key: written_anew(tmp_path, key) for key in ("synthesise", "order", "ask", "curriculum", "screen")}
     prompts = PromptsSection(

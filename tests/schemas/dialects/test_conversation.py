@@ -69,7 +69,7 @@ def test_ui_tars_keeps_all_replies_and_is_shown_the_last_screens() -> None:
 
 
 @pytest.mark.parametrize("family", list(FAMILIES))
-def test_guidance_stands_in_the_prompt_and_not_in_the_task(family: str) -> None:
+def test_guidance_is_in_the_prompt_but_not_in_the_task(family: str) -> None:
     made = asked(family, 3, "1. Tap the cart.")
     assert "1. Tap the cart." in made.messages[1].text
     assert "cart" not in made.task and made.task == asked(family, 3).task

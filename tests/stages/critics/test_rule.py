@@ -62,7 +62,7 @@ def test_what_is_no_rule_is_refused(text: str) -> None:
 
 
 @given(st.integers(1, 7), st.data())
-def test_an_outcome_stands_exactly_when_no_missing_vote_could_turn_it(votes: int, data: st.DataObject) -> None:
+def test_an_outcome_is_final_exactly_when_no_missing_vote_could_change_it(votes: int, data: st.DataObject) -> None:
     quorum = data.draw(st.integers(1, votes))
     correct = data.draw(st.integers(0, votes))
     incorrect = data.draw(st.integers(0, votes - correct))

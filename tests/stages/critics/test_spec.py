@@ -107,7 +107,7 @@ def test_the_rule_follows_from_the_specification(judge: JudgeSpec, models: Criti
     assert pickle.loads(pickle.dumps((judge, models))) == (judge, models)
 
 
-def test_each_model_is_shown_what_its_own_context_holds(walk: PhoneWalk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_model_is_shown_as_much_as_fits_its_own_context(walk: PhoneWalk, monkeypatch: pytest.MonkeyPatch) -> None:
     small = Endpoint(TWO.spec.model_copy(update={"max_images": 3}))
     servers = Servers(lambda *_: True)
     models = CriticModels(text=(small,), multimodal=(ONE, small))

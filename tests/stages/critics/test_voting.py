@@ -128,7 +128,7 @@ def test_a_failed_vote_is_asked_again_and_never_counts(
         assert result.failures[0].message.startswith("text: 1 Correct, ")
 
 
-def test_a_cascade_looks_again_only_at_what_it_let_through() -> None:
+def test_a_cascade_checks_again_only_accepted_episodes() -> None:
     def channel(first: bool) -> tuple[Scripted, Scripted, ChannelCritics]:
         low = Scripted([first], Channel.MULTIMODAL, "0.5", "small")
         full = Scripted([YES, NO, YES], Channel.MULTIMODAL, "full", "big")
@@ -153,7 +153,7 @@ def test_a_cascade_looks_again_only_at_what_it_let_through() -> None:
         assert len(votes_of(result)) == 1 + asked
 
 
-def test_the_models_of_an_ensemble_take_turns_and_stand_by_their_votes() -> None:
+def test_the_models_of_an_ensemble_take_turns_and_keep_their_votes() -> None:
     one, two = Scripted([YES] * 8, version="one"), Scripted([YES, GARBAGE, YES, YES, YES, NO], version="two")
     result = judged(Ask.ALL, channel_of(HeldPass((one, two), 4, 3), tries=2))
     assert outcome(result) is True

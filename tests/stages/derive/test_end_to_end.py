@@ -80,7 +80,7 @@ def test_ablations_learn_from_what_the_judge_or_the_step_critic_refused() -> Non
     assert reasons(as_trusted(episode(steps, correct=None), judge=False, step_critic=False)) == [(None, "not_judged")]
 
 
-def test_steps_that_cannot_stand_in_a_conversation_are_dropped_with_their_reason() -> None:
+def test_steps_that_do_not_fit_a_conversation_are_dropped_with_their_reason() -> None:
     steps = [
         step(0, None),
         step(1, TAP, prompt=""),

@@ -148,7 +148,7 @@ def test_a_group_of_one_is_never_replaced() -> None:
     assert replayable([failure(2, "f", A)]) == ()
 
 
-def test_a_guided_success_is_replayed_only_where_that_is_told() -> None:
+def test_a_guided_success_is_replayed_only_if_that_is_configured() -> None:
     attempts, memory = [failure(2, "f1", A), failure(2, "f2", A)], {"a": guided_success(2, "old")}
     assert derive(attempts, remembered=memory).rows == ()
     told = derive(attempts, RLSpec(replay_guided=True), memory)

@@ -45,5 +45,5 @@ def test_on_a_machine(action: Action, calls: list[object]) -> None:
     assert command is not None and json.loads(base64.b64decode(command[-1])) == calls
 
 
-def test_nobody_is_there_to_ask() -> None:
+def test_a_question_to_the_user_has_no_command() -> None:
     assert as_command(Interact(text="log in")) is None

@@ -19,7 +19,7 @@ def written(folder: Path, text: str) -> Path:
     return path
 
 
-def test_fields_are_filled_in_once_and_sections_stand_alone(tmp_path: Path) -> None:
+def test_fields_are_filled_in_once_and_sections_are_separate(tmp_path: Path) -> None:
     prompt = read_prompt(written(tmp_path, SOUND), FIELDS)
     system, user = prompt.fill(task="$screen $x $", screen="tab")
     assert system == "You judge. It costs $5."

@@ -43,7 +43,7 @@ def replies(*texts: str | Completion | ModelFailure) -> ScriptedModel:
         f'{{"correct": "perhaps"}} no: {GOOD}',
     ],
 )
-def test_an_answer_is_found_in_what_stands_around_it(text: str) -> None:
+def test_an_answer_is_found_inside_other_text(text: str) -> None:
     assert asyncio.run(ask(replies(text), request(), Verdict)) == VERDICT
 
 

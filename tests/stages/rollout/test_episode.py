@@ -58,7 +58,7 @@ class ServedModel:
         pass
 
 
-def test_a_served_policys_tokens_stand_on_its_steps() -> None:
+def test_the_steps_of_a_served_policy_have_its_tokens() -> None:
     for with_tokens, tokens in ((True, ((5, 7), (-0.5, -0.25))), (False, (None, None))):
         agent = EndToEndAgent(ServedModel(), toy_query().platform, with_tokens=with_tokens)
         attempt = Attempt(toy_query(), Purpose.TRAIN, 0, 1)

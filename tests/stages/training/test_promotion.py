@@ -57,7 +57,7 @@ def test_a_policy_is_promoted_unless_it_is_significantly_worse(new: str, promote
         assert decided.reason == said
 
 
-def test_a_higher_level_refuses_whatever_loses_more_than_it_wins() -> None:
+def test_a_higher_level_refuses_every_policy_that_loses_more_than_it_wins() -> None:
     old = Rival("v1", outcomes("1" * 10 + "0" * 10))
     new = outcomes("1" * 8 + "00" + "1" + "0" * 9)
     assert compare(new, old, [old], [ALL], level=0.05).promoted

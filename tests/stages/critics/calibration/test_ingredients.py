@@ -60,7 +60,7 @@ def outcomes(text: str, multimodal: str) -> dict[tuple[Ingredient, Channel | Non
         ("-", "yyyyyyyy", {"a": True, "b": True, "ensemble": True, "channel": True, "consensus": None}),
     ],
 )
-def test_each_says_what_its_own_votes_say(text: str, multimodal: str, expected: dict[str, bool | None]) -> None:
+def test_each_verdict_follows_its_own_votes(text: str, multimodal: str, expected: dict[str, bool | None]) -> None:
     found = outcomes(text, multimodal)
     assert {
         "a": found[Ingredient.MULTI_RESOLUTION, MULTIMODAL, None, 0],

@@ -127,7 +127,7 @@ def test_a_missing_screen_and_an_episode_without_steps(walk: PhoneWalk, kind: st
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_of_the_query_only_the_instruction_is_told(walk: PhoneWalk, kind: str) -> None:
+def test_the_prompt_has_only_the_instruction_of_the_query(walk: PhoneWalk, kind: str) -> None:
     model = ScriptedModel(lambda _: answer())
     judge(walk, channel(kind, model))
     told = words(model.asked[0])
@@ -136,7 +136,7 @@ def test_of_the_query_only_the_instruction_is_told(walk: PhoneWalk, kind: str) -
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_step_is_told_with_its_note(walk: PhoneWalk, kind: str) -> None:
+def test_the_prompt_has_every_step_with_its_note(walk: PhoneWalk, kind: str) -> None:
     model = ScriptedModel(lambda _: answer())
     judge(walk, channel(kind, model))
     told = words(model.asked[0])
@@ -172,7 +172,7 @@ def test_the_multimodal_channel_sees_every_different_screen_in_order(walk: Phone
 
 
 @pytest.mark.parametrize(("scale", "resolution"), [(1.0, "full"), (0.5, "0.5"), (0.25, "0.25")])
-def test_the_resolution_is_told_and_asked_for(walk: PhoneWalk, scale: float, resolution: str) -> None:
+def test_the_resolution_is_named_and_requested(walk: PhoneWalk, scale: float, resolution: str) -> None:
     model = ScriptedModel(lambda _: answer())
     critic = ModelMultimodalChannel(model, image_scale=scale)
     judge(walk, critic)
@@ -192,7 +192,7 @@ def test_votes_differ_by_their_draw_and_only_by_it(walk: PhoneWalk, kind: str) -
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_agent_that_was_stopped_is_told_of(walk: PhoneWalk, kind: str) -> None:
+def test_the_prompt_says_that_the_agent_was_stopped(walk: PhoneWalk, kind: str) -> None:
     trajectory = walk.episode.trajectory.model_copy(update={"stop_reason": StopReason.STEP_LIMIT})
     model = ScriptedModel(lambda _: answer())
     judge(walk, channel(kind, model), walk.episode.model_copy(update={"trajectory": trajectory}))
@@ -252,7 +252,7 @@ def test_pixels_alone_are_described_by_a_model_once_each(walk: PhoneWalk) -> Non
     assert len(describer.asked) == 15, "a tree needs nobody to describe it"
 
 
-def test_a_screen_that_nobody_describes_is_no_verdict(walk: PhoneWalk) -> None:
+def test_without_a_description_of_a_screen_there_is_no_verdict(walk: PhoneWalk) -> None:
     model = ScriptedModel(lambda _: answer())
     with pytest.raises(JudgeFailure, match="no model describes screens"):
         judge(walk, ModelTextChannel(model), screens=walk.screens(has_trees=False))
@@ -265,7 +265,7 @@ def test_a_screen_that_nobody_describes_is_no_verdict(walk: PhoneWalk) -> None:
     assert model.asked == []
 
 
-def test_captions_say_what_stands_on_a_screen_and_are_bounded(walk: PhoneWalk) -> None:
+def test_captions_contain_the_texts_of_a_screen_and_are_bounded(walk: PhoneWalk) -> None:
     screens = walk.screens()
     for screen_id, observation in walk.observations.items():
         caption = asyncio.run(TreeCaptioner().caption(screen_id, screens, "t", 0))

@@ -122,7 +122,7 @@ def test_two_actions_on_one_screen_are_two_pictures(walk: PhoneWalk) -> None:
     assert len(set(marked)) == len(by_deed)
 
 
-def test_texts_and_pictures_stand_on_lines_of_their_own(walk: PhoneWalk) -> None:
+def test_texts_and_pictures_are_on_separate_lines(walk: PhoneWalk) -> None:
     model = ScriptedModel(lambda _: answer())
     judge(walk, model)
     for request in model.asked:
@@ -205,7 +205,7 @@ def test_an_action_that_is_none_is_a_failure_to_judge(walk: PhoneWalk) -> None:
         asyncio.run(ModelStepCritic(ScriptedModel(lambda _: answer())).judge(episode, walk.screens()))
 
 
-def test_without_a_tree_the_place_is_told(walk: PhoneWalk) -> None:
+def test_without_a_tree_the_prompt_has_the_position(walk: PhoneWalk) -> None:
     model = ScriptedModel(lambda _: answer())
     judge(walk, model, walk.screens(has_trees=False))
     assert "Clicked at (" in words(model.asked[0])
@@ -244,7 +244,7 @@ def hidden_from_critics(walk: PhoneWalk) -> Sequence[str]:
     ]
 
 
-def test_of_the_query_only_the_instruction_is_told(walk: PhoneWalk) -> None:
+def test_the_prompt_has_only_the_instruction_of_the_query(walk: PhoneWalk) -> None:
     model = ScriptedModel(lambda _: answer())
     judge(walk, model)
     hidden = [text for text in hidden_from_critics(walk) if text not in ("", "{}")]

@@ -12,7 +12,7 @@ def test_a_page_is_read() -> None:
     assert next(c for c in state.controls.values() if c.kind == "choice").options == ("Small", "Medium", "Large")
 
 
-def test_a_field_stands_at_what_it_holds() -> None:
+def test_the_value_of_a_field_is_its_content() -> None:
     (field,) = read_screen("s", checkout("ring twice")).controls.values()
     assert (field.kind, field.label, field.value) == ("field", "Note for the kitchen", "ring twice")
 
@@ -33,7 +33,7 @@ def test_the_launcher_and_an_empty_tree() -> None:
     assert read_screen("s", ()).page == ""
 
 
-def test_a_group_whose_choice_is_out_of_sight_stands_at_nothing() -> None:
+def test_a_group_whose_choice_is_not_visible_has_no_value() -> None:
     part = (element("radio", "Small", 1, (), "Size"), element("radio", "Large", 2, (), "Size"))
     (control,) = read_screen("s", part).controls.values()
     assert control.value == ""

@@ -294,7 +294,7 @@ def test_a_missing_program_of_the_desktop_is_one_line_that_says_what_to_run(
     assert failure.value.failure_class is FailureClass.SETUP
 
 
-def test_the_server_answers_nobody_without_its_secret_and_runs_no_command_line() -> None:
+def test_the_server_refuses_requests_without_its_secret_and_runs_no_command_line() -> None:
     async def knock(environment: DesktopEnvironment, _: LocalDesktops) -> list[int]:
         server = environment.desktop.server
         async with httpx.AsyncClient(base_url=server.url, trust_env=False) as http:

@@ -44,7 +44,7 @@ def test_the_page_carries_the_apps_and_every_device_profile() -> None:
         assert profile["launcher"] == {"phone": ["shelf"], "desktop": ["paper"]}
 
 
-def test_no_text_of_an_app_can_end_the_block_it_stands_in() -> None:
+def test_no_text_of_an_app_can_end_its_block() -> None:
     app = compile_world(world_of(HOSTILE))
     assert data_of(app)["apps"]["garden"]["name"] == "</script><script>hacked=1</script><!--"
     assert app.files[INDEX].count("</script>") == compile_world(world_of(garden())).files[INDEX].count("</script>")

@@ -66,7 +66,7 @@ def test_a_position_of_a_family_with_thousandths_is_in_thousandths(tmp_path: Pat
 
 
 @pytest.mark.parametrize("kind", ["llamafactory", "swift", "verl-sft"])
-def test_one_assistant_message_is_learned_and_earlier_turns_stand_before_it(kind: str, tmp_path: Path) -> None:
+def test_one_assistant_message_is_learned_and_earlier_turns_come_before_it(kind: str, tmp_path: Path) -> None:
     whole = read(write("trl", "gui-owl-1.5", tmp_path / "trl", walked()[:1]).folder)
     for turns, row in zip(whole, read(write(kind, "gui-owl-1.5", tmp_path / "out", walked()[:1]).folder), strict=True):
         assert [role for role, _ in row.messages] == ["system", "user"] and row.reply == turns.reply
@@ -76,7 +76,7 @@ def test_one_assistant_message_is_learned_and_earlier_turns_stand_before_it(kind
 
 
 @kinds
-def test_a_row_stands_on_its_own(kind: str, tmp_path: Path) -> None:
+def test_a_row_has_the_whole_lineage(kind: str, tmp_path: Path) -> None:
     first = read(write(kind, "qwen3-vl", tmp_path / "out", walked()).folder)[0].columns
     assert first["instruction"] == "Order q" and first["platform"] == "phone" and first["task"] == "bites.order"
     assert first["environment"] == "simulated" and first["policy_version"] == "m0" and first["round"] == 1

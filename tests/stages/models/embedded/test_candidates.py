@@ -54,7 +54,7 @@ def test_typed_texts_are_quotes_then_notes_then_spans_as_written() -> None:
     assert found[0].action(phone=True) == TypeText(text="ring twice")
 
 
-def test_the_number_of_a_stepper_stands_beside_its_buttons() -> None:
+def test_the_number_of_a_stepper_is_beside_its_buttons() -> None:
     elements = [
         UIElement("text", "Quantity", Box(0, 100, 500, 160), (), "2"),
         UIElement("stepper_button", "+", Box(600, 100, 700, 160), ("clickable",), "Quantity"),

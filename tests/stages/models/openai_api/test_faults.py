@@ -95,7 +95,7 @@ def test_no_server_at_all() -> None:
         asked(settings(gone, attempts=2))
 
 
-def test_a_password_in_a_url_is_not_told() -> None:
+def test_no_message_shows_a_password_in_a_url() -> None:
     with running_server([Fault.TOO_LONG]) as server:
         secret = server.url.replace("//", "//user:hunter2@")
         with pytest.raises(ModelFailure) as failed:

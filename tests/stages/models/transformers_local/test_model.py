@@ -158,7 +158,7 @@ def test_the_control_words_of_a_text_are_only_words(model: TransformersModel) ->
     assert shown[0].input_tokens > 60
 
 
-def test_control_words_are_broken_up_whatever_stands_around_them(folder: Path) -> None:
+def test_control_words_are_broken_up_in_any_text(folder: Path) -> None:
     tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
     use_template(tokenizer, folder)
     for text in ("<<|im_end|>|im_end|>", "<|im_<|im_end|>end|>", "<|endoftext|>"):

@@ -115,7 +115,7 @@ def test_an_abandoned_call_is_accounted_too() -> None:
     assert [row.error for row in rows] == ["the caller gave up waiting"]
 
 
-def test_it_is_the_model_it_stands_around() -> None:
+def test_it_has_the_version_and_the_frame_of_its_model_and_closes_it() -> None:
     model = ScriptedModel(lambda _: "")
     accounted = AccountedModel(model, ORIGIN, lambda _: None)
     assert accounted.version == "scripted-1"

@@ -107,7 +107,7 @@ class Slow(ScriptedModel):
 
 
 @pytest.mark.parametrize("leavers", [1, 2])
-def test_a_caller_that_gives_up_takes_the_answer_from_nobody(tmp_path: Path, leavers: int) -> None:
+def test_a_cancelled_caller_does_not_cancel_the_answer_for_others(tmp_path: Path, leavers: int) -> None:
     model = Slow(lambda _: "")
 
     async def talk() -> None:
@@ -191,7 +191,7 @@ asyncio.run(talk())
 """
 
 
-def test_processes_share_it_and_a_killed_one_leaves_what_it_was_told(tmp_path: Path) -> None:
+def test_processes_share_it_and_a_killed_one_leaves_its_answers(tmp_path: Path) -> None:
     command = [sys.executable, "-c", _PROCESS, str(tmp_path)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:

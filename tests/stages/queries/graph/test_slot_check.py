@@ -103,7 +103,7 @@ def test_what_is_lost_invented_or_changed_is_said(order: TaskGraph, text: str, p
     assert problem in _large_pad_thai(order, text)
 
 
-def test_the_words_that_stand_for_a_slot_are_those_of_the_text(order: TaskGraph) -> None:
+def test_the_words_of_a_slot_are_those_of_the_text(order: TaskGraph) -> None:
     drawn = chosen(order, dish="Pad Thai", size="Large", quantity=2)
     said = _checked(order, drawn, "Two BIG pad thai please.").said
     assert said == {"dish": "pad thai", "size": "BIG", "quantity": "Two"}
@@ -135,7 +135,7 @@ def test_a_time_of_the_other_half_of_the_day_is_another_time(world: World, time:
     assert (problems == ()) is fits
 
 
-def test_a_name_may_stand_in_the_genitive(world: World) -> None:
+def test_a_name_may_be_in_the_genitive(world: World) -> None:
     send = task_of(world, "messages.send")
     drawn = chosen(send, contact="Alice Moreau", text="call me")
     assert _checked(send, drawn, 'Put "call me" into Alice\'s chat.').problems == ()

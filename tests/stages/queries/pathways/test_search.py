@@ -57,13 +57,13 @@ def test_what_crashes_hangs_or_ends_the_program_is_noted_and_the_walk_goes_on(or
     assert factory.log.count("start") == 3 and factory.log.count("close") == 3
 
 
-def test_a_walk_in_which_too_much_breaks_ends_with_what_it_has(origin: Origin) -> None:
+def test_a_walk_with_too_many_failures_ends_with_its_results_so_far(origin: Origin) -> None:
     walked = walk(origin, BOUNDS.model_copy(update={"failures": 0}))
     assert [failure.message[:21] for failure in walked.failures][-1] == "the walk ended early:"
     assert "File" in map(names, walked.pathways) and "Edit" not in map(names, walked.pathways)
 
 
-def test_a_walk_without_steps_left_says_so_and_keeps_what_it_has(origin: Origin) -> None:
+def test_a_walk_without_steps_left_says_so_and_keeps_its_results(origin: Origin) -> None:
     walked = walk(origin, BOUNDS.model_copy(update={"steps": 2}))
     assert walked.tally.steps == 2
     assert walked.failures[-1].failure_class is FailureClass.LIMIT

@@ -63,7 +63,7 @@ def test_the_last_checkpoint_is_taken_over_with_log_and_losses(parent: ParentPol
     assert not (new / "out").exists()
 
 
-def test_the_version_says_what_it_was_made_from(parent: ParentPolicy, tmp_path: Path) -> None:
+def test_equal_trainings_give_equal_versions(parent: ParentPolicy, tmp_path: Path) -> None:
     versions = []
     for number, seed in enumerate((7, 7, 8)):
         folder = tmp_path / str(number)

@@ -62,7 +62,7 @@ def test_a_state_is_visible(kind: str) -> None:
     assert changed(scene(off), scene(on)) is not None
 
 
-def test_lines_stand_below_each_other() -> None:
+def test_lines_are_drawn_below_each_other() -> None:
     second = changed(scene(Shape("value", BOX, "one\n ")), scene(Shape("value", BOX, "one\ntwo")))
     assert second is not None
     assert second[1] >= BOX.center.y
