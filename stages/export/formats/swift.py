@@ -41,7 +41,7 @@ class SwiftFormat:
         return (
             f"`ROOT_IMAGE_DIR=FOLDER MAX_PIXELS={budget.max_pixels} MIN_PIXELS={budget.min_pixels} swift sft "
             f"--model MODEL --model_type {_model_type(settings.family)} --template {_model_type(settings.family)} "
-            f"--dataset FOLDER/{DATA_FOLDER}/*.jsonl --max_length {settings.max_length} --truncation_strategy raise "
+            f"--dataset FOLDER/{DATA_FOLDER}/*.jsonl --max_length {settings.max_length} --truncation_strategy delete "
             "--is_binary_loss_scale false`. Several of its templates fit one architecture, so both are named. "
             "Without `--is_binary_loss_scale false` the weights of the replies have no effect; the end of a turn "
             "counts once whatever the weight."

@@ -45,7 +45,7 @@ def train_by_command(spec: CommandSpec, parent: ParentPolicy, release: Path, see
         "seed": str(seed % 2**31),
     }
     run_child(
-        [_filled(part, meant) for part in spec.command],
+        [_filled(part, meant) for part in spec.command if parent.adapter is not None or "{adapter}" not in part],
         folder.resolve() / "training.log",
         ChildLimits(spec.silent_minutes * 60, spec.hours * 3600),
         release,

@@ -44,8 +44,8 @@ class CommandSpec(RecipeSpec):
     """Training with a command."""
     command: Annotated[tuple[str, ...], Field(min_length=1), AfterValidator(_known_placeholders)]
     """Program and arguments, without a shell. `{release}` is the folder of the release, `{model}` that of the policy's
-    weights, `{adapter}` that of its LoRA adapter (empty without one), `{out}` the folder to write to, `{seed}` the
-    seed."""
+    weights, `{out}` the folder to write to, `{seed}` the seed. `{adapter}` is the folder of the policy's LoRA adapter;
+    an argument that names it is left out if the policy has none."""
     format: Annotated[str, known_by(_export_format)] = ""
     """The format of `trajmill export` for `{release}`, in the dialect of the policy's family; empty for the files of
     the release itself."""

@@ -17,7 +17,7 @@ from trajmill.stages.training.command.spec import CommandSpec
 TRAINER = """
 import json, pathlib, sys
 from safetensors.numpy import load_file, save_file
-release, model, adapter, out, seed = sys.argv[1:]
+release, model, out, seed = sys.argv[1:]
 assert (pathlib.Path(release) / "rows").read_text() == "rows", release
 for step in (1, 2):
     folder = pathlib.Path(out) / f"checkpoint-{step}"
@@ -47,7 +47,7 @@ def train(script: str, parent: ParentPolicy, tmp_path: Path, seed: int = 7) -> T
     (release / "rows").write_text("rows")
     program = parent.folder.parent / "train.py"
     program.write_text(script)
-    command = (sys.executable, str(program), "{release}", "{model}", "{adapter}", "{out}", "{seed}")
+    command = (sys.executable, str(program), "{release}", "{model}", "{out}", "{seed}", "--adapter={adapter}")
     return CommandSpec(command=command).train(parent, release, seed, tmp_path / "new")
 
 
@@ -74,18 +74,18 @@ def test_equal_trainings_give_equal_versions(parent: ParentPolicy, tmp_path: Pat
 
 def test_an_adapter_is_taken_over(parent: ParentPolicy, tmp_path: Path) -> None:
     script = (
-        "import pathlib, sys; from safetensors.numpy import save_file; import numpy; out = pathlib.Path(sys.argv[4]); "
-        "assert sys.argv[3] == ''; save_file({'a': numpy.ones(1)}, out / 'adapter_model.safetensors'); "
+        "import pathlib, sys; from safetensors.numpy import save_file; import numpy; out = pathlib.Path(sys.argv[3]); "
+        "assert sys.argv[5:] == ['--adapter=' + sys.argv[2]]; save_file({'a': numpy.ones(1)}, out / 'adapter_model.safetensors'); "
         "(out / 'adapter_config.json').write_text('{}')"
     )
-    train(script, parent, tmp_path)
+    train(script, parent._replace(adapter=parent.folder), tmp_path)
     names = {file.name for file in (tmp_path / "new").iterdir()}
     assert {"adapter_config.json", "adapter_model.safetensors"} <= names and "tokenizer.json" not in names
 
 
 def test_what_an_interrupted_command_left_is_there_for_the_next(parent: ParentPolicy, tmp_path: Path) -> None:
     script = (
-        "import pathlib, sys; kept = pathlib.Path(sys.argv[4]) / 'kept'; there = kept.exists(); kept.write_text(''); "
+        "import pathlib, sys; kept = pathlib.Path(sys.argv[3]) / 'kept'; there = kept.exists(); kept.write_text(''); "
         "print('again' if there else 'first'); sys.exit(1)"
     )
     for said in ("first", "again"):
@@ -100,12 +100,12 @@ def test_what_an_interrupted_command_left_is_there_for_the_next(parent: ParentPo
     [
         ("pass", "ended well, but left no model under"),
         (
-            "import pathlib, sys; out = pathlib.Path(sys.argv[4]); (out / 'config.json').write_text('{}'); "
+            "import pathlib, sys; out = pathlib.Path(sys.argv[3]); (out / 'config.json').write_text('{}'); "
             "(out / 'model.safetensors').write_bytes(b'cut')",
             "left broken weights",
         ),
         (
-            "import pathlib, shutil, sys; out = pathlib.Path(sys.argv[4]); "
+            "import pathlib, shutil, sys; out = pathlib.Path(sys.argv[3]); "
             "shutil.copy(sys.argv[2] + '/model.safetensors', out); "
             "(out / 'config.json').write_text('{\"model_type\": \"llama\"}')",
             "left a model of type llama; the policy is a qwen2_5_vl",
