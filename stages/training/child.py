@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import threading
@@ -16,7 +17,9 @@ from typing import NamedTuple
 from trajmill.schemas.errors import TrainingFailedError
 from trajmill.stages.models.vllm_offline.watchdog import ProcessWatchdog
 
-_LAST_LINES = 30
+_LAST_LINES = 300
+_ERROR = re.compile(r"(\[\S*\]:\s*)?([\w.]*(Error|Exception)|\S+: error): \S")
+"""Begins a line that says what was wrong, also behind the mark of the process that printed it."""
 _TERMINATED_SECONDS = 10.0
 
 
@@ -132,5 +135,8 @@ def _ended(status: int) -> str:
 
 
 def _last_output(lines: Sequence[str]) -> str:
-    said = [line.strip() for line in lines if line.strip()]
+    said = [line.strip() for line in lines if any(map(str.isalnum, line))]
+    errors = [line for line in said if _ERROR.match(line)]
+    if errors:
+        return f"its last error is {errors[-1][:300]!r}"
     return f"its last line is {said[-1][:300]!r}" if said else "it printed nothing"

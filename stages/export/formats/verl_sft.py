@@ -39,7 +39,7 @@ class VerlSftFormat:
     def advice(self, settings: TrainerSettings) -> str:
         """How to call the trainer."""
         return (
-            f"`data.messages_key=messages data.image_key=images data.max_length={settings.max_length} "
+            f"`data.messages_key=messages data.max_length={settings.max_length} "
             "data.truncation=error`. Every row has one assistant message, since verl learns all that there are; "
             "earlier turns stand in the user message as the chat template writes them."
         )

@@ -18,6 +18,8 @@ from trajmill.stages.training.lineage import is_begun, made_from, tail_mean, ver
 from trajmill.stages.training.settings_files import copy_settings
 
 _ADAPTER, _CONFIG = "adapter_config.json", "config.json"
+_OF_THE_TRAINER = frozenset({".pt", ".pth", ".bin"})
+"""Suffixes of the states of optimisers and the like; weights in them are pickled, and never loaded."""
 _STATE = "trainer_state.json"
 """The file with the losses, of trainers that are built on transformers."""
 
@@ -124,7 +126,7 @@ def _losses(out: Path) -> list[dict[str, Any]]:
 
 def _take_over(made: _Made, folder: Path, parent: Path) -> None:
     for file in list(made.folder.iterdir()):
-        if file.is_file():
+        if file.is_file() and file.suffix not in _OF_THE_TRAINER:
             shutil.move(file, folder / file.name)
     if not made.is_adapter:
         copy_settings(parent, folder, keep=True)

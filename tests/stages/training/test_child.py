@@ -30,6 +30,8 @@ def test_a_failure_is_one_line_with_its_last_words(tmp_path: Path) -> None:
         TrainingFailedError, match=r"ended with status 3: its last line is 'no GPU'; all .* is in .*log"
     ):
         run("import sys; print('begin'); print('no GPU'); print(); sys.exit(3)", tmp_path)
+    with pytest.raises(TrainingFailedError, match=r"last error is '\[rank0\]: ValueError: no rows'"):
+        run("print('[rank0]: ValueError: no rows'); print('='); print('exit code: 1'); raise SystemExit(1)", tmp_path)
     with pytest.raises(TrainingFailedError, match="ended with status 1: it printed nothing"):
         run("import os; os._exit(1)", tmp_path)
 

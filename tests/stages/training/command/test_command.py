@@ -26,6 +26,7 @@ for step in (1, 2):
     save_file({name: value + step for name, value in weights.items()}, folder / "model.safetensors")
     (folder / "config.json").write_text((pathlib.Path(model) / "config.json").read_text())
     history = [{"step": 1, "loss": 0.5}, {"step": 2, "loss": 0.25}, {"step": 2, "train_runtime": 3.0}]
+    (folder / "optimizer.pt").write_text("large")
     (folder / "trainer_state.json").write_text(json.dumps({"log_history": history[:step]}))
 print("trained with seed", seed)
 """
@@ -60,7 +61,7 @@ def test_the_last_checkpoint_is_taken_over_with_log_and_losses(parent: ParentPol
     assert report.updates == 2 and report.loss == 0.25 and report.version.startswith("command-")
     assert json.loads((new / "metrics.json").read_text())["history"][0] == {"update": 1, "loss": 0.5}
     assert json.loads((new / "made_from.json").read_text())["seed"] == 7
-    assert not (new / "out").exists()
+    assert not (new / "out").exists() and not (new / "optimizer.pt").exists()
 
 
 def test_equal_trainings_give_equal_versions(parent: ParentPolicy, tmp_path: Path) -> None:
