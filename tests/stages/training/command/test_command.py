@@ -76,7 +76,8 @@ def test_equal_trainings_give_equal_versions(parent: ParentPolicy, tmp_path: Pat
 def test_an_adapter_is_taken_over(parent: ParentPolicy, tmp_path: Path) -> None:
     script = (
         "import pathlib, sys; from safetensors.numpy import save_file; import numpy; out = pathlib.Path(sys.argv[3]); "
-        "assert sys.argv[5:] == ['--adapter=' + sys.argv[2]]; save_file({'a': numpy.ones(1)}, out / 'adapter_model.safetensors'); "
+        "assert sys.argv[5:] == ['--adapter=' + sys.argv[2]]; "
+        "save_file({'a': numpy.ones(1)}, out / 'adapter_model.safetensors'); "
         "(out / 'adapter_config.json').write_text('{}')"
     )
     train(script, parent._replace(adapter=parent.folder), tmp_path)
