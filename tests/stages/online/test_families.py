@@ -53,6 +53,7 @@ def asked(action: Action, family: Family, query: Query, seen: Observation) -> Wi
 
 async def walk(host: EpisodeHost, query: Query, seed: int) -> EndedEpisode:
     agent, history = ReferenceAgent(query), list[Decision]()
+    come: ShownStep | EndedEpisode
     episode, come = await host.begin(EpisodeOrder(query.query_id, seed, record=False))
     while isinstance(come, ShownStep):
         assert come.error == ""
