@@ -54,7 +54,7 @@ def add(
         typer.Option("--release", metavar="NAME", help="What it was trained on; the round's release if none."),
     ] = None,
 ) -> None:
-    """Give the round that waits for a policy the version that you have trained; it is measured, and promoted or not."""
+    """Add a version that you have trained to the round that waits for one, measure it, and promote it or not."""
     from trajmill.flows.configuration.file import load_config
     from trajmill.flows.prefect_settings import set_quiet_defaults
 
@@ -72,7 +72,7 @@ def promote(
     version: Annotated[str, typer.Argument(help="A version that `trajmill policy list` shows.")],
     config: ConfigFile = None,
 ) -> None:
-    """Put a version in force, whatever its measurement says; it acts from the next stage on."""
+    """Put a version in force without regard to its measured success; it acts from the next stage on."""
     from trajmill.flows.configuration.file import load_config
     from trajmill.flows.policies.commands import promote_policy
 
@@ -82,7 +82,7 @@ def promote(
 
 @app.command(epilog="Example: trajmill policy rollback --config trajmill.toml")
 def rollback(config: ConfigFile = None) -> None:
-    """Put the parent of the version in force in its place; it acts from the next stage on."""
+    """Replace the version in force by its parent, which acts from the next stage on."""
     from trajmill.flows.configuration.file import load_config
     from trajmill.flows.policies.commands import roll_back_policy
 
