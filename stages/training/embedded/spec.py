@@ -55,12 +55,13 @@ class EmbeddedRecipe(RecipeSpec):
 
         Raises:
             BadInputError: `parent` is no embedded policy, or the release is not complete.
+            TrainingFailedError: the loss is no number.
         """
         from trajmill.stages.models.embedded.threads import use_one_thread
         from trajmill.stages.training.embedded.train import train_policy
 
         use_one_thread()
-        return train_policy(parent.folder, release, self, seed, folder, progress)
+        return train_policy(parent, release, self, seed, folder, progress)
 
 
 class EmbeddedSftSpec(EmbeddedRecipe):

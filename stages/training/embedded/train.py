@@ -13,29 +13,47 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from trajmill.schemas.errors import TrainingFailedError
+from trajmill.stages.export.screens import SCREENS_FILE
+from trajmill.stages.export.trl.exporter import SFT_FILE
+from trajmill.stages.export.verl.exporter import RL_FILE
 from trajmill.stages.models.embedded.network.batch import Bags, Batch
 from trajmill.stages.models.embedded.network.pairs import Hidden
 from trajmill.stages.models.embedded.network.policy_network import PolicyNetwork
 from trajmill.stages.models.embedded.storage import load_network, save_network
-from trajmill.stages.training.base import Progress, TrainingReport
+from trajmill.stages.training.base import ParentPolicy, Progress, TrainingReport
 from trajmill.stages.training.embedded.lesson_batch import Lessons
 from trajmill.stages.training.embedded.lessons import rl_lessons, sft_lessons
 from trajmill.stages.training.embedded.losses import chosen_log_probabilities, supervised_loss, trajectory_loss
 from trajmill.stages.training.embedded.spec import EmbeddedRecipe, EmbeddedRlSpec, EmbeddedSftSpec
+from trajmill.stages.training.lineage import made_from, tail_mean, write_metrics, write_source
 
 
 def train_policy(
-    parent: Path, release: Path, recipe: EmbeddedRecipe, seed: int, folder: Path, progress: Progress | None = None
+    parent: ParentPolicy,
+    release: Path,
+    recipe: EmbeddedRecipe,
+    seed: int,
+    folder: Path,
+    progress: Progress | None = None,
 ) -> TrainingReport:
     """Train the policy in `parent` on a release and save the result to `folder`; equal arguments give equal weights.
 
     Raises:
         BadInputError: `parent` holds no embedded policy, or the release is not complete.
+        TrainingFailedError: the loss is no number.
     """
-    network = load_network(parent)
-    lessons = rl_lessons(release) if isinstance(recipe, EmbeddedRlSpec) else sft_lessons(release)
+    network = load_network(parent.folder)
+    is_rl = isinstance(recipe, EmbeddedRlSpec)
+    lessons = rl_lessons(release) if is_rl else sft_lessons(release)
     report = train_network(network, lessons, recipe, seed, progress)
-    return report._replace(version=save_network(network, folder))
+    if not math.isfinite(report.loss):
+        raise TrainingFailedError(f"the loss is {report.loss}: lower train.learning_rate")
+    report = report._replace(version=save_network(network, folder))
+    files = [release / (RL_FILE if is_rl else SFT_FILE), release / SCREENS_FILE]
+    write_source(folder, made_from(recipe, parent, files, seed))
+    write_metrics(folder, report, [])
+    return report
 
 
 def train_network(
@@ -47,8 +65,7 @@ def train_network(
     draw = torch.Generator().manual_seed(seed)
     objective = _objective(network, lessons, recipe, draw)
     losses = _optimise(network, len(lessons), objective, recipe, draw, progress)
-    tail = losses[-max(1, len(losses) // 10) :]
-    return TrainingReport(len(lessons), lessons.skipped, len(losses), sum(tail) / len(tail) if tail else 0.0)
+    return TrainingReport(len(lessons), lessons.skipped, len(losses), tail_mean(losses))
 
 
 Objective = Callable[[Tensor], Tensor]

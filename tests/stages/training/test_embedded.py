@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import torch
 
 from tests.stages.models.toy import DISHES, SIZES, ToyPhone
 from trajmill.schemas.actions import Click, TypeText
-from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.errors import BadInputError, TrainingFailedError
 from trajmill.schemas.geometry import Box
 from trajmill.schemas.tables.query import Platform
 from trajmill.schemas.tables.screen import ELEMENT
@@ -26,6 +27,7 @@ from trajmill.stages.models.embedded.storage import (
     save_network,
     untrained_network,
 )
+from trajmill.stages.training.base import ParentPolicy
 from trajmill.stages.training.embedded.lesson_batch import Lessons
 from trajmill.stages.training.embedded.lessons import (
     SeenScreen,
@@ -209,7 +211,7 @@ def test_a_policy_is_trained_from_the_files_of_a_release(
     save_network(untrained_network(0, SMALL), tmp_path / "parent")
     seen: list[tuple[int, int]] = []
     report = train_policy(
-        tmp_path / "parent",
+        ParentPolicy(tmp_path / "parent"),
         tmp_path / "release",
         RECIPE,
         1,
@@ -220,12 +222,26 @@ def test_a_policy_is_trained_from_the_files_of_a_release(
     trained = untrained_network(0, SMALL)
     train_network(trained, in_memory, RECIPE, 1)
     assert network_version(load_network(tmp_path / "new")) == network_version(trained)
+    made = json.loads((tmp_path / "new" / "made_from.json").read_text())
+    assert made["kind"] == "embedded-sft" and made["seed"] == 1
+    assert json.loads((tmp_path / "new" / "metrics.json").read_text())["loss"] == report.loss
 
 
 def test_a_missing_release_is_one_clear_line(tmp_path: Path) -> None:
     save_network(untrained_network(0, SMALL), tmp_path / "parent")
     with pytest.raises(BadInputError, match="export the release again"):
-        train_policy(tmp_path / "parent", tmp_path / "nowhere", RECIPE, 0, tmp_path / "new")
+        train_policy(ParentPolicy(tmp_path / "parent"), tmp_path / "nowhere", RECIPE, 0, tmp_path / "new")
+
+
+def test_a_loss_that_is_no_number_gives_no_policy(guided_successes: list[ToyEpisode], tmp_path: Path) -> None:
+    write_release(tmp_path / "release", guided_successes[:3], blocks=True)
+    network = untrained_network(0, SMALL)
+    network.score.weight.data.fill_(float("nan"))
+    save_network(network, tmp_path / "parent")
+    recipe = EmbeddedRlSpec(max_updates=2)
+    with pytest.raises(TrainingFailedError, match="the loss is nan: lower"):
+        recipe.train(ParentPolicy(tmp_path / "parent"), tmp_path / "release", 0, tmp_path / "new")
+    assert not (tmp_path / "new").exists()
 
 
 def test_rows_that_cannot_be_learned_from_are_counted(guided_successes: list[ToyEpisode]) -> None:

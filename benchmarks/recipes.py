@@ -1,0 +1,107 @@
+"""The recipes of the embedded policy side by side, laid out like figure 8 of the paper (5.2): success by round.
+
+`python -m benchmarks.recipes FOLDER` runs what FOLDER/results.jsonl does not hold yet and prints the tables; `--seeds`,
+`--rounds` and `--queries` make it shorter. All variants roll out groups of four without guidance, and differ in what
+they learn from them:
+
+- `trpo`: trajectory-level RL; a remembered success replaces an attempt of a group that failed whole (3.1.2).
+- `trpo_without_replay`: the same without remembered successes.
+- `grpo_filtered`: groups that succeeded or failed whole are left out, and each step counts alike, however long its
+  trajectory: the figure's offline filtering.
+- `sft`: supervised training on what was judged correct, no RL.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Final
+
+from benchmarks.loop import SPLITS, Changes, Result, Variant, results, run_one
+
+_RL: Final = {"kind": "embedded-rl", "max_updates": 150, "epochs": 8.0, "learning_rate": 0.001}
+_VARIANTS: Final = (
+    Variant("trpo", "trajectory-level RL with replay", {"train": _RL, "rl": {"replay": True}}),
+    Variant("trpo_without_replay", "without replay", {"train": _RL, "rl": {"replay": False}}),
+    Variant("grpo_filtered", "offline filtering", {"train": _RL, "rl": {"replay": False, "step_weight": "constant"}}),
+    Variant("sft", "supervised", {"train": {"kind": "embedded-sft"}}),
+)
+
+
+def _variant(name: str, rounds: int, queries: int) -> Variant:
+    """The variant with what is common to all."""
+    found = next(variant for variant in _VARIANTS if variant.name == name)
+    common: Changes = {
+        "run": {"rounds": rounds},
+        "queries": {"train": queries, "heldout_slots": 120, "heldout_phrasings": 120, "heldout_apps": 120},
+        "rollout": {"episodes_per_round": queries, "group_size": 4, "temperature": 1.5},
+        "evaluate": {"episodes": 120, "train_sample": 120},
+        "guidance": {"enabled": False},
+    }
+    return found._replace(changes=common | found.changes)
+
+
+def _run_owed(folder: Path, seeds: Sequence[int], rounds: int, queries: int) -> None:
+    done = {(result.variant, result.seed) for result in results(folder)}
+    for seed in seeds:
+        for variant in _VARIANTS:
+            if (variant.name, seed) in done:
+                continue
+            sizes = [str(seed), str(rounds), str(queries)]
+            command = [sys.executable, "-m", "benchmarks.recipes", str(folder), "--run", variant.name, *sizes]
+            if subprocess.run(command, check=False).returncode == 0:
+                shutil.rmtree(folder / f"{variant.name}-{seed}")
+
+
+def _print_tables(found: Sequence[Result]) -> None:
+    for split in SPLITS:
+        rounds = max((len(result.rounds) for result in found), default=0)
+        print(f"\n{split}: success of the policy in force after each round, %, mean ± sd over seeds\n")
+        print("| variant | seeds | " + " | ".join(map(str, range(rounds))) + " | best |")
+        print("|---" * (rounds + 3) + "|")
+        for variant in _VARIANTS:
+            runs = [result for result in found if result.variant == variant.name]
+            if runs:
+                curves = [[100 * after.get(split, 0.0) for after in run.rounds] for run in runs]
+                cells = [
+                    _spread([curve[number] for curve in curves if number < len(curve)]) for number in range(rounds)
+                ]
+                best = _spread([max(curve) for curve in curves])
+                print(f"| {variant.what} | {len(runs)} | " + " | ".join([*cells, best]) + " |")
+
+
+def _spread(values: Sequence[float]) -> str:
+    return f"{mean(values):.0f} ± {stdev(values):.0f}" if len(values) > 1 else "".join(f"{each:.0f}" for each in values)
+
+
+def main() -> None:
+    """Run, then print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, nargs="?", default=Path("benchmark-data/recipes"))
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=8)
+    parser.add_argument("--queries", type=int, default=600)
+    parser.add_argument("--table", action="store_true", help="print what is measured, run nothing")
+    parser.add_argument("--run", nargs=4, metavar=("NAME", "SEED", "ROUNDS", "QUERIES"), help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    folder: Path = arguments.folder
+    folder.mkdir(parents=True, exist_ok=True)
+    if arguments.run:
+        name, seed, rounds, queries = arguments.run[0], *map(int, arguments.run[1:])
+        result = run_one(_variant(name, rounds, queries), seed, folder / f"{name}-{seed}", 0)
+        with (folder / "results.jsonl").open("a") as lines:
+            lines.write(json.dumps(result.model_dump()) + "\n")
+        return
+    if not arguments.table:
+        _run_owed(folder, range(arguments.seeds), arguments.rounds, arguments.queries)
+    _print_tables(results(folder))
+
+
+if __name__ == "__main__":
+    main()
