@@ -61,6 +61,7 @@ class OnlineRecorder:
         self._origin = origin
         self._environment = environment
         self._busy = asyncio.Lock()
+        self._committed = WarehouseScreens(warehouse)
         last = last_attempt(warehouse, StageRun(origin.run_id, origin.round, ONLINE))
         # The newest batch may be in some tables only; committing it again completes the others.
         self._begin(max(last, 0))
@@ -100,7 +101,7 @@ class OnlineRecorder:
         self._at = StageRun(self._origin.run_id, self._origin.round, ONLINE, attempt)
         self._episodes = Journal(self._at.staging(self._warehouse) / _EPISODES)
         self._screens = ScreenJournal(journal_path(self._warehouse, self._at, ONLY_SHARD))
-        self._committed = WarehouseScreens(self._warehouse)
+        self._committed.refresh()
         self._waiting = 0
 
     def _commit(self) -> None:

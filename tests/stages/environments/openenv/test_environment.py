@@ -76,9 +76,10 @@ def test_an_episode_that_reaches_its_step_limit_has_no_success() -> None:
     assert (made.episode.trajectory.reward, made.episode.trajectory.stop_reason) == (0.0, StopReason.STEP_LIMIT)
 
 
+@pytest.mark.slow
 def test_a_failed_or_hanging_environment_is_tried_again_in_another_session() -> None:
     for broken in (ToyEnvironment(crashes=True), ToyEnvironment(hangs=True)):
-        with toy_server(ToySpec.of(broken)) as server:
+        with toy_server(ToySpec.of(broken), step_seconds=2.0) as server:
             (made,) = roll([server.url], step_seconds=1.0)
         assert made.episode.trajectory.reward == 1.0
         assert made.earlier_failure is not None
