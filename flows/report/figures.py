@@ -18,6 +18,7 @@ SPLIT_NAMES = {
     "heldout_slots": "new slot values",
     "heldout_phrasings": "new phrasings",
     "heldout_apps": "new apps",
+    "validation": "validation",
 }
 """Names of the splits on the page, in order."""
 

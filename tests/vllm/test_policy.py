@@ -45,7 +45,8 @@ def config(root: Path, server: TinyServer) -> Config:
             "queries": small.queries.model_copy(update=numbers),
             "rollout": small.rollout.model_copy(update={"episodes_per_round": 6, "group_size": 2}),
             "guidance": small.guidance.model_copy(update={"demonstrate": True, "share": 0.34}),
-            "rl": small.rl.model_copy(update={"tokens": False, "replay_guided": True}),
+            # Nothing is ever achieved, so no group has rewards that differ.
+            "rl": small.rl.model_copy(update={"tokens": False, "keep_without_spread": True}),
             "evaluate": small.evaluate.model_copy(update={"episodes": 1, "train_sample": 0}),
             "models": ModelsSection(policy="tiny"),
             "endpoints": {

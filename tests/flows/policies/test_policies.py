@@ -23,7 +23,7 @@ from trajmill.schemas.tables.policy_version import PolicyVersion
 from trajmill.schemas.tables.query import Query
 from trajmill.schemas.tables.trajectory import Purpose, Trajectory
 from trajmill.stages.models.local.folder import folder_version
-from trajmill.stages.training.base import ParentPolicy
+from trajmill.stages.training.base import ParentPolicy, Progress, TrainingReport
 from trajmill.stages.training.embedded.spec import EmbeddedSftSpec
 from trajmill.warehouse.read import read_rows
 
@@ -111,6 +111,29 @@ def test_a_policy_that_another_program_trains_is_added_compared_and_rolled_back(
     with pytest.raises(BadInputError, match="is in force already"):
         promote_policy(config, second)
     assert policy_before(context.in_round(3)).version == second
+
+
+class AdapterRecipe(EmbeddedSftSpec):
+    """A recipe that gives an adapter."""
+
+    def train(
+        self, parent: ParentPolicy, release: Path, seed: int, folder: Path, progress: Progress | None = None
+    ) -> TrainingReport:
+        folder.mkdir(parents=True)
+        (folder / "adapter_config.json").write_text("{}")
+        return TrainingReport(rows=8, skipped=0, updates=1, loss=1.0, version=f"adapter-{seed}")
+
+
+def test_a_version_that_cannot_act_is_refused_and_the_next_round_runs(tmp_path: Path) -> None:
+    folder = network_folder(tmp_path / "network", seed=3)
+    context = start(network_config(tmp_path / "root", folder, AdapterRecipe(), rounds=2))
+    for number in (1, 2):
+        assert first_waiting(context.in_round(number)) is None
+        summary = summary_of(context.in_round(number))
+        assert summary.policy_after == summary.policy_before == folder_version(folder)
+        assert summary.reason == "a model of kind 'network' takes no adapter; let [train] train whole weights"
+    versions = read_rows(context.warehouse, PolicyVersion)
+    assert [row.promoted for row in sorted(versions, key=lambda row: row.round)] == [True, False, False]
 
 
 def renamed(config: Config, folder: Path) -> Config:

@@ -1,0 +1,56 @@
+"""The policy's servers get its adapter or its weights before it acts, and refuse in one line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.flows.serving.stand_in_vllm import stand_in
+from tests.flows.serving.test_lora import adapter
+from tests.flows.serving.test_model_server import free_port
+from trajmill.flows.serving.policy_servers import RefusedPolicyError, policy_server, release_adapter, serve_policy
+from trajmill.flows.serving.server_requests import served_models
+from trajmill.schemas.errors import TrajmillError
+from trajmill.stages.models.openai_api.spec import OpenAiSpec
+
+pytestmark = pytest.mark.slow
+
+
+def endpoint(folder: Path) -> OpenAiSpec:
+    """A policy whose server trajmill starts."""
+    return OpenAiSpec(model="policy-7b", serve=stand_in(folder, free_port(), "--enable-lora"))
+
+
+def test_a_new_version_takes_the_place_of_the_old_one(tmp_path: Path) -> None:
+    spec = endpoint(tmp_path)
+    (address,) = spec.addresses
+    with policy_server("policy", tmp_path):
+        serve_policy(spec, "policy-7b", None, None)
+        assert served_models(address) == frozenset({"policy-7b"})
+        new = adapter(tmp_path, "v1")
+        for _ in range(2):
+            serve_policy(spec, "v1", None, new.folder)
+            assert served_models(address) == frozenset({"policy-7b", "v1"})
+        release_adapter(spec, "v1")
+        with pytest.raises(RefusedPolicyError, match=r"\A[^\n]*the rank 64 is greater than max_lora_rank 8\Z"):
+            serve_policy(spec, "broken", None, adapter(tmp_path, "broken").folder)
+
+        weights = tmp_path / "weights"
+        weights.mkdir()
+        serve_policy(spec, "v2", weights, None)
+        assert served_models(address) == frozenset({"v2"}), "whole weights need a server of their own"
+        serve_policy(spec, "policy-7b", None, None)
+        assert served_models(address) == frozenset({"policy-7b"})
+    with pytest.raises(TrajmillError, match="does not answer"):
+        serve_policy(spec, "policy-7b", None, None)
+
+
+def test_somebody_elses_server_must_serve_whole_weights_already(tmp_path: Path) -> None:
+    spec = endpoint(tmp_path)
+    with policy_server("policy", tmp_path):
+        serve_policy(spec, "policy-7b", None, None)
+        elsewhere = spec.model_copy(update={"serve": None, "urls": spec.addresses})
+        message = r"does not serve v2, whose weights are in \S+; it serves policy-7b\Z"
+        with pytest.raises(RefusedPolicyError, match=message):
+            serve_policy(elsewhere, "v2", tmp_path, None)
