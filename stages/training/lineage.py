@@ -49,8 +49,10 @@ def kind_of(recipe: RecipeSpec) -> str:
 
 def is_begun(folder: Path, source: Mapping[str, Any]) -> bool:
     """Whether a training with these sources was started in a folder."""
-    record = folder / MADE_FROM
-    return record.is_file() and json.loads(record.read_text()) == source
+    try:
+        return bool(json.loads((folder / MADE_FROM).read_text()) == source)
+    except (OSError, ValueError):
+        return False
 
 
 def write_source(folder: Path, source: Mapping[str, Any]) -> None:

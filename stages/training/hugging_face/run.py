@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from transformers.trainer_utils import get_last_checkpoint
+from transformers.trainer import TRAINER_STATE_NAME
 
 from trajmill.schemas.errors import TrainingFailedError
 from trajmill.stages.training.base import TrainingReport
@@ -42,22 +43,19 @@ def begin(job: TrainingJob, files: Sequence[Path]) -> str:
     return version_of(source)
 
 
-def finish(
-    job: TrainingJob, trainer: Any, model: TrainedModel, rows: int, skipped: int, version: str
-) -> TrainingReport:
+def finish(job: TrainingJob, trainer: Any, model: TrainedModel, rows: int, version: str) -> TrainingReport:
     """Train from the last checkpoint on, and save the new version.
 
     Raises:
         TrainingFailedError: the loss is NaN, or memory ran out.
     """
-    checkpoints = job.folder / CHECKPOINTS
-    last = get_last_checkpoint(str(checkpoints)) if checkpoints.is_dir() else None  # type: ignore[no-untyped-call]
+    last = _last_whole_checkpoint(job.folder / CHECKPOINTS)
     if last is not None:
         _restore(model.network, last)
-    trainer.train(resume_from_checkpoint=last)
+    trainer.train(resume_from_checkpoint=None if last is None else str(last))
     history = [{"update": each["step"], **_numbers(each)} for each in trainer.state.log_history if "loss" in each]
     losses = [each["loss"] for each in history]
-    report = TrainingReport(rows, skipped, len(history), tail_mean(losses), version)
+    report = TrainingReport(rows, 0, len(history), tail_mean(losses), version)
     if trainer.accelerator.is_main_process:
         _save(trainer, model, job)
         write_metrics(job.folder, report, history)
@@ -65,14 +63,28 @@ def finish(
     return report
 
 
-def _restore(network: Any, checkpoint: str) -> None:
+def _last_whole_checkpoint(checkpoints: Path) -> Path | None:
+    """The newest checkpoint that was written to its end, which is the state of the trainer."""
+    whole = [state.parent for state in checkpoints.glob(f"checkpoint-*/{TRAINER_STATE_NAME}") if _is_json(state)]
+    return max(whole, key=lambda folder: int(folder.name.rpartition("-")[2]), default=None)
+
+
+def _is_json(file: Path) -> bool:
+    try:
+        json.loads(file.read_text())
+    except ValueError:
+        return False
+    return True
+
+
+def _restore(network: Any, checkpoint: Path) -> None:
     """Load the weights of a checkpoint into a network.
 
     The trainer does so too, but with the names of the layers in memory. Vision-language models are saved with the names
     of their first publication, so it finds none, warns, and would continue with the weights of the parent. An adapter
     has only one set of names.
     """
-    if not (Path(checkpoint) / ADAPTER_FILE).is_file():
+    if not (checkpoint / ADAPTER_FILE).is_file():
         saved = type(network).from_pretrained(checkpoint, local_files_only=True, dtype=network.dtype)
         network.load_state_dict(saved.state_dict())
 

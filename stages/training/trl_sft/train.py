@@ -59,4 +59,4 @@ def train_supervised(job: TrainingJob, processes: int = 1, progress: Progress | 
         processing_class=model.tokenizer,
         callbacks=[TrainingWatch(progress)],
     )
-    return finish(job, trainer, model, len(rows), 0, version)
+    return finish(job, trainer, model, len(rows), version)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from pydantic import NonNegativeFloat, PositiveFloat
+from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 
 from trajmill.stages.training.hugging_face.spec import HuggingFaceRecipe
 
@@ -17,7 +17,7 @@ class TrpoSpec(HuggingFaceRecipe):
     needs: ClassVar[tuple[str, ...]] = ("accelerate",)
     kind: Literal["trpo"] = "trpo"
     """Trajectory-level RL on stored replies."""
-    batch: int = 256
+    batch: PositiveInt = 256
     """Steps in one update, of all devices together."""
     learning_rate: PositiveFloat = 1e-6
     """Peak learning rate; LoRA needs about ten times as much."""

@@ -91,7 +91,7 @@ def train_on_trajectories(job: TrainingJob, processes: int = 1, progress: Progre
         processing_class=model.tokenizer,
         callbacks=[TrainingWatch(progress)],
     )
-    return finish(job, trainer, model, len(rows), 0, version)
+    return finish(job, trainer, model, len(rows), version)
 
 
 @torch.no_grad()

@@ -173,6 +173,10 @@ def test_a_training_that_was_stopped_goes_on_bit_for_bit(
     with pytest.raises(KeyboardInterrupt):
         trained(recipe, parent, release, tmp_path / "stopped", stop)
     assert (tmp_path / "stopped" / "checkpoints" / "checkpoint-4").is_dir()
+    # As a `kill -9` leaves it that comes while a checkpoint is written.
+    broken = tmp_path / "stopped" / "checkpoints" / "checkpoint-6"
+    broken.mkdir()
+    (broken / "trainer_state.json").write_text('{"cut')
     done = []
     again = trained(recipe, parent, release, tmp_path / "stopped", lambda update, _: done.append(update))
     assert done == [5, 6] and again == whole
