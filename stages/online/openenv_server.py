@@ -50,11 +50,11 @@ def environment_app(host: EpisodeHost, sessions: int, token: str = "") -> ASGIAp
 
 
 async def serve_app(app: ASGIApp, listener: socket.socket) -> None:
-    """Serve until SIGINT or SIGTERM, then end in order; a second signal closes at once what is still open."""
-    server = _Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=2))
+    """Serve until SIGINT or SIGTERM, however often it comes; then end in order."""
+    server = _Server(uvicorn.Config(app, log_level="warning", lifespan="off", timeout_graceful_shutdown=2))
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, server.handle_exit, number, None)
+        loop.add_signal_handler(number, server.end)
     try:
         await server.serve(sockets=[listener])
     finally:
@@ -64,6 +64,9 @@ async def serve_app(app: ASGIApp, listener: socket.socket) -> None:
 
 class _Server(uvicorn.Server):
     """Does not raise the signal again when it has ended, so that what remains to be written is."""
+
+    def end(self) -> None:
+        self.should_exit = True
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -150,7 +150,9 @@ def test_every_finished_episode_survives_a_killed_server_and_is_there_once(tmp_p
         with EnvironmentClient(address, policy="mine") as client:
             client.reset(seed=0)
             client.finish()
+        again.process.send_signal(signal.SIGINT)
         assert "Traceback" not in again.end()
+        assert again.process.returncode == 0
     trajectories = _trajectories(first.root)
     assert sorted((each.seed, each.attempt) for each in trajectories) == [(0, 0), (0, 1), (1, 0), (2, 0)]
     assert {(each.purpose, each.agent, each.model_version, each.reward) for each in trajectories} == {
