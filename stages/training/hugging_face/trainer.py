@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import torch
 from torch import Tensor
-from transformers import TrainerCallback
+from transformers import TrainerCallback, TrainingArguments
 
 from trajmill.schemas.errors import BadInputError, TrainingFailedError
 from trajmill.stages.training.base import Progress
@@ -65,6 +65,11 @@ def trainer_settings(recipe: HuggingFaceRecipe, rows: int, seed: int, folder: Pa
         "report_to": "none",
         "disable_tqdm": True,
     }
+
+
+def use_one_device(settings: TrainingArguments) -> None:
+    """Keep a process to one GPU, of however many there are: for more, accelerate starts a process for each."""
+    settings._n_gpu = min(settings.n_gpu, 1)  # noqa: SLF001
 
 
 class WholeUpdateLoss:

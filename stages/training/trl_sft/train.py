@@ -19,7 +19,12 @@ from trajmill.stages.training.hugging_face.loading import load_trained
 from trajmill.stages.training.hugging_face.losses import supervised_sum, token_log_probs
 from trajmill.stages.training.hugging_face.rows import supervised_files, supervised_reply, supervised_rows
 from trajmill.stages.training.hugging_face.run import ROWS, begin, finish
-from trajmill.stages.training.hugging_face.trainer import TrainingWatch, WholeUpdateLoss, trainer_settings
+from trajmill.stages.training.hugging_face.trainer import (
+    TrainingWatch,
+    WholeUpdateLoss,
+    trainer_settings,
+    use_one_device,
+)
 
 
 class WeightedSftTrainer(WholeUpdateLoss, SFTTrainer):  # type: ignore[misc]
@@ -49,6 +54,7 @@ def train_supervised(job: TrainingJob, processes: int = 1, progress: Progress | 
         max_length=None,
         dataset_kwargs={"skip_prepare_dataset": True},
     )
+    use_one_device(settings)
     set_seed(settings.seed)
     model = load_trained(job.recipe, job.parent, settings.seed)
     trainer = WeightedSftTrainer(

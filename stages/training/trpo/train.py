@@ -19,7 +19,12 @@ from trajmill.stages.training.hugging_face.loading import load_trained
 from trajmill.stages.training.hugging_face.losses import clipped_sum, clipped_tokens, divergence_sum, token_log_probs
 from trajmill.stages.training.hugging_face.rows import rl_files, rl_reply, rl_rows
 from trajmill.stages.training.hugging_face.run import ROWS, begin, finish
-from trajmill.stages.training.hugging_face.trainer import TrainingWatch, WholeUpdateLoss, trainer_settings
+from trajmill.stages.training.hugging_face.trainer import (
+    TrainingWatch,
+    WholeUpdateLoss,
+    trainer_settings,
+    use_one_device,
+)
 from trajmill.stages.training.trpo.spec import TrpoSpec
 
 
@@ -74,8 +79,7 @@ def train_on_trajectories(job: TrainingJob, processes: int = 1, progress: Progre
     if recipe.old_log_probs == "stored":
         _check_log_probs(rows)
     settings = TrainingArguments(**trainer_settings(recipe, len(rows), job.seed, job.folder, processes))
-    # One device for each process; for several devices, accelerate starts several processes.
-    settings._n_gpu = min(settings.n_gpu, 1)  # noqa: SLF001
+    use_one_device(settings)
     set_seed(settings.seed)
     model = load_trained(recipe, job.parent, settings.seed)
     collate = ReplyCollator(model.tokenizer, model.reader, model.context, rl_reply)
