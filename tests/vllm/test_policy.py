@@ -25,6 +25,7 @@ from trajmill.flows.tasks.release import release_name
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.policy_version import PolicyVersion
 from trajmill.schemas.tables.trajectory import Purpose, Trajectory
+from trajmill.stages.agents.spec import EndToEndSpec
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
 from trajmill.stages.training.hugging_face.spec import HuggingFaceRecipe
 from trajmill.stages.training.trl_sft.spec import TrlSftSpec
@@ -48,6 +49,7 @@ def config(root: Path, server: TinyServer) -> Config:
             # Nothing is ever achieved, so no group has rewards that differ.
             "rl": small.rl.model_copy(update={"tokens": False, "keep_without_spread": True}),
             "evaluate": small.evaluate.model_copy(update={"episodes": 1, "train_sample": 0}),
+            "agent": EndToEndSpec(max_tokens=64),
             "models": ModelsSection(policy="tiny"),
             "endpoints": {
                 "tiny": OpenAiSpec(
