@@ -43,7 +43,7 @@ def served_config(root: Path, url: str) -> Config:
     base = small_config(root, rounds=1)
     return base.model_copy(
         update={
-            "queries": QueriesSection(train=6, heldout_slots=1, heldout_phrasings=0, heldout_apps=0),
+            "queries": QueriesSection(train=6, validation=0, heldout_slots=1, heldout_phrasings=0, heldout_apps=0),
             "rollout": base.rollout.model_copy(update={"episodes_per_round": 12}),
             "guidance": base.guidance.model_copy(update={"enabled": False}),
             "judge": JudgeSection(precision_floor=0.0),
