@@ -49,7 +49,7 @@ def config(root: Path, server: TinyServer) -> Config:
             # Nothing is ever achieved, so no group has rewards that differ.
             "rl": small.rl.model_copy(update={"tokens": False, "keep_without_spread": True}),
             "evaluate": small.evaluate.model_copy(update={"episodes": 1, "train_sample": 0}),
-            "agent": EndToEndSpec(max_tokens=64),
+            "agent": EndToEndSpec(max_tokens=8),
             "models": ModelsSection(policy="tiny"),
             "endpoints": {
                 "tiny": OpenAiSpec(
