@@ -14,6 +14,8 @@ from trajmill.stages.models.embedded.storage import save_network, untrained_netw
 from trajmill.stages.training.base import ParentPolicy, TrainingReport
 from trajmill.stages.training.command.spec import CommandSpec
 
+pytestmark = pytest.mark.slow
+
 TRAINER = """
 import json, pathlib, sys
 from safetensors.numpy import load_file, save_file

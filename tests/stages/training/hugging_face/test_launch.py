@@ -18,6 +18,8 @@ from trajmill.stages.training.hugging_face.worker import train_in_this_process
 from trajmill.stages.training.trl_sft.spec import TrlSftSpec
 from trajmill.stages.training.trpo.spec import TrpoSpec
 
+pytestmark = pytest.mark.slow
+
 RECIPE = TrpoSpec(batch=2, old_log_probs="recomputed")
 
 

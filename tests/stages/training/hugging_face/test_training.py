@@ -29,6 +29,7 @@ from trajmill.stages.training.hugging_face.worker import train_in_this_process
 from trajmill.stages.training.trl_sft.spec import TrlSftSpec
 from trajmill.stages.training.trpo.spec import TrpoSpec
 
+pytestmark = pytest.mark.slow
 pytest.importorskip("accelerate", reason="the extra `train` is not installed")
 WEIGHTS = (1.0, 0.3, 2.0, 0.5, 1.0, 8.0)
 SFT = TrlSftSpec(batch=2, learning_rate=1e-3)
