@@ -107,7 +107,7 @@ def _steps(
         episodes = _episodes(warehouse, release, [of_one[0].trajectory_id for of_one in chunk])
         for row in (row for of_one in chunk for row in of_one):
             episode = episodes.get(row.trajectory_id)
-            yield LeftOutStep("no_trajectory") if episode is None else step_example(family, episode, row, screens.size)
+            yield LeftOutStep("no_trajectory") if episode is None else step_example(family, episode, row, screens)
 
 
 def _rl_steps(

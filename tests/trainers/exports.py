@@ -58,7 +58,7 @@ def exports(folder: Path, formats: Sequence[str], chat_templates: Path) -> list[
                     index,
                     WEIGHTS[index] if index < len(WEIGHTS) else 1.0,
                 ),
-                screens.size,
+                screens,
             )
             for walk, index in steps
         ]

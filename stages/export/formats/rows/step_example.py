@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 from trajmill.schemas.actions import Action, action_from_json, pressed_point
 from trajmill.schemas.dialects.families import Family
 from trajmill.schemas.episode import Episode
-from trajmill.schemas.geometry import Box, Size
+from trajmill.schemas.geometry import Box
+from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.tables.example import Message
 from trajmill.schemas.tables.step import Step
+from trajmill.stages.export.formats.rows.forgotten_text import types_forgotten_text
 from trajmill.stages.export.formats.rows.lineage import Lineage, lineage_of
 from trajmill.stages.export.formats.rows.spoken_step import LeftOutStep, spoken_step
 from trajmill.stages.export.target import ReplyTarget
@@ -39,7 +40,7 @@ class StepExample(NamedTuple):
 
 
 def step_example(
-    family: Family, episode: Episode, row: ReleasedStep, size_of: Callable[[str], Size]
+    family: Family, episode: Episode, row: ReleasedStep, screens: ScreenReader
 ) -> StepExample | LeftOutStep:
     """The training example of a released step, or the reason why there is none.
 
@@ -47,15 +48,19 @@ def step_example(
         family: with the pixel budget that its model is trained with.
         episode: with all its steps, its verdicts and its guidance.
         row: names the step and its weight.
-        size_of: width and height of a stored screen.
+        screens: reads sizes and accessibility trees of the stored screens.
     """
-    spoken = spoken_step(family, episode, row.step_index, size_of)
+    spoken = spoken_step(family, episode, row.step_index, screens.size)
     if isinstance(spoken, LeftOutStep):
         return spoken
     step, conversation, frame = spoken
     if step.action is None:
         return LeftOutStep("no_action")
     action = action_from_json(step.action)
+    earlier = [one.screen_before for one in episode.steps if one.index <= step.index]
+    prompt = [message.content for message in conversation.messages[:-1]]
+    if types_forgotten_text(action, prompt, conversation.screens, earlier, screens):
+        return LeftOutStep("types_forgotten_text")
     target = ReplyTarget(
         family=family.name,
         platform=episode.query.platform,
@@ -64,7 +69,7 @@ def step_example(
         screen=frame.screen,
         resized=frame.resized,
     )
-    lineage = lineage_of(family, episode, step, conversation, size_of)
+    lineage = lineage_of(family, episode, step, conversation, screens.size)
     return StepExample(row.example_id, conversation.messages, target, lineage, row.loss_weight)
 
 

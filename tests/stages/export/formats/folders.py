@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pyarrow.parquet as pq
 
-from tests.stages.derive.samples import DONE, episode, query, size_of, step
+from tests.stages.derive.samples import DONE, episode, query, step
 from tests.stages.export.stored import StoredScreens
 from trajmill.schemas.actions import Action, Click, Scroll, Swipe, SystemButton, TypeText
 from trajmill.schemas.dialects.families import family_named
@@ -80,7 +80,7 @@ def write(
             ReleasedStep(
                 f"{one.query.query_id}-{at.index}", at.trajectory_id, at.index, (weights or {}).get(at.index, 1)
             ),
-            size_of,
+            StoredScreens(),
         )
         for one in episodes
         for at in one.steps

@@ -13,7 +13,7 @@ import yaml
 from tests.stages.derive.samples import DONE, TAP, episode, size_of, step
 from tests.stages.export.formats.folders import BOX, read, walked, write
 from tests.stages.export.stored import png
-from trajmill.schemas.actions import PressKeys, action_from_json
+from trajmill.schemas.actions import PressKeys, TypeText, action_from_json
 from trajmill.schemas.dialects.base import Reply
 from trajmill.schemas.dialects.families import FAMILIES, family_named
 from trajmill.schemas.errors import BadInputError
@@ -135,6 +135,19 @@ def test_an_action_that_the_family_cannot_say_is_left_out_and_counted(tmp_path: 
     assert written.exported.tally.left_out == {"not_expressible": 1}
     assert "| not_expressible | 1 |" in (written.folder / "README.md").read_text()
     assert [row.columns["step_index"] for row in read(written.folder)] == [1]
+
+
+def test_a_text_that_only_a_forgotten_screen_holds_is_not_learned(tmp_path: Path) -> None:
+    """The heading of a stored screen is its id, so typing it copies what was read there."""
+    first = step(0, TAP)
+    carried = episode([first, step(1, TAP), step(2, TypeText(text=first.screen_before)), step(3, DONE)])
+    forgetful = write("trl", "qwen2.5-vl", tmp_path / "forgetful", [carried])
+    assert forgetful.exported.tally.left_out == {"types_forgotten_text": 1}
+    assert [row.columns["step_index"] for row in read(forgetful.folder)] == [0, 1, 3]
+    shows_it = write("trl", "gui-owl-1.5", tmp_path / "shows it", [carried])
+    assert not shows_it.exported.tally.left_out
+    own_words = episode([step(0, TAP), step(1, TypeText(text="on no screen")), step(2, DONE)])
+    assert not write("trl", "qwen2.5-vl", tmp_path / "own", [own_words]).exported.tally.left_out
 
 
 def test_an_earlier_reply_that_quotes_the_hints_is_not_shown(tmp_path: Path) -> None:
