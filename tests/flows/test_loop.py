@@ -42,7 +42,7 @@ def test_doing_a_finished_stage_again_changes_nothing(small_run: Warehouse) -> N
 
 def test_only_training_queries_are_learned_from(small_run: Warehouse) -> None:
     splits = {query.query_id: query.split for query in read_rows(small_run, Query)}
-    assert set(splits.values()) == {Split.TRAIN, Split.HELDOUT_SLOTS, Split.HELDOUT_PHRASINGS}
+    assert set(splits.values()) == {Split.TRAIN, Split.HELDOUT_SLOTS, Split.HELDOUT_PHRASINGS, Split.VALIDATION}
     tried: dict[Purpose, set[Split]] = {}
     purposes: dict[str, Purpose] = {}
     for row in read_rows(small_run, Trajectory):

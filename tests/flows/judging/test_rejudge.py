@@ -107,6 +107,7 @@ def test_verdicts_are_shown_side_by_side_and_asked_for_once(root: Path) -> None:
 
 def test_the_next_round_is_the_same_with_and_without_it(root: Path, tmp_path: Path) -> None:
     plain = Path(shutil.copytree(root, tmp_path / "without"))
+    name = finished(root)[0]
     config = config_with_judges(root, NOBODY, text=(), multimodal=(), channels=("text",), false_positive=0.5)
     rejudge(config, "big")
     do_round(config, 2, until=DERIVE_RL)
@@ -119,7 +120,6 @@ def test_the_next_round_is_the_same_with_and_without_it(root: Path, tmp_path: Pa
     run_id = config.run_id
     assert read_history(one, run_id, [1, 2]) == read_history(other, run_id, [1, 2])
     assert accepted_since_training(config) == accepted_since_training(tiny_config(plain))
-    name = finished(root)[0]
     assert find_trajectory(one, name) == find_trajectory(other, name)
 
 

@@ -46,6 +46,7 @@ CONFIG = """\
 root = "warehouse"
 [queries]
 train = 8
+validation = 0
 heldout_slots = 0
 heldout_phrasings = 0
 heldout_apps = 0
@@ -149,9 +150,9 @@ def test_a_model_says_what_needs_a_selection_and_its_calls_are_kept(folder: Path
     [
         (["gimp"], ("", ""), "programs.yaml: there is no program 'gimp'; there are files, nothing"),
         ([], ('file = "programs.yaml"\n', ""), "pathways.file is missing: name a YAML file"),
-        ([], ("programs.yaml", "none.yaml"), "trajmill.toml:11: pathways.file: there is no none.yaml"),
-        ([], ("seconds = 20.0", "depth = 0"), "trajmill.toml:12: pathways.depth should be greater than 0, not 0"),
-        ([], ("seconds = 20.0", "second_opinion = 'owl'"), "trajmill.toml:12: pathways.second_opinion: there is no [e"),
+        ([], ("programs.yaml", "none.yaml"), "trajmill.toml:12: pathways.file: there is no none.yaml"),
+        ([], ("seconds = 20.0", "depth = 0"), "trajmill.toml:13: pathways.depth should be greater than 0, not 0"),
+        ([], ("seconds = 20.0", "second_opinion = 'owl'"), "trajmill.toml:13: pathways.second_opinion: there is no [e"),
     ],
 )
 def test_bad_input_is_one_line(
