@@ -57,7 +57,7 @@ def config(root: Path, server: TinyServer) -> Config:
                     urls=(server.address,),
                     weights=server.weights,
                     family="qwen2.5-vl",
-                    max_pixels=MAX_PIXELS,
+                    max_pixels=MAX_PIXELS // 2,
                     attempts=2,
                 )
             },
