@@ -14,13 +14,12 @@ from trajmill.flows.policies.policy import (
     configured_policy,
     is_embedded,
     policy_before,
-    policy_row,
     policy_versions,
 )
 from trajmill.flows.stage import StageOutcome, StageReport, report_of, run_once
 from trajmill.flows.tasks.generate import untrained_policy
 from trajmill.flows.tasks.guide import GUIDED
-from trajmill.flows.tasks.measure import measure
+from trajmill.flows.tasks.measure import measure, version_without_parent
 from trajmill.flows.tasks.rollout import ROLLOUT
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.nearest import instead_of
@@ -80,18 +79,7 @@ def _adopt(context: RoundContext, configured: Policy | None) -> None:
         if known is not None:
             return _chosen(context, at, _as_decided(context, at, known, "the configuration names it again"))
         measured = measure(context, at, policy, untrained=configured is None)
-        row = PolicyVersion(
-            **policy_row(context.warehouse, policy),
-            parent=None,
-            release=None,
-            recipe="{}",
-            updates=0,
-            success=measured.success,
-            validation=measured.validation,
-            promoted=True,
-            reason="the configuration names it",
-            **context.origin.common(made_by=at.stage),
-        )
+        row = version_without_parent(context, policy, measured, "the configuration names it", at.stage)
         chosen = _chosen(context, at, row)
         return replace(chosen, files={**measured.outcome.files, **chosen.files})
 

@@ -9,9 +9,9 @@ from trajmill.flows.policies.policy import BASELINE, is_embedded, policy_in, pol
 from trajmill.flows.serving.policy_servers import RefusedPolicyError
 from trajmill.flows.stage import StageOutcome, StageReport, finished, run_once
 from trajmill.flows.tasks.generate import GENERATE
-from trajmill.flows.tasks.measure import measure
+from trajmill.flows.tasks.measure import measure, version_without_parent
 from trajmill.flows.tasks.train import TRAIN
-from trajmill.schemas.tables.policy_version import PolicyVersion, QueryOutcome, SplitSuccess
+from trajmill.schemas.tables.policy_version import QueryOutcome, SplitSuccess
 from trajmill.warehouse.layout import StageRun
 from trajmill.warehouse.shards import write_tables
 
@@ -26,18 +26,7 @@ def baseline(context: RoundContext) -> StageReport:
 
     def work(at: StageRun) -> StageOutcome:
         measured = measure(start, at, policy, untrained=True)
-        row = PolicyVersion(
-            **policy_row(start.warehouse, policy),
-            parent=None,
-            release=None,
-            recipe="{}",
-            updates=0,
-            success=measured.success,
-            validation=measured.validation,
-            promoted=True,
-            reason=f"{how}: the start of the loop",
-            **start.origin.common(made_by=how),
-        )
+        row = version_without_parent(start, policy, measured, f"{how}: the start of the loop", how)
         files = dict(measured.outcome.files) | write_tables(start.warehouse, at, {"models": [row]})
         result = {
             "policy_row": policy_row(start.warehouse, policy),

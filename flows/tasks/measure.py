@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import pyarrow.parquet as pq
 
 from trajmill.flows.context import RoundContext
-from trajmill.flows.policies.policy import Policy, acting
+from trajmill.flows.policies.policy import Policy, acting, policy_row
 from trajmill.flows.stage import StageOutcome
 from trajmill.flows.tasks.rollout import attempt_all
-from trajmill.schemas.tables.policy_version import QueryOutcome, SplitSuccess
+from trajmill.schemas.tables.policy_version import PolicyVersion, QueryOutcome, SplitSuccess
 from trajmill.schemas.tables.query import HELDOUT_SPLITS, Query, Split
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.metrics.success import MeasuredEpisode, success_by_split
@@ -46,6 +46,24 @@ def measure(context: RoundContext, at: StageRun, policy: Policy, untrained: bool
     agent = acting(context, policy, temperature=0.0, untrained=untrained)
     outcome = attempt_all(context, at, attempts, agent)
     return _measurement(context, outcome)
+
+
+def version_without_parent(
+    context: RoundContext, policy: Policy, measured: Measurement, reason: str, made_by: str
+) -> PolicyVersion:
+    """The row of a measured policy that the run itself has not trained: it has no parent, and it is in force."""
+    return PolicyVersion(
+        **policy_row(context.warehouse, policy),
+        parent=None,
+        release=None,
+        recipe="{}",
+        updates=0,
+        success=measured.success,
+        validation=measured.validation,
+        promoted=True,
+        reason=reason,
+        **context.origin.common(made_by=made_by),
+    )
 
 
 def measured_queries(context: RoundContext) -> list[Query]:

@@ -84,9 +84,11 @@ class _Screen:
     def _do(self, **action: Any) -> Content:
         return self._shown(self._client.step(WireAction(action=action)))
 
-    def _at(self, x: float, y: float) -> tuple[int, int]:
+    def _at(self, x: float, y: float, number: str = "") -> dict[str, int]:
+        """The keys of a point of an action, in pixels; `number` is added to their names."""
         assert self._image is not None
-        return self._family.frame(Size(*self._image.size)).to_pixels(x, y)
+        left, top = self._family.frame(Size(*self._image.size)).to_pixels(x, y)
+        return {f"x{number}": left, f"y{number}": top}
 
     def _shown(self, answer: EpisodeAnswer) -> Content:
         if answer.screen.void:
@@ -109,8 +111,7 @@ class TrlPhone(_Screen):
             x: Distance from the left edge.
             y: Distance from the top edge.
         """
-        left, top = self._at(x, y)
-        return self._do(kind="click", x=left, y=top)
+        return self._do(kind="click", **self._at(x, y))
 
     def long_press(self, x: int, y: int) -> Content:
         """Keep a finger on the screen.
@@ -119,8 +120,7 @@ class TrlPhone(_Screen):
             x: Distance from the left edge.
             y: Distance from the top edge.
         """
-        left, top = self._at(x, y)
-        return self._do(kind="long_press", x=left, y=top)
+        return self._do(kind="long_press", **self._at(x, y))
 
     def swipe(self, x: int, y: int, x2: int, y2: int) -> Content:
         """Move a finger over the screen; the content follows it.
@@ -131,9 +131,7 @@ class TrlPhone(_Screen):
             x2: Distance of the end from the left edge.
             y2: Distance of the end from the top edge.
         """
-        left, top = self._at(x, y)
-        left2, top2 = self._at(x2, y2)
-        return self._do(kind="swipe", x=left, y=top, x2=left2, y2=top2)
+        return self._do(kind="swipe", **self._at(x, y), **self._at(x2, y2, "2"))
 
     def write(self, text: str) -> Content:
         """Type text into the input that has the focus.
@@ -172,8 +170,7 @@ class TrlDesktop(_Screen):
             button: `left`, `middle` or `right`.
             count: 2 for a double click.
         """
-        left, top = self._at(x, y)
-        return self._do(kind="click", x=left, y=top, button=button, count=count)
+        return self._do(kind="click", **self._at(x, y), button=button, count=count)
 
     def drag(self, x: int, y: int, x2: int, y2: int) -> Content:
         """Hold the left mouse button from one position to another.
@@ -184,9 +181,7 @@ class TrlDesktop(_Screen):
             x2: Distance of the end from the left edge.
             y2: Distance of the end from the top edge.
         """
-        left, top = self._at(x, y)
-        left2, top2 = self._at(x2, y2)
-        return self._do(kind="drag", x=left, y=top, x2=left2, y2=top2)
+        return self._do(kind="drag", **self._at(x, y), **self._at(x2, y2, "2"))
 
     def scroll(self, x: int, y: int, clicks: int) -> Content:
         """Turn the mouse wheel.
@@ -196,8 +191,7 @@ class TrlDesktop(_Screen):
             y: Distance from the top edge.
             clicks: How far; positive numbers scroll up.
         """
-        left, top = self._at(x, y)
-        return self._do(kind="scroll", x=left, y=top, clicks=clicks)
+        return self._do(kind="scroll", **self._at(x, y), clicks=clicks)
 
     def write(self, text: str) -> Content:
         """Type text into the input that has the focus.

@@ -113,7 +113,7 @@ def _stored_replies(form: TrainerFormat, exported: ExportedFolder) -> Iterable[s
         return
     tally = exported.rl_tally
     yield (
-        f"## Stored replies\n\n`rl_steps/` holds {tally.rows:,} replies of {len(tally.trajectories):,} attempts in "
+        f"## Stored replies\n\n`rl_steps/` holds {tally.examples:,} replies of {len(tally.trajectories):,} attempts in "
         f"{len(tally.group_sizes):,} groups, those that failed among them, each with the advantage of its attempt "
         f"within its group ({_sizes_of_groups(tally)}). {len(tally.replayed):,} attempts are remembered successes of "
         f"earlier rounds (`replayed`). {tally.with_tokens:,} replies have their tokens and log probabilities "

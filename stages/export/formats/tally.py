@@ -3,27 +3,61 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Generic, TypeVar
 
 from trajmill.schemas.geometry import Size
+from trajmill.stages.export.formats.rows.parquet import RowWithImages
 from trajmill.stages.export.formats.rows.rl_step_example import RLStepExample
 from trajmill.stages.export.formats.rows.spoken_step import LeftOutStep
 from trajmill.stages.export.formats.rows.step_example import StepExample
 
 _ROUNDED_TO = 256
 
+E = TypeVar("E", bound=RowWithImages)
 
-class Tally:
-    """Counts examples while they are written."""
+
+class ExampleTally(ABC, Generic[E]):
+    """Counts the examples of one kind while they are written, and the steps that give none."""
 
     def __init__(self) -> None:
         self.examples = 0
-        self.guided = 0
-        self.images = 0
         self.longest = 0
         """An upper bound on the tokens of the longest row."""
         self.trajectories: set[str] = set()
+        self.left_out: Counter[str] = Counter()
+
+    def counted(self, steps: Iterable[E | LeftOutStep]) -> Iterator[E]:
+        """Count the steps and pass on those that give a row."""
+        for step in steps:
+            if isinstance(step, LeftOutStep):
+                self.left_out[step.reason] += 1
+            else:
+                self.examples += 1
+                self.longest = max(self.longest, step.lineage.tokens_at_most)
+                self.trajectories.add(step.lineage.trajectory_id)
+                self._add(step)
+                yield step
+
+    @property
+    def max_length(self) -> int:
+        """A number of tokens that no row exceeds."""
+        return math.ceil(self.longest / _ROUNDED_TO) * _ROUNDED_TO
+
+    @abstractmethod
+    def _add(self, example: E) -> None:
+        """Count what only this kind of example has."""
+
+
+class Tally(ExampleTally[StepExample]):
+    """Counts supervised examples."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.guided = 0
+        self.images = 0
         self.queries: set[str] = set()
         self.labels: Counter[str] = Counter()
         self.kinds: Counter[str] = Counter()
@@ -35,21 +69,6 @@ class Tally:
         self.rounds: Counter[int] = Counter()
         self.sizes: Counter[Size] = Counter()
         """Number of images of each size."""
-        self.left_out: Counter[str] = Counter()
-
-    def counted(self, steps: Iterable[StepExample | LeftOutStep]) -> Iterator[StepExample]:
-        """Count the steps and pass on those that give a row."""
-        for step in steps:
-            if isinstance(step, LeftOutStep):
-                self.left_out[step.reason] += 1
-            else:
-                self._add(step)
-                yield step
-
-    @property
-    def max_length(self) -> int:
-        """A number of tokens that no row exceeds."""
-        return _rounded_up(self.longest)
 
     @property
     def largest_image(self) -> int:
@@ -71,11 +90,8 @@ class Tally:
 
     def _add(self, example: StepExample) -> None:
         lineage = example.lineage
-        self.examples += 1
         self.guided += lineage.guided
         self.images += len(lineage.image_sizes)
-        self.longest = max(self.longest, lineage.tokens_at_most)
-        self.trajectories.add(lineage.trajectory_id)
         self.queries.add(lineage.query_id)
         self.labels[lineage.step_label or "none"] += 1
         self.kinds[example.target.action.kind] += 1
@@ -88,45 +104,20 @@ class Tally:
         self.sizes.update(lineage.image_sizes)
 
 
-class RLTally:
-    """Counts RL steps as they are written."""
+class RLTally(ExampleTally[RLStepExample]):
+    """Counts RL steps."""
 
     def __init__(self) -> None:
-        self.rows = 0
+        super().__init__()
         self.with_tokens = 0
         self.replayed: set[str] = set()
         """Trajectories."""
-        self.trajectories: set[str] = set()
         self.group_sizes: dict[str, int] = {}
         """Attempts of each group."""
-        self.longest = 0
-        """An upper bound on the tokens of the longest row."""
-        self.left_out: Counter[str] = Counter()
-
-    def counted(self, steps: Iterable[RLStepExample | LeftOutStep]) -> Iterator[RLStepExample]:
-        """Count the steps and pass on those that give a row."""
-        for step in steps:
-            if isinstance(step, LeftOutStep):
-                self.left_out[step.reason] += 1
-            else:
-                self._add(step)
-                yield step
-
-    @property
-    def max_length(self) -> int:
-        """A number of tokens that no row exceeds."""
-        return _rounded_up(self.longest)
 
     def _add(self, example: RLStepExample) -> None:
-        lineage, comparison = example.lineage, example.comparison
-        self.rows += 1
+        comparison = example.comparison
         self.with_tokens += bool(comparison.response_token_ids)
-        self.trajectories.add(lineage.trajectory_id)
         if comparison.replayed:
-            self.replayed.add(lineage.trajectory_id)
+            self.replayed.add(example.lineage.trajectory_id)
         self.group_sizes[comparison.group] = comparison.group_size
-        self.longest = max(self.longest, lineage.tokens_at_most)
-
-
-def _rounded_up(tokens: int) -> int:
-    return math.ceil(tokens / _ROUNDED_TO) * _ROUNDED_TO
