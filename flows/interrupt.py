@@ -1,41 +1,49 @@
-"""Remembers that the user pressed Ctrl-C.
+"""Remembers that the user pressed Ctrl-C, or that the process was asked to end (SIGTERM).
 
 Beam turns the KeyboardInterrupt of a pipeline into an ordinary error, and Prefect would retry it. So the signal is
-remembered, and code that handles an error can ask whether Ctrl-C caused it.
+remembered, and code that handles an error can ask whether it caused the error.
 """
 
 from __future__ import annotations
 
 import signal
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import FrameType
 from typing import NoReturn
 
-_NEVER = threading.Event()
-_ASKED: ContextVar[threading.Event] = ContextVar("trajmill_asked_to_stop", default=_NEVER)
+
+class Interrupt:
+    """The signal that asked a command to stop."""
+
+    number: int | None = None
+    """Number of the signal, None while none has come."""
+
+
+_ASKED: ContextVar[Interrupt | None] = ContextVar("trajmill_asked_to_stop", default=None)
 
 
 def asked_to_stop() -> bool:
-    """Whether the user has pressed Ctrl-C since the command began."""
-    return _ASKED.get().is_set()
+    """Whether Ctrl-C or SIGTERM has come since the command began."""
+    asked = _ASKED.get()
+    return asked is not None and asked.number is not None
 
 
 @contextmanager
-def noticing_interrupts() -> Iterator[threading.Event]:
-    """Remember Ctrl-C inside and raise KeyboardInterrupt as usual; yields an event that is then set. Main thread."""
-    asked = threading.Event()
+def noticing_interrupts() -> Iterator[Interrupt]:
+    """Remember Ctrl-C and SIGTERM inside and raise KeyboardInterrupt; yields what has come. Main thread only."""
+    asked = Interrupt()
 
     def remember(number: int, frame: FrameType | None) -> NoReturn:
-        asked.set()
+        asked.number = number
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGINT, remember)
+    before = {number: signal.signal(number, remember) for number in (signal.SIGINT, signal.SIGTERM)}
     token = _ASKED.set(asked)
     try:
         yield asked
     finally:
         _ASKED.reset(token)
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -11,6 +11,7 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -124,10 +125,31 @@ def _named_server() -> str:
     return address
 
 
+def _check_home() -> None:
+    """Check that Prefect's folder, which has the database of an own server, can be written.
+
+    Raises:
+        TrajmillError: it cannot be written.
+    """
+    from prefect.settings import get_current_settings
+
+    home = get_current_settings().home
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=home):
+            pass
+    except OSError as error:
+        raise TrajmillError(
+            f"{home}, the folder of Prefect, cannot be written ({error.strerror}); "
+            "set PREFECT_HOME to a folder that you can write to"
+        ) from error
+
+
 @contextmanager
 def _own_server(port: int, log: Path, settings: dict[str, str]) -> Iterator[str]:
     from prefect.context import refresh_global_settings_context
 
+    _check_home()
     address = f"http://127.0.0.1:{port}/api"
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as log_file:

@@ -92,15 +92,15 @@ def create_warehouse(root: Path) -> Warehouse:
     root = _checked_root(root)
     try:
         root.mkdir(parents=True, exist_ok=True)
+        version_file = root / _VERSION_FILE
+        if not version_file.exists() or _checked_version(version_file) < SCHEMA_VERSION:
+            write_text(version_file, json.dumps({"schema_version": SCHEMA_VERSION}) + "\n")
+        for folder in ("tables", "staging", "models", "releases", "runs"):
+            (root / folder).mkdir(exist_ok=True)
     except OSError as error:
         raise BadInputError(
-            f"warehouse {root}: cannot be made ({error.strerror}); choose a folder you can write to"
+            f"warehouse {root}: cannot be written ({error.strerror}); choose a folder you can write to"
         ) from error
-    version_file = root / _VERSION_FILE
-    if not version_file.exists() or _checked_version(version_file) < SCHEMA_VERSION:
-        write_text(version_file, json.dumps({"schema_version": SCHEMA_VERSION}) + "\n")
-    for folder in ("tables", "staging", "models", "releases", "runs"):
-        (root / folder).mkdir(exist_ok=True)
     return Warehouse(root)
 
 

@@ -5,6 +5,7 @@ Commands import what they need when they run, so that `trajmill --help` is fast.
 
 from __future__ import annotations
 
+import errno
 import sys
 from collections.abc import Sequence
 from typing import Annotated
@@ -12,12 +13,14 @@ from typing import Annotated
 import typer
 
 from trajmill.flows.cli import apps, env, export, judges, loop, policy, results, untrained
-from trajmill.flows.interrupt import noticing_interrupts
+from trajmill.flows.interrupt import Interrupt, noticing_interrupts
 from trajmill.schemas.errors import TrajmillError
 
 STOPPED = "stopped; nothing that was finished is lost, the same command continues"
 INTERRUPTED = 130
-"""Exit code after Ctrl-C, as in shells."""
+"""Exit code after Ctrl-C, as in shells; after another signal, 128 and its number."""
+
+_NOT_ALLOWED = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 app = typer.Typer(
     name="trajmill",
@@ -67,12 +70,12 @@ def run(arguments: Sequence[str]) -> int:
             app(args=[argument for argument in arguments if argument != "--traceback"], prog_name="trajmill")
         except SystemExit as end:
             code = end.code if isinstance(end.code, int) else 1
-            return _interrupted() if code == INTERRUPTED else code
+            return _interrupted(interrupt) if code == INTERRUPTED else code
         except KeyboardInterrupt:
-            return _interrupted()
+            return _interrupted(interrupt)
         except Exception as error:
-            if interrupt.is_set():
-                return _interrupted()
+            if interrupt.number is not None:
+                return _interrupted(interrupt)
             if with_traceback:
                 raise
             print(_message_of(error), file=sys.stderr)
@@ -87,9 +90,12 @@ def _message_of(error: Exception) -> str:
         return str(error)
     if is_disk_full(error):
         return f"disk full ({error}): nothing was lost; free some space and run the same command again"
+    if isinstance(error, OSError) and error.errno in _NOT_ALLOWED:
+        where = error.filename if error.filename is not None else "a file"
+        return f"{where} cannot be written ({error.strerror}): nothing was lost; name a folder that you can write to"
     return f"unexpected {type(error).__name__}: {error}; --traceback shows where"
 
 
-def _interrupted() -> int:
+def _interrupted(interrupt: Interrupt) -> int:
     print(f"\n{STOPPED}", file=sys.stderr)
-    return INTERRUPTED
+    return INTERRUPTED if interrupt.number is None else 128 + interrupt.number

@@ -27,7 +27,8 @@ def judge(
     ] = False,
     name: JudgeName = None,
     round_number: Annotated[
-        int | None, typer.Option("--round", metavar="N", min=1, help="With --again: only trajectories of this round.")
+        int | None,
+        typer.Option("--round", metavar="N", min=1, max=9999, help="With --again: only trajectories of this round."),
     ] = None,
 ) -> None:
     """Judge the steps and the outcome of the current round's trajectories; a second call does nothing.

@@ -49,7 +49,7 @@ def evolve(config: ConfigFile = None) -> None:
 @app.command(epilog="Example: trajmill walk --config docs/examples/desktop.toml")
 def walk(
     config: ConfigFile = None,
-    queries: Annotated[int, typer.Option(min=1, help="How many queries to try.")] = 12,
+    queries: Annotated[int, typer.Option(min=1, max=10_000, help="How many queries to try.")] = 12,
     source: Annotated[str, typer.Option(help="Only queries made in one way, e.g. atomic or pathway.")] = "",
 ) -> None:
     """Try an environment: walk the annotated paths of some queries in it; explore where a query has none."""
@@ -155,7 +155,9 @@ def run_alone(stage: str, config_file: Path | None) -> None:
 @app.command(epilog="Example: PREFECT_API_URL=http://127.0.0.1:4200/api trajmill serve")
 def serve(
     config: ConfigFile = None,
-    port: Annotated[int, typer.Option(help="Port of the Prefect server that is started if none is named.")] = 4200,
+    port: Annotated[
+        int, typer.Option(min=1, max=65535, help="Port of the Prefect server that is started if none is named.")
+    ] = 4200,
 ) -> None:
     """Serve two deployments: more rounds every night, and a retraining when there are enough new trajectories.
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from trajmill.flows.configuration.config import OWN_JUDGE, Config
+from trajmill.flows.configuration.config import OWN_JUDGE, BeamSection, Config
 from trajmill.flows.configuration.models import EMBEDDED
 from trajmill.flows.configuration.tables import KeyPath, tables_in
 from trajmill.schemas.nearest import instead_of
@@ -104,6 +104,16 @@ def missing_for_groups(config: Config) -> list[Missing]:
         message = "rollout.group_size: the recipe of [train] compares attempts at one query; set 2 or more"
         found.append(Missing(("rollout", "group_size"), message))
     return found
+
+
+def missing_runner(config: Config) -> list[Missing]:
+    """A Beam runner that does not exist, or whose packages are not installed."""
+    if config.beam.runner == BeamSection().runner:
+        return []
+    from trajmill.pipelines.runner import runner_mistake
+
+    mistake = runner_mistake(config.beam.runner)
+    return [] if mistake is None else [Missing(("beam", "runner"), f"beam.runner: {mistake}")]
 
 
 def _named_by_judges(config: Config) -> Iterator[tuple[KeyPath, str]]:

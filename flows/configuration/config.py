@@ -38,6 +38,9 @@ Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=40)]
 OWN_JUDGE = "judge"
 """Name of the judge of the run itself, beside those of `[judges.NAME]`."""
 
+MOST_ROUNDS = 9999
+"""Most rounds of a run; the names of their files have four digits."""
+
 Cron = Annotated[str, Field(pattern=r"^\S+( +\S+){4}$")]
 
 
@@ -48,7 +51,7 @@ class RunSection(Spec):
     """Name of the run: lower-case letters, digits, `-` and `_`."""
     seed: NonNegativeInt = 0
     """Seed of everything random; equal seeds give equal runs."""
-    rounds: Annotated[PositiveInt, OPERATIONAL] = 8
+    rounds: Annotated[int, Field(gt=0, le=MOST_ROUNDS), OPERATIONAL] = 8
     """Rounds after which `evolve` is done."""
     root: Annotated[Path, OPERATIONAL] = Path("trajmill-data")
     """Folder of the warehouse."""

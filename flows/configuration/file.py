@@ -16,9 +16,10 @@ from trajmill.flows.configuration.check import (
     missing_for_groups,
     missing_for_operations,
     missing_for_proposals,
+    missing_runner,
 )
 from trajmill.flows.configuration.config import Config
-from trajmill.flows.configuration.mistakes import WrittenFile
+from trajmill.flows.configuration.mistakes import WrittenFile, impossible_values
 from trajmill.flows.configuration.paths import with_paths_in
 from trajmill.schemas.errors import BadInputError
 from trajmill.stages.queries.proposals.human_tasks import read_human_tasks
@@ -49,6 +50,7 @@ def load_config(path: Path | None = None) -> Config:
         *missing_for_proposals(config),
         *missing_for_operations(config),
         *missing_for_groups(config),
+        *missing_runner(config),
     ]
     if missing:
         raise BadInputError("\n".join(written.mistake(each.keys, each.message) for each in missing))
@@ -61,15 +63,19 @@ def load_config(path: Path | None = None) -> Config:
 def _read(path: Path) -> WrittenFile:
     try:
         text = path.read_text(encoding="utf-8")
-        return WrittenFile(path, text, tomllib.loads(text))
+        written = WrittenFile(path, text, tomllib.loads(text))
     except FileNotFoundError:
         raise BadInputError(
             f"{path}: there is no such configuration file; `trajmill config` prints one to start from"
         ) from None
     except tomllib.TOMLDecodeError as error:
         raise BadInputError(_syntax_mistake(path, str(error))) from None
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise BadInputError(f"{path}: the configuration file cannot be read: {error}") from None
+    impossible = [written.mistake(keys, message) for keys, message in impossible_values(written.tables)]
+    if impossible:
+        raise BadInputError("\n".join(impossible))
+    return written
 
 
 def _config(written: WrittenFile) -> Config:

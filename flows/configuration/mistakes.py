@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +14,8 @@ from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.tables import KeyPath, key_paths, spec_at
 from trajmill.schemas.known_name import UNKNOWN_KIND
 from trajmill.schemas.nearest import nearest
+
+_LARGEST = 2**63 - 1
 
 
 class WrittenFile(NamedTuple):
@@ -54,6 +56,21 @@ class WrittenFile(NamedTuple):
             return f"did you mean {'.'.join((*keys[:-1], close))}?"
         elsewhere = [".".join(known) for known in key_paths(Config) if known[-1] == keys[-1]]
         return f"did you mean {elsewhere[0]}?" if elsewhere else f"there are {', '.join(siblings)}"
+
+
+def impossible_values(value: object, keys: KeyPath = ()) -> Iterator[tuple[KeyPath, str]]:
+    """The keys of values that TOML has but no computer: numbers of more than 64 bits, and texts with NUL."""
+    match value:
+        case Mapping():
+            for name, each in value.items():
+                yield from impossible_values(each, (*keys, name))
+        case list():
+            for each in value:
+                yield from impossible_values(each, keys)
+        case int() if abs(value) > _LARGEST:
+            yield keys, f"{'.'.join(keys)} should be at most {_LARGEST}, not {value}"
+        case str() if "\0" in value:
+            yield keys, f"{'.'.join(keys)} has the character NUL, which no name or path can have"
 
 
 def _line_of(text: str, keys: KeyPath) -> int | None:

@@ -11,11 +11,13 @@ from trajmill.flows.context import RoundContext
 from trajmill.flows.judging.stored_votes import Evaluated
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.record import Row
+from trajmill.schemas.tables.failure import Failure
 from trajmill.stages.critics.calibration.labelled.annotations import read_labels
 from trajmill.stages.critics.calibration.labelled.judging import judge_labelled
 
 STAGE = "calibrate"
 """Stage name on failures; the name of the judge follows it."""
+_MOST_NAMED = 5
 
 
 def judge_labelled_set(context: RoundContext, judge: NamedJudge, folder: Path) -> Evaluated:
@@ -46,6 +48,15 @@ def judge_labelled_set(context: RoundContext, judge: NamedJudge, folder: Path) -
         void=made.void,
         unlabelled=made.unsure,
         absent=made.absent,
-        why_unjudged=f"the first failure: {made.failures[0].message}" if made.failures else "all of them are void",
+        why_unjudged=_why_unjudged(made.failures),
         further_rows={table: found for table, found in rows.items() if found},
     )
+
+
+def _why_unjudged(failures: Sequence[Failure]) -> str:
+    """The trajectories that could not be read or judged, with the reason of each; the first few."""
+    if not failures:
+        return "all of them are void"
+    named = [f"{failure.input_id}: {failure.message}" for failure in failures[:_MOST_NAMED]]
+    more = len(failures) - len(named)
+    return "; ".join([*named, f"and {more} more"] if more else named)

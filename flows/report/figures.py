@@ -71,6 +71,8 @@ class LiftRow(NamedTuple):
 
     round: int
     queries: int
+    compared: int
+    """Those that were attempted without guidance, too, in the same round."""
     success_without: float | None
     success_with: float | None
     reference_paths_used: int
@@ -183,7 +185,7 @@ def connect(warehouse: Warehouse) -> duckdb.DuckDBPyConnection:
 _JUDGE = "SELECT round, level, precision, recall, kappa, n FROM judge_by_round WHERE run_id = $1"
 _UNTRAINED = "SELECT round FROM rounds WHERE run_id = $1 AND NOT trained ORDER BY round"
 _LIFT = """
-SELECT round, queries, success_without, success_with, reference_paths_used
+SELECT round, queries, compared, success_without, success_with, reference_paths_used
 FROM guidance_lift JOIN rounds USING (run_id, round) WHERE run_id = $1 ORDER BY round
 """
 _MODELS = """

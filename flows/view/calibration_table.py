@@ -30,6 +30,7 @@ def calibration_table(calibrated: Calibrated) -> RenderableType:
         Text(),
         Text(f'Judge "{calibrated.judge}" against {labels}: {calibrated.rows[-1].rule}', style="bold"),
         Text(_counts_line(calibrated)),
+        *([Text(calibrated.evaluated.why_unjudged)] if calibrated.evaluated.unjudged else []),
         _figures(calibrated.rows),
     ]
     cached = max(row.cached for row in calibrated.rows)
@@ -49,7 +50,7 @@ def _without_verdict(calibrated: Calibrated) -> Iterator[tuple[int, str]]:
     """The trajectories without a verdict, as counts with a reason."""
     found = calibrated.evaluated
     for count, what in (
-        (found.unjudged, "could not be judged (see failures)"),
+        (found.unjudged, "could not be judged"),
         (found.void, "void"),
         (found.unlabelled, "without a label"),
         (found.absent, "of the set are not there"),

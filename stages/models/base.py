@@ -70,6 +70,10 @@ class ReplyTokens(NamedTuple):
     """Natural logarithms of their probabilities, as the server reports them."""
 
 
+MOST_TOKENS = 2**31 - 1
+"""Most tokens of one request or answer; a larger count is a mistake of the server."""
+
+
 class Completion(NamedTuple):
     """A model's answer."""
 
@@ -123,6 +127,21 @@ class SeveralAnswers(Protocol):
     def several_answers(self) -> bool:
         """Whether the prompt of a request is read once for all its `n` samples."""
         ...
+
+
+@runtime_checkable
+class KeepsAnswers(Protocol):
+    """A `ChatModel` that keeps answers and gives them again."""
+
+    async def forget(self, request: ChatRequest) -> None:
+        """Ask the model again at the next equal request."""
+        ...
+
+
+async def forget_answer(model: ChatModel, request: ChatRequest) -> None:
+    """Let a model that keeps answers forget the answer to a request, because it was not valid."""
+    if isinstance(model, KeepsAnswers):
+        await model.forget(request)
 
 
 def gives_several(model: ChatModel) -> bool:

@@ -7,7 +7,7 @@ from typing import Final
 
 from pydantic import TypeAdapter
 
-from trajmill.stages.models.base import Completion
+from trajmill.stages.models.base import MOST_TOKENS, Completion
 
 _COMPLETION: Final = TypeAdapter(Completion)
 
@@ -20,6 +20,10 @@ def completion_to_json(completion: Completion) -> str:
 def completion_from_json(text: str) -> Completion:
     """The completion that `completion_to_json` wrote. Raises ValueError for another text."""
     try:
-        return _COMPLETION.validate_python(json.loads(text))
+        completion = _COMPLETION.validate_python(json.loads(text))
     except RecursionError:
         raise ValueError("nested too deeply") from None
+    for count in (completion.input_tokens, completion.output_tokens):
+        if not 0 <= count <= MOST_TOKENS:
+            raise ValueError(f"{count} is no number of tokens")
+    return completion

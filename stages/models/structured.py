@@ -19,7 +19,7 @@ from trajmill.schemas.errors import ModelFailure
 from trajmill.schemas.record import Record, content_id
 from trajmill.schemas.storable import storable
 from trajmill.stages.concurrency import side_by_side
-from trajmill.stages.models.base import ChatMessage, ChatModel, ChatRequest, Completion
+from trajmill.stages.models.base import ChatMessage, ChatModel, ChatRequest, Completion, forget_answer
 
 A = TypeVar("A", bound=Record)
 
@@ -78,7 +78,7 @@ async def ask_several(
     """
     asked = replace(request, answer_schema=json.dumps(answer.model_json_schema()))
     completion = await model.complete(asked)
-    samples = [_Sample(model, _sample_request(asked, number), answer, tries) for number in range(asked.n)]
+    samples = [_Sample(model, asked, _sample_request(asked, number), answer, tries) for number in range(asked.n)]
     firsts = _first_completions(completion, asked.n)
     return await side_by_side(sample.settle(first) for sample, first in zip(samples, firsts, strict=True))
 
@@ -87,6 +87,8 @@ class _Sample(NamedTuple, Generic[A]):
     """One of the wanted records."""
 
     model: ChatModel
+    asked_together: ChatRequest
+    """The question for all records."""
     asked: ChatRequest
     """The question for only this record."""
     answer: type[A]
@@ -95,16 +97,18 @@ class _Sample(NamedTuple, Generic[A]):
     async def settle(self, first: Completion | None) -> A | ModelFailure:
         """The record in the first completion, or in a later one. `first` is None if the model gave too few samples."""
         completion, attempt, problem = first, self.asked, ""
+        answered = self.asked if first is None else self.asked_together
         for number in range(1, self.tries + 1):
             if completion is None:
                 try:
-                    completion = await self.model.complete(attempt)
+                    completion, answered = await self.model.complete(attempt), attempt
                 except ModelFailure as failure:
                     return failure
             try:
                 return parse_answer(completion.text, self.answer)
             except ValueError as error:
                 problem = _problem_with_quote(str(error), completion)
+            await forget_answer(self.model, answered)
             attempt, completion = _repeated_request(self.asked, completion.text, problem, number), None
         return AnswerFailure(f"{self.asked.role}: no valid answer in {self.tries} tries; last: {problem}")
 

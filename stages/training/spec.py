@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import NonNegativeInt, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveInt
 
 from trajmill.schemas.spec import Spec
 from trajmill.stages.export.formats.spec import FormatSpec
 from trajmill.stages.training.base import ParentPolicy, Progress, TrainingReport
+
+LearningRate = Annotated[float, Field(ge=1e-9, le=1.0)]
+"""A learning rate with which something can be learned."""
 
 
 class RecipeSpec(Spec):

@@ -56,6 +56,20 @@ def test_a_named_server_is_used_and_stays(prefect_server: None, tmp_path: Path) 
     assert not (tmp_path / "log").exists()
 
 
+def test_a_home_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    from prefect.settings import PREFECT_HOME, temporary_settings
+
+    (tmp_path / "file").touch()
+    with (
+        temporary_settings({PREFECT_HOME: tmp_path / "file" / "home"}),
+        pytest.raises(
+            TrajmillError, match=r"\A[^\n]+home, the folder of Prefect, cannot be written [^\n]+ PREFECT_HOME [^\n]+\Z"
+        ),
+        long_lived_server(tmp_path / "log", 1),
+    ):
+        raise AssertionError("no server can have started")
+
+
 def test_a_named_server_that_does_not_answer_is_reported(tmp_path: Path) -> None:
     environment = os.environ | {
         "PREFECT_API_URL": f"http://127.0.0.1:{_free_port()}/api",

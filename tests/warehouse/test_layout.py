@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import errno
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -49,12 +51,23 @@ def test_what_is_no_warehouse_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match="is no warehouse"):
         open_warehouse(tmp_path)
     (tmp_path / "file").write_text("")
-    with pytest.raises(BadInputError, match="cannot be made"):
+    with pytest.raises(BadInputError, match="cannot be written"):
         create_warehouse(tmp_path / "file")
     for name in ("100%", "why?", "a*", "[1]"):
         with pytest.raises(BadInputError, match="choose another folder"):
             create_warehouse(tmp_path / name)
         assert not (tmp_path / name).exists()
+
+
+def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path, text: str) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+
+    monkeypatch.setattr("trajmill.warehouse.layout.write_text", refuse)
+    with pytest.raises(
+        BadInputError, match=r"\Awarehouse [^\n]+: cannot be written \(Read-only file system\); choose [^\n]+\Z"
+    ):
+        create_warehouse(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["", "..", ".hidden", "a/b", "a b", "a\n", "x" * 101, "a%2fb", "ü"])

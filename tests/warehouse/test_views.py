@@ -184,7 +184,7 @@ def test_judge_by_round(warehouse: Warehouse) -> None:
     assert (step["precision"], step["recall"], step["kappa"], step["n"]) == (None, None, None, 5)
 
 
-def test_guidance_lift_compares_the_guided_queries_with_themselves(warehouse: Warehouse) -> None:
+def test_guidance_lift_compares_guided_queries_with_themselves_in_the_same_round(warehouse: Warehouse) -> None:
     first, second = stage_run(number=1), stage_run(number=2)
     commit_rows(
         warehouse,
@@ -204,7 +204,16 @@ def test_guidance_lift_compares_the_guided_queries_with_themselves(warehouse: Wa
         trajectory(3, second, "q1", reward=0.0, purpose=Purpose.GUIDED),
     )
     assert ask(warehouse, "FROM guidance_lift") == [
-        {"round": 2, "queries": 2, "success_without": 0.25, "success_with": 0.75, "run_id": "run-a"}
+        {
+            "round": 2,
+            "queries": 2,
+            "compared": 1,
+            "success_without": 1.0,
+            "success_with": 1.0,
+            "success_guided": 0.75,
+            "success_so_far": 0.25,
+            "run_id": "run-a",
+        }
     ]
 
 

@@ -1,6 +1,8 @@
--- Success of the queries that were guided in a round, with guidance and without: the mean over queries of the guided
--- attempts of the round, and of all unguided training attempts of the run so far. Guided queries are chosen because
--- they failed, so `success_without` is lower than a fresh unguided attempt would be.
+-- Success of the queries that were guided in a round. `success_without` and `success_with` compare attempts of the same
+-- round, so of the same policy: the mean over the `compared` queries, which have both guided and unguided attempts in
+-- it. `success_guided` is the mean over all guided queries, and `success_so_far` that of all their unguided attempts in
+-- this round and earlier ones, by older policies. Guided queries are chosen because they failed, so figures without
+-- guidance are lower than those of fresh unguided attempts would be.
 WITH attempts AS (
     SELECT run_id, round, query_id, purpose, (reward >= 1)::INTEGER AS success
     FROM trajectories
@@ -13,7 +15,12 @@ guided AS (
     GROUP BY ALL
 ),
 unguided AS (
-    SELECT g.run_id, g.round, g.query_id, avg(a.success) AS success
+    SELECT
+        g.run_id,
+        g.round,
+        g.query_id,
+        avg(a.success) FILTER (a.round = g.round) AS of_round,
+        avg(a.success) AS so_far
     FROM guided AS g
     JOIN attempts AS a ON a.run_id = g.run_id AND a.query_id = g.query_id AND a.round <= g.round
     WHERE a.purpose = 'train'
@@ -22,8 +29,11 @@ unguided AS (
 SELECT
     round,
     count(*) AS queries,
-    avg(unguided.success) AS success_without,
-    avg(guided.success) AS success_with,
+    count(of_round) AS compared,
+    avg(of_round) AS success_without,
+    avg(guided.success) FILTER (of_round IS NOT NULL) AS success_with,
+    avg(guided.success) AS success_guided,
+    avg(so_far) AS success_so_far,
     run_id
 FROM guided
 LEFT JOIN unguided USING (run_id, round, query_id)

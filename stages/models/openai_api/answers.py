@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field, FiniteFloat, ValidationError
 
-from trajmill.stages.models.base import Completion, ReplyTokens, TokenLogprob
+from trajmill.stages.models.base import MOST_TOKENS, Completion, ReplyTokens, TokenLogprob
 from trajmill.stages.models.openai_api.failure import ExchangeFailure, FailureReason, one_line
 
 _WHOLE = frozenset({"stop", "length"})
@@ -15,12 +15,13 @@ _WHOLE = frozenset({"stop", "length"})
 `content_filter`) the model gave no answer."""
 
 
-_TokenId = Annotated[int, Field(ge=0, lt=2**31)]
+_Count = Annotated[int, Field(ge=0, le=MOST_TOKENS)]
+"""The id of a token, or a number of tokens."""
 
 
 class _Candidate(BaseModel):
     token: str
-    logprob: float
+    logprob: FiniteFloat
 
 
 class _Token(_Candidate):
@@ -37,15 +38,15 @@ class _Message(BaseModel):
 
 class _Choice(BaseModel):
     index: int = 0
-    token_ids: list[_TokenId] | None = None
+    token_ids: list[_Count] | None = None
     message: _Message
     finish_reason: str | None = None
     logprobs: _Logprobs | None = None
 
 
 class _Usage(BaseModel):
-    prompt_tokens: int = 0
-    completion_tokens: int | None = None
+    prompt_tokens: _Count = 0
+    completion_tokens: _Count | None = None
 
 
 class _Answer(BaseModel):

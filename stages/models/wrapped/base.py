@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from trajmill.schemas.coordinates import CoordinateFrame
 from trajmill.schemas.geometry import Size
-from trajmill.stages.models.base import ChatModel, ChatRequest, Completion, gives_several
+from trajmill.stages.models.base import ChatModel, ChatRequest, Completion, forget_answer, gives_several
 
 
 class WrappedModel:
@@ -34,6 +34,10 @@ class WrappedModel:
             ModelFailure: it does not answer.
         """
         return await self._model.complete(request)
+
+    async def forget(self, request: ChatRequest) -> None:
+        """Let the other model forget the answer to a request."""
+        await forget_answer(self._model, request)
 
     async def close(self) -> None:
         """Close the other model."""

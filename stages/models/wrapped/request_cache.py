@@ -70,6 +70,12 @@ class CachedModel(WrappedModel):
         key = payload_hash(request, self.version)
         return self._read(key) or await self._join(key, request)
 
+    async def forget(self, request: ChatRequest) -> None:
+        """Remove the answer to a request, because it was not valid."""
+        if is_repeatable(request):
+            key = payload_hash(request, self.version)
+            await asyncio.get_running_loop().run_in_executor(self._writer, self._remove, key)
+
     async def close(self) -> None:
         """Close the cache and the model; closing twice is fine."""
         self._writer.shutdown()
@@ -108,6 +114,12 @@ class CachedModel(WrappedModel):
     def _write(self, key: str, completion: Completion) -> None:
         try:
             self._cache.set(key, completion_to_json(completion))
+        except _BROKEN:
+            return
+
+    def _remove(self, key: str) -> None:
+        try:
+            self._cache.delete(key)
         except _BROKEN:
             return
 

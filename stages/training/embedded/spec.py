@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
 from trajmill.stages.training.base import ParentPolicy, Progress, TrainingReport
-from trajmill.stages.training.spec import RecipeSpec
+from trajmill.stages.training.spec import LearningRate, RecipeSpec
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Dropout = Annotated[float, Field(ge=0, lt=1)]
@@ -22,7 +22,7 @@ class EmbeddedRecipe(RecipeSpec):
     """Most optimiser updates in a round."""
     epochs: PositiveFloat = 3.0
     """Passes over the release, within the bounds on the updates."""
-    learning_rate: PositiveFloat = 0.002
+    learning_rate: LearningRate = 0.002
     """Peak learning rate."""
     batch: PositiveInt = 64
     """Examples in one update."""
@@ -89,7 +89,7 @@ class EmbeddedRlSpec(EmbeddedRecipe):
     """Trajectory-level RL of the embedded policy."""
     epochs: PositiveFloat = 2.0
     """Passes over the release, within the bound on the updates."""
-    learning_rate: PositiveFloat = 0.0003
+    learning_rate: LearningRate = 0.0003
     """Peak learning rate."""
     batch: PositiveInt = 256
     """Step instances in one update."""

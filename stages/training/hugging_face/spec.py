@@ -10,7 +10,7 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, Pos
 
 from trajmill.schemas.spec import OPERATIONAL, Fraction
 from trajmill.stages.training.base import ParentPolicy, Progress, TrainingReport
-from trajmill.stages.training.spec import RecipeSpec
+from trajmill.stages.training.spec import LearningRate, RecipeSpec
 
 
 class HuggingFaceRecipe(RecipeSpec):
@@ -33,7 +33,7 @@ class HuggingFaceRecipe(RecipeSpec):
     rows_at_once: PositiveInt = 1
     """Rows that one device computes at the same time, as its memory allows. `batch` must be a multiple of this number
     times `processes`."""
-    learning_rate: PositiveFloat = 1e-5
+    learning_rate: LearningRate = 1e-5
     """Peak learning rate; LoRA needs about ten times as much."""
     warmup_updates: NonNegativeInt = 0
     """Number of updates until the learning rate is at its peak."""

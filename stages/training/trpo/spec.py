@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 
 from trajmill.stages.training.hugging_face.spec import HuggingFaceRecipe
+from trajmill.stages.training.spec import LearningRate
 
 
 class TrpoSpec(HuggingFaceRecipe):
@@ -19,7 +20,7 @@ class TrpoSpec(HuggingFaceRecipe):
     """Trajectory-level RL on stored replies."""
     batch: PositiveInt = 256
     """Steps in one update, of all devices together."""
-    learning_rate: PositiveFloat = 1e-6
+    learning_rate: LearningRate = 1e-6
     """Peak learning rate; LoRA needs about ten times as much."""
     clip_ratio: PositiveFloat = 0.2
     """Epsilon of the paper's equation 3."""

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import csv
+import errno
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -101,6 +103,27 @@ def test_ctrl_c_is_130_and_says_that_the_same_command_continues(
     stand_in(monkeypatch, "trajmill.flows.evolve", evolve=interrupted)
     assert run(["evolve"]) == INTERRUPTED
     assert capsys.readouterr().err.strip() == STOPPED
+
+
+def test_sigterm_is_143_and_says_that_the_same_command_continues(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stand_in(monkeypatch, "trajmill.flows.evolve", evolve=lambda config: signal.raise_signal(signal.SIGTERM))
+    assert run(["evolve"]) == 128 + signal.SIGTERM
+    assert capsys.readouterr().err.strip() == STOPPED
+
+
+def test_a_folder_that_cannot_be_written_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refused(config: Config) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", "/there/file")
+
+    stand_in(monkeypatch, "trajmill.flows.evolve", evolve=refused)
+    assert run(["evolve"]) == 1
+    assert re.fullmatch(
+        r"/there/file cannot be written \(Permission denied\): nothing was lost; [^\n]+\n", capsys.readouterr().err
+    )
 
 
 def test_ctrl_c_that_an_engine_turned_into_an_error_is_ctrl_c(

@@ -78,6 +78,18 @@ def test_the_printed_configuration_reads_back_the_same(tmp_path: Path) -> None:
             "2: rollout.group_size: a round makes 300 attempts without hints, fewer than a group of 400",
         ),
         ("[train]\nlearning_rate = nan\n", "2: train.learning_rate should be a finite number, not NaN"),
+        (
+            "[train]\nlearning_rate = 1e9\n",
+            "2: train.learning_rate should be less than or equal to 1, not 1000000000.0",
+        ),
+        ("[run]\nrounds = 10000\n", "2: run.rounds should be less than or equal to 9999, not 10000"),
+        ("[run]\nseed = " + "9" * 20, "2: run.seed should be at most 9223372036854775807, not " + "9" * 20),
+        ('[run]\nroot = "a\\u0000b"\n', "2: run.root has the character NUL, which no name or path can have"),
+        (
+            "[beam]\nrunner = 'FlinkRuner'\n",
+            "2: beam.runner: there is no Beam runner 'FlinkRuner'; did you mean FlinkRunner?",
+        ),
+        ("[beam]\nrunner = 'no.Runner'\n", "2: beam.runner: no.Runner cannot be imported (No module named 'no')"),
         ("[environment]\napps = ['mine.yaml']\n", "2: environment.apps: there is no mine.yaml"),
         ("[run\n", "1: not TOML: Expected ']' at the end of a table declaration"),
     ],

@@ -10,6 +10,7 @@ from pathlib import Path
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import FailureClass
 from trajmill.schemas.record import Origin
+from trajmill.schemas.storable import storable
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.stages.critics.base import vote_in
@@ -100,11 +101,11 @@ class _Judging:
             if label.passed is None:
                 self._made.unsure += 1
                 continue
-            path = find_trajectory(self._folder, label)
-            if path is None:
-                self._made.absent += 1
-                continue
             try:
+                path = find_trajectory(self._folder, label)
+                if path is None:
+                    self._made.absent += 1
+                    continue
                 read = read_trajectory(path, self._folder, label, self._screens, self._origin)
             except UnreadableError as error:
                 self._made.unread += 1
@@ -120,7 +121,7 @@ class _Judging:
     def _unreadable(self, label: Label, error: UnreadableError) -> Failure:
         return Failure(
             stage=self._stage,
-            input_id=label.name,
+            input_id=storable(label.name),
             failure_class=FailureClass.TASK,
             message=str(error),
             attempts=1,

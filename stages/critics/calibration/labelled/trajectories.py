@@ -11,6 +11,7 @@ Of a path in a file, the part from `screenshots` on is used; it never leads out 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,6 +30,7 @@ from trajmill.stages.critics.calibration.labelled.tree_text import read_boxes, r
 
 ENVIRONMENT = "agent-reward-bench"
 _MADE_BY = "labelled-set-1"
+_LONGEST_REASON = 200
 
 
 class LabelledEpisode(NamedTuple):
@@ -52,7 +54,13 @@ class _Moment(NamedTuple):
 
 
 def find_trajectory(folder: Path, label: Label) -> Path | None:
-    """The file of a labelled trajectory; None if it was not downloaded."""
+    """The file of a labelled trajectory; None if it was not downloaded.
+
+    Raises:
+        UnreadableError: no file can have its name.
+    """
+    if "\0" in label.name:
+        raise UnreadableError("its name has the character NUL, so it has no file")
     home = folder / "cleaned" / label.benchmark / label.agent
     if not _is_within(home / label.task_id, folder / "cleaned"):
         return None
@@ -69,12 +77,19 @@ def read_trajectory(path: Path, folder: Path, label: Label, screens: FolderScree
         UnreadableError: the file or a screenshot cannot be read.
     """
     try:
-        found = json.loads(path.read_bytes())
+        found = json.loads(path.read_bytes(), parse_constant=_refused)
         moments = [_moment(entry, folder, screens) for entry in found["steps"]]
+        if not moments:
+            raise ValueError("it has no steps")
         episode = _episode(found, moments, label, origin)
         return LabelledEpisode(label, episode, tuple(moment.screen_id for moment in moments))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UnreadableError(f"{path.name} is no trajectory of this layout: {type(error).__name__}: {error}") from None
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
+        reason = " ".join(f"{type(error).__name__}: {error}".split())[:_LONGEST_REASON]
+        raise UnreadableError(f"{path.name} is no trajectory of this layout: {reason}") from None
+
+
+def _refused(constant: str) -> float:
+    raise ValueError(f"{constant} is no JSON")
 
 
 def _moment(entry: Mapping[str, Any], folder: Path, screens: FolderScreens) -> _Moment:
@@ -117,7 +132,7 @@ def _episode(found: Mapping[str, Any], moments: Sequence[_Moment], label: Label,
         trajectory_id=trajectory_id,
         query_id=query.query_id,
         agent=label.agent,
-        model_version=str(found.get("model") or label.agent),
+        model_version=storable(str(found.get("model") or label.agent)),
         environment=ENVIRONMENT,
         seed=0,
         attempt=0,
@@ -128,7 +143,7 @@ def _episode(found: Mapping[str, Any], moments: Sequence[_Moment], label: Label,
         failure_class=None,
         failure_message=None,
         answer=None,
-        reward=None if reward is None else min(1.0, max(0.0, float(reward))),
+        reward=None if reward is None else _reward(float(reward)),
         steps=len(acting),
         input_tokens=0,
         output_tokens=0,
@@ -158,6 +173,12 @@ def _episode(found: Mapping[str, Any], moments: Sequence[_Moment], label: Label,
         for index, (moment, end) in enumerate(zip(acting, after, strict=True))
     )
     return Episode(query=query, trajectory=trajectory, steps=steps)
+
+
+def _reward(total: float) -> float:
+    if not math.isfinite(total):
+        raise ValueError(f"reward {total} is no number")
+    return min(1.0, max(0.0, total))
 
 
 def _query(goal: str, label: Label, common: Mapping[str, Any]) -> Query:

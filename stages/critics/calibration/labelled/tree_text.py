@@ -28,6 +28,8 @@ _ROLES: Final = {
 }
 _STATES: Final = ("clickable", "focused", "checked", "selected", "disabled")
 _NOWHERE: Final = Box(0, 0, 0, 0)
+_FARTHEST: Final = 10**7
+"""Largest coordinate of an element that is read, in pixels; what lies farther away is not drawn."""
 _MOST: Final = 2000
 """Most elements of one screen that are read; long pages have tens of thousands."""
 
@@ -37,7 +39,7 @@ def read_boxes(properties: Mapping[str, Any]) -> dict[str, Box]:
     boxes: dict[str, Box] = {}
     for bid, found in properties.items():
         bounds = found.get("bbox") if isinstance(found, dict) else None
-        if isinstance(bounds, list) and len(bounds) == 4:
+        if isinstance(bounds, list) and len(bounds) == 4 and all(abs(number) <= _FARTHEST for number in bounds):
             x, y, width, height = (round(number) for number in bounds)
             boxes[bid] = Box(x, y, x + width, y + height)
     return boxes

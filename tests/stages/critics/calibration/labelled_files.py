@@ -54,7 +54,7 @@ def write_trajectory(folder: Path, task_id: str, actions: Sequence[str], **chang
         "valid": True,
         "experiment": f"{AGENT}_on_webarena",
         "goal": "Buy the red shoes",
-        "summary_info": {"n_steps": len(actions), "cum_reward": 0.0},
+        "summary_info": {"n_steps": len(actions), "cum_reward": changes.get("reward", 0.0)},
         "steps": changes.get("steps", steps),
     }
     found.pop(str(changes.get("drop")), None)

@@ -123,6 +123,8 @@ def test_a_screen_that_two_trajectories_share_stays_until_both_are_done(tmp_path
     [
         ({"goal": None, "steps": 3}, "webarena.1.json is no trajectory of this layout: TypeError"),
         ({"drop": "goal"}, "webarena.1.json is no trajectory of this layout: KeyError: 'goal'"),
+        ({"steps": []}, "webarena.1.json is no trajectory of this layout: ValueError: it has no steps"),
+        ({"reward": float("nan")}, "webarena.1.json is no trajectory of this layout: ValueError: NaN is no JSON"),
         ({"screenshot_path": "trajectories/screenshots/none.png"}, "screenshot none.png cannot be read: FileNotFound"),
         ({"screenshot_path": "screenshots/../../secret.png"}, "screenshot path 'screenshots/../../secret.png' is not"),
         ({"screenshot_path": "elsewhere.png"}, "screenshot path 'elsewhere.png' is not under screenshots/"),
@@ -133,6 +135,30 @@ def test_what_cannot_be_read_is_one_line(tmp_path: Path, changes: dict[str, obje
     with pytest.raises(UnreadableError, match=r"^[^\n]*$") as error:
         read_trajectory(path, tmp_path, LABEL, FolderScreens(), ORIGIN)
     assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * 100_000, '{"goal": "x", "steps": [{"screenshot_path": "screenshots/\\u0000"}]}']
+)
+def test_a_hostile_file_is_one_line(tmp_path: Path, text: str) -> None:
+    path = write_trajectory(tmp_path, "webarena.1", ["go_back()"])
+    path.write_text(text)
+    with pytest.raises(UnreadableError, match=r"^webarena.1.json is no trajectory[^\n]{1,250}$"):
+        read_trajectory(path, tmp_path, LABEL, FolderScreens(), ORIGIN)
+
+
+def test_boxes_beyond_all_screens_are_not_drawn() -> None:
+    far = {
+        "a": {"bbox": [0, 0, 1e300, 4]},
+        "b": {"bbox": [0, float("inf"), 1, 1]},
+        "c": {"bbox": [float("nan"), 0, 1, 1]},
+    }
+    assert read_boxes(far) == {}
+
+
+def test_an_id_that_no_file_can_have_is_unreadable(tmp_path: Path) -> None:
+    with pytest.raises(UnreadableError, match="NUL"):
+        find_trajectory(tmp_path, LABEL._replace(task_id="webarena.1\0"))
 
 
 def test_a_label_leads_to_no_file_outside_the_set(tmp_path: Path) -> None:

@@ -32,3 +32,11 @@ def test_fewer_samples_than_asked_for_are_those_there_are() -> None:
 def test_none_that_is_whole_or_too_many_are_no_answer(reasons: tuple[str, ...]) -> None:
     with pytest.raises(ExchangeFailure):
         completion(body(*reasons), 2, 0.0, 0.0)
+
+
+@pytest.mark.parametrize("usage", [{"prompt_tokens": 10**30}, {"completion_tokens": -1}, {"completion_tokens": 2**31}])
+def test_an_absurd_number_of_tokens_is_no_answer(usage: dict[str, int]) -> None:
+    answer = json.loads(body("stop"))
+    answer["usage"] |= usage
+    with pytest.raises(ExchangeFailure, match="usage"):
+        completion(json.dumps(answer).encode(), 1, 0.0, 0.0)

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sqlite3
 import subprocess
 import sys
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +15,8 @@ from tests.stages.models.scripted import ScriptedModel, request
 from trajmill.schemas.errors import BadInputError, ModelFailure
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import ScreenHandle
+from trajmill.schemas.record import Record
+from trajmill.stages.models import structured
 from trajmill.stages.models.base import ChatMessage, ChatRequest, Completion, TokenLogprob
 from trajmill.stages.models.wrapped.request_cache import CachedModel
 
@@ -143,6 +147,7 @@ def as_pickle(folder: Path) -> None:
         lambda folder: corrupt_value(folder, b"\x00\x01"),
         lambda folder: corrupt_value(folder, "text"),
         lambda folder: corrupt_value(folder, None),
+        lambda folder: corrupt_value(folder, zlib.compress(json.dumps(["yes", 10**30, 3, "stop"]).encode())),
         lambda folder: corrupt_value(folder, b"x\x9c\x01\x00\x00\xff\xff"),
         as_pickle,
     ],
@@ -206,3 +211,24 @@ def test_processes_share_it_and_a_killed_one_leaves_its_answers(tmp_path: Path) 
     calls, answers = ask(tmp_path, *(request(str(number)) for number in range(20)))
     assert calls == 0
     assert {answer.text for answer in answers} == {"yes"}
+
+
+def test_an_answer_that_is_not_valid_is_not_kept(tmp_path: Path) -> None:
+    class Verdict(Record):
+        correct: bool
+
+    def verdict_of(model: ScriptedModel) -> Verdict:
+        async def talk() -> Verdict:
+            cached = CachedModel(model, tmp_path)
+            try:
+                return await structured.ask(cached, request(), Verdict, tries=1)
+            finally:
+                await cached.close()
+
+        return asyncio.run(talk())
+
+    with pytest.raises(ModelFailure):
+        verdict_of(ScriptedModel(lambda _: "no verdict"))
+    well = ScriptedModel(lambda _: '{"correct": true}')
+    assert verdict_of(well) == verdict_of(well) == Verdict(correct=True)
+    assert len(well.asked) == 1
