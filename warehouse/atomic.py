@@ -26,7 +26,7 @@ def replacing(path: Path) -> Iterator[Path]:
     try:
         with disk_full_as_error(path):
             yield temporary
-            _to_disk(temporary)
+            sync(temporary)
             temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
@@ -84,7 +84,8 @@ def is_disk_full(error: Exception) -> bool:
     return getattr(error, "errno", None) in _FULL or any(os.strerror(number) in str(error) for number in _FULL)
 
 
-def _to_disk(path: Path) -> None:
+def sync(path: Path) -> None:
+    """Return once a file, or the names in a folder, are on the disk and survive a loss of power."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -14,6 +14,7 @@ from trajmill.schemas.tables.registry import TABLES, arrow_schema
 from trajmill.warehouse.atomic import disk_full_as_error
 from trajmill.warehouse.delta_log import delta_table
 from trajmill.warehouse.layout import StageRun, Warehouse
+from trajmill.warehouse.log_entries import make_log_durable
 from trajmill.warehouse.shards import DataFile
 
 _KEEP_FOREVER = "interval 36500 days"
@@ -37,27 +38,29 @@ def commit_stage(warehouse: Warehouse, at: StageRun, files: Mapping[str, Sequenc
 
 
 def commit(warehouse: Warehouse, table: str, files: Sequence[DataFile], at: StageRun) -> int:
-    """Make shards visible as one new version of a table and return the version.
+    """Make shards visible as one new version of a table and return the version, which survives a loss of power.
 
     A stage run that was committed before adds nothing. The first commit creates the table, and later ones add columns
     that are new in the schema.
 
     Raises:
         TrajmillError: the disk is full; the table is unchanged.
+        BadInputError: entries of the table's log are missing or damaged.
     """
     with disk_full_as_error(warehouse.table(table)):
         delta = delta_table(warehouse, table) or _create(warehouse, table)
-        if _is_committed(delta, at):
-            return int(delta.version())
-        _add_missing_columns(delta, table)
-        delta.create_write_transaction(
-            [_add_action(file) for file in files if file.rows],
-            mode="append",
-            schema=delta.schema(),
-            commit_properties=CommitProperties(app_transactions=[Transaction(at.name, at.attempt)]),
-            post_commithook_properties=PostCommitHookProperties(cleanup_expired_logs=False),
-        )
-        delta.update_incremental()
+        if not _is_committed(delta, at):
+            _add_missing_columns(delta, table)
+            delta.create_write_transaction(
+                [_add_action(file) for file in files if file.rows],
+                mode="append",
+                schema=delta.schema(),
+                commit_properties=CommitProperties(app_transactions=[Transaction(at.name, at.attempt)]),
+                post_commithook_properties=PostCommitHookProperties(cleanup_expired_logs=False),
+            )
+            delta.update_incremental()
+        # Also where it was committed before: that process may have been killed before it came to this.
+        make_log_durable(warehouse.table(table))
         return int(delta.version())
 
 

@@ -13,11 +13,14 @@ from typing import NamedTuple
 
 import pyarrow as pa
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 
+from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.registry import TABLES
 from trajmill.warehouse.layout import Warehouse
+from trajmill.warehouse.log_entries import LOG, first_unreadable_entry, log_entries
 
-_FIRST_ENTRY = Path("_delta_log", f"{0:020d}.json")
+_FIRST_ENTRY = Path(LOG, f"{0:020d}.json")
 
 
 class Snapshot(NamedTuple):
@@ -33,11 +36,20 @@ class Snapshot(NamedTuple):
 
 
 def delta_table(warehouse: Warehouse, table: str, version: int | None = None) -> DeltaTable | None:
-    """The Delta table at a version (None: the newest); None if nothing was committed to it."""
+    """The Delta table at a version (None: the newest); None if nothing was committed to it.
+
+    Raises:
+        BadInputError: entries of its log are missing or damaged.
+    """
     folder = warehouse.table(table)
-    if not (folder / _FIRST_ENTRY).is_file():
+    if not log_entries(folder):
         return None
-    return DeltaTable(str(folder), version=version)
+    try:
+        return DeltaTable(str(folder), version=version)
+    except DeltaError as error:
+        path = first_unreadable_entry(folder) or folder / LOG
+        reason = str(error).splitlines()[0]
+        raise BadInputError(f"{path}: not a log of Delta ({reason}); restore it from a copy") from error
 
 
 def logged_names(delta: DeltaTable) -> list[str]:
@@ -61,9 +73,13 @@ def committed_files(
 
 
 def newest_log_entry(warehouse: Warehouse, table: str) -> str:
-    """Name of the newest entry of a table's log, empty without any commit."""
-    log = warehouse.table(table) / "_delta_log"
-    return max((path.name for path in log.glob("*.json")), default="")
+    """Name of the newest entry of a table's log, empty without any commit.
+
+    Raises:
+        BadInputError: entries of its log are missing or damaged.
+    """
+    entries = log_entries(warehouse.table(table))
+    return entries[-1].name if entries else ""
 
 
 def snapshot(warehouse: Warehouse, table: str) -> Snapshot:

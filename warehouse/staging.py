@@ -15,8 +15,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.record import content_id
-from trajmill.warehouse.atomic import disk_full_as_error, write_text
+from trajmill.warehouse.atomic import disk_full_as_error, sync, write_text
 
 _MARKER = "done.json"
 _BLOCK = 1 << 20
@@ -96,15 +97,26 @@ def stage_key(stage: str, configuration: object, inputs: object) -> str:
 def mark_done(folder: Path, key: str, result: Mapping[str, object]) -> None:
     """Write the marker of a finished stage with a small JSON result; this is the last step of a stage."""
     write_text(folder / _MARKER, json.dumps({"key": key, "result": result}, sort_keys=True) + "\n")
+    # Its journals are removed next: that must not reach the disk before the marker does.
+    sync(folder)
 
 
 def read_marker(folder: Path, key: str) -> dict[str, Any] | None:
-    """The result that `mark_done` wrote with this key; None if there is no marker or it has another key."""
+    """The result that `mark_done` wrote with this key; None if there is no marker or it has another key.
+
+    Raises:
+        BadInputError: the marker is damaged.
+    """
     path = folder / _MARKER
     if not path.exists():
         return None
-    marker = json.loads(path.read_text(encoding="utf-8"))
-    return dict(marker["result"]) if marker["key"] == key else None
+    try:
+        marker = json.loads(path.read_text(encoding="utf-8"))
+        return dict(marker["result"]) if marker["key"] == key else None
+    except (ValueError, KeyError, TypeError) as error:
+        raise BadInputError(
+            f"{path}:1: not the marker of a finished stage; restore it from a copy, or delete it to do the stage again"
+        ) from error
 
 
 def is_done(folder: Path) -> bool:

@@ -1,0 +1,98 @@
+"""Damaged files of a warehouse: each is one line that names the file, and never fewer rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from tests.warehouse.samples import commit_rows, stage_run, step_verdicts
+from trajmill.schemas.errors import BadInputError
+from trajmill.warehouse.commit import commit
+from trajmill.warehouse.layout import Warehouse
+from trajmill.warehouse.read import read_table
+from trajmill.warehouse.shards import write_shard
+from trajmill.warehouse.sql import run_sql
+from trajmill.warehouse.staging import mark_done, read_marker
+
+TABLE = "step_verdicts"
+COUNT = f"SELECT count(*) AS n FROM {TABLE}"
+
+
+@pytest.fixture
+def three_rounds(warehouse: Warehouse) -> Warehouse:
+    for number in (1, 2, 3):
+        at = stage_run("judge", number)
+        commit_rows(warehouse, at, *step_verdicts(5, at))
+    return warehouse
+
+
+def log_of(warehouse: Warehouse) -> list[Path]:
+    return sorted((warehouse.table(TABLE) / "_delta_log").glob("*.json"))
+
+
+def emptied(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def cut_at_a_line(path: Path) -> None:
+    path.write_text(path.read_text().splitlines()[0] + "\n")
+
+
+@pytest.mark.parametrize(
+    ("damage", "says"), [(emptied, "empty"), (Path.unlink, "missing"), (cut_at_a_line, r"has \d+ of the \d+ bytes")]
+)
+@pytest.mark.parametrize("version", [0, 2, 3])
+def test_a_damaged_log_entry_is_named(
+    three_rounds: Warehouse, version: int, damage: Callable[[Path], None], says: str
+) -> None:
+    entry = log_of(three_rounds)[version]
+    damage(entry)
+    for read in (lambda: read_table(three_rounds, TABLE), lambda: run_sql(three_rounds, COUNT)):
+        with pytest.raises(BadInputError, match=rf"\A[^\n]*{entry.name}: {says}[^\n]*; restore[^\n]*\Z"):
+            read()
+
+
+def test_nothing_is_committed_on_top_of_a_damaged_log(three_rounds: Warehouse) -> None:
+    emptied(log_of(three_rounds)[-1])
+    with pytest.raises(BadInputError, match="empty"):
+        commit(three_rounds, TABLE, [], stage_run("judge", 4))
+    assert len(log_of(three_rounds)) == 4
+
+
+def test_a_table_of_an_earlier_trajmill_is_read_and_its_gaps_are_named(three_rounds: Warehouse) -> None:
+    (three_rounds.table(TABLE) / "_log_sizes.json").unlink()
+    assert read_table(three_rounds, TABLE).num_rows == 15
+    log_of(three_rounds)[2].write_text("{")
+    with pytest.raises(BadInputError, match=r"\A[^\n]*2\.json: not a log of Delta[^\n]*\Z"):
+        read_table(three_rounds, TABLE)
+    log_of(three_rounds)[2].unlink()
+    with pytest.raises(BadInputError, match=r"2\.json: missing"):
+        read_table(three_rounds, TABLE)
+
+
+def test_what_other_programs_commit_is_read(three_rounds: Warehouse) -> None:
+    DeltaTable(str(three_rounds.table(TABLE))).optimize.compact()
+    assert read_table(three_rounds, TABLE).num_rows == 15
+
+
+def test_a_commit_that_was_killed_before_its_sizes_were_written_is_completed(three_rounds: Warehouse) -> None:
+    sizes = three_rounds.table(TABLE) / "_log_sizes.json"
+    before = sizes.read_text()
+    at = stage_run("judge", 4)
+    rows = read_table(three_rounds, TABLE)
+    for _ in range(2):
+        commit(three_rounds, TABLE, [write_shard(three_rounds, TABLE, at, rows)], at)
+        after = sizes.read_text()
+        sizes.write_text(before)
+    assert len(after) > len(before)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1]", '{"key": "k"}'])
+def test_a_damaged_marker_names_its_file(tmp_path: Path, text: str) -> None:
+    mark_done(tmp_path, "k", {})
+    (tmp_path / "done.json").write_text(text)
+    with pytest.raises(BadInputError, match=r"\A[^\n]*done\.json:1: not the marker[^\n]*\Z"):
+        read_marker(tmp_path, "k")
