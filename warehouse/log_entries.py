@@ -59,7 +59,8 @@ def make_log_durable(table: Path) -> None:
         # A checkpoint of an entry bears its number.
         if path.name.partition(".")[0] in fresh or path.name == "_last_checkpoint":
             sync(path)
-    for folder in (log, table, table.parent):
+    # The folder above has a new name in it after the first commit only.
+    for folder in (log, table) if known else (log, table, table.parent):
         sync(folder)
     write_text(table / _SIZES, json.dumps([entry.size for entry in entries]) + "\n")
 

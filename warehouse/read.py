@@ -13,6 +13,7 @@ from trajmill.schemas.tables.registry import TABLES, rows_from_arrow
 from trajmill.warehouse.delta_log import committed_files
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.shards import file_schema
+from trajmill.warehouse.table_files import damage_as_error
 
 R = TypeVar("R", bound=Row)
 
@@ -37,8 +38,12 @@ def read_table(
         rounds: only rows of these rounds.
         run_id: only rows of this run.
         version: the table's version, the newest if None.
+
+    Raises:
+        BadInputError: a committed file or an entry of the table's log is missing or damaged.
     """
-    return _scanner(warehouse, table, columns, rounds, run_id, version).to_table()
+    with damage_as_error(warehouse.table(table)):
+        return _scanner(warehouse, table, columns, rounds, run_id, version).to_table()
 
 
 def read_batches(
@@ -51,8 +56,8 @@ def read_batches(
     version: int | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Read as `read_table` does, batch by batch and in constant memory."""
-    batches: Iterator[pa.RecordBatch] = _scanner(warehouse, table, columns, rounds, run_id, version).to_batches()
-    return batches
+    with damage_as_error(warehouse.table(table)):
+        yield from _scanner(warehouse, table, columns, rounds, run_id, version).to_batches()
 
 
 def read_rows(
@@ -66,6 +71,7 @@ def read_rows(
     """Read committed rows as records of their class; arguments as in `read_table`.
 
     Raises:
+        BadInputError: a committed file or an entry of the table's log is missing or damaged.
         pydantic.ValidationError: a row is not a valid record.
     """
     table = table_of(record)

@@ -21,6 +21,7 @@ from trajmill.warehouse.delta_log import committed_files
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.screen_journal import ScreenJournal, StagedScreen, journal_paths
 from trajmill.warehouse.shards import DataFile, file_schema, write_shard
+from trajmill.warehouse.table_files import damage_as_error
 
 _SCREENS_PER_BATCH = 64
 _DECODED_TREES = 4096
@@ -136,7 +137,8 @@ class _ScreenFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.rows: int = pq.read_metadata(path).num_rows
+        with damage_as_error(path):
+            self.rows: int = pq.read_metadata(path).num_rows
         self._sizes: pa.Table | None = None
         self._trees: pa.ChunkedArray | None = None
 
@@ -158,7 +160,7 @@ class _ScreenFile:
         )
 
     def images(self, rows: Sequence[int]) -> list[bytes]:
-        with pq.ParquetFile(self.path) as file:
+        with damage_as_error(self.path), pq.ParquetFile(self.path) as file:
             ends = _group_ends(file.metadata)
             groups = sorted({bisect_right(ends, row) for row in rows})
             found: dict[int, bytes] = {}
@@ -171,7 +173,8 @@ class _ScreenFile:
         return [found[row] for row in rows]
 
     def _read(self, *columns: str) -> pa.Table:
-        return pq.read_table(self.path, columns=list(columns), partitioning=None)
+        with damage_as_error(self.path):
+            return pq.read_table(self.path, columns=list(columns), partitioning=None)
 
 
 def _group_ends(footer: pq.FileMetaData) -> list[int]:

@@ -17,7 +17,8 @@ import pyarrow as pa
 
 from trajmill.schemas.errors import BadInputError
 from trajmill.warehouse.layout import Warehouse
-from trajmill.warehouse.views import OFFLINE, quoted, refresh_views, write_views
+from trajmill.warehouse.table_files import unreadable
+from trajmill.warehouse.views import connect, quoted, refresh_views, write_views
 
 Format = Literal["table", "csv", "json"]
 
@@ -31,11 +32,11 @@ def run_sql(warehouse: Warehouse, query: str) -> pa.Table:
     The query can read only the files of the warehouse, and writes nothing.
 
     Raises:
-        BadInputError: the query is wrong, or does more than read.
+        BadInputError: the query is wrong or does more than read, or a committed file is missing or damaged.
     """
     with tempfile.TemporaryDirectory() as spare:
         database = _fresh_views(warehouse, Path(spare))
-        with duckdb.connect(str(database), read_only=True, config=OFFLINE) as connection:
+        with connect(warehouse, database) as connection:
             connection.execute(f"SET allowed_directories = [{quoted(str(warehouse.root))}]")
             connection.execute("SET enable_external_access = false")
             connection.execute("SET lock_configuration = true")
@@ -44,7 +45,7 @@ def run_sql(warehouse: Warehouse, query: str) -> pa.Table:
                 answer = connection.sql(query)
                 return pa.table({}) if answer is None else answer.to_arrow_table()
             except duckdb.Error as error:
-                raise BadInputError(_one_line(error)) from error
+                raise BadInputError(_one_line(warehouse, error)) from error
 
 
 def format_rows(rows: pa.Table, form: Format) -> str:
@@ -88,7 +89,10 @@ def _check_reads_only(connection: duckdb.DuckDBPyConnection, query: str) -> None
         )
 
 
-def _one_line(error: duckdb.Error) -> str:
+def _one_line(warehouse: Warehouse, error: duckdb.Error) -> str:
+    if str(warehouse.root / "tables") in str(error):
+        # Only the views name these files; the user's query is not at fault.
+        return unreadable(warehouse.root, error)
     lines = [line.strip() for line in str(error).splitlines() if line.strip() and set(line.strip()) != {"^"}]
     hint = "SHOW TABLES lists what there is" if isinstance(error, duckdb.CatalogException) else "correct the query"
     return f"query: {' '.join(lines)}; {hint}"

@@ -1,7 +1,8 @@
 """Writes `trajmill.duckdb`: a view of the committed rows of each table, and the ready-made views.
 
-A changed copy replaces the file, so that a reader that has the old one open can continue. The views use absolute paths,
-because DuckDB resolves relative ones against the folder of the reader.
+A changed copy replaces the file, so that a reader that has the old one open can continue. The views name files relative
+to the warehouse, so that a copied or moved folder shows its own rows. DuckDB looks for them in the folder that the
+variable `warehouse` names, which `connect` sets, and without it in the reader's current folder.
 """
 
 from __future__ import annotations
@@ -20,12 +21,14 @@ from trajmill.schemas.tables.registry import TABLES, arrow_schema
 from trajmill.warehouse.atomic import is_disk_full, replacing
 from trajmill.warehouse.delta_log import Snapshot, newest_log_entry, snapshot
 from trajmill.warehouse.layout import Warehouse
+from trajmill.warehouse.table_files import unreadable
 
 OFFLINE: dict[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": False,
     "autoload_known_extensions": False,
 }
 """DuckDB settings under which it never looks for extensions on the network."""
+_FOLDER = "coalesce(getvariable('warehouse') || '/', '')"
 
 READY_MADE = (
     "success_by_round",
@@ -63,6 +66,13 @@ CREATE OR REPLACE MACRO wilson_high(successes, n, z := 1.959964) AS least(
 """
 
 
+def connect(warehouse: Warehouse, database: Path | None = None) -> duckdb.DuckDBPyConnection:
+    """Open the views of a warehouse, or those that `write_views` has written to another file, read-only."""
+    connection = duckdb.connect(str(database or warehouse.database), read_only=True, config=OFFLINE)
+    _name_folder(connection, warehouse)
+    return connection
+
+
 def refresh_views(warehouse: Warehouse) -> Path:
     """Update the warehouse's DuckDB file to the committed rows, and return its path.
 
@@ -92,24 +102,24 @@ def write_views(warehouse: Warehouse, path: Path) -> None:
 def _write_anew(warehouse: Warehouse, path: Path) -> None:
     try:
         _update(warehouse, path)
-    except duckdb.IOException as error:
+    except duckdb.Error as error:
         if is_disk_full(error):
             raise
-        reason = str(error).splitlines()[0]
-        raise BadInputError(f"{warehouse.root}: committed files cannot be read ({reason}); restore them") from error
+        raise BadInputError(unreadable(warehouse.root, error)) from error
 
 
 def _update(warehouse: Warehouse, path: Path) -> None:
     ready_made = {name: _ready_made_query(name) for name in READY_MADE}
     schemas = {table: str(arrow_schema(table)) for table in TABLES}
-    definitions = content_id(str(warehouse.root), schemas, ready_made, _WILSON)
+    definitions = content_id(schemas, ready_made, _WILSON, _FOLDER)
     with duckdb.connect(str(path), config=OFFLINE) as connection:
+        _name_folder(connection, warehouse)
         connection.execute("BEGIN")
         known = _known(connection, definitions)
         committed = {table: _current(warehouse, table, known.get(table)) for table in TABLES}
         for table in TABLES:
             if committed[table] != known.get(table):
-                query = _table_query(warehouse, table, committed[table])
+                query = _table_query(table, committed[table])
                 connection.execute(f"CREATE OR REPLACE VIEW {table} AS {query}")
         if not known:
             connection.execute(_WILSON)
@@ -123,7 +133,7 @@ def _update(warehouse: Warehouse, path: Path) -> None:
 
 
 def _known(connection: duckdb.DuckDBPyConnection, definitions: str) -> dict[str, Snapshot]:
-    """The state that the views in the file show; empty if their definitions or their folder differ."""
+    """The state that the views in the file show; empty if their definitions differ."""
     connection.execute("CREATE SCHEMA IF NOT EXISTS bookkeeping")
     connection.execute("CREATE TABLE IF NOT EXISTS bookkeeping.shown (definitions VARCHAR, committed VARCHAR)")
     row = connection.execute("SELECT committed FROM bookkeeping.shown WHERE definitions = ?", [definitions]).fetchone()
@@ -141,7 +151,7 @@ def _ready_made_query(name: str) -> str:
     return resources.files("trajmill.warehouse").joinpath("sql", f"{name}.sql").read_text(encoding="utf-8")
 
 
-def _table_query(warehouse: Warehouse, table: str, committed: Snapshot) -> str:
+def _table_query(table: str, committed: Snapshot) -> str:
     """A query for the committed rows of a table with all columns, even those that files lack."""
     stored = committed.columns if committed.files else ()
     columns = ", ".join(
@@ -150,11 +160,15 @@ def _table_query(warehouse: Warehouse, table: str, committed: Snapshot) -> str:
     )
     if not committed.files:
         return f"SELECT {columns} WHERE false"
-    folder = warehouse.table(table)
-    paths = ", ".join(quoted(f"{folder}/{name}") for name in committed.files)
+    names = ", ".join(quoted(f"tables/{table}/{name}") for name in committed.files)
+    paths = f"list_transform([{names}], lambda name: {_FOLDER} || name)"
     # A union of the columns opens every file, so it is taken only if needed.
     union = "true" if committed.mixed else "false"
-    return f"SELECT {columns} FROM read_parquet([{paths}], union_by_name = {union}, hive_partitioning = false)"
+    return f"SELECT {columns} FROM read_parquet({paths}, union_by_name = {union}, hive_partitioning = false)"
+
+
+def _name_folder(connection: duckdb.DuckDBPyConnection, warehouse: Warehouse) -> None:
+    connection.execute(f"SET VARIABLE warehouse = {quoted(str(warehouse.root))}")
 
 
 def duckdb_type(kind: pa.DataType) -> str:

@@ -11,7 +11,7 @@ import duckdb
 from trajmill.flows.report.charts import Bar, Segment, Series, Share
 from trajmill.stages.metrics.intervals import wilson
 from trajmill.warehouse.layout import Warehouse
-from trajmill.warehouse.views import OFFLINE
+from trajmill.warehouse.views import connect
 
 SPLIT_NAMES = {
     "train": "training queries",
@@ -175,11 +175,6 @@ def read_pathways(warehouse: Warehouse, run_id: str) -> tuple[PathwayRow, ...]:
     """What a run has found in each program."""
     with connect(warehouse) as views:
         return _pathways(views, run_id)
-
-
-def connect(warehouse: Warehouse) -> duckdb.DuckDBPyConnection:
-    """The warehouse's views, read-only."""
-    return duckdb.connect(str(warehouse.database), read_only=True, config=OFFLINE)
 
 
 _JUDGE = "SELECT round, level, precision, recall, kappa, n FROM judge_by_round WHERE run_id = $1"

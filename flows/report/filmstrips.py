@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 from PIL import Image
 
-from trajmill.flows.report.figures import connect
 from trajmill.pipelines.reading.episodes import read_episodes
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.tables.step import Step
 from trajmill.stages.critics.model.marking import marked_screen
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.screens import WarehouseScreens
+from trajmill.warehouse.views import connect
 
 FRAMES = 12
 """Steps shown of one trajectory."""

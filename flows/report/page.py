@@ -8,12 +8,12 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from trajmill.flows.report.charts import segment_names, share_chart, stacked_bars
-from trajmill.flows.report.figures import connect, read_figures
+from trajmill.flows.report.figures import read_figures
 from trajmill.flows.report.filmstrips import filmstrips, pick_trajectories
 from trajmill.schemas.errors import BadInputError
 from trajmill.warehouse.atomic import write_text
 from trajmill.warehouse.layout import Warehouse
-from trajmill.warehouse.views import refresh_views
+from trajmill.warehouse.views import connect, refresh_views
 
 
 def write_report(warehouse: Warehouse, run_id: str) -> Path:

@@ -9,7 +9,6 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.text import Text
 
-from trajmill.flows.report.figures import connect
 from trajmill.pipelines.reading.episodes import read_episodes
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import BadInputError
@@ -18,7 +17,7 @@ from trajmill.schemas.tables.verdict import StepVerdict
 from trajmill.stages.critics.model.marking import marked_screen
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.screens import WarehouseScreens
-from trajmill.warehouse.views import refresh_views
+from trajmill.warehouse.views import connect, refresh_views
 
 _LABEL_STYLES = {"GOOD": "green", "NEUTRAL": "dim", "HARMFUL": "red"}
 

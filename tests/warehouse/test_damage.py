@@ -8,11 +8,14 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from tests.warehouse.samples import commit_rows, stage_run, step_verdicts
+from tests.warehouse.samples import commit_rows, observation, stage_run, step_verdicts
 from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.record import Origin
 from trajmill.warehouse.commit import commit
 from trajmill.warehouse.layout import Warehouse
-from trajmill.warehouse.read import read_table
+from trajmill.warehouse.read import read_batches, read_table
+from trajmill.warehouse.screen_journal import ScreenJournal, journal_path
+from trajmill.warehouse.screens import WarehouseScreens, write_screens
 from trajmill.warehouse.shards import write_shard
 from trajmill.warehouse.sql import run_sql
 from trajmill.warehouse.staging import mark_done, read_marker
@@ -50,7 +53,8 @@ def test_a_damaged_log_entry_is_named(
 ) -> None:
     entry = log_of(three_rounds)[version]
     damage(entry)
-    for read in (lambda: read_table(three_rounds, TABLE), lambda: run_sql(three_rounds, COUNT)):
+    reads: list[Callable[[], object]] = [lambda: read_table(three_rounds, TABLE), lambda: run_sql(three_rounds, COUNT)]
+    for read in reads:
         with pytest.raises(BadInputError, match=rf"\A[^\n]*{entry.name}: {says}[^\n]*; restore[^\n]*\Z"):
             read()
 
@@ -88,6 +92,55 @@ def test_a_commit_that_was_killed_before_its_sizes_were_written_is_completed(thr
         after = sizes.read_text()
         sizes.write_text(before)
     assert len(after) > len(before)
+
+
+def flipped_in_the_footer(path: Path) -> None:
+    content = path.read_bytes()
+    path.write_bytes(content[:-60] + bytes(60))
+
+
+def cut_in_the_middle(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:200])
+
+
+@pytest.mark.parametrize("damage", [emptied, Path.unlink, cut_in_the_middle, flipped_in_the_footer])
+def test_a_damaged_table_file_is_named(three_rounds: Warehouse, damage: Callable[[Path], None]) -> None:
+    file = three_rounds.table(TABLE) / stage_run("judge", 2).shard_name()
+    damage(file)
+    three_rounds.database.unlink()
+    reads: list[Callable[[], object]] = [
+        lambda: read_table(three_rounds, TABLE),
+        lambda: list(read_batches(three_rounds, TABLE)),
+        lambda: run_sql(three_rounds, COUNT),
+    ]
+    for read in reads:
+        with pytest.raises(BadInputError, match=rf"\A[^\n]*{file.name}[^\n]*; restore[^\n]*\Z"):
+            read()
+
+
+def test_a_table_file_that_is_cut_after_the_views_were_made_is_no_mistake_of_the_query(three_rounds: Warehouse) -> None:
+    file = three_rounds.table(TABLE) / stage_run("judge", 2).shard_name()
+    cut_in_the_middle(file)
+    with pytest.raises(BadInputError, match=rf"\A[^\n]*{file.name}[^\n]*; restore it from a copy\Z"):
+        run_sql(three_rounds, COUNT)
+
+
+def test_a_damaged_file_of_screens_is_named(warehouse: Warehouse) -> None:
+    at = stage_run("rollout")
+    origin = Origin(round=1, run_id=at.run_id, code_version="test")
+    journal = ScreenJournal(journal_path(warehouse, at, "00000"))
+    journal.append(observation(1))
+    file = write_screens(warehouse, at, origin, "draw-v1")
+    commit(warehouse, "screens", [file], at)
+    screens = WarehouseScreens(warehouse)
+    cut_in_the_middle(warehouse.table("screens") / file.path)
+    reads: list[Callable[[], object]] = [
+        lambda: WarehouseScreens(warehouse),
+        lambda: screens.image(observation(1).screen.screen_id),
+    ]
+    for read in reads:
+        with pytest.raises(BadInputError, match=rf"\A[^\n]*{file.path}[^\n]*; restore it from a copy\Z"):
+            read()
 
 
 @pytest.mark.parametrize("text", ["", "{", "[1]", '{"key": "k"}'])

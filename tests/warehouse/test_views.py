@@ -30,7 +30,7 @@ from trajmill.warehouse.commit import commit
 from trajmill.warehouse.layout import Warehouse, open_warehouse
 from trajmill.warehouse.shards import write_shard
 from trajmill.warehouse.sql import run_sql
-from trajmill.warehouse.views import READY_MADE, duckdb_type, refresh_views
+from trajmill.warehouse.views import READY_MADE, connect, duckdb_type, refresh_views
 
 
 def ask(warehouse: Warehouse, text: str) -> list[dict[str, Any]]:
@@ -52,7 +52,8 @@ def test_duckdb_reads_each_arrow_type_as_we_name_it(table: str) -> None:
 
 
 def test_an_empty_warehouse_has_every_view_with_the_right_columns(warehouse: Warehouse) -> None:
-    with duckdb.connect(str(refresh_views(warehouse)), read_only=True) as connection:
+    refresh_views(warehouse)
+    with connect(warehouse) as connection:
         for table in TABLES:
             assert [name for name, _ in types(connection, table)] == arrow_schema(table).names
         for view in READY_MADE:
@@ -67,13 +68,13 @@ def test_types_do_not_change_when_rows_come(warehouse: Warehouse) -> None:
         warehouse, at, query("q", at), trajectory(1, at, "q"), judgement("t", at, True), round_summary(at),
         *step_verdicts(1, at),
     )  # fmt: skip
-    with duckdb.connect(str(warehouse.database), read_only=True) as connection:
+    with connect(warehouse) as connection:
         assert {view: types(connection, view) for view in (*TABLES, *READY_MADE)} == before
 
 
 def test_views_show_committed_files_only_and_a_reader_does_not_disturb_the_refresh(warehouse: Warehouse) -> None:
     commit_rows(warehouse, stage_run("judge", 1), *step_verdicts(5, stage_run("judge", 1)))
-    with duckdb.connect(str(warehouse.database)) as reader:
+    with connect(warehouse) as reader:
         commit_rows(warehouse, stage_run("judge", 2), *step_verdicts(3, stage_run("judge", 2)))
         shutil.copy(
             next(warehouse.table("step_verdicts").glob("*.parquet")), warehouse.table("step_verdicts") / "x.parquet"
@@ -105,7 +106,7 @@ def test_a_committed_file_that_is_gone_is_one_line(warehouse: Warehouse) -> None
     commit_rows(warehouse, stage_run("judge"), *step_verdicts(5, stage_run("judge")))
     next(warehouse.table("step_verdicts").glob("*.parquet")).unlink()
     warehouse.database.unlink()
-    with pytest.raises(BadInputError, match=r"\A[^\n]*committed files cannot be read [^\n]*; restore them\Z"):
+    with pytest.raises(BadInputError, match=r"\A[^\n]*a committed file is missing or damaged [^\n]*; restore[^\n]*\Z"):
         refresh_views(warehouse)
 
 
@@ -121,6 +122,28 @@ def test_a_moved_warehouse_is_read_where_it_lies(warehouse: Warehouse, tmp_path:
     commit_rows(warehouse, stage_run("judge"), *step_verdicts(5, stage_run("judge")))
     moved = open_warehouse(warehouse.root.rename(tmp_path / name))
     assert ask(moved, "SELECT count(*) AS n FROM step_verdicts") == [{"n": 5}]
+
+
+def test_a_copy_shows_its_own_rows_though_the_first_folder_is_still_there(
+    warehouse: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit_rows(warehouse, stage_run("judge"), *step_verdicts(5, stage_run("judge")))
+    copy = open_warehouse(Path(shutil.copytree(warehouse.root, tmp_path / "copy")))
+    for path in warehouse.table("step_verdicts").glob("*.parquet"):
+        path.write_bytes(b"")
+    count = "SELECT count(*) AS n FROM step_verdicts"
+    assert ask(copy, count) == [{"n": 5}]
+    with connect(copy) as views:
+        assert views.execute(count).fetchall() == [(5,)]
+    monkeypatch.chdir(copy.root)
+    with duckdb.connect("trajmill.duckdb", read_only=True) as views:
+        assert views.execute(count).fetchall() == [(5,)]
+    monkeypatch.chdir(tmp_path)
+    with duckdb.connect(str(copy.database), read_only=True) as views:
+        with pytest.raises(duckdb.IOException, match="No files found"):
+            views.execute(count)
+        views.execute("SET VARIABLE warehouse = 'copy'")
+        assert views.execute(count).fetchall() == [(5,)]
 
 
 def test_a_column_that_no_file_has_is_null(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
