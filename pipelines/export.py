@@ -29,7 +29,7 @@ from trajmill.stages.export.trl.exporter import SFT_FILE
 from trajmill.warehouse.atomic import disk_full_as_error, replacing_folder
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.read import read_table
-from trajmill.warehouse.releases import Release, read_release
+from trajmill.warehouse.releases import Release, verify_release
 from trajmill.warehouse.screens import WarehouseScreens
 
 _LICENCE = "apache-2.0"
@@ -52,12 +52,12 @@ def export_release_to(warehouse: Warehouse, request: ExportRequest) -> ExportedF
     """Write the rows of a release in a trainer's format and a family's words.
 
     Raises:
-        BadInputError: there is no such release, it has no supervised rows, the format is for RL and the release has no
-            groups, an RL step has not one log probability for each token, no step can be written in this form, or the
-            folder is not empty.
+        BadInputError: there is no such release, a file of it is damaged, it has no supervised rows, the format is for
+            RL and the release has no groups, an RL step has not one log probability for each token, no step can be
+            written in this form, or the folder is not empty.
         TrajmillError: the disk is full; the folder is not made.
     """
-    release, form = read_release(warehouse, request.release), request.form.open()
+    release, form = verify_release(warehouse, request.release), request.form.open()
     rows = _released_steps(warehouse, release)
     rl_ids = [] if form.rl_steps is None else _compared_trajectories(warehouse, release)
     source = ExportedRelease(release.name, release.run_id, release.round, release.code_version, _LICENCE)

@@ -14,6 +14,7 @@ from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.record import Record
 from trajmill.warehouse.atomic import write_text
 from trajmill.warehouse.layout import Warehouse
+from trajmill.warehouse.sealed import file_hash
 
 MANIFEST = "manifest.json"
 
@@ -45,6 +46,12 @@ class Release(Record):
     """In the order of their paths."""
     previous: str | None
     """The release before it in the run."""
+    sha256: str | None = None
+    """Hash of the manifest without this field; None for a release of an earlier trajmill."""
+
+    def own_hash(self) -> str:
+        """What `sha256` is to be."""
+        return hashlib.sha256(self.model_dump_json(exclude={"sha256"}).encode()).hexdigest()
 
 
 def write_release(
@@ -94,6 +101,7 @@ def write_release(
         if existing.files != release.files:
             raise BadInputError(f"release {name}: exists with other contents, and releases never change; name another")
         return existing
+    release = release.model_copy(update={"sha256": release.own_hash()})
     write_text(folder / MANIFEST, release.model_dump_json(indent=1) + "\n")
     return release
 
@@ -109,9 +117,12 @@ def read_release(warehouse: Warehouse, name: str) -> Release:
         known = ", ".join(release_names(warehouse)) or "none"
         raise BadInputError(f"release {name}: there is none in {warehouse.root}; there are: {known}")
     try:
-        return Release.model_validate_json(path.read_text(encoding="utf-8"))
+        release = Release.model_validate_json(path.read_text(encoding="utf-8"))
     except (ValidationError, UnicodeDecodeError) as error:
         raise BadInputError(f"{path}:1: not a release's manifest; restore it from a copy") from error
+    if release.sha256 is not None and release.sha256 != release.own_hash():
+        raise BadInputError(f"{path}:1: changed since release {name} was made; restore it from a copy")
+    return release
 
 
 def release_names(warehouse: Warehouse) -> list[str]:
@@ -143,7 +154,7 @@ def verify_release(warehouse: Warehouse, name: str) -> Release:
         path = folder / file.path
         if not path.is_file():
             raise BadInputError(f"{path}: missing, though the manifest of release {name} names it; restore it")
-        if _sha256(path) != file.sha256:
+        if file_hash(path) != file.sha256:
             raise BadInputError(f"{path}: changed since release {name} was made; restore it from a copy")
     return release
 
@@ -151,10 +162,5 @@ def verify_release(warehouse: Warehouse, name: str) -> Release:
 def _describe(path: Path, folder: Path) -> ReleaseFile:
     rows = pq.read_metadata(path).num_rows if path.suffix == ".parquet" else None
     return ReleaseFile(
-        path=path.relative_to(folder).as_posix(), sha256=_sha256(path), rows=rows, bytes=path.stat().st_size
+        path=path.relative_to(folder).as_posix(), sha256=file_hash(path), rows=rows, bytes=path.stat().st_size
     )
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -18,6 +18,7 @@ from trajmill.stages.models.local.folder import folder_version, model_folder
 from trajmill.warehouse.atomic import replacing_folder
 from trajmill.warehouse.layout import StageRun
 from trajmill.warehouse.releases import read_release
+from trajmill.warehouse.sealed import seal_folder
 
 
 class Addition(NamedTuple):
@@ -108,4 +109,5 @@ def _with_adapter(context: RoundContext, adapter: Path) -> Policy:
     if not stored.exists():
         with replacing_folder(stored) as folder:
             shutil.copytree(adapter, folder, dirs_exist_ok=True)
+            seal_folder(folder)
     return Policy(version, spec.kind, policy_before(context).folder, stored)

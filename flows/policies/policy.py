@@ -20,6 +20,7 @@ from trajmill.stages.models.embedded.spec import EmbeddedSpec
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.read import read_rows
+from trajmill.warehouse.sealed import check_sealed
 
 PROMOTE = "promote"
 """The stage that decides which policy the next round starts with."""
@@ -131,13 +132,26 @@ def acting(
     return ActingAgent(spec, endpoint_of(context, policy), temperature, with_tokens)
 
 
+def check_weights(warehouse: Warehouse, policy: Policy) -> None:
+    """Check the files of a policy that lie in the warehouse; the user's own folders are the user's.
+
+    Raises:
+        BadInputError: a file is missing or changed.
+    """
+    for folder in (policy.folder, policy.adapter):
+        if folder is not None and folder.is_relative_to(warehouse.root):
+            check_sealed(folder)
+
+
 def endpoint_of(context: RoundContext, policy: Policy) -> Endpoint:
     """The model of a policy, for the workers; makes its servers serve it.
 
     Raises:
+        BadInputError: a file of its weights is missing or changed.
         RefusedPolicyError: a server refuses the version, or the endpoint cannot take it.
         TrajmillError: a server does not answer.
     """
+    check_weights(context.warehouse, policy)
     if policy.kind == EMBEDDED:
         assert policy.folder is not None
         return Endpoint(EmbeddedSpec(model=policy.folder))

@@ -15,6 +15,7 @@ from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.query import Split
 from trajmill.stages.models.embedded.storage import save_network, untrained_network
 from trajmill.warehouse.layout import StageRun
+from trajmill.warehouse.sealed import move_sealed
 from trajmill.warehouse.shards import write_tables
 
 GENERATE = "generate"
@@ -61,5 +62,5 @@ def untrained_policy(context: RoundContext, at: StageRun) -> Policy:
     version = save_network(network, fresh)
     folder = context.warehouse.model(version)
     if not folder.exists():
-        fresh.rename(folder)
+        move_sealed(fresh, folder)
     return Policy(version, EMBEDDED, folder)

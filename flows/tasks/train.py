@@ -9,7 +9,7 @@ from pathlib import Path
 
 from trajmill.flows.configuration.model_specs import policy_family
 from trajmill.flows.context import RoundContext
-from trajmill.flows.policies.policy import Policy, policy_before, policy_row
+from trajmill.flows.policies.policy import Policy, check_weights, policy_before, policy_row
 from trajmill.flows.stage import StageOutcome, StageReport, Waiting, finished, run_once
 from trajmill.flows.tasks.calibrate import judge_precision
 from trajmill.flows.tasks.release import RELEASE
@@ -20,6 +20,8 @@ from trajmill.schemas.tables.failure import Failure
 from trajmill.stages.training.base import ParentPolicy, Progress, TrainingReport
 from trajmill.stages.training.promotion import reason_not_to_train
 from trajmill.warehouse.layout import StageRun
+from trajmill.warehouse.releases import verify_release
+from trajmill.warehouse.sealed import move_sealed
 from trajmill.warehouse.shards import write_tables
 
 TRAIN = "train"
@@ -49,6 +51,9 @@ def train(context: RoundContext, progress: Progress | None = None) -> StageRepor
         parent = policy_before(context)
         if parent.folder is None or not settings.train.trains(parent.folder):
             return Waiting(awaited_policy(context, parent))
+        # Damage ends the run: unlike a training that fails, the round must not go on without a new version.
+        verify_release(context.warehouse, str(finished(context, RELEASE).result["release"]))
+        check_weights(context.warehouse, parent)
         try:
             report = _trained(context, at, parent, progress)
         except (TrainingFailedError, BadInputError) as error:
@@ -127,7 +132,7 @@ def _stored(context: RoundContext, at: StageRun, parent: Policy, version: str) -
     """Move the new weights, or the new adapter for the parent's weights, to their place in the warehouse."""
     fresh, folder = _weights(context, at), context.warehouse.model(version)
     if not folder.exists():
-        fresh.rename(folder)
+        move_sealed(fresh, folder)
     shutil.rmtree(fresh, ignore_errors=True)
     if (folder / ADAPTER_FILE).is_file():
         return Policy(version, parent.kind, parent.folder, folder)

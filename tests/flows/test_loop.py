@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections import Counter
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
@@ -13,9 +14,11 @@ from datasets import load_dataset
 
 from tests.flows.small_run import small_config
 from trajmill.flows.context import RoundContext
+from trajmill.flows.policies.policy import endpoint_of, policy_before
 from trajmill.flows.round import do_stage, run_stage
 from trajmill.flows.round_stages import STAGES
 from trajmill.flows.tasks.release import RELEASE, release, release_name
+from trajmill.flows.tasks.train import TRAIN, train
 from trajmill.pipelines.derive import DeriveExamples
 from trajmill.pipelines.reading.episodes import guidance_texts
 from trajmill.schemas.errors import BadInputError, TrajmillError
@@ -133,6 +136,20 @@ def test_policies_descend_from_the_untrained_one_and_each_round_starts_where_the
     rounds = sorted(read_rows(small_run, RoundSummary), key=lambda row: row.round)
     assert rounds[0].policy_before == untrained.model_version
     assert all(one.policy_after == next_.policy_before for one, next_ in pairwise(rounds))
+
+
+def test_flipped_weights_are_named_before_they_act_or_are_trained(small_run: Warehouse, tmp_path: Path) -> None:
+    shutil.copytree(small_run.root, tmp_path / "copy")
+    context = RoundContext(small_config(tmp_path / "copy"), open_warehouse(tmp_path / "copy"), 1)
+    policy = policy_before(context)
+    assert policy.folder is not None
+    weights = policy.folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"?")
+    shutil.rmtree(context.at(TRAIN).staging(context.warehouse))
+    uses: list[Callable[[], object]] = [lambda: endpoint_of(context, policy), lambda: train(context)]
+    for use in uses:
+        with pytest.raises(BadInputError, match=r"\A[^\n]*model\.safetensors: changed since it was stored[^\n]*\Z"):
+            use()
 
 
 def test_evaluation_is_greedy_equal_for_all_policies_and_on_devices_that_training_does_not_meet(

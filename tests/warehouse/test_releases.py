@@ -76,7 +76,11 @@ def test_changed_and_missing_files_are_found(warehouse: Warehouse) -> None:
     (warehouse.release("first") / "README.md").unlink()
     with pytest.raises(BadInputError, match=r"README\.md: missing"):
         verify_release(warehouse, "first")
-    (warehouse.release("first") / MANIFEST).write_text("{")
+    manifest = warehouse.release("first") / MANIFEST
+    manifest.write_text(manifest.read_text().replace('"round": 1', '"round": 2'))
+    with pytest.raises(BadInputError, match=r"manifest\.json:1: changed since release first"):
+        read_release(warehouse, "first")
+    manifest.write_text("{")
     with pytest.raises(BadInputError, match=r"manifest\.json:1: not a release's manifest"):
         verify_release(warehouse, "first")
 
