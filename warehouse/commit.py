@@ -12,9 +12,9 @@ from deltalake.transaction import AddAction, PostCommitHookProperties
 
 from trajmill.schemas.tables.registry import TABLES, arrow_schema
 from trajmill.warehouse.atomic import disk_full_as_error
+from trajmill.warehouse.checks.log_entries import make_log_durable
 from trajmill.warehouse.delta_log import delta_table
 from trajmill.warehouse.layout import StageRun, Warehouse
-from trajmill.warehouse.log_entries import make_log_durable
 from trajmill.warehouse.shards import DataFile
 
 _KEEP_FOREVER = "interval 36500 days"

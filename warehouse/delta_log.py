@@ -17,8 +17,8 @@ from deltalake.exceptions import DeltaError
 
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.registry import TABLES
+from trajmill.warehouse.checks.log_entries import LOG, first_unreadable_entry, log_entries
 from trajmill.warehouse.layout import Warehouse
-from trajmill.warehouse.log_entries import LOG, first_unreadable_entry, log_entries
 
 _FIRST_ENTRY = Path(LOG, f"{0:020d}.json")
 

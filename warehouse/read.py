@@ -10,10 +10,10 @@ import pyarrow.dataset as ds
 
 from trajmill.schemas.record import Row
 from trajmill.schemas.tables.registry import TABLES, rows_from_arrow
+from trajmill.warehouse.checks.unreadable import damage_as_error
 from trajmill.warehouse.delta_log import committed_files
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.shards import file_schema
-from trajmill.warehouse.table_files import damage_as_error
 
 R = TypeVar("R", bound=Row)
 

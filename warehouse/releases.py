@@ -13,8 +13,8 @@ from trajmill.schemas import SCHEMA_VERSION
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.record import Record
 from trajmill.warehouse.atomic import write_text
+from trajmill.warehouse.checks.sealed import file_hash
 from trajmill.warehouse.layout import Warehouse
-from trajmill.warehouse.sealed import file_hash
 
 MANIFEST = "manifest.json"
 

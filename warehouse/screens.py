@@ -17,11 +17,11 @@ from trajmill.schemas import SCHEMA_VERSION
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import UIElement
 from trajmill.schemas.record import Origin
+from trajmill.warehouse.checks.unreadable import damage_as_error
 from trajmill.warehouse.delta_log import committed_files
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.screen_journal import ScreenJournal, StagedScreen, journal_paths
 from trajmill.warehouse.shards import DataFile, file_schema, write_shard
-from trajmill.warehouse.table_files import damage_as_error
 
 _SCREENS_PER_BATCH = 64
 _DECODED_TREES = 4096

@@ -16,8 +16,8 @@ import duckdb
 import pyarrow as pa
 
 from trajmill.schemas.errors import BadInputError
+from trajmill.warehouse.checks.unreadable import unreadable
 from trajmill.warehouse.layout import Warehouse
-from trajmill.warehouse.table_files import unreadable
 from trajmill.warehouse.views import connect, quoted, refresh_views, write_views
 
 Format = Literal["table", "csv", "json"]

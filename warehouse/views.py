@@ -19,9 +19,9 @@ from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.registry import TABLES, arrow_schema
 from trajmill.warehouse.atomic import is_disk_full, replacing
+from trajmill.warehouse.checks.unreadable import unreadable
 from trajmill.warehouse.delta_log import Snapshot, newest_log_entry, snapshot
 from trajmill.warehouse.layout import Warehouse
-from trajmill.warehouse.table_files import unreadable
 
 OFFLINE: dict[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": False,

@@ -16,9 +16,9 @@ from trajmill.flows.tasks.train import ADAPTER_FILE, TRAIN
 from trajmill.schemas.errors import BadInputError
 from trajmill.stages.models.local.folder import folder_version, model_folder
 from trajmill.warehouse.atomic import replacing_folder
+from trajmill.warehouse.checks.sealed import seal_folder
 from trajmill.warehouse.layout import StageRun
 from trajmill.warehouse.releases import read_release
-from trajmill.warehouse.sealed import seal_folder
 
 
 class Addition(NamedTuple):

@@ -18,9 +18,9 @@ from trajmill.schemas.tables.policy_version import PolicyVersion
 from trajmill.stages.agents.spec import EndToEndSpec, ExplorerSpec
 from trajmill.stages.models.embedded.spec import EmbeddedSpec
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
+from trajmill.warehouse.checks.sealed import check_sealed
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.read import read_rows
-from trajmill.warehouse.sealed import check_sealed
 
 PROMOTE = "promote"
 """The stage that decides which policy the next round starts with."""

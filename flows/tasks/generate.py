@@ -14,8 +14,8 @@ from trajmill.schemas.record import Row
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.query import Split
 from trajmill.stages.models.embedded.storage import save_network, untrained_network
+from trajmill.warehouse.checks.sealed import move_sealed
 from trajmill.warehouse.layout import StageRun
-from trajmill.warehouse.sealed import move_sealed
 from trajmill.warehouse.shards import write_tables
 
 GENERATE = "generate"

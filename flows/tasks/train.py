@@ -19,9 +19,9 @@ from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.failure import Failure
 from trajmill.stages.training.base import ParentPolicy, Progress, TrainingReport
 from trajmill.stages.training.promotion import reason_not_to_train
+from trajmill.warehouse.checks.sealed import move_sealed
 from trajmill.warehouse.layout import StageRun
 from trajmill.warehouse.releases import verify_release
-from trajmill.warehouse.sealed import move_sealed
 from trajmill.warehouse.shards import write_tables
 
 TRAIN = "train"

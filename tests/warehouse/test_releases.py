@@ -17,7 +17,7 @@ from trajmill.warehouse.read import read_table
 from trajmill.warehouse.releases import MANIFEST, Release, read_release, release_names, verify_release, write_release
 from trajmill.warehouse.shards import write_shard
 from trajmill.warehouse.staging import mark_done
-from trajmill.warehouse.vacuum import vacuum
+from trajmill.warehouse.upkeep.vacuum import vacuum
 
 
 def export(warehouse: Warehouse, name: str, rows: int = 3) -> None:

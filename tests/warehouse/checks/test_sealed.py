@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from trajmill.schemas.errors import BadInputError
-from trajmill.warehouse.sealed import SUMS, check_sealed, move_sealed
+from trajmill.warehouse.checks.sealed import SUMS, check_sealed, move_sealed
 
 
 @pytest.fixture

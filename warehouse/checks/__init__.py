@@ -1,0 +1,1 @@
+"""Notices lost and damaged files, and names them."""
