@@ -42,7 +42,8 @@ run-pixels: .venv/installed-train ## a tiny Qwen2.5-VL learns to operate an app 
 	$(BIN)/trajmill untrained --config docs/examples/pixels.toml
 	$(BIN)/trajmill evolve --config docs/examples/pixels.toml
 
-test: lint types pytest ## ruff, mypy and pytest
+test: .venv/installed-dev ## ruff, mypy and pytest
+	$(MAKE) --jobs=2 lint types pytest
 
 lint: .venv/installed-dev
 	$(BIN)/ruff check .
@@ -51,12 +52,10 @@ lint: .venv/installed-dev
 types: .venv/installed-dev
 	$(BIN)/mypy
 
-# One server, and memory, for one process: the tests of vLLM come after the others, and so do those of the trainers, a
-# gigabyte each; without their environments they are skipped and say so.
+# The tests of vLLM go to one worker, which shares one server (tests/conftest.py); the others go on meanwhile. Without
+# their environments, the tests of vLLM and of the trainers are skipped and say so.
 pytest: .venv/installed-dev
-	$(BIN)/pytest -n auto -m "not vllm and not trainers"
-	$(BIN)/pytest -n 2 -rs tests/trainers
-	$(BIN)/pytest -rs tests/vllm
+	$(BIN)/pytest -n auto -rs
 
 quick: .venv/installed-dev ## the tests that need no browser, X server or model server, and are not slow: a minute
 	$(BIN)/pytest -n 2 --hypothesis-profile quick -m "not browser and not desktop and not vllm and not trainers and not slow"

@@ -1,14 +1,56 @@
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
 
 import pytest
 from hypothesis import settings
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 # How long an example takes says nothing on a machine that is busy.
 settings.register_profile("untimed", deadline=None)
 settings.register_profile("quick", deadline=None, max_examples=15)
 settings.load_profile("untimed")
+
+_FIRST: Final = ("vllm", "trainers", "desktop", "browser", "slow")
+"""Marks of tests that take long or wait. They come first, so that short tests fill the gaps at the end."""
+
+
+class WholeFiles(LoadScopeScheduling):  # type: ignore[misc]
+    """Gives each worker whole files, so that the tests of a file share what they build.
+
+    All files of `tests/vllm` go to one worker, because they share one server.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return "tests/vllm" if file.startswith("tests/vllm/") else file
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> WholeFiles:
+    """Chooses how tests are divided between the workers."""
+    return WholeFiles(config, log)
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """One worker more than cores, because many tests wait for browsers and servers."""
+    return (os.cpu_count() or 1) + 1
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Puts the files with long tests first."""
+    places: dict[Path, int] = {}
+    for item in items:
+        places[item.path] = min(_place(item), places.get(item.path, len(_FIRST)))
+    items.sort(key=lambda item: places[item.path])
+
+
+def _place(item: pytest.Item) -> int:
+    marks = {mark.name for mark in item.iter_markers()}
+    return next((place for place, mark in enumerate(_FIRST) if mark in marks), len(_FIRST))
 
 
 @pytest.fixture(scope="session")

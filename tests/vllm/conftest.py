@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -37,8 +36,6 @@ def vllm_python() -> Path:
     """Python of the environment that vLLM is installed in."""
     if not (ENVIRONMENT / "installed").exists():
         pytest.skip("vLLM is not there: `make vllm-env` installs it")
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        pytest.skip("one server, and memory, for one process of tests: `make test-vllm` runs them")
     return ENVIRONMENT / "bin" / "python"
 
 

@@ -1,0 +1,127 @@
+"""What becomes of an episode and of its instance when a call to the environment fails."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.stages.environments.pool.counting import SHORT_LIMITS, CountingFactory, Faulty, play, use
+from trajmill.schemas.errors import BadInputError, EnvironmentFailure, FailureClass
+from trajmill.stages.environments.pool.pool import EnvironmentPool
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    ("call", "failure_class"),
+    [
+        ("reset", FailureClass.SETUP),
+        ("step", FailureClass.ENVIRONMENT),
+        ("score", FailureClass.ENVIRONMENT),
+    ],
+)
+def test_a_call_that_hangs_is_a_failure_and_the_next_lease_gets_a_fresh_instance(
+    call: str, failure_class: FailureClass
+) -> None:
+    factory = CountingFactory([Faulty(hanging=call)])
+    pool = EnvironmentPool(factory, 1, SHORT_LIMITS)
+
+    async def work() -> float | None:
+        with pytest.raises(EnvironmentFailure, match=f"a {call} did not end within 0.3 s") as failure:
+            async with pool.lease() as hanging:
+                await play(hanging)
+        assert failure.value.failure_class is failure_class
+        async with pool.lease() as sound:
+            return await play(sound)
+
+    assert use(pool, work) == 1.0
+    assert [environment.closed for environment in factory.made] == [True, True] and factory.most_at_once == 1
+
+
+@pytest.mark.parametrize("error", [ConnectionResetError("the X server is gone"), TimeoutError(), ValueError("a\nb")])
+def test_whatever_an_environment_raises_is_one_line_of_its_failure(error: Exception) -> None:
+    pool = EnvironmentPool(CountingFactory([Faulty(raised=error)]), 1)
+
+    async def work() -> EnvironmentFailure:
+        with pytest.raises(EnvironmentFailure) as failure:
+            async with pool.lease() as environment:
+                await play(environment)
+        return failure.value
+
+    failure = use(pool, work)
+    assert failure.failure_class is FailureClass.ENVIRONMENT and "\n" not in str(failure)
+
+
+@pytest.mark.parametrize(("kind", "replaced"), [(FailureClass.TASK, False), (FailureClass.ENVIRONMENT, True)])
+def test_a_task_that_is_wrong_does_not_cost_the_instance(kind: FailureClass, replaced: bool) -> None:
+    factory = CountingFactory([Faulty(raised=EnvironmentFailure("no such file", kind))])
+    pool = EnvironmentPool(factory, 1)
+
+    async def work() -> None:
+        with pytest.raises(EnvironmentFailure):
+            async with pool.lease() as environment:
+                await play(environment)
+        factory.made[0].raised = None
+        async with pool.lease() as environment:
+            await play(environment)
+
+    use(pool, work)
+    assert len(factory.made) == (2 if replaced else 1)
+
+
+def test_a_call_that_is_broken_off_costs_the_instance() -> None:
+    factory = CountingFactory([Faulty(hanging="step")])
+    pool = EnvironmentPool(factory, 1)
+
+    async def work() -> None:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05), pool.lease() as environment:
+                await play(environment)
+
+    use(pool, work)
+    assert factory.made[0].closed is True
+
+
+def test_a_start_that_hangs_or_breaks_is_a_setup_failure_and_frees_its_place() -> None:
+    starts = 0
+
+    class SlowToStart(CountingFactory):
+        async def __call__(self) -> Faulty:
+            nonlocal starts
+            starts += 1
+            if starts == 1:
+                await asyncio.sleep(600)
+            if starts == 2:
+                raise OSError("no free port")
+            return await super().__call__()
+
+    factory = SlowToStart()
+    pool = EnvironmentPool(factory, 1, SHORT_LIMITS)
+
+    async def start() -> EnvironmentFailure:
+        with pytest.raises(EnvironmentFailure) as failure:
+            async with pool.lease():
+                pass
+        assert failure.value.failure_class is FailureClass.SETUP
+        return failure.value
+
+    async def work() -> list[str]:
+        messages = [str(await start()), str(await start())]
+        async with pool.lease() as environment:
+            await play(environment)
+        return messages
+
+    hung, broken = use(pool, work)
+    assert "did not end within 0.3 s" in hung and "OSError: no free port" in broken
+
+
+def test_bad_input_is_told_to_the_user_instead_of_being_retried() -> None:
+    pool = EnvironmentPool(CountingFactory([Faulty(raised=BadInputError("no such file"))]), 1)
+
+    async def work() -> None:
+        async with pool.lease() as environment:
+            await play(environment)
+
+    with pytest.raises(BadInputError):
+        use(pool, work)
