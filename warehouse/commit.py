@@ -10,9 +10,10 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.transaction import AddAction, PostCommitHookProperties
 
-from trajmill.schemas.tables.registry import TABLES, arrow_schema
+from trajmill.schemas.tables.registry import TABLES
 from trajmill.warehouse.atomic import disk_full_as_error
 from trajmill.warehouse.checks.log_entries import make_log_durable
+from trajmill.warehouse.columns import stored_schema
 from trajmill.warehouse.delta_log import delta_table
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.shards import DataFile
@@ -78,14 +79,14 @@ def _is_committed(delta: DeltaTable, at: StageRun) -> bool:
 
 def _create(warehouse: Warehouse, table: str) -> DeltaTable:
     return DeltaTable.create(
-        str(warehouse.table(table)), schema=arrow_schema(table), mode="ignore", configuration=_TABLE_SETTINGS
+        str(warehouse.table(table)), schema=stored_schema(table), mode="ignore", configuration=_TABLE_SETTINGS
     )
 
 
 def _add_missing_columns(delta: DeltaTable, table: str) -> None:
     known = {field.name for field in delta.schema().fields}
     # Existing rows have no value in a new column, so Delta gets it as nullable, even if the record requires a value.
-    missing = [field.with_nullable(True) for field in arrow_schema(table) if field.name not in known]
+    missing = [field.with_nullable(True) for field in stored_schema(table) if field.name not in known]
     if missing:
         delta.alter.add_columns(Schema.from_arrow(pa.schema(missing)).fields)
 

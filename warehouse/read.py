@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from trajmill.schemas.record import Row
-from trajmill.schemas.tables.registry import TABLES, rows_from_arrow
+from trajmill.schemas.tables.registry import TABLES, arrow_schema, rows_from_arrow
 from trajmill.warehouse.checks.unreadable import damage_as_error
+from trajmill.warehouse.columns import file_schema
 from trajmill.warehouse.delta_log import committed_files
 from trajmill.warehouse.layout import Warehouse
-from trajmill.warehouse.shards import file_schema
 
 R = TypeVar("R", bound=Row)
 
@@ -75,7 +75,8 @@ def read_rows(
         pydantic.ValidationError: a row is not a valid record.
     """
     table = table_of(record)
-    data = read_table(warehouse, table, rounds=rounds, run_id=run_id, version=version)
+    columns = arrow_schema(table).names
+    data = read_table(warehouse, table, columns, rounds=rounds, run_id=run_id, version=version)
     return [row for row in rows_from_arrow(table, data) if isinstance(row, record)]
 
 

@@ -17,11 +17,12 @@ from trajmill.schemas import SCHEMA_VERSION
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import UIElement
 from trajmill.schemas.record import Origin
+from trajmill.schemas.tables.registry import arrow_schema
 from trajmill.warehouse.checks.unreadable import damage_as_error
 from trajmill.warehouse.delta_log import committed_files
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.screen_journal import ScreenJournal, StagedScreen, journal_paths
-from trajmill.warehouse.shards import DataFile, file_schema, write_shard
+from trajmill.warehouse.shards import DataFile, write_shard
 
 _SCREENS_PER_BATCH = 64
 _DECODED_TREES = 4096
@@ -129,7 +130,7 @@ def _batches(screens: Iterator[StagedScreen], origin: Origin, made_by: str) -> I
             }
             for screen in batch
         ]
-        yield pa.RecordBatch.from_pylist(rows, schema=file_schema("screens"))
+        yield pa.RecordBatch.from_pylist(rows, schema=arrow_schema("screens"))
 
 
 class _ScreenFile:

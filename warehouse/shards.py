@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,15 +12,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from trajmill.schemas.record import Row
-from trajmill.schemas.tables.registry import arrow_schema, rows_to_arrow
+from trajmill.schemas.tables.registry import rows_to_arrow
 from trajmill.warehouse.atomic import replacing
+from trajmill.warehouse.columns import WRITTEN_AT, file_schema
 from trajmill.warehouse.delta_log import delta_table, logged_names
 from trajmill.warehouse.layout import ONLY_SHARD, StageRun, Warehouse
 
 _ROWS_PER_GROUP = 16_384
 _SCREENS_PER_GROUP = 64
 _LONGEST_STATISTIC = 64
-_HUGGING_FACE = {b"huggingface": json.dumps({"info": {"features": {"image": {"_type": "Image"}}}}).encode()}
 
 
 class DataFile(NamedTuple):
@@ -33,19 +34,6 @@ class DataFile(NamedTuple):
     """Bytes."""
     stats: str
     """Row count, minima, maxima and null counts in Delta's JSON, from the Parquet footer."""
-
-
-def file_schema(table: str) -> pa.Schema:
-    """The schema that the table's files are written with.
-
-    For `screens` it carries the Hugging Face features, and the image is nullable: `datasets` ignores the features of
-    a column whose nullability differs from its own.
-    """
-    schema = arrow_schema(table)
-    if table != "screens":
-        return schema
-    image = schema.get_field_index("image")
-    return schema.set(image, schema.field(image).with_nullable(True)).with_metadata(_HUGGING_FACE)
 
 
 def write_tables(
@@ -73,7 +61,8 @@ def write_shard(
     """Write rows as one shard of a table; readers see them only after `commit`.
 
     Writing the same shard again replaces it, unless it is committed: a committed file never changes and is returned.
-    `data` has the table's columns in any order; batches are written one by one, in constant memory.
+    `data` has the table's columns in any order; batches are written one by one, in constant memory. Rows without a
+    `written_at` are given the present time.
 
     Raises:
         TrajmillError: the disk is full.
@@ -83,7 +72,7 @@ def write_shard(
     if path.exists() and _is_committed(warehouse, table, path.name):
         return describe(path)
     schema = file_schema(table)
-    groups = _row_groups(_batches(data), schema, _SCREENS_PER_GROUP if table == "screens" else _ROWS_PER_GROUP)
+    groups = _row_groups(_timed(_batches(data)), schema, _SCREENS_PER_GROUP if table == "screens" else _ROWS_PER_GROUP)
     first = next(groups, None)
     if first is None:
         path.unlink(missing_ok=True)
@@ -121,6 +110,15 @@ def _batches(data: pa.Table | Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
     else:
         for batch in data:
             yield pa.Table.from_batches([batch])
+
+
+def _timed(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    now = pa.scalar(datetime.now(UTC), WRITTEN_AT.type)
+    for table in tables:
+        if WRITTEN_AT.name in table.column_names:
+            yield table
+        else:
+            yield table.append_column(WRITTEN_AT, pa.repeat(now, table.num_rows))
 
 
 def _row_groups(tables: Iterator[pa.Table], schema: pa.Schema, rows: int) -> Iterator[pa.Table]:

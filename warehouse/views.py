@@ -17,9 +17,10 @@ import pyarrow as pa
 
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.record import content_id
-from trajmill.schemas.tables.registry import TABLES, arrow_schema
+from trajmill.schemas.tables.registry import TABLES
 from trajmill.warehouse.atomic import is_disk_full, replacing
 from trajmill.warehouse.checks.unreadable import unreadable
+from trajmill.warehouse.columns import WRITTEN_AT, stored_schema
 from trajmill.warehouse.delta_log import Snapshot, newest_log_entry, snapshot
 from trajmill.warehouse.layout import Warehouse
 
@@ -55,6 +56,7 @@ _SCALARS = {
     pa.int64(): "BIGINT",
     pa.float32(): "FLOAT",
     pa.float64(): "DOUBLE",
+    WRITTEN_AT.type: "TIMESTAMP WITH TIME ZONE",
 }
 _WILSON = """
 CREATE OR REPLACE MACRO wilson_low(successes, n, z := 1.959964) AS greatest(
@@ -70,6 +72,7 @@ def connect(warehouse: Warehouse, database: Path | None = None) -> duckdb.DuckDB
     """Open the views of a warehouse, or those that `write_views` has written to another file, read-only."""
     connection = duckdb.connect(str(database or warehouse.database), read_only=True, config=OFFLINE)
     _name_folder(connection, warehouse)
+    connection.execute("SET TimeZone = 'UTC'")
     return connection
 
 
@@ -110,7 +113,7 @@ def _write_anew(warehouse: Warehouse, path: Path) -> None:
 
 def _update(warehouse: Warehouse, path: Path) -> None:
     ready_made = {name: _ready_made_query(name) for name in READY_MADE}
-    schemas = {table: str(arrow_schema(table)) for table in TABLES}
+    schemas = {table: str(stored_schema(table)) for table in TABLES}
     definitions = content_id(schemas, ready_made, _WILSON, _FOLDER)
     with duckdb.connect(str(path), config=OFFLINE) as connection:
         _name_folder(connection, warehouse)
@@ -156,7 +159,7 @@ def _table_query(table: str, committed: Snapshot) -> str:
     stored = committed.columns if committed.files else ()
     columns = ", ".join(
         f'"{field.name}"' if field.name in stored else f'CAST(NULL AS {duckdb_type(field.type)}) AS "{field.name}"'
-        for field in arrow_schema(table)
+        for field in stored_schema(table)
     )
     if not committed.files:
         return f"SELECT {columns} WHERE false"

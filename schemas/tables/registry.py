@@ -54,13 +54,14 @@ def rows_to_arrow(table: str, rows: Sequence[Row]) -> pa.Table:
 
 
 def rows_from_arrow(table: str, data: pa.Table) -> list[Row]:
-    """Records from an Arrow table in the table's schema.
+    """Records from an Arrow table in the table's schema; further columns are ignored.
 
     Raises:
         pydantic.ValidationError: a row is not a valid record.
     """
     record = TABLES[table]
-    return [record.model_validate(_record_input(record, row)) for row in data.to_pylist()]
+    columns = [name for name in arrow_schema(table).names if name in data.column_names]
+    return [record.model_validate(_record_input(record, row)) for row in data.select(columns).to_pylist()]
 
 
 def _plain(row: Row) -> dict[str, object]:

@@ -18,7 +18,7 @@ from trajmill.warehouse.read import read_table
 
 pytestmark = pytest.mark.slow
 
-TIMES = {"wall_ms", "environment_ms", "latency_ms"}
+TIMES = {"wall_ms", "environment_ms", "latency_ms", "written_at"}
 TABLES = ("trajectories", "steps", "model_calls", "screens", "failures")
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["tests.pipelines.killed_rollout"])

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,11 +13,13 @@ from deltalake import DeltaTable
 from tests.warehouse.samples import stage_run, step_verdicts
 from trajmill.schemas.tables.registry import arrow_schema, rows_to_arrow
 from trajmill.schemas.tables.verdict import StepVerdict
+from trajmill.warehouse.columns import WRITTEN_AT
 from trajmill.warehouse.commit import commit, commit_stage
 from trajmill.warehouse.delta_log import committed_files, table_versions
 from trajmill.warehouse.layout import StageRun, Warehouse, open_warehouse
 from trajmill.warehouse.read import read_batches, read_rows, read_table
 from trajmill.warehouse.shards import DataFile, write_shard
+from trajmill.warehouse.sql import run_sql
 
 TABLE = "step_verdicts"
 
@@ -131,8 +134,7 @@ def test_a_column_added_later_is_null_in_older_rows(warehouse: Warehouse, monkey
     old, new = stage_run("judge", 1), stage_run("judge", 2)
     commit(warehouse, TABLE, [write(warehouse, old)], old)
     wider = arrow_schema(TABLE).append(pa.field("confidence", pa.float64(), nullable=False))
-    for module in ("shards", "commit"):
-        monkeypatch.setattr(f"trajmill.warehouse.{module}.arrow_schema", lambda table: wider)
+    monkeypatch.setattr("trajmill.warehouse.columns.arrow_schema", lambda table: wider)
     data = rows_to_arrow(TABLE, step_verdicts(3, new)).append_column("confidence", pa.array([0.5] * 3))
     commit(warehouse, TABLE, [write_shard(warehouse, TABLE, new, data)], new)
     assert read_table(warehouse, TABLE, ["confidence"]).column(0).to_pylist() == [None] * 5 + [0.5] * 3
@@ -155,4 +157,29 @@ def test_the_folder_can_be_copied_and_read_elsewhere(warehouse: Warehouse, tmp_p
 
 def test_files_keep_the_schema_that_the_records_name(warehouse: Warehouse) -> None:
     file = write(warehouse, stage_run("judge"))
-    assert pq.read_schema(warehouse.table(TABLE) / file.path).equals(arrow_schema(TABLE))
+    assert pq.read_schema(warehouse.table(TABLE) / file.path).equals(arrow_schema(TABLE).append(WRITTEN_AT))
+
+
+def test_rows_have_the_utc_time_at_which_they_were_written(warehouse: Warehouse) -> None:
+    at, before = stage_run("judge"), datetime.now(UTC)
+    commit(warehouse, TABLE, [write(warehouse, at)], at)
+    times = set(read_table(warehouse, TABLE)["written_at"].to_pylist())
+    assert len(times) == 1 and before <= times.pop() <= datetime.now(UTC)
+
+
+def test_a_table_of_a_trajmill_without_times_is_read_and_gets_them(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new = stage_run("judge", 1), stage_run("judge", 2)
+    with monkeypatch.context() as earlier:
+        for module in ("commit.stored_schema", "shards.file_schema"):
+            earlier.setattr(f"trajmill.warehouse.{module}", arrow_schema)
+        commit(warehouse, TABLE, [write(warehouse, old)], old)
+    assert "written_at" not in pq.read_schema(warehouse.table(TABLE) / old.shard_name("00000")).names
+    assert read_table(warehouse, TABLE)["written_at"].to_pylist() == [None] * 5
+    assert run_sql(warehouse, f"SELECT written_at FROM {TABLE}").num_rows == 5
+    commit(warehouse, TABLE, [write(warehouse, new)], new)
+    assert read_table(warehouse, TABLE)["written_at"].null_count == 5
+    assert read_rows(warehouse, StepVerdict) == step_verdicts(5, old) + step_verdicts(5, new)
+    [row] = run_sql(warehouse, f"SELECT count(written_at) AS n FROM {TABLE}").to_pylist()
+    assert row == {"n": 5}

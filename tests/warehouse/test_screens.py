@@ -16,6 +16,7 @@ from trajmill.schemas.record import Origin
 from trajmill.warehouse.commit import commit
 from trajmill.warehouse.delta_log import committed_files
 from trajmill.warehouse.layout import Warehouse
+from trajmill.warehouse.read import read_table
 from trajmill.warehouse.screen_journal import ScreenJournal, journal_path
 from trajmill.warehouse.screens import WarehouseScreens, write_screens
 
@@ -48,6 +49,11 @@ def expect(reader: ScreenReader, *shades: int) -> None:
         assert reader.image(screen_id(shade)) == png(shade)
         assert reader.elements(screen_id(shade)) == observation(shade).elements
         assert reader.size(screen_id(shade)) == SIZE
+
+
+def test_screens_have_the_time_at_which_they_were_written(warehouse: Warehouse) -> None:
+    commit_screens(warehouse, 1, [1, 2])
+    assert read_table(warehouse, "screens")["written_at"].null_count == 0
 
 
 def test_a_journal_keeps_each_screen_once_and_draws_it_once(tmp_path: Path) -> None:

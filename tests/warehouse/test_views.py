@@ -22,10 +22,11 @@ from trajmill.schemas.errors import BadInputError, FailureClass
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.policy_version import PolicyVersion, SplitSuccess
 from trajmill.schemas.tables.query import Split
-from trajmill.schemas.tables.registry import TABLES, arrow_schema, rows_to_arrow
+from trajmill.schemas.tables.registry import TABLES, rows_to_arrow
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.schemas.tables.verdict import Channel, TrajectoryVerdict
 from trajmill.stages.metrics.intervals import wilson
+from trajmill.warehouse.columns import stored_schema
 from trajmill.warehouse.commit import commit
 from trajmill.warehouse.layout import Warehouse, open_warehouse
 from trajmill.warehouse.shards import write_shard
@@ -44,7 +45,7 @@ def types(connection: duckdb.DuckDBPyConnection, view: str) -> list[tuple[str, s
 
 @pytest.mark.parametrize("table", TABLES)
 def test_duckdb_reads_each_arrow_type_as_we_name_it(table: str) -> None:
-    schema = arrow_schema(table)
+    schema = stored_schema(table)
     relation = duckdb.connect().from_arrow(schema.empty_table())
     assert [duckdb_type(field.type).replace('"', "") for field in schema] == [
         str(kind).replace('"', "") for kind in relation.types
@@ -55,7 +56,7 @@ def test_an_empty_warehouse_has_every_view_with_the_right_columns(warehouse: War
     refresh_views(warehouse)
     with connect(warehouse) as connection:
         for table in TABLES:
-            assert [name for name, _ in types(connection, table)] == arrow_schema(table).names
+            assert [name for name, _ in types(connection, table)] == stored_schema(table).names
         for view in READY_MADE:
             assert connection.execute(f"SELECT * FROM {view}").fetchall() == []
 
@@ -148,8 +149,8 @@ def test_a_copy_shows_its_own_rows_though_the_first_folder_is_still_there(
 
 def test_a_column_that_no_file_has_is_null(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
     commit_rows(warehouse, stage_run("judge"), *step_verdicts(2, stage_run("judge")))
-    wider = {table: arrow_schema(table).append(pa.field("confidence", pa.list_(pa.float64()))) for table in TABLES}
-    monkeypatch.setattr("trajmill.warehouse.views.arrow_schema", wider.__getitem__)
+    wider = {table: stored_schema(table).append(pa.field("confidence", pa.list_(pa.float64()))) for table in TABLES}
+    monkeypatch.setattr("trajmill.warehouse.views.stored_schema", wider.__getitem__)
     assert ask(warehouse, "SELECT confidence FROM step_verdicts") == [{"confidence": None}] * 2
 
 
