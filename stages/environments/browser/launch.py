@@ -53,6 +53,9 @@ class Viewport(NamedTuple):
 class BrowserProcess:
     """A headless Chromium that starts when it is first needed, and again after a crash.
 
+    Viewports of different scales have a process each: while Chromium takes a screenshot at another scale than its own,
+    it scales the page for a moment, and a touch in that moment lands at a wrong place.
+
     It resolves only loopback; a context reaches other hosts through its proxy. The browser ends with this process,
     which has both ends of its pipes.
     """
@@ -67,7 +70,7 @@ class BrowserProcess:
         """
         self._screen = screen
         self._playwright: Playwright | None = None
-        self._browser: Browser | None = None
+        self._browsers: dict[int, Browser] = {}
         self._starting = asyncio.Lock()
 
     async def new_context(self, viewport: Viewport, mobile: bool = False, proxy: str | None = None) -> BrowserContext:
@@ -84,12 +87,12 @@ class BrowserProcess:
         emulated = None if viewport == self._screen else viewport
         try:
             async with asyncio.timeout(_SECONDS_TO_START):
-                browser = await self._running()
+                browser = await self._running(viewport.scale)
                 try:
                     return await _context(browser, emulated, mobile, proxy)
                 except Error:
                     # Playwright does not report that its driver has died.
-                    browser = await self._running(instead_of=browser)
+                    browser = await self._running(viewport.scale, instead_of=browser)
                     return await _context(browser, emulated, mobile, proxy)
         except Error as error:
             raise EnvironmentFailure(f"the browser did not start: {error.message}", FailureClass.SETUP) from error
@@ -98,39 +101,41 @@ class BrowserProcess:
 
     async def close(self) -> None:
         """Stop the browser; closing twice is fine."""
-        browser, self._browser = self._browser, None
+        browsers, self._browsers = self._browsers, {}
         playwright, self._playwright = self._playwright, None
         with suppress(Error, TimeoutError):
             async with asyncio.timeout(_SECONDS_TO_END):
-                if browser is not None and browser.is_connected():
-                    await browser.close()
+                for browser in browsers.values():
+                    if browser.is_connected():
+                        await browser.close()
         if playwright is not None:
             # This ends the driver, and with it all remaining processes of the browser.
             with suppress(Error):
                 await playwright.stop()
 
-    async def _running(self, instead_of: Browser | None = None) -> Browser:
+    async def _running(self, scale: int, instead_of: Browser | None = None) -> Browser:
         async with self._starting:
-            if self._browser is None or self._browser is instead_of or not self._browser.is_connected():
+            browser = self._browsers.get(scale)
+            if browser is not None and (browser is instead_of or not browser.is_connected()):
                 await self.close()
-                self._browser = await self._launch()
-            return self._browser
+                browser = None
+            if browser is None:
+                browser = self._browsers[scale] = await self._launch(scale)
+            return browser
 
-    async def _launch(self) -> Browser:
+    async def _launch(self, scale: int) -> Browser:
         executable = shutil.which(EXECUTABLE)
         if executable is None:
             raise EnvironmentFailure(f"{EXECUTABLE} is not installed; run `make system-deps`", FailureClass.SETUP)
-        self._playwright = await async_playwright().start()
-        flags = [*_FLAGS, _ONLY_LOOPBACK, *_screen_flags(self._screen)]
+        self._playwright = self._playwright or await async_playwright().start()
+        flags = [*_FLAGS, _ONLY_LOOPBACK, f"--force-device-scale-factor={scale}", *_screen_flags(self._screen)]
         return await self._playwright.chromium.launch(executable_path=executable, args=flags)
 
 
 def _screen_flags(screen: Viewport | None) -> list[str]:
     if screen is None:
         return []
-    width, height = screen.size
-    size = [f"--window-size={width},{height}", f"--force-device-scale-factor={screen.scale}"]
-    return [*size, "--disable-frame-rate-limit"]
+    return [f"--window-size={screen.size.width},{screen.size.height}", "--disable-frame-rate-limit"]
 
 
 async def _context(browser: Browser, emulated: Viewport | None, mobile: bool, proxy: str | None) -> BrowserContext:

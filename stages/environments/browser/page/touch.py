@@ -12,6 +12,8 @@ from trajmill.stages.environments.browser.page.input import perform
 _MOVES = 10
 _MOST_TAPS = 3
 _LONGEST_PRESS_SECONDS = 5.0
+_SECONDS_AT_REST = 0.1
+"""Time that a finger rests before it is lifted: the page moves as far as the finger did, and is not thrown."""
 
 
 async def perform_by_touch(page: Page, session: CDPSession, action: Action, scale: int, home: str) -> None:
@@ -41,6 +43,7 @@ async def perform_by_touch(page: Page, session: CDPSession, action: Action, scal
             for move in range(1, _MOVES + 1):
                 part = move / _MOVES
                 await _touch(session, "touchMove", (x + (x2 - x) * part) / scale, (y + (y2 - y) * part) / scale)
+            await asyncio.sleep(_SECONDS_AT_REST)
             await _release(session)
         case SystemButton(button="Home"):
             await page.goto(home, wait_until="commit")

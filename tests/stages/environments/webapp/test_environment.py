@@ -12,6 +12,7 @@ import pytest
 from PIL import Image
 
 from tests.stages.environments.simulated.worlds import SHELF, garden, paths_of, query_of, task_of, task_query, world_of
+from tests.stages.environments.webapp.conftest import everything
 from tests.stages.environments.webapp.test_compile import HOSTILE
 from tests.stages.environments.webapp.twins import Twins
 from trajmill.schemas.actions import (
@@ -210,3 +211,18 @@ def test_the_page_reaches_nothing_but_its_own_files() -> None:
         return [await env.page.evaluate(asked, address) for address in addresses]
 
     assert play(world_of(garden()), Platform.PHONE, work) == ["refused"] * 3
+
+
+def test_a_page_moves_no_farther_than_the_finger() -> None:
+    async def work(env: WebAppEnvironment) -> list[float]:
+        await env.reset(query_of(Platform.PHONE), 0)
+        await env.step(OpenApp(app="Mail"))
+        top = "document.querySelector('#device .body').scrollTop"
+        moved = []
+        for _ in range(3):
+            await env.page.evaluate(f"{top} = 0")
+            await env.step(Swipe(x=360, y=800, x2=360, y2=600))
+            moved.append(await env.page.evaluate(top))
+        return moved
+
+    assert all(60 <= pixels <= 100 for pixels in play(everything(), Platform.PHONE, work))
