@@ -5,6 +5,7 @@ A stage reports to `progress()`; the command line sets a display with `watched_b
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -43,23 +44,27 @@ class Unwatched:
 
 
 class ConsoleWatcher:
-    """Shows a bar per stage on a terminal, and one line per finished stage everywhere else."""
+    """Shows a bar per stage on a terminal, and one line per finished stage everywhere else.
+
+    Stages that run at the same time in several threads share one display.
+    """
 
     def __init__(self, console: Console) -> None:
         self._console = console
+        self._bars = _bars(console)
+        self._shown = 0
+        self._showing = threading.Lock()
 
     @contextmanager
     def stage(self, round_number: int, stage: str, total: int | None) -> Iterator[Advance]:
         """Watch one stage; its bar disappears at its end."""
         started, done = time.monotonic(), 0
-        bar = _bar(self._console)
-        with bar:
-            task = bar.add_task(f"round {round_number}  {stage}", total=total)
+        with self._bar(f"round {round_number}  {stage}", total) as advance_bar:
 
             def advance(more: int) -> None:
                 nonlocal done
                 done += more
-                bar.update(task, advance=more)
+                advance_bar(more)
 
             yield advance
         if not self._console.is_terminal:
@@ -72,8 +77,25 @@ class ConsoleWatcher:
         """Show a finished piece of text."""
         self._console.print(content)
 
+    @contextmanager
+    def _bar(self, description: str, total: int | None) -> Iterator[Advance]:
+        """A bar; the first one starts the display, and the last one ends it."""
+        with self._showing:
+            if not self._shown:
+                self._bars.start()
+            self._shown += 1
+        task = self._bars.add_task(description, total=total)
+        try:
+            yield lambda more: self._bars.update(task, advance=more)
+        finally:
+            with self._showing:
+                self._shown -= 1
+                if not self._shown:
+                    self._bars.stop()
+            self._bars.remove_task(task)
 
-def _bar(console: Console) -> Progress:
+
+def _bars(console: Console) -> Progress:
     return Progress(
         SpinnerColumn(),
         TextColumn("{task.description:<24}"),

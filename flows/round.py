@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from functools import partial
+from itertools import groupby
 from typing import Any
 
 from prefect import flow, task
@@ -13,18 +15,20 @@ from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State, TaskRun
 from prefect.tasks import Task
 
+from trajmill.flows.beside import beside
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.context import RoundContext
 from trajmill.flows.interrupt import asked_to_stop
 from trajmill.flows.landed_event import announce_landed
-from trajmill.flows.policies.choice import adopt_configured
+from trajmill.flows.policies.choice import adopt_configured, names_another_policy
 from trajmill.flows.policies.policy import PROMOTE
 from trajmill.flows.progress import progress
 from trajmill.flows.report.round_table import round_markdown, round_table
 from trajmill.flows.round_stages import COMMANDS, RoundStage, asks_models, needed_before, stages_of
 from trajmill.flows.serving.models_ready import models_ready
-from trajmill.flows.stage import StageReport, Waiting, report_of
+from trajmill.flows.stage import StageReport, Waiting, has_begun, report_of
 from trajmill.flows.tasks.judge import JUDGE, JUDGE_GUIDED
+from trajmill.flows.tasks.rollout import ROLLOUT
 from trajmill.pipelines.reading.history import read_history
 from trajmill.pipelines.rollout import attempt_counter
 from trajmill.schemas.errors import BadInputError, TrajmillError
@@ -36,6 +40,8 @@ from trajmill.warehouse.read import read_rows
 from trajmill.warehouse.views import refresh_views
 
 _POLL_SECONDS = 0.5
+
+DoStage = Callable[[RoundStage, RoundContext], StageReport]
 
 
 def _worth_retrying(task_: Task[..., Any], run: TaskRun, state: State[Any]) -> bool:
@@ -59,20 +65,63 @@ def stage_task(stage: RoundStage, context: RoundContext) -> StageReport:
 def round_flow(context: RoundContext) -> RoundSummary | Waiting:
     """All stages of one round; returns its figures, or the thing that a stage waits for."""
     adopt_configured(context)
-    for stage in stages_of(context.config):
-        report = stage_task(stage, context)
-        if report.waiting:
-            refresh_views(context.warehouse)
-            return Waiting(report.waiting)
-        if stage.name in (JUDGE, JUDGE_GUIDED):
-            announce_landed(context.warehouse.root, accepted(context), context.config.serve.retrain_after_accepted)
+    waiting = do_stages(context, _stage_of_flow, rolled_out_ahead(context))
     refresh_views(context.warehouse)
+    if waiting:
+        return Waiting(waiting)
     summary = summary_of(context)
     create_markdown_artifact(
         round_markdown(summary), key=f"round-{context.round:04d}", description="The round's figures"
     )
     progress().show(round_table(summary))
     return summary
+
+
+def _stage_of_flow(stage: RoundStage, context: RoundContext) -> StageReport:
+    report = stage_task(stage, context)
+    if stage.name in (JUDGE, JUDGE_GUIDED):
+        announce_landed(context.warehouse.root, accepted(context), context.config.serve.retrain_after_accepted)
+    return report
+
+
+def do_stages(context: RoundContext, do: DoStage, ahead: RoundContext | None = None) -> str:
+    """Do the stages of a round in order; returns what a stage waits for, empty if all are finished.
+
+    Args:
+        context: the round.
+        do: does one stage.
+        ahead: a round that is rolled out beside the stages that may overlap; None for none.
+    """
+    for may_overlap, stages in groupby(stages_of(context.config), lambda stage: stage.may_overlap):
+        with _rollout(ahead, do) if may_overlap and ahead is not None else nullcontext():
+            for stage in stages:
+                report = do(stage, context)
+                if report.waiting:
+                    return report.waiting
+    return ""
+
+
+@contextmanager
+def _rollout(context: RoundContext, do: DoStage) -> Iterator[None]:
+    """Roll out a round beside the block; the stages before it, which add queries, are done first."""
+    *first, last = (stage for stage in stages_of(context.config) if stage.command == "rollout")
+    for stage in first:
+        do(stage, context)
+    with beside(partial(do, last, context)):
+        yield
+
+
+def rolled_out_ahead(context: RoundContext) -> RoundContext | None:
+    """The next round if its rollout begins while this round's policy trains, or has begun so before; else None.
+
+    It does not begin where it would have to act with another policy than that of this round.
+    """
+    following = context.in_round(context.round + 1)
+    if has_begun(following, ROLLOUT):
+        return following
+    run = context.config.run
+    wanted = run.asynchronous and context.round < run.rounds and not names_another_policy(context)
+    return following if wanted else None
 
 
 def do_stage(stage: RoundStage, context: RoundContext) -> StageReport:

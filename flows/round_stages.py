@@ -33,6 +33,8 @@ class RoundStage(NamedTuple):
     work: Callable[[RoundContext], StageReport]
     asks_models: bool = False
     """Whether it asks models of `[models]`, so that their servers must run."""
+    may_overlap: bool = False
+    """Whether the rollout of the next round may go on beside it."""
     fixed_round: int | None = None
     """The round of its rows if the stage is done once for all rounds; None: the round that runs it."""
     is_wanted: Callable[[Config], bool] = lambda config: True
@@ -57,11 +59,11 @@ STAGES = (
     RoundStage(GUIDE, "guide", (REFERENCE,), guide, asks_models=True),
     RoundStage(GUIDED, "guide", (GUIDE,), rollout_guided, asks_models=True),
     RoundStage(JUDGE_GUIDED, "guide", (GUIDED,), judge_guided, asks_models=True),
-    RoundStage(CALIBRATE, "derive", (JUDGE,), calibrate_judge),
-    RoundStage(DERIVE, "derive", (JUDGE,), derive),
-    RoundStage(DERIVE_RL, "derive", (JUDGE,), derive_rl),
-    RoundStage(RELEASE, "release", (DERIVE, DERIVE_RL), release),
-    RoundStage(TRAIN, "train", (RELEASE,), train),
+    RoundStage(CALIBRATE, "derive", (JUDGE,), calibrate_judge, may_overlap=True),
+    RoundStage(DERIVE, "derive", (JUDGE,), derive, may_overlap=True),
+    RoundStage(DERIVE_RL, "derive", (JUDGE,), derive_rl, may_overlap=True),
+    RoundStage(RELEASE, "release", (DERIVE, DERIVE_RL), release, may_overlap=True),
+    RoundStage(TRAIN, "train", (RELEASE,), train, may_overlap=True),
     RoundStage(EVALUATE, "evaluate", (TRAIN,), evaluate, asks_models=True),
     RoundStage(PROMOTE, "evaluate", (EVALUATE,), _promote),
 )

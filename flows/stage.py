@@ -106,6 +106,11 @@ def report_of(context: RoundContext, stage: str) -> StageReport | None:
     return None if marked is None else _report(stage, marked)
 
 
+def has_begun(context: RoundContext, stage: str) -> bool:
+    """Whether a stage of this round has begun, and may be finished."""
+    return context.at(stage).staging(context.warehouse).exists()
+
+
 def finished(context: RoundContext, stage: str) -> StageReport:
     """The report of a finished stage of this round.
 

@@ -75,6 +75,8 @@ class DeriveRLSteps:
     """By query id, the trajectory of a success of an earlier round."""
     may_be_judged: frozenset[str]
     """Trajectories that a later round judges if they have no judgement yet."""
+    stale: frozenset[str]
+    """Policy versions that lie too far behind the trained one."""
     seed: int
     family: Family = ANY
     """The policy's family."""
@@ -88,6 +90,7 @@ class DeriveRLSteps:
         return [
             list(trajectory_ids),
             dict(self.remembered),
+            sorted(self.stale),
             self.seed,
             self.spec.identity(),
             self.family.name,
@@ -99,7 +102,7 @@ class DeriveRLSteps:
         """Write the RL rows of the trajectories."""
         episodes = read_episodes(self.warehouse, self.at.run_id, trajectory_ids, rounds=self.rounds, with_verdicts=True)
         made = rl_steps(
-            RLBatch(episodes, self._successes(episodes), self._earlier(trajectory_ids), self.may_be_judged),
+            RLBatch(episodes, self._successes(episodes), self._earlier(trajectory_ids), self.may_be_judged, self.stale),
             self.spec,
             PolicyWords(self.family, WarehouseScreens(self.warehouse).size, self.with_tokens, self.temperature),
             self.seed,

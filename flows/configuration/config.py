@@ -55,6 +55,9 @@ class RunSection(Spec):
     """Rounds after which `evolve` is done."""
     root: Annotated[Path, OPERATIONAL] = Path("trajmill-data")
     """Folder of the warehouse."""
+    asynchronous: Annotated[bool, OPERATIONAL] = False
+    """Whether the rollout of the next round begins while the policy trains, with the policy that is in force then. It
+    decides which version of the policy acts, and no version is part of a run's identity."""
 
 
 class QueriesSection(GraphQueriesSpec):

@@ -16,7 +16,7 @@ from trajmill.flows.policies.policy import (
     policy_before,
     policy_versions,
 )
-from trajmill.flows.stage import StageOutcome, StageReport, report_of, run_once
+from trajmill.flows.stage import StageOutcome, StageReport, has_begun, report_of, run_once
 from trajmill.flows.tasks.generate import untrained_policy
 from trajmill.flows.tasks.guide import GUIDED
 from trajmill.flows.tasks.measure import measure, version_without_parent
@@ -58,16 +58,22 @@ def adopt_configured(context: RoundContext) -> None:
     The model is measured first, like the model that the run started with. For a known model nothing is done, because
     promotion or a command has decided about it. Nothing is done in a round that has begun, either.
     """
-    if report_of(context.in_round(0), BASELINE) is None or _has_begun(context, ROLLOUT):
-        return
+    if names_another_policy(context) and not has_begun(context, ROLLOUT):
+        _adopt(context, None if is_embedded(context.config) else configured_policy(context.config))
+
+
+def names_another_policy(context: RoundContext) -> bool:
+    """Whether the configuration names a model that the run does not know yet, or one of another kind.
+
+    False before the run has measured the policy that it starts with.
+    """
+    if report_of(context.in_round(0), BASELINE) is None:
+        return False
     in_force, config = policy_before(context), context.config
     if is_embedded(config):
-        if in_force.kind != EMBEDDED:
-            _adopt(context, None)
-        return
+        return in_force.kind != EMBEDDED
     configured = configured_policy(config)
-    if configured.version not in policy_versions(context) or configured.kind != in_force.kind:
-        _adopt(context, configured)
+    return configured.version not in policy_versions(context) or configured.kind != in_force.kind
 
 
 def _adopt(context: RoundContext, configured: Policy | None) -> None:
@@ -91,10 +97,10 @@ def _choose(
 ) -> StageReport:
     if version.model_version == policy_before(context).version:
         raise BadInputError(f"{version.model_version} is in force already")
-    for stage in (ROLLOUT, GUIDED):
-        if _has_begun(context, stage) and report_of(context, stage) is None:
+    for rolled_out, stage in ((context, ROLLOUT), (context, GUIDED), (context.in_round(context.round + 1), ROLLOUT)):
+        if has_begun(rolled_out, stage) and report_of(rolled_out, stage) is None:
             raise BadInputError(
-                f"round {context.round} of run {context.run_id} is rolling out its policy; let `trajmill evolve` "
+                f"round {rolled_out.round} of run {context.run_id} is rolling out its policy; let `trajmill evolve` "
                 "finish that first"
             )
 
@@ -125,7 +131,3 @@ def _known(context: RoundContext, version: str) -> PolicyVersion:
     if version not in versions:
         raise BadInputError(f"run {context.run_id} has no policy {version!r}; {instead_of(version, list(versions))}")
     return versions[version]
-
-
-def _has_begun(context: RoundContext, stage: str) -> bool:
-    return context.at(stage).staging(context.warehouse).exists()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -70,6 +71,31 @@ def policy_before(context: RoundContext) -> Policy:
     return policy_in(context.warehouse, policy_report(context).result["policy_row"])
 
 
+def acting_round(context: RoundContext) -> RoundContext:
+    """The round whose policy the rollout of a round acts with: its own, or the round before if that still trains."""
+    before = context.in_round(context.round - 1)
+    return before if before.round and report_of(before, PROMOTE) is None else context
+
+
+def stale_versions(context: RoundContext, rounds: Iterable[int], max_staleness: int) -> frozenset[str]:
+    """The versions that lie too far behind the policy in force; each change of the policy is one step.
+
+    Args:
+        context: the round that is trained on.
+        rounds: rounds whose attempts are asked about; the policies of these rounds and of the round before them count.
+        max_staleness: how many steps are not too many.
+    """
+    first = max(1, min([*rounds, context.round]) - 1)
+    reports = [
+        report
+        for number in range(first, context.round + 1)
+        for report in (starting_report(context.in_round(number)), *choices(context.in_round(number)))
+    ]
+    in_force = [version for version, _ in groupby(report.result["policy_row"]["model_version"] for report in reports)]
+    current = in_force[-max_staleness - 1 :]
+    return frozenset(in_force) - frozenset(current)
+
+
 def policy_report(context: RoundContext) -> StageReport:
     """The report of the stage that put the round's policy in force; it has the policy's success and number of updates.
 
@@ -77,8 +103,15 @@ def policy_report(context: RoundContext) -> StageReport:
         TrajmillError: the previous round is not finished.
     """
     chosen = choices(context)
-    if chosen:
-        return chosen[-1]
+    return chosen[-1] if chosen else starting_report(context)
+
+
+def starting_report(context: RoundContext) -> StageReport:
+    """The report of the stage that decided with which policy the round starts, before any choice in it.
+
+    Raises:
+        TrajmillError: the previous round is not finished.
+    """
     last = context.in_round(context.round - 1)
     return finished(last, PROMOTE if last.round else BASELINE)
 

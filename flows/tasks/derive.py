@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 
 from trajmill.flows.configuration.model_specs import policy_family, policy_gives_tokens
 from trajmill.flows.context import RoundContext
+from trajmill.flows.policies.policy import stale_versions
 from trajmill.flows.stage import StageOutcome, StageReport, finished, run_once
 from trajmill.flows.tasks.judge import trajectories_of_round
 from trajmill.flows.tasks.unjudged import unjudged_of_earlier_rounds
@@ -69,14 +70,16 @@ def derive_rl(context: RoundContext) -> StageReport:
         trajectories = sorted({*own, *_groups_of(context, late)})
         tried_again = [one.trajectory_id for one in late if one.tried + 1 < TRIED_AT_MOST]
         history = read_history(context.warehouse, context.run_id, range(context.round))
+        rounds = tuple(sorted({context.round, *(one.round for one in late)}))
         job = DeriveRLSteps(
             context.warehouse,
             at,
             context.origin,
             spec,
-            rounds=tuple(sorted({context.round, *(one.round for one in late)})),
+            rounds=rounds,
             remembered=history.shortest_success(guided=spec.replay_guided),
             may_be_judged=frozenset([*own, *tried_again] if spec.carry_over else ()),
+            stale=stale_versions(context, rounds, spec.max_staleness),
             seed=context.config.run.seed,
             family=policy_family(context.config),
             with_tokens=policy_gives_tokens(context.config),

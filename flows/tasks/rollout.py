@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from trajmill.flows.configuration.model_specs import policy_gives_tokens
 from trajmill.flows.context import RoundContext
-from trajmill.flows.policies.policy import acting, policy_before
+from trajmill.flows.policies.policy import acting, acting_round, policy_before
 from trajmill.flows.stage import StageOutcome, StageReport, run_once
 from trajmill.pipelines.agents import ActingAgent
 from trajmill.pipelines.reading.history import read_history
@@ -36,12 +36,12 @@ def rollout(context: RoundContext) -> StageReport:
         planned = plan_attempts(averages, context.config.unguided_episodes, seed, size)
         tries = {plan.query_id: plan.attempts for plan in planned}
         attempts = plan_rollouts(queries, tries, context.config.run.seed, context.round)
-        policy = policy_before(context)
+        acts = acting_round(context)
         agent = acting(
             context,
-            policy,
+            policy_before(acts),
             context.config.rollout.temperature,
-            untrained=context.round == 1,
+            untrained=acts.round == 1,
             with_tokens=policy_gives_tokens(context.config),
         )
         return attempt_all(context, at, attempts, agent)

@@ -39,6 +39,11 @@ class Group(NamedTuple):
     members: tuple[GroupMember, ...]
 
     @property
+    def policy_version(self) -> str:
+        """The version that acted in all fresh attempts."""
+        return self.members[0].episode.trajectory.model_version
+
+    @property
     def failed_whole(self) -> bool:
         """Whether no attempt succeeded."""
         return all(member.reward.accuracy == 0.0 for member in self.members)

@@ -41,6 +41,8 @@ class RLBatch(NamedTuple):
     """The rewards of each earlier round, oldest first; used only by normalisation over the batch."""
     may_be_judged: Collection[str] = ()
     """Trajectories that a later round judges if they have no judgement yet."""
+    stale: Collection[str] = ()
+    """Policy versions that lie too far behind the trained one; their groups give no rows."""
 
 
 class PolicyWords(NamedTuple):
@@ -76,6 +78,9 @@ def rl_steps(batch: RLBatch, spec: RLSpec, words: PolicyWords, seed: int, origin
     rows: list[RLStep] = []
     dropped = list(fresh.left_out)
     for attempts in fresh.groups:
+        if attempts.policy_version in batch.stale:
+            dropped.extend(_left_out(attempts.members, "stale_policy"))
+            continue
         group = with_replay(attempts, batch.remembered, spec, seed)
         kept = {member.trajectory_id for member in group.members}
         replaced = [member for member in attempts.members if member.trajectory_id not in kept]

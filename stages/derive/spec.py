@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from trajmill.schemas.spec import Spec
+from pydantic import NonNegativeInt
+
+from trajmill.schemas.spec import OPERATIONAL, Spec
 
 
 class RLSpec(Spec):
@@ -26,6 +28,10 @@ class RLSpec(Spec):
     tokens: bool = True
     """Whether a served policy is asked for the tokens of its replies and their log probabilities, as vLLM gives them.
     Replies without them then give no RL rows. Set it to false for a server that does not know `return_token_ids`."""
+    max_staleness: Annotated[NonNegativeInt, OPERATIONAL] = 2
+    """How many policy versions an attempt may lie behind the policy that is trained on it; older ones give no RL rows.
+    Successes that are replayed may be older. Without `run.asynchronous`, only groups that waited for a judgement lie
+    behind, by two versions at most unless versions are put in force by hand."""
     carry_over: bool = True
     """Whether a group with an unjudged attempt waits for the round that judges it; if not, the group is used without
     that attempt."""

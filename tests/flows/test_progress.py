@@ -41,6 +41,17 @@ def test_on_a_terminal_a_stage_is_a_bar_that_goes_away() -> None:
     assert words.getvalue().endswith("\x1b[2K")
 
 
+def test_two_stages_at_the_same_time_share_one_display() -> None:
+    words = io.StringIO()
+    watcher = ConsoleWatcher(Console(file=words, width=100, force_terminal=True))
+    with watcher.stage(1, "train", 3), watcher.stage(2, "rollout", 5) as rollout:
+        rollout(5)
+    assert "round 1  train" in words.getvalue() and "round 2  rollout" in words.getvalue()
+    with watcher.stage(1, "evaluate", 7) as again:
+        again(7)
+    assert words.getvalue().endswith("\x1b[2K") and "7/7" in words.getvalue()
+
+
 def test_a_stage_that_fails_leaves_no_line() -> None:
     words = io.StringIO()
     watcher = ConsoleWatcher(Console(file=words, width=100))

@@ -215,6 +215,22 @@ def test_a_group_waits_for_a_judgement_that_is_still_to_come() -> None:
     assert {row.group_size for row in derive([*batch[:2], judged]).rows} == {3}
 
 
+def test_attempts_of_a_version_that_lies_too_far_behind_give_no_rows() -> None:
+    old = [acted_by("v1", one) for one in (success(2, "s", A), failure(2, "f", A))]
+    new = [acted_by("v3", one) for one in (success(2, "t", A), failure(2, "g", A))]
+    remembered = {"a": acted_by("v1", success(2, "old", A))}
+    made = rl_steps(RLBatch([*old, *new], remembered, stale={"v1"}), GROUP, WORDS, 0, ORIGIN)
+    assert {row.policy_version for row in made.rows} == {"v3"}
+    assert {(d.trajectory_id, d.reason) for d in made.dropped} == {(id_of(one), "stale_policy") for one in old}
+    failed = [acted_by("v3", failure(2, name, A)) for name in "gh"]
+    replayed = rl_steps(RLBatch(failed, remembered, stale={"v1"}), GROUP, WORDS, 0, ORIGIN)
+    assert {row.policy_version for row in replayed.rows if row.replayed} == {"v1"}, "replay is meant to be older"
+
+
+def acted_by(version: str, one: Episode) -> Episode:
+    return one.model_copy(update={"trajectory": one.trajectory.model_copy(update={"model_version": version})})
+
+
 def test_the_rows_do_not_depend_on_the_order_of_the_episodes() -> None:
     episodes = [success(2, "s", A), failure(2, "f", A), failure(2, "g", B), success(3, "t", B)]
     assert derive(episodes) == derive(episodes[::-1])

@@ -1,0 +1,204 @@
+"""With `run.asynchronous`, the next round is rolled out beside the stages that learn; all else stays in order."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.flows.small_run import small_config
+from tests.flows.tasks.test_train import tiny_config
+from trajmill.flows.beside import beside
+from trajmill.flows.configuration.config import Config
+from trajmill.flows.context import RoundContext
+from trajmill.flows.policies.policy import BASELINE, PROMOTE, acting_round, choice_stage, stale_versions
+from trajmill.flows.round import do_stage, do_stages, rolled_out_ahead
+from trajmill.flows.round_stages import STAGES, RoundStage, stages_of
+from trajmill.flows.stage import StageOutcome, StageReport, report_of, run_once
+from trajmill.flows.tasks.calibrate import CALIBRATE
+from trajmill.flows.tasks.evaluate import EVALUATE
+from trajmill.flows.tasks.judge import JUDGE_GUIDED
+from trajmill.flows.tasks.propose import PROPOSE
+from trajmill.flows.tasks.rollout import ROLLOUT
+from trajmill.flows.tasks.train import TRAIN
+from trajmill.pipelines.rollout import JournaledAttempt, attempt_counter
+from trajmill.schemas.tables.round_summary import StageCount
+from trajmill.schemas.tables.trajectory import Purpose, Trajectory
+from trajmill.warehouse.layout import create_warehouse
+from trajmill.warehouse.read import read_rows
+from trajmill.warehouse.staging import Journal
+
+SECONDS = 60.0
+"""Time limit for threads that meet."""
+
+Event = tuple[str, str, int]
+
+
+def report(stage: str, waiting: str = "") -> StageReport:
+    return StageReport(StageCount(stage=stage, rows_in=0, rows_out=0, seconds=0.0, cost=0.0), {}, waiting)
+
+
+class Script:
+    """Records when stages begin and end; the training and the rollout of round 2 wait for each other."""
+
+    def __init__(self, awaited: str = "") -> None:
+        self.events: list[Event] = []
+        self._awaited = awaited
+        self._meeting = threading.Barrier(2)
+
+    def __call__(self, stage: RoundStage, context: RoundContext) -> StageReport:
+        self.events.append(("begin", stage.name, context.round))
+        if (stage.name, context.round) in ((TRAIN, 1), (ROLLOUT, 2)):
+            self._meeting.wait(SECONDS)
+        self.events.append(("end", stage.name, context.round))
+        return report(stage.name, self._awaited if stage.name == TRAIN else "")
+
+    def position(self, *event: str | int) -> int:
+        return self.events.index(event)  # type: ignore[arg-type]
+
+
+def first_round(config: Config) -> RoundContext:
+    return RoundContext(config, create_warehouse(config.run.root), 1)
+
+
+def test_the_next_rollout_goes_on_while_the_policy_trains_and_ends_before_the_evaluation(tmp_path: Path) -> None:
+    script, context = Script(), first_round(small_config(tmp_path))
+    assert do_stages(context, script, context.in_round(2)) == ""
+    assert script.position("end", JUDGE_GUIDED, 1) < script.position("begin", ROLLOUT, 2)
+    assert script.position("begin", ROLLOUT, 2) < script.position("end", TRAIN, 1)
+    assert script.position("end", ROLLOUT, 2) < script.position("begin", EVALUATE, 1)
+    own = [name for what, name, number in script.events if what == "end" and number == 1]
+    assert own == [stage.name for stage in stages_of(context.config)]
+
+
+def test_tasks_for_the_next_round_are_proposed_before_this_one_is_derived(tmp_path: Path) -> None:
+    base = small_config(tmp_path)
+    config = base.model_copy(update={"queries": base.queries.model_copy(update={"curriculum": 2})})
+    script, context = Script(), first_round(config)
+    do_stages(context, script, context.in_round(2))
+    assert script.position("end", PROPOSE, 2) < script.position("begin", CALIBRATE, 1)
+
+
+def test_a_round_that_awaits_a_policy_ends_when_the_next_one_is_rolled_out(tmp_path: Path) -> None:
+    script, context = Script("awaiting a policy"), first_round(small_config(tmp_path))
+    assert do_stages(context, script, context.in_round(2)) == "awaiting a policy"
+    assert script.events[-1][0] == "end"
+    assert {name for _, name, number in script.events if number == 2} == {ROLLOUT}
+    assert EVALUATE not in {name for _, name, _ in script.events}
+
+
+def test_without_the_key_the_stages_are_done_in_their_order(tmp_path: Path) -> None:
+    done: list[Event] = []
+
+    def do(stage: RoundStage, context: RoundContext) -> StageReport:
+        done.append(("end", stage.name, context.round))
+        return report(stage.name)
+
+    context = first_round(small_config(tmp_path))
+    assert rolled_out_ahead(context) is None
+    assert do_stages(context, do) == ""
+    assert done == [("end", stage.name, 1) for stage in STAGES if stage.name != PROPOSE]
+
+
+def asynchronous(config: Config) -> Config:
+    return config.model_copy(update={"run": config.run.model_copy(update={"asynchronous": True})})
+
+
+def test_no_round_beyond_the_last_one_is_begun_and_the_run_stays_the_same(tmp_path: Path) -> None:
+    config = asynchronous(small_config(tmp_path, rounds=2))
+    assert config.run_id == small_config(tmp_path).run_id
+    assert rolled_out_ahead(first_round(config)) == first_round(config).in_round(2)
+    assert rolled_out_ahead(first_round(config).in_round(2)) is None
+    begun = first_round(small_config(tmp_path, rounds=2))
+    begun.at(ROLLOUT).staging(begun.warehouse).mkdir(parents=True)
+    assert rolled_out_ahead(begun.in_round(0)) == begun, "what has begun is ended, whatever the key says by now"
+
+
+def test_an_error_of_the_block_comes_before_one_of_the_work_and_both_end() -> None:
+    ended = threading.Event()
+
+    def work() -> None:
+        ended.set()
+        raise ValueError("the work")
+
+    with pytest.raises(KeyError, match="the block"), beside(work):
+        raise KeyError("the block")
+    assert ended.is_set()
+    with pytest.raises(ValueError, match="the work"), beside(work):
+        pass
+
+
+def test_after_ctrl_c_nothing_is_waited_for() -> None:
+    go_on = threading.Event()
+    with pytest.raises(KeyboardInterrupt), beside(lambda: go_on.wait(SECONDS)):
+        raise KeyboardInterrupt
+    go_on.set()
+
+
+def decide(context: RoundContext, stage: str, version: str) -> None:
+    """Let a stage of the round put a version in force."""
+    row = {"model_version": version, "kind": "embedded", "folder": None, "adapter": None}
+    run_once(context, stage, lambda at: StageOutcome(1, 1, result={"policy_row": row}))
+
+
+def test_versions_count_as_stale_by_the_changes_of_the_policy_since_they_acted(tmp_path: Path) -> None:
+    context = first_round(small_config(tmp_path))
+    decide(context.in_round(0), BASELINE, "v0")
+    assert acting_round(context).round == 1
+    assert acting_round(context.in_round(2)).round == 1, "round 1 still trains"
+    for number, version in enumerate(("v1", "v1", "v2", "v3"), start=1):
+        decide(context.in_round(number), PROMOTE, version)
+    assert acting_round(context.in_round(2)).round == 2
+    last, rounds = context.in_round(5), (2, 5)
+    assert stale_versions(last, rounds, 0) == {"v0", "v1", "v2"}
+    assert stale_versions(last, rounds, 2) == {"v0"}
+    assert stale_versions(last, [5], 2) == frozenset()
+    assert stale_versions(last, rounds, 9) == frozenset()
+    decide(last, choice_stage(0), "v1")
+    assert stale_versions(last, rounds, 2) == {"v0"}, "v1 acts again"
+    assert stale_versions(last, rounds, 1) == {"v0", "v2"}
+
+
+def killed_in_rollout(config: Config) -> None:
+    """Run until round 1 is to be derived and round 2 has finished an episode; then end without warning."""
+
+    def do(stage: RoundStage, context: RoundContext) -> StageReport:
+        if (stage.name, context.round) == (CALIBRATE, 1):
+            following = context.in_round(2)
+            episodes = attempt_counter(context.warehouse, following.at(ROLLOUT))
+            while not episodes.count() and report_of(following, ROLLOUT) is None:
+                time.sleep(0.01)
+            os.kill(os.getpid(), signal.SIGKILL)
+        return do_stage(stage, context)
+
+    do_stages(first_round(config), do, first_round(config).in_round(2))
+
+
+@pytest.mark.slow
+def test_a_rollout_ahead_that_is_killed_goes_on_with_the_same_policy(tmp_path: Path) -> None:
+    config = asynchronous(tiny_config(tmp_path, rounds=2))
+    process = multiprocessing.get_context("spawn").Process(target=killed_in_rollout, args=(config,))
+    process.start()
+    process.join(300)
+    assert process.exitcode == -signal.SIGKILL
+    context = first_round(config)
+    kept = journaled(context.in_round(2))
+    again = next(stage for stage in STAGES if stage.name == ROLLOUT)
+    do_stage(again, context.in_round(2))
+    rows = read_rows(context.warehouse, Trajectory, rounds=[1, 2])
+    assert len({row.model_version for row in rows if row.purpose is Purpose.TRAIN}) == 1
+    ended = {row.trajectory_id: row.wall_ms for row in rows if row.round == 2}
+    assert kept.items() <= ended.items() and len(ended) == sum(row.round == 2 for row in rows)
+
+
+def journaled(context: RoundContext) -> dict[str, float]:
+    """By id, the milliseconds of the episodes of a rollout that is not finished; empty if it is."""
+    paths = context.at(ROLLOUT).staging(context.warehouse).glob("episodes-*.jsonl")
+    lines = [line for path in paths for line in Journal(path).read()]
+    found = [JournaledAttempt.model_validate_json(line).trajectory for line in lines]
+    return {row.trajectory_id: row.wall_ms for row in found}
