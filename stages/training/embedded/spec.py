@@ -75,6 +75,8 @@ class EmbeddedSftSpec(EmbeddedRecipe):
     """Chance that the meaning of a word of the instruction is hidden for one update."""
     pair_dropout: Dropout = 0.25
     """Chance that the memory of pairs is silent for a row, so that the rest of the network learns too."""
+    strange_apps: Share = 0.3
+    """Chance that an app looks unknown for one update, so that the policy learns to find apps that it never opened."""
 
     def updates(self, rows: int) -> int:
         """Number of updates on a release with so many rows."""

@@ -26,6 +26,7 @@ from trajmill.stages.training.embedded.lesson_batch import Lessons
 from trajmill.stages.training.embedded.lessons import rl_lessons, sft_lessons
 from trajmill.stages.training.embedded.losses import chosen_log_probabilities, supervised_loss, trajectory_loss
 from trajmill.stages.training.embedded.spec import EmbeddedRecipe, EmbeddedRlSpec, EmbeddedSftSpec
+from trajmill.stages.training.embedded.strange_apps import apps_of, disguise
 from trajmill.stages.training.lineage import made_from, tail_mean, write_metrics, write_source
 
 
@@ -83,13 +84,17 @@ def _objective(network: PolicyNetwork, lessons: Lessons, recipe: EmbeddedRecipe,
 
 
 def _supervised(network: PolicyNetwork, lessons: Lessons, recipe: EmbeddedSftSpec, draw: torch.Generator) -> Objective:
+    apps = apps_of(lessons)
+
     def loss(rows: Tensor) -> Tensor:
         batch = select(lessons.situations, rows)
         hidden = Hidden(
             torch.rand(batch.instruction.shape, generator=draw) < recipe.word_dropout,
             torch.rand(len(rows), generator=draw) < recipe.pair_dropout,
         )
-        logits = _logits(network, batch, lessons.bags, hidden)
+        vectors = network.word_vectors(lessons.bags)
+        shown = disguise(batch, vectors, apps, recipe.strange_apps, draw)
+        logits: Tensor = network(shown.batch, shown.vectors, lessons.bags.weights, hidden)
         return supervised_loss(logits, lessons.labels[rows], lessons.weights[rows])
 
     return loss
@@ -116,8 +121,8 @@ def _trajectory_level(network: PolicyNetwork, lessons: Lessons, recipe: Embedded
     return loss
 
 
-def _logits(network: PolicyNetwork, batch: Batch, words: Bags, hidden: Hidden | None = None) -> Tensor:
-    logits: Tensor = network(batch, network.word_vectors(words), words.weights, hidden)
+def _logits(network: PolicyNetwork, batch: Batch, words: Bags) -> Tensor:
+    logits: Tensor = network(batch, network.word_vectors(words), words.weights)
     return logits
 
 

@@ -39,7 +39,7 @@ class Batch:
     flags: Tensor
     """(b, n, FLAGS)"""
     instruction_codes: Tensor
-    """(b, m) codes of words."""
+    """(b, m) codes of words; the memory of pairs ignores a word with code 0."""
     codes: Tensor
     """(b, n) codes of candidates."""
     anchors: Tensor

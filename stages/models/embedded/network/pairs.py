@@ -43,7 +43,7 @@ class PairMemory(nn.Module):
     ) -> Tensor:
         """(c,) the sum that the pairs add to the logits."""
         codes = grid.take(batch.codes)[:, None]
-        heard = weights[batch.instruction.long()]
+        heard = weights[batch.instruction.long()] * (batch.instruction_codes > 0)
         if hidden is not None:
             heard = heard * ~hidden.words
         words = self._recall(codes, batch.instruction_codes[grid.owner]) * heard[grid.owner]
