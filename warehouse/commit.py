@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +17,8 @@ from trajmill.warehouse.checks.log_entries import make_log_durable
 from trajmill.warehouse.columns import stored_schema
 from trajmill.warehouse.delta_log import delta_table
 from trajmill.warehouse.layout import StageRun, Warehouse
+from trajmill.warehouse.lock import sole_writer
+from trajmill.warehouse.screens import without_committed
 from trajmill.warehouse.shards import DataFile
 
 _KEEP_FOREVER = "interval 36500 days"
@@ -30,12 +33,18 @@ def commit_stage(warehouse: Warehouse, at: StageRun, files: Mapping[str, Sequenc
     """Commit the shards of one stage to their tables and return each table's version.
 
     After a crash between two tables, the same call completes the commit. Rows that others refer to are committed first
-    (`screens`, then in the order of `trajmill.schemas.tables.registry.TABLES`).
-    The DuckDB views are not refreshed here, because this costs as much as all tables of a stage together; every reader
-    in trajmill refreshes them first.
+    (`screens`, then in the order of `trajmill.schemas.tables.registry.TABLES`). Screens that another run has committed
+    in the meantime are left out. The DuckDB views are not refreshed here, because this costs as much as all tables of a
+    stage together; every reader in trajmill refreshes them first.
     """
     order = sorted(files, key=lambda table: (table != "screens", list(TABLES).index(table)))
-    return {table: commit(warehouse, table, files[table], at) for table in order if any(f.rows for f in files[table])}
+    versions = {}
+    for table in order:
+        with sole_writer(warehouse, table) if any(file.rows for file in files[table]) else nullcontext():
+            new = [without_committed(warehouse, file) if table == "screens" else file for file in files[table]]
+            if any(file.rows for file in new):
+                versions[table] = commit(warehouse, table, new, at)
+    return versions
 
 
 def commit(warehouse: Warehouse, table: str, files: Sequence[DataFile], at: StageRun) -> int:

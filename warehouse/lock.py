@@ -1,4 +1,4 @@
-"""Locks a run, so that one process at a time works on it; the lock ends with its process."""
+"""Locks a run or a table, so that one process at a time works on it; a lock ends with its process."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from trajmill.schemas.errors import TrajmillError
 from trajmill.warehouse.atomic import disk_full_as_error
@@ -24,9 +25,7 @@ def sole_worker(warehouse: Warehouse, run_id: str) -> Iterator[None]:
         RunInUseError: another process works on it; raised immediately.
     """
     path = warehouse.staging(run_id) / "lock"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-    try:
+    with _opened(path) as descriptor:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -38,5 +37,21 @@ def sole_worker(warehouse: Warehouse, run_id: str) -> Iterator[None]:
             os.ftruncate(descriptor, 0)
             os.write(descriptor, str(os.getpid()).encode())
         yield
+
+
+@contextmanager
+def sole_writer(warehouse: Warehouse, table: str) -> Iterator[None]:
+    """Wait until no other process commits to a table, and keep them out."""
+    with _opened(warehouse.table(table) / "_lock") as descriptor:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[int]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        yield descriptor
     finally:
         os.close(descriptor)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from functools import lru_cache
 from itertools import islice
@@ -22,7 +22,7 @@ from trajmill.warehouse.checks.unreadable import damage_as_error
 from trajmill.warehouse.delta_log import committed_files
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.screen_journal import ScreenJournal, StagedScreen, journal_paths
-from trajmill.warehouse.shards import DataFile, write_shard
+from trajmill.warehouse.shards import DataFile, replace_shard, write_shard
 
 _SCREENS_PER_BATCH = 64
 _DECODED_TREES = 4096
@@ -53,6 +53,11 @@ class WarehouseScreens:
                     self._rows.setdefault(screen_id, row)
                 self._files.append(file)
                 self._starts.append(start)
+
+    @property
+    def files(self) -> Collection[Path]:
+        """The committed files."""
+        return [file.path for file in self._files]
 
     def __contains__(self, screen_id: object) -> bool:
         return screen_id in self._rows
@@ -110,6 +115,26 @@ def write_screens(warehouse: Warehouse, at: StageRun, origin: Origin, made_by: s
         holders = {id_: journal for journal in journals for id_ in journal.ids() if id_ not in committed}
         staged = (_staged(holders[screen_id], screen_id) for screen_id in sorted(holders))
         return write_shard(warehouse, "screens", at, _batches(staged, origin, made_by))
+
+
+def without_committed(warehouse: Warehouse, file: DataFile) -> DataFile:
+    """Rewrite an uncommitted shard without the screens that another run has committed since it was written."""
+    path = warehouse.table("screens") / file.path
+    committed = WarehouseScreens(warehouse)
+    if not file.rows or path in committed.files:
+        return file
+    ids = pq.read_table(path, columns=["screen_id"], partitioning=None).column(0)
+    new = pa.array([screen_id not in committed for screen_id in ids.to_pylist()])
+    if new.true_count == len(new):
+        return file
+    with pq.ParquetFile(path) as shard:
+        # Row groups are filtered one by one, because all images together may not fit into memory.
+        starts = [0, *_group_ends(shard.metadata)]
+        kept = (
+            shard.read_row_group(group).filter(new.slice(start, starts[group + 1] - start))
+            for group, start in enumerate(starts[:-1])
+        )
+        return replace_shard(path, "screens", kept)
 
 
 def _staged(journal: ScreenJournal, screen_id: str) -> StagedScreen:

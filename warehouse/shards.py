@@ -71,8 +71,17 @@ def write_shard(
     path = warehouse.table(table) / at.shard_name(shard)
     if path.exists() and _is_committed(warehouse, table, path.name):
         return describe(path)
+    return replace_shard(path, table, _timed(_batches(data)))
+
+
+def replace_shard(path: Path, table: str, data: Iterable[pa.Table]) -> DataFile:
+    """Write rows with all columns of a table to a path; without rows, remove what is there.
+
+    Raises:
+        TrajmillError: the disk is full.
+    """
     schema = file_schema(table)
-    groups = _row_groups(_timed(_batches(data)), schema, _SCREENS_PER_GROUP if table == "screens" else _ROWS_PER_GROUP)
+    groups = _row_groups(iter(data), schema, _SCREENS_PER_GROUP if table == "screens" else _ROWS_PER_GROUP)
     first = next(groups, None)
     if first is None:
         path.unlink(missing_ok=True)

@@ -13,7 +13,7 @@ from PIL import Image
 from tests.warehouse.samples import SIZE, observation, png, stage_run
 from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.record import Origin
-from trajmill.warehouse.commit import commit
+from trajmill.warehouse.commit import commit, commit_stage
 from trajmill.warehouse.delta_log import committed_files
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.read import read_table
@@ -54,6 +54,20 @@ def expect(reader: ScreenReader, *shades: int) -> None:
 def test_screens_have_the_time_at_which_they_were_written(warehouse: Warehouse) -> None:
     commit_screens(warehouse, 1, [1, 2])
     assert read_table(warehouse, "screens")["written_at"].null_count == 0
+
+
+def test_a_screen_that_another_run_commits_in_the_meantime_is_stored_once(warehouse: Warehouse) -> None:
+    runs = [stage_run("rollout", run_id=name) for name in ("run-a", "run-b", "run-c")]
+    files = []
+    for at, shades in zip(runs, ([1, 2], [2, 3], [1]), strict=True):
+        journal_of(journal_path(warehouse, at, "00000"), *shades).close()
+        files.append(write_screens(warehouse, at, ORIGIN, "draw-v1"))
+    for number in (0, 1, 2, 0, 1):
+        commit_stage(warehouse, runs[number], {"screens": [files[number]]})
+    stored = read_table(warehouse, "screens")
+    assert sorted(stored["screen_id"].to_pylist()) == sorted(map(screen_id, (1, 2, 3)))
+    assert stored["written_at"].null_count == 0
+    expect(WarehouseScreens(warehouse), 1, 2, 3)
 
 
 def test_a_journal_keeps_each_screen_once_and_draws_it_once(tmp_path: Path) -> None:
