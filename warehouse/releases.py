@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
+from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -114,8 +116,7 @@ def read_release(warehouse: Warehouse, name: str) -> Release:
     """
     path = warehouse.release(name) / MANIFEST
     if not path.is_file():
-        known = ", ".join(release_names(warehouse)) or "none"
-        raise BadInputError(f"release {name}: there is none in {warehouse.root}; there are: {known}")
+        raise BadInputError(_no_release(warehouse, name))
     try:
         release = Release.model_validate_json(path.read_text(encoding="utf-8"))
     except (ValidationError, UnicodeDecodeError) as error:
@@ -123,6 +124,29 @@ def read_release(warehouse: Warehouse, name: str) -> Release:
     if release.sha256 is not None and release.sha256 != release.own_hash():
         raise BadInputError(f"{path}:1: changed since release {name} was made; restore it from a copy")
     return release
+
+
+def drop_release(warehouse: Warehouse, name: str) -> None:
+    """Delete a release; `vacuum` then deletes what only it has named.
+
+    Raises:
+        BadInputError: there is no such release.
+    """
+    folder = warehouse.release(name)
+    if not (folder / MANIFEST).is_file():
+        raise BadInputError(_no_release(warehouse, name))
+    # What is left if this is interrupted is no release, and `vacuum` deletes it.
+    (folder / MANIFEST).unlink()
+    shutil.rmtree(folder)
+
+
+def older_releases(warehouse: Warehouse, keep: int) -> list[str]:
+    """Names of the releases beyond the newest `keep` of each run, the oldest first; none if `keep` is 0."""
+    of_run: dict[str, list[tuple[int, str]]] = defaultdict(list)
+    for name in release_names(warehouse) if keep else ():
+        release = read_release(warehouse, name)
+        of_run[release.run_id].append((release.round, name))
+    return [name for _, names in sorted(of_run.items()) for _, name in sorted(names)[:-keep]]
 
 
 def release_names(warehouse: Warehouse) -> list[str]:
@@ -157,6 +181,11 @@ def verify_release(warehouse: Warehouse, name: str) -> Release:
         if file_hash(path) != file.sha256:
             raise BadInputError(f"{path}: changed since release {name} was made; restore it from a copy")
     return release
+
+
+def _no_release(warehouse: Warehouse, name: str) -> str:
+    known = ", ".join(release_names(warehouse)) or "none"
+    return f"release {name}: there is none in {warehouse.root}; there are: {known}"
 
 
 def _describe(path: Path, folder: Path) -> ReleaseFile:

@@ -126,11 +126,13 @@ def is_done(folder: Path) -> bool:
 
 def sweep(folder: Path) -> None:
     """Remove the files of a finished stage except its marker; its rows are committed."""
-    if not is_done(folder):
-        return
-    for path in folder.iterdir():
-        if path.name != _MARKER:
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    for path in leftovers(folder):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def leftovers(folder: Path) -> list[Path]:
+    """What lies beside the marker of a finished stage; nothing for a stage that is not finished."""
+    return [path for path in folder.iterdir() if path.name != _MARKER] if is_done(folder) else []
 
 
 def open_for_append(path: Path, whole: int) -> int:

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from trajmill.flows.cli import apps, env, export, judges, loop, policy, results, untrained
+from trajmill.flows.cli import apps, env, export, judges, loop, policy, results, untrained, upkeep
 from trajmill.flows.interrupt import Interrupt, noticing_interrupts
 from trajmill.schemas.errors import TrajmillError
 
@@ -35,6 +35,7 @@ app.add_typer(loop.app)
 app.add_typer(judges.app)
 app.add_typer(results.app)
 app.add_typer(export.app)
+app.add_typer(upkeep.app)
 app.add_typer(untrained.app)
 app.add_typer(apps.app, name="apps")
 app.add_typer(policy.app, name="policy")

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from trajmill.flows.configuration.atomic import AtomicSection
 from trajmill.flows.configuration.by_kind import by_kind
@@ -174,6 +174,15 @@ class ServeSection(Spec):
     """Newly accepted trajectories that start the retrain deployment."""
 
 
+class RetentionSection(Spec):
+    """What is kept of a warehouse that grows old."""
+
+    unused_days: NonNegativeFloat = 7.0
+    """Days after which files that nothing refers to are deleted."""
+    releases: NonNegativeInt = 0
+    """How many releases of each run are kept, the newest; 0 keeps all."""
+
+
 class Config(Spec):
     """A whole configuration."""
 
@@ -198,13 +207,14 @@ class Config(Spec):
     atomic: AtomicSection = AtomicSection()
     beam: Annotated[BeamSection, OPERATIONAL] = BeamSection()
     serve: Annotated[ServeSection, OPERATIONAL] = ServeSection()
+    retention: Annotated[RetentionSection, OPERATIONAL] = RetentionSection()
 
     def identity(self) -> dict[str, Any]:
         """Everything that decides rows; files count by their contents, roles by their models.
 
-        These decide no rows: the number of rounds, folders, the schedule, the runner, workers, addresses of models,
-        names of endpoints, endpoints without a role, other judges, and operations without queries. So a run can be
-        prolonged, moved, sped up and judged again. The policy is left out too: it changes within a run.
+        These decide no rows: the number of rounds, folders, the schedule, retention, the runner, workers, addresses of
+        models, names of endpoints, endpoints without a role, other judges, and operations without queries. So a run can
+        be prolonged, moved, sped up and judged again. The policy is left out too: it changes within a run.
         """
         models: dict[str, list[object]] = {}
         for keys, name in self.asked_endpoints():

@@ -1,23 +1,24 @@
 from __future__ import annotations
 
-import json
-import os
-from pathlib import Path
-
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from tests.warehouse.samples import commit_rows, stage_run, step_verdicts
 from trajmill.schemas.errors import BadInputError
-from trajmill.schemas.tables.registry import rows_to_arrow
-from trajmill.warehouse.delta_log import committed_files, table_versions
+from trajmill.warehouse.delta_log import table_versions
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.read import read_table
-from trajmill.warehouse.releases import MANIFEST, Release, read_release, release_names, verify_release, write_release
-from trajmill.warehouse.shards import write_shard
-from trajmill.warehouse.staging import mark_done
-from trajmill.warehouse.upkeep.vacuum import vacuum
+from trajmill.warehouse.releases import (
+    MANIFEST,
+    Release,
+    drop_release,
+    older_releases,
+    read_release,
+    release_names,
+    verify_release,
+    write_release,
+)
 
 
 def export(warehouse: Warehouse, name: str, rows: int = 3) -> None:
@@ -27,13 +28,13 @@ def export(warehouse: Warehouse, name: str, rows: int = 3) -> None:
     (warehouse.release(name) / "README.md").write_text("# card\n")
 
 
-def release(warehouse: Warehouse, name: str, created_at: str = "2026-11-20T00:00:00Z") -> Release:
+def release(warehouse: Warehouse, name: str, created_at: str = "2026-11-20T00:00:00Z", round: int = 1) -> Release:
     return write_release(
         warehouse,
         name,
         tables=table_versions(warehouse),
         run_id="run-a",
-        round=1,
+        round=round,
         code_version="test",
         created_at=created_at,
     )
@@ -85,68 +86,13 @@ def test_changed_and_missing_files_are_found(warehouse: Warehouse) -> None:
         verify_release(warehouse, "first")
 
 
-DAY = 86_400.0
-NOW = 2_000_000_000.0
-ROWS = step_verdicts(5, stage_run("judge"))
-
-
-def aged(path: Path, days: float) -> Path:
-    os.utime(path, (NOW - days * DAY, NOW - days * DAY))
-    return path
-
-
-def test_vacuum_takes_old_orphans_only(warehouse: Warehouse) -> None:
-    folder = warehouse.table("step_verdicts")
-    committed, killed, running = (stage_run("judge", run_id=name) for name in ("committed", "killed", "running"))
-    commit_rows(warehouse, committed, *step_verdicts(5, committed))
-    for at in (killed, running):
-        data = read_table(warehouse, "step_verdicts")
-        aged(folder / write_shard(warehouse, "step_verdicts", at, data).path, days=9)
-    running.staging(warehouse).mkdir(parents=True)
-    (temporary := folder / f".{killed.shard_name('00001')}.123.tmp").touch()
-    (views := warehouse.root / ".trajmill.duckdb.123.tmp").touch()
-    young = folder / killed.shard_name("00002")
-    young.touch()
-    for path in (*committed_files(warehouse, "step_verdicts"), temporary, views):
-        aged(path, days=9)
-    aged(young, days=1)
-    assert vacuum(warehouse, older_than_days=7, now=NOW) == sorted([views, temporary, folder / killed.shard_name()])
-    assert {path.name for path in folder.glob("*.parquet")} == {
-        committed.shard_name(), running.shard_name(), killed.shard_name("00002")
-    }  # fmt: skip
-    assert read_table(warehouse, "step_verdicts").num_rows == 5
-
-
-def test_vacuum_takes_what_another_split_of_a_finished_stage_has_left(warehouse: Warehouse) -> None:
-    at, folder = stage_run("judge"), warehouse.table("step_verdicts")
-    left = (
-        folder / write_shard(warehouse, "step_verdicts", at, rows_to_arrow("step_verdicts", ROWS), "00001-other").path
-    )
-    commit_rows(warehouse, at, *ROWS)
-    aged(left, days=9)
-    at.staging(warehouse).mkdir(parents=True)
-    assert vacuum(warehouse, older_than_days=7, now=NOW) == []
-    mark_done(at.staging(warehouse), "key", {})
-    assert vacuum(warehouse, older_than_days=7, now=NOW) == [left]
-    assert read_table(warehouse, "step_verdicts").num_rows == len(ROWS)
-
-
-def test_vacuum_keeps_the_versions_that_releases_name(warehouse: Warehouse) -> None:
-    from deltalake import DeltaTable
-
-    table = "step_verdicts"
-    for number in (1, 2):
-        commit_rows(warehouse, stage_run("judge", number), *step_verdicts(5, stage_run("judge", number)))
-    export(warehouse, "first")
-    named = release(warehouse, "first").tables[table]
-    files = committed_files(warehouse, table)
-    commit_rows(warehouse, stage_run("judge", 3), *step_verdicts(5, stage_run("judge", 3)))
-    extra = set(committed_files(warehouse, table)) - set(files)
-    # Somebody compacts the table with a tool of their own: no file of ours is in the newest version any more.
-    DeltaTable(str(warehouse.table(table))).optimize.compact()
-    for path in (*files, *extra):
-        aged(path, days=9)
-    assert set(vacuum(warehouse, older_than_days=7, now=NOW)) == extra
-    assert read_table(warehouse, table, version=named).num_rows == 10
-    assert read_table(warehouse, table).num_rows == 15
-    assert json.loads((warehouse.release("first") / MANIFEST).read_text())["tables"] == {table: named}
+def test_dropping_a_release_and_the_older_ones_of_each_run(warehouse: Warehouse) -> None:
+    for number in (1, 2, 10):
+        export(warehouse, f"run-a-{number}")
+        release(warehouse, f"run-a-{number}", round=number)
+    assert older_releases(warehouse, 0) == older_releases(warehouse, 3) == []
+    assert older_releases(warehouse, 1) == ["run-a-1", "run-a-2"]
+    drop_release(warehouse, "run-a-2")
+    assert release_names(warehouse) == ["run-a-1", "run-a-10"] and not warehouse.release("run-a-2").exists()
+    with pytest.raises(BadInputError, match="release run-a-2: there is none"):
+        drop_release(warehouse, "run-a-2")

@@ -1,0 +1,79 @@
+"""Commands for a warehouse that grows old: vacuum, compact, releases."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from trajmill.flows.cli.loop import ConfigFile
+from trajmill.flows.cli.results import Root, warehouse_of
+
+app = typer.Typer()
+releases = typer.Typer(help="List, compare and drop releases.", no_args_is_help=True)
+app.add_typer(releases, name="releases")
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of a release; `trajmill releases list` shows them.")]
+
+
+@app.command(epilog="Example: trajmill vacuum --dry-run")
+def vacuum(
+    days: Annotated[
+        float | None,
+        typer.Option("--days", min=0, help="Age below which nothing is deleted, instead of retention.unused_days."),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list the files.")] = False,
+    config: ConfigFile = None,
+    root: Root = None,
+) -> None:
+    """Delete files that nothing refers to: what killed processes left, and versions that no release names."""
+    import time
+
+    from trajmill.flows.configuration.file import load_config
+    from trajmill.warehouse.upkeep.vacuum import unused_files
+    from trajmill.warehouse.upkeep.vacuum import vacuum as vacuum_warehouse
+
+    warehouse = warehouse_of(config, root)
+    age = load_config(config).retention.unused_days if days is None else days
+    work = unused_files if dry_run else vacuum_warehouse
+    files = work(warehouse, older_than_days=age, now=time.time())
+    for file in files:
+        print(file.path.relative_to(warehouse.root))
+    size = sum(file.size for file in files)
+    print(f"{len(files):,} unused files, {size / 1e6:,.1f} MB{'' if dry_run else ': deleted'}")
+
+
+@app.command(epilog="Example: trajmill compact")
+def compact(config: ConfigFile = None, root: Root = None) -> None:
+    """Join small files of the tables into larger ones; no row changes, and `trajmill vacuum` deletes the small ones."""
+    from trajmill.warehouse.upkeep.compact import compact as compact_warehouse
+
+    for table in (done := compact_warehouse(warehouse_of(config, root))):
+        print(f"{table.table}: {table.files_before:,} files are {table.files_after:,}")
+    if not done:
+        print("no table has small files to join")
+
+
+@releases.command("list", epilog="Example: trajmill releases list")
+def list_releases(config: ConfigFile = None, root: Root = None) -> None:
+    """List the releases, the newest of a run last, with their rows and sizes."""
+    from trajmill.warehouse.releases import read_release, release_names
+
+    warehouse = warehouse_of(config, root)
+    for name in release_names(warehouse):
+        release = read_release(warehouse, name)
+        rows = ", ".join(f"{file.rows:,} {file.path}" for file in release.files if file.rows)
+        size = sum(file.bytes for file in release.files)
+        print(f"{name}  {release.created_at}  round {release.round}  {size / 1e6:,.1f} MB  {rows}")
+
+
+@releases.command(epilog="Example: trajmill releases drop default-0a1b2c3d-r0001")
+def drop(name: Name, config: ConfigFile = None, root: Root = None) -> None:
+    """Delete a release; rows and screens stay in the tables."""
+    from trajmill.warehouse.lock import sole_worker
+    from trajmill.warehouse.releases import drop_release, read_release
+
+    warehouse = warehouse_of(config, root)
+    with sole_worker(warehouse, read_release(warehouse, name).run_id):
+        drop_release(warehouse, name)
+    print(f"{name} is dropped; `trajmill vacuum` deletes what only it has named")

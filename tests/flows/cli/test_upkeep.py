@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.warehouse.samples import commit_rows, stage_run, step_verdicts
+from tests.warehouse.test_releases import export, release
+from trajmill.flows.cli.app import run
+from trajmill.warehouse.layout import Warehouse, create_warehouse
+from trajmill.warehouse.lock import sole_worker
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Warehouse:
+    warehouse = create_warehouse(tmp_path / "root")
+    for number in range(1, 13):
+        at = stage_run("judge", number)
+        commit_rows(warehouse, at, *step_verdicts(2, at))
+    export(warehouse, "first")
+    release(warehouse, "first")
+    return warehouse
+
+
+def said(warehouse: Warehouse, capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert run([*arguments, "--root", str(warehouse.root)]) == 0
+    return capsys.readouterr().out
+
+
+def test_unused_files_are_listed_then_deleted(warehouse: Warehouse, capsys: pytest.CaptureFixture[str]) -> None:
+    left = warehouse.table("step_verdicts") / "r0099-run-a-judge-00000.parquet"
+    left.write_bytes(bytes(100_000))
+    os.utime(left, (0, 0))
+    listed = "tables/step_verdicts/r0099-run-a-judge-00000.parquet\n1 unused files, 0.1 MB"
+    assert said(warehouse, capsys, "vacuum", "--dry-run") == f"{listed}\n" and left.exists()
+    assert said(warehouse, capsys, "vacuum") == f"{listed}: deleted\n" and not left.exists()
+    assert said(warehouse, capsys, "vacuum", "--days", "0") == "0 unused files, 0.0 MB: deleted\n"
+
+
+def test_small_files_are_joined_once(warehouse: Warehouse, capsys: pytest.CaptureFixture[str]) -> None:
+    assert said(warehouse, capsys, "compact") == "step_verdicts: 12 files are 1\n"
+    assert said(warehouse, capsys, "compact") == "no table has small files to join\n"
+
+
+def test_releases_are_listed_and_dropped(warehouse: Warehouse, capsys: pytest.CaptureFixture[str]) -> None:
+    assert said(warehouse, capsys, "releases", "list").startswith("first  2026-11-20T00:00:00Z  round 1  ")
+    with sole_worker(warehouse, "run-a"):
+        assert run(["releases", "drop", "first", "--root", str(warehouse.root)]) == 1
+    assert "is at work on it" in capsys.readouterr().err
+    assert "first is dropped" in said(warehouse, capsys, "releases", "drop", "first")
+    assert said(warehouse, capsys, "releases", "list") == ""
+    assert run(["releases", "drop", "first", "--root", str(warehouse.root)]) == 1
+    assert capsys.readouterr().err.startswith("release first: there is none in ")

@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import time
+
+import pytest
+from datasets import load_dataset
+
+from tests.warehouse.samples import commit_rows, observation, stage_run, step_verdicts
+from tests.warehouse.test_releases import export, release
+from tests.warehouse.test_screens import commit_screens, expect
+from trajmill.warehouse.commit import commit
+from trajmill.warehouse.delta_log import committed_files
+from trajmill.warehouse.layout import Warehouse
+from trajmill.warehouse.read import read_table
+from trajmill.warehouse.screens import WarehouseScreens
+from trajmill.warehouse.shards import write_shard
+from trajmill.warehouse.sql import run_sql
+from trajmill.warehouse.upkeep.compact import compact, compact_table
+from trajmill.warehouse.upkeep.retention import maintain
+
+TABLE = "step_verdicts"
+COUNT = f"SELECT count(*) AS n FROM {TABLE}"
+
+
+@pytest.fixture
+def twelve_rounds(warehouse: Warehouse) -> Warehouse:
+    for number in range(1, 13):
+        at = stage_run("judge", number)
+        commit_rows(warehouse, at, *step_verdicts(5, at))
+    return warehouse
+
+
+def test_rows_keep_their_values_and_their_order(twelve_rounds: Warehouse) -> None:
+    before = read_table(twelve_rounds, TABLE)
+    assert compact(twelve_rounds) == [(TABLE, 12, 1)]
+    assert read_table(twelve_rounds, TABLE).equals(before)
+    assert run_sql(twelve_rounds, COUNT).to_pylist() == [{"n": 60}]
+    assert read_table(twelve_rounds, TABLE, rounds=[7]).num_rows == 5
+    assert compact(twelve_rounds) == [], "one file is not small files"
+
+
+def test_later_commits_and_a_second_joining(twelve_rounds: Warehouse) -> None:
+    compact(twelve_rounds)
+    for number in (13, 14):
+        at = stage_run("judge", number)
+        commit_rows(twelve_rounds, at, *step_verdicts(5, at))
+    before = read_table(twelve_rounds, TABLE)
+    assert compact_table(twelve_rounds, TABLE, fewest=2).files_after == 1
+    assert read_table(twelve_rounds, TABLE).equals(before) and before.num_rows == 70
+
+
+def test_a_stage_that_is_committed_again_after_the_joining_adds_nothing(twelve_rounds: Warehouse) -> None:
+    at, rows = stage_run("judge", 3), read_table(twelve_rounds, TABLE, rounds=[3])
+    compact(twelve_rounds)
+    commit(twelve_rounds, TABLE, [write_shard(twelve_rounds, TABLE, at, rows)], at)
+    assert read_table(twelve_rounds, TABLE).num_rows == 60
+
+
+def test_a_released_version_stays_until_its_release_is_dropped(twelve_rounds: Warehouse) -> None:
+    export(twelve_rounds, "first")
+    version = release(twelve_rounds, "first").tables[TABLE]
+    compact(twelve_rounds)
+    day = 86_400.0
+    small = set(committed_files(twelve_rounds, TABLE, version))
+    done = maintain(twelve_rounds, keep_releases=1, unused_days=7, now=time.time() + 9 * day)
+    assert done == ([], [], []) and read_table(twelve_rounds, TABLE, version=version).num_rows == 60
+    export(twelve_rounds, "second")
+    release(twelve_rounds, "second", round=2)
+    assert maintain(twelve_rounds, keep_releases=1, unused_days=7, now=time.time() + day) == (["first"], [], [])
+    done = maintain(twelve_rounds, keep_releases=1, unused_days=7, now=time.time() + 9 * day)
+    assert {file.path for file in done.deleted} == small
+    assert read_table(twelve_rounds, TABLE).num_rows == 60
+
+
+def test_joined_screens_are_still_images_for_datasets(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in (1, 2, 3):
+        commit_screens(warehouse, number, [2 * number, 2 * number + 1])
+    assert compact_table(warehouse, "screens", fewest=2).files_after == 1
+    expect(WarehouseScreens(warehouse), *range(2, 8))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    (file,) = committed_files(warehouse, "screens")
+    rows = load_dataset("parquet", data_files=str(file), split="train", cache_dir=str(warehouse.root / "cache"))
+    assert rows[0]["image"].size == observation(2).screen.size

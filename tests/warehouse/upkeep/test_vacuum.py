@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from deltalake import DeltaTable
+
+from tests.warehouse.samples import commit_rows, stage_run, step_verdicts
+from tests.warehouse.test_releases import export, release
+from trajmill.schemas.tables.registry import rows_to_arrow
+from trajmill.warehouse.delta_log import committed_files
+from trajmill.warehouse.layout import Warehouse
+from trajmill.warehouse.read import read_table
+from trajmill.warehouse.releases import drop_release
+from trajmill.warehouse.shards import write_shard
+from trajmill.warehouse.staging import mark_done
+from trajmill.warehouse.upkeep.vacuum import unused_files, vacuum
+
+DAY = 86_400.0
+NOW = 2_000_000_000.0
+ROWS = step_verdicts(5, stage_run("judge"))
+
+
+def vacuumed(warehouse: Warehouse) -> list[Path]:
+    return [file.path for file in vacuum(warehouse, older_than_days=7, now=NOW)]
+
+
+def aged(path: Path, days: float) -> Path:
+    os.utime(path, (NOW - days * DAY, NOW - days * DAY))
+    return path
+
+
+def test_vacuum_takes_old_orphans_only(warehouse: Warehouse) -> None:
+    folder = warehouse.table("step_verdicts")
+    committed, killed, running = (stage_run("judge", run_id=name) for name in ("committed", "killed", "running"))
+    commit_rows(warehouse, committed, *step_verdicts(5, committed))
+    for at in (killed, running):
+        data = read_table(warehouse, "step_verdicts")
+        aged(folder / write_shard(warehouse, "step_verdicts", at, data).path, days=9)
+    running.staging(warehouse).mkdir(parents=True)
+    (temporary := folder / f".{killed.shard_name('00001')}.123.tmp").touch()
+    (views := warehouse.root / ".trajmill.duckdb.123.tmp").touch()
+    young = folder / killed.shard_name("00002")
+    young.touch()
+    for path in (*committed_files(warehouse, "step_verdicts"), temporary, views):
+        aged(path, days=9)
+    aged(young, days=1)
+    assert vacuumed(warehouse) == sorted([views, temporary, folder / killed.shard_name()])
+    assert {path.name for path in folder.glob("*.parquet")} == {
+        committed.shard_name(), running.shard_name(), killed.shard_name("00002")
+    }  # fmt: skip
+    assert read_table(warehouse, "step_verdicts").num_rows == 5
+
+
+def test_vacuum_takes_what_another_split_of_a_finished_stage_has_left(warehouse: Warehouse) -> None:
+    at, folder = stage_run("judge"), warehouse.table("step_verdicts")
+    left = (
+        folder / write_shard(warehouse, "step_verdicts", at, rows_to_arrow("step_verdicts", ROWS), "00001-other").path
+    )
+    commit_rows(warehouse, at, *ROWS)
+    aged(left, days=9)
+    at.staging(warehouse).mkdir(parents=True)
+    assert vacuumed(warehouse) == []
+    mark_done(at.staging(warehouse), "key", {})
+    assert vacuumed(warehouse) == [left]
+    assert read_table(warehouse, "step_verdicts").num_rows == len(ROWS)
+
+
+def test_vacuum_keeps_the_versions_that_releases_name(warehouse: Warehouse) -> None:
+    table = "step_verdicts"
+    for number in (1, 2):
+        commit_rows(warehouse, stage_run("judge", number), *step_verdicts(5, stage_run("judge", number)))
+    export(warehouse, "first")
+    named = release(warehouse, "first").tables[table]
+    files = committed_files(warehouse, table)
+    commit_rows(warehouse, stage_run("judge", 3), *step_verdicts(5, stage_run("judge", 3)))
+    extra = set(committed_files(warehouse, table)) - set(files)
+    # Somebody compacts the table with a tool of their own: no file of ours is in the newest version any more.
+    DeltaTable(str(warehouse.table(table))).optimize.compact()
+    for path in (*files, *extra):
+        aged(path, days=9)
+    assert set(vacuumed(warehouse)) == extra
+    assert read_table(warehouse, table, version=named).num_rows == 10
+    assert read_table(warehouse, table).num_rows == 15
+    drop_release(warehouse, "first")
+    assert set(vacuumed(warehouse)) == set(files), "no release names their version any more"
+    assert read_table(warehouse, table).num_rows == 15
+
+
+def test_vacuum_takes_what_killed_processes_left_elsewhere(warehouse: Warehouse) -> None:
+    export(warehouse, "first")
+    release(warehouse, "first")
+    kept = {path for path in warehouse.root.rglob("*") if path.is_file()}
+    done, running = stage_run("judge").staging(warehouse), stage_run("guide").staging(warehouse)
+    mark_done(done, "key", {})
+    left = [
+        warehouse.release("half") / "trl" / "train.parquet",
+        warehouse.root / "models" / ".policy-1.unfinished" / "model.safetensors",
+        warehouse.root / ".warehouse.json.123.tmp",
+        done / "shard-1" / "done.json",
+        done / "episodes-1.jsonl",
+    ]
+    kept |= {done / "done.json", running / "episodes-1.jsonl"}
+    for path in (*left, running / "episodes-1.jsonl"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    for path in (*left, *kept):
+        aged(path, days=9)
+    assert [file.path for file in unused_files(warehouse, older_than_days=7, now=NOW)] == sorted(left)
+    assert vacuumed(warehouse) == sorted(left)
+    assert {path for path in warehouse.root.rglob("*") if path.is_file()} == kept
+    assert not warehouse.release("half").exists() and not (done / "shard-1").exists()
