@@ -19,7 +19,7 @@ from trajmill.flows.beside import beside
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.context import RoundContext
 from trajmill.flows.interrupt import asked_to_stop
-from trajmill.flows.landed_event import announce_landed
+from trajmill.flows.landed_event import accepted_since_training, announce_landed
 from trajmill.flows.policies.choice import adopt_configured, names_another_policy
 from trajmill.flows.policies.policy import PROMOTE
 from trajmill.flows.progress import progress
@@ -29,7 +29,6 @@ from trajmill.flows.serving.models_ready import models_ready
 from trajmill.flows.stage import StageReport, Waiting, has_begun, report_of
 from trajmill.flows.tasks.judge import JUDGE, JUDGE_GUIDED
 from trajmill.flows.tasks.rollout import ROLLOUT
-from trajmill.pipelines.reading.history import read_history
 from trajmill.pipelines.rollout import attempt_counter
 from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.nearest import instead_of
@@ -78,9 +77,11 @@ def round_flow(context: RoundContext) -> RoundSummary | Waiting:
 
 
 def _stage_of_flow(stage: RoundStage, context: RoundContext) -> StageReport:
+    is_new = report_of(stage.in_its_round(context), stage.name) is None
     report = stage_task(stage, context)
-    if stage.name in (JUDGE, JUDGE_GUIDED):
-        announce_landed(context.warehouse.root, accepted(context), context.config.serve.retrain_after_accepted)
+    if is_new and stage.name in (JUDGE, JUDGE_GUIDED):
+        enough = context.config.serve.retrain_after_accepted
+        announce_landed(context.warehouse.root, accepted_since_training(context.config), enough)
     return report
 
 
@@ -188,12 +189,6 @@ def summary_of(context: RoundContext) -> RoundSummary:
     if not rows:
         raise TrajmillError(f"round {context.round} of run {context.run_id} is not finished; run `trajmill evolve`")
     return rows[0]
-
-
-def accepted(context: RoundContext) -> int:
-    """Number of trajectories of the round that were judged correct; earlier rounds have been trained on."""
-    history = read_history(context.warehouse, context.run_id, [context.round])
-    return sum(attempt.correct for attempt in history.attempts)
 
 
 @contextmanager

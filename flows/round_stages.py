@@ -77,6 +77,13 @@ def stages_of(config: Config) -> tuple[RoundStage, ...]:
     return tuple(stage for stage in STAGES if stage.is_wanted(config))
 
 
+def collecting_stages(config: Config) -> tuple[RoundStage, ...]:
+    """The stages that make trajectories and judge them: those before the training data."""
+    stages = stages_of(config)
+    first = next(place for place, stage in enumerate(stages) if stage.name == CALIBRATE)
+    return stages[:first]
+
+
 def needed_before(command: str) -> tuple[RoundStage, ...]:
     """The stages of other commands that must be finished before a command, in their order."""
     needed = {name for stage in STAGES if stage.command == command for name in stage.needs}

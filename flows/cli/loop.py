@@ -159,7 +159,7 @@ def serve(
         int, typer.Option(min=1, max=65535, help="Port of the Prefect server that is started if none is named.")
     ] = 4200,
 ) -> None:
-    """Serve two deployments: more rounds every night, and a retraining when there are enough new trajectories.
+    """Serve two deployments: collecting every night, and a retraining when enough new trajectories have landed.
 
     Uses the Prefect server that PREFECT_API_URL names; without one, it starts one here.
     """
@@ -175,7 +175,7 @@ def serve(
     file = config or (DEFAULT_FILE if DEFAULT_FILE.exists() else None)
     warehouse = create_warehouse(settings.run.root)
     with long_lived_server(warehouse.root / "runs" / "prefect.log", port) as address:
-        from trajmill.flows.serve import serve_deployments
+        from trajmill.flows.nights.deployments import serve_deployments
 
         Console().print(
             f"Prefect server: {address}\nLet other commands report to it: export PREFECT_API_URL={address}",

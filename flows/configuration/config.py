@@ -15,6 +15,7 @@ from trajmill.flows.configuration.atomic import AtomicSection
 from trajmill.flows.configuration.by_kind import by_kind
 from trajmill.flows.configuration.models import POLICY_ROLE, ModelsSection, PromptsSection
 from trajmill.flows.configuration.pathways import PathwaysSection
+from trajmill.flows.configuration.serve import NotifySection, ServeSection
 from trajmill.flows.configuration.tables import KeyPath
 from trajmill.schemas.known_name import known_by
 from trajmill.schemas.record import content_id
@@ -40,8 +41,6 @@ OWN_JUDGE = "judge"
 
 MOST_ROUNDS = 9999
 """Most rounds of a run; the names of their files have four digits."""
-
-Cron = Annotated[str, Field(pattern=r"^\S+( +\S+){4}$")]
 
 
 class RunSection(Spec):
@@ -163,17 +162,6 @@ class BeamSection(Spec):
     """Options of the runner, as on a Beam command line."""
 
 
-class ServeSection(Spec):
-    """What `trajmill serve` schedules."""
-
-    cron: Cron = "0 2 * * *"
-    """When the nightly deployment runs (minute, hour, day, month, weekday)."""
-    rounds_per_night: PositiveInt = 1
-    """Rounds that one nightly run adds."""
-    retrain_after_accepted: PositiveInt = 200
-    """Newly accepted trajectories that start the retrain deployment."""
-
-
 class RetentionSection(Spec):
     """What is kept of a warehouse that grows old."""
 
@@ -208,6 +196,7 @@ class Config(Spec):
     beam: Annotated[BeamSection, OPERATIONAL] = BeamSection()
     serve: Annotated[ServeSection, OPERATIONAL] = ServeSection()
     retention: Annotated[RetentionSection, OPERATIONAL] = RetentionSection()
+    notify: Annotated[NotifySection, OPERATIONAL] = NotifySection()
 
     def identity(self) -> dict[str, Any]:
         """Everything that decides rows; files count by their contents, roles by their models.

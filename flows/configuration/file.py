@@ -60,6 +60,11 @@ def load_config(path: Path | None = None) -> Config:
     return config
 
 
+def load_config_named(path: str | None) -> Config:
+    """The configuration of a run, from the parameter of a flow."""
+    return load_config(None if path is None else Path(path))
+
+
 def _read(path: Path) -> WrittenFile:
     try:
         text = path.read_text(encoding="utf-8")

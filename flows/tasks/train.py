@@ -76,6 +76,16 @@ def train(context: RoundContext, progress: Progress | None = None) -> StageRepor
     return run_once(context, TRAIN, work)
 
 
+def leave_untrained(context: RoundContext, reason: str) -> StageReport:
+    """End the training stage of a round without a training, for a reason that the round's figures name."""
+
+    def work(at: StageRun) -> StageOutcome:
+        rows = finished(context, RELEASE).result[context.config.train.learns_from]
+        return _untrained(rows, reason, judge_precision(context))
+
+    return run_once(context, TRAIN, work)
+
+
 def awaited_policy(context: RoundContext, policy: Policy) -> str:
     """The line that says what to do if the recipe cannot train a policy."""
     release = finished(context, RELEASE).result["release"]

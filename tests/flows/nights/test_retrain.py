@@ -17,10 +17,11 @@ from tests.flows.tasks.test_train import first_waiting, start
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.context import RoundContext
 from trajmill.flows.landed_event import accepted_since_training
+from trajmill.flows.nights.ending import Ending
+from trajmill.flows.nights.retrain import retrain, retrain_if_enough
 from trajmill.flows.policies.policy import PROMOTE
 from trajmill.flows.round import current_round, do_stage, run_stage
 from trajmill.flows.round_stages import STAGES
-from trajmill.flows.serve import retrain, retrain_now
 from trajmill.flows.stage import report_of
 from trajmill.flows.tasks.judge import JUDGE
 from trajmill.flows.tasks.train import TRAIN
@@ -53,6 +54,7 @@ episodes = 4
 train_sample = 0
 [serve]
 retrain_after_accepted = 1
+when_busy = "skip"
 """
 
 
@@ -76,10 +78,15 @@ def test_what_was_rolled_out_and_judged_is_trained_on(tmp_path: Path, prefect_se
     assert landed >= config.serve.retrain_after_accepted
 
     with sole_worker(context.warehouse, context.run_id):
-        assert "is at work on it" in retrain(str(file))
+        skipped = retrain(str(file), return_state=True)
+    assert (skipped.name, skipped.is_completed()) == (Ending.SKIPPED, True)
+    assert "is at work on it" in (skipped.message or "")
     assert report_of(context, TRAIN) is None, "another process was at work: it was left to train"
 
-    assert re.match(rf"round 1, {landed} newly accepted trajectories: (not )?promoted, ", retrain(str(file)))
+    done = retrain(str(file), return_state=True)
+    assert done.name == Ending.TRAINED
+    assert re.match(rf"round 1, {landed} newly accepted trajectories: (not )?promoted, ", done.message or "")
+    assert (context.warehouse.run(config.run_id) / "report.html").is_file()
     trained = report_of(context, TRAIN)
     assert trained is not None and trained.result["trained"]
     assert report_of(context, PROMOTE) is not None
@@ -87,16 +94,22 @@ def test_what_was_rolled_out_and_judged_is_trained_on(tmp_path: Path, prefect_se
     assert trained.result["version"] in versions
     assert current_round(config).round == 2
     assert accepted_since_training(config) == 0
-    assert retrain(str(file)) == "did not train: 0 trajectories accepted since the last training, 1 are enough"
+    again = retrain(str(file), return_state=True)
+    assert again.name == Ending.NOT_ENOUGH
+    assert again.message == "did not train: 0 trajectories accepted since the last training, 1 are enough"
 
 
-def test_retraining_says_what_a_policy_waits_for(tmp_path: Path) -> None:
+def test_retraining_says_what_a_policy_waits_for(tmp_path: Path, prefect_server: None) -> None:
     folder = network_folder(tmp_path / "network", seed=3)
     config = network_config(tmp_path / "root", folder, NOBODY_TRAINS)
     with_any = config.model_copy(update={"serve": config.serve.model_copy(update={"retrain_after_accepted": 0})})
-    assert retrain_now(with_any) == "did not train: round 1 is not judged yet; it trains on what has landed at its end"
+    early = retrain_if_enough(with_any)
+    assert early.ending is Ending.NOT_ENOUGH
+    assert early.line == "did not train: round 1 is not judged yet; it trains on what has landed at its end"
     assert first_waiting(start(config)) is not None
-    assert retrain_now(with_any).startswith("did not train: awaiting a policy: [train] kind 'failing' does not train")
+    waiting = retrain_if_enough(with_any)
+    assert waiting.ending is Ending.AWAITING_POLICY
+    assert waiting.line.startswith("did not train: awaiting a policy: [train] kind 'failing' does not train")
 
 
 def hold(root: Path, run_id: str, held: Connection) -> None:

@@ -19,7 +19,8 @@ from tests.warehouse.samples import commit_rows, judgement, stage_run
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.file import load_config
 from trajmill.flows.landed_event import LANDED, accepted_since_training
-from trajmill.flows.serve import deployments, last_round, retrain
+from trajmill.flows.nights.deployments import deployments
+from trajmill.flows.nights.retrain import retrain
 from trajmill.warehouse.layout import create_warehouse
 
 pytestmark = pytest.mark.slow
@@ -122,8 +123,8 @@ def test_the_deployments_say_what_starts_them(tmp_path: Path) -> None:
     nightly, retraining = deployments(config, tmp_path / "trajmill.toml")
     assert nightly.parameters == retraining.parameters == {"config_file": str(tmp_path / "trajmill.toml")}
     assert (nightly.entrypoint, retraining.entrypoint) == (
-        "trajmill.flows.serve.nightly",
-        "trajmill.flows.serve.retrain",
+        "trajmill.flows.nights.nightly.nightly",
+        "trajmill.flows.nights.retrain.retrain",
     )
     assert "5 4 * * *" in str(nightly.schedules)
     (trigger,) = retraining.triggers
@@ -133,7 +134,7 @@ def test_the_deployments_say_what_starts_them(tmp_path: Path) -> None:
 def test_only_what_was_judged_correct_since_the_last_training_counts(tmp_path: Path) -> None:
     config = Config.model_validate({"run": {"root": tmp_path / "warehouse"}})
     warehouse = create_warehouse(config.run.root)
-    assert (accepted_since_training(config), last_round(config)) == (0, 0)
+    assert accepted_since_training(config) == 0
     first, second = (stage_run("judge", number, config.run_id) for number in (1, 2))
     commit_rows(warehouse, first, judgement("a", first, correct=True), judgement("b", first, correct=False))
     commit_rows(warehouse, second, judgement("c", second, correct=True), judgement("d", second, correct=False))
@@ -149,5 +150,6 @@ def test_a_retraining_without_enough_does_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prefect_server: None
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert retrain() == "did not train: 0 trajectories accepted since the last training, 200 are enough"
+    ended = retrain(return_state=True)
+    assert ended.message == "did not train: 0 trajectories accepted since the last training, 200 are enough"
     assert sorted(path.name for path in load_config().run.root.iterdir() if path.is_dir() and any(path.iterdir())) == []

@@ -1,0 +1,1 @@
+"""The flows that run unattended: nightly collecting and retraining, and what they tell people."""

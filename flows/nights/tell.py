@@ -1,0 +1,113 @@
+"""Tells people that a flow failed or needs a person: hooks of the flows, and the message that they send."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import urllib.request
+from collections.abc import Awaitable
+from typing import Any, NamedTuple
+
+from prefect.blocks.abstract import NotificationBlock
+from prefect.blocks.core import Block
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId, TaskRunFilter
+from prefect.client.schemas.objects import FlowRun, State
+from prefect.flows import Flow
+
+from trajmill.flows.configuration.file import load_config_named
+from trajmill.flows.configuration.serve import NotifySection
+from trajmill.flows.nights.ending import NEEDS_PERSON
+from trajmill.schemas.errors import TrajmillError
+
+_SECONDS_TO_SEND = 15.0
+
+
+class Notice(NamedTuple):
+    """What people are told."""
+
+    subject: str
+    what: str
+    """What failed, or what is waited for."""
+    to_do: str
+
+    def text(self) -> str:
+        """The message without its subject."""
+        return f"{self.what}\nLost: nothing; what was finished is stored.\nTo do: {self.to_do}"
+
+
+def tell_of_failure(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:
+    """Tell people that a flow failed or crashed; a hook of Prefect."""
+    stages = _failed_stages(flow_run)
+    where = f" in stage {', '.join(stages)}" if stages else ""
+    what = " ".join((state.message or state.name or "no reason is known").split())
+    to_do = (
+        "mend the cause; the next run continues where this one stopped, or start it now: "
+        f"prefect deployment run {flow.name}/{flow.name}"
+    )
+    _tell(flow_run, Notice(f"trajmill: {flow.name} failed{where}", what, to_do))
+
+
+def tell_of_end(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:
+    """Tell people that a flow ended in a state that needs a person; a hook of Prefect."""
+    if state.name not in NEEDS_PERSON:
+        return
+    to_do = "see `trajmill status`, and docs/operations.md for this state"
+    _tell(flow_run, Notice(f"trajmill: {flow.name} ended as {state.name}", state.message or "", to_do))
+
+
+def send(message: Notice, notify: NotifySection) -> list[str]:
+    """Send a message to the webhook and to all blocks; returns a line for each that could not be reached."""
+    problems = []
+    if notify.webhook:
+        try:
+            _post(notify.webhook, message)
+        except (OSError, ValueError) as error:
+            problems.append(f"notify.webhook: {error}")
+    for name in notify.blocks:
+        try:
+            block = Block.load(name)
+            if not isinstance(block, NotificationBlock):
+                raise ValueError("it is no notification block")
+            _notify(block, message)
+        except Exception as error:  # A block may raise anything; a message that is not sent must not end a flow.
+            problems.append(f"notify.blocks: {name}: {error}")
+    return problems
+
+
+def _notify(block: NotificationBlock, message: Notice) -> None:
+    async def sent() -> None:
+        # Blocks that Prefect makes usable without `await` return no coroutine.
+        sending: Awaitable[None] | None = block.notify(body=message.text(), subject=message.subject)
+        if sending is not None:
+            await sending
+
+    asyncio.run(sent())
+
+
+def _post(address: str, message: Notice) -> None:
+    body = {"text": f"{message.subject}\n{message.text()}", **message._asdict()}
+    request = urllib.request.Request(
+        address, data=json.dumps(body).encode(), headers={"Content-Type": "application/json"}
+    )
+    urllib.request.urlopen(request, timeout=_SECONDS_TO_SEND).close()
+
+
+def _tell(run: FlowRun, message: Notice) -> None:
+    try:
+        config = load_config_named(run.parameters.get("config_file"))
+    except TrajmillError as error:
+        logging.getLogger(__name__).warning("nobody was told, because the configuration cannot be read: %s", error)
+        return
+    for problem in send(message, config.notify):
+        logging.getLogger(__name__).warning("could not be told: %s", problem)
+
+
+def _failed_stages(run: FlowRun) -> list[str]:
+    """The names of the tasks of a flow run that have failed."""
+    with get_client(sync_client=True) as client:
+        tasks = client.read_task_runs(
+            flow_run_filter=FlowRunFilter(id=FlowRunFilterId(any_=[run.id])), task_run_filter=TaskRunFilter()
+        )
+    return [task.name for task in tasks if task.state_name in ("Failed", "Crashed")]

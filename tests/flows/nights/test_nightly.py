@@ -1,0 +1,81 @@
+"""A night collects; the next one ends the round of the last; whoever meets another waits or skips."""
+
+from __future__ import annotations
+
+import re
+import threading
+from pathlib import Path
+
+import pytest
+from prefect import flow
+
+from tests.flows.tasks.test_train import tiny_config
+from trajmill.flows.configuration.config import Config
+from trajmill.flows.configuration.serve import ServeSection
+from trajmill.flows.landed_event import accepted_since_training
+from trajmill.flows.nights.at_work import at_work
+from trajmill.flows.nights.ending import Ending
+from trajmill.flows.nights.nightly import collect_night
+from trajmill.flows.nights.retrain import retrain_if_enough
+from trajmill.flows.round import current_round, summary_of
+from trajmill.flows.stage import report_of
+from trajmill.flows.tasks.release import RELEASE
+from trajmill.warehouse.layout import create_warehouse
+from trajmill.warehouse.lock import RunInUseError, sole_worker
+from trajmill.warehouse.releases import release_names
+
+
+def served(config: Config, **changes: object) -> Config:
+    return config.model_copy(update={"serve": ServeSection().model_copy(update=changes)})
+
+
+@pytest.mark.slow
+def test_nights_collect_and_a_retraining_learns_from_all_of_them(tmp_path: Path, prefect_server: None) -> None:
+    config = tiny_config(tmp_path)
+    config = config.model_copy(update={"judge": config.judge.model_copy(update={"precision_floor": 0.0})})
+    collects = served(config, retrain_after_accepted=10_000)
+    night = flow(validate_parameters=False)(collect_night)
+    first = night(collects)
+    assert first.ending is Ending.COLLECTED
+    assert re.match(r"round 1: (\d+) of \1 attempts finished, \d+ of them guided; \d+ accepted; ", first.line)
+    context = current_round(config)
+    assert (context.round, report_of(context, RELEASE)) == (1, None), "it collected, and did nothing else"
+
+    second = night(collects)
+    assert re.match(r"round 2: (\d+) of \1 attempts finished, \d+ of them guided; \d+ accepted; ", second.line)
+    ended = summary_of(context)
+    assert not ended.trained and ended.policy_after == ended.policy_before
+    assert (ended.reason or "").endswith("trajectories accepted since the last training, 10000 are enough")
+    assert current_round(config).round == 2
+
+    accepted = accepted_since_training(config)
+    assert retrain_if_enough(collects).ending is Ending.NOT_ENOUGH
+    trained = retrain_if_enough(served(config, retrain_after_accepted=accepted))
+    assert trained.ending is Ending.TRAINED
+    assert trained.line.startswith(f"round 2, {accepted} newly accepted trajectories: ")
+    assert len(release_names(context.warehouse)) == 2
+    assert accepted_since_training(config) == 0
+
+
+def test_a_flow_that_meets_another_skips_or_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trajmill.flows.nights.at_work._SECONDS_BETWEEN_LOOKS", 0.01)
+    monkeypatch.setattr("trajmill.flows.nights.at_work.write_report", lambda warehouse, run_id: None)
+    skips = served(Config.model_validate({"run": {"root": tmp_path}}), when_busy="skip")
+    entered, leave = threading.Event(), threading.Event()
+
+    def work_elsewhere() -> None:
+        with sole_worker(create_warehouse(tmp_path), skips.run_id):
+            entered.set()
+            leave.wait(30)
+
+    other = threading.Thread(target=work_elsewhere)
+    other.start()
+    assert entered.wait(30)
+    with pytest.raises(RunInUseError), at_work(skips):
+        raise AssertionError("another works on it")
+    met = collect_night(skips)
+    assert met.ending is Ending.SKIPPED and "is at work on it" in met.line
+    threading.Timer(0.1, leave.set).start()
+    with at_work(served(skips, when_busy="wait")):
+        assert leave.is_set()
+    other.join()

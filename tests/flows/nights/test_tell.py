@@ -1,0 +1,107 @@
+"""People are told once, with what failed, what is lost, and what to do."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trajmill.flows.configuration.serve import NotifySection
+from trajmill.flows.nights.ending import Ending, FlowEnd
+from trajmill.flows.nights.nightly import nightly
+from trajmill.flows.nights.tell import Notice, send
+from trajmill.schemas.errors import TrajmillError
+
+MESSAGE = Notice("trajmill: nightly failed", "no model server answers", "start it")
+
+
+class Inbox(NotifySection):
+    """The address of a local webhook, and what it has received."""
+
+    received: list[dict[str, Any]] = []
+
+
+@pytest.fixture
+def inbox() -> Iterator[Inbox]:
+    received: list[dict[str, Any]] = []
+
+    class Receiver(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            received.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, format: str, *arguments: object) -> None:
+            """Write nothing."""
+
+    server = HTTPServer(("127.0.0.1", 0), Receiver)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield Inbox.model_construct(webhook=f"http://127.0.0.1:{server.server_port}/hook", blocks=(), received=received)
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_a_webhook_gets_the_message(inbox: Inbox) -> None:
+    assert send(MESSAGE, inbox) == []
+    (received,) = inbox.received
+    assert received["subject"] == "trajmill: nightly failed"
+    assert received["text"].splitlines() == [
+        "trajmill: nightly failed",
+        "no model server answers",
+        "Lost: nothing; what was finished is stored.",
+        "To do: start it",
+    ]
+
+
+def test_whoever_cannot_be_reached_is_named_and_the_others_are_told(inbox: Inbox, prefect_server: None) -> None:
+    from prefect.blocks.notifications import CustomWebhookNotificationBlock
+    from prefect.blocks.system import Secret
+
+    CustomWebhookNotificationBlock(name="team", url=inbox.webhook, json_data={"text": "{{subject}}: {{body}}"}).save(
+        "team"
+    )
+    Secret(value="x").save("no-notification")
+    blocks = ("custom-webhook/team", "custom-webhook/missing", "secret/no-notification")
+    problems = send(MESSAGE, NotifySection(webhook="http://127.0.0.1:1/", blocks=blocks))
+    assert [line.split(": ")[:2] for line in problems] == [
+        ["notify.webhook", problems[0].split(": ")[1]],
+        ["notify.blocks", "custom-webhook/missing"],
+        ["notify.blocks", "secret/no-notification"],
+    ]
+    (received,) = inbox.received
+    assert received["text"].startswith("trajmill: nightly failed: no model server answers\nLost: nothing")
+
+
+@pytest.mark.slow
+def test_a_night_that_fails_or_needs_a_person_tells_and_one_that_collects_does_not(
+    inbox: Inbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prefect_server: None
+) -> None:
+    file = tmp_path / "trajmill.toml"
+    file.write_text(f'[notify]\nwebhook = "{inbox.webhook}"\n')
+
+    def night(end: FlowEnd | TrajmillError) -> str | None:
+        def collect(config: object) -> FlowEnd:
+            if isinstance(end, TrajmillError):
+                raise end
+            return end
+
+        monkeypatch.setattr("trajmill.flows.nights.nightly.collect_night", collect)
+        return nightly(str(file), return_state=True).name
+
+    assert night(FlowEnd(Ending.COLLECTED, "round 1: 2 of 2 attempts finished")) == "Collected"
+    assert inbox.received == []
+    assert night(FlowEnd(Ending.EMPTY_NIGHT, "round 2: 0 of 2 attempts finished")) == "EmptyNight"
+    assert night(TrajmillError("no model server answers: start it")) == "Failed"
+    assert [each["subject"] for each in inbox.received] == [
+        "trajmill: nightly ended as EmptyNight",
+        "trajmill: nightly failed",
+    ]
+    assert inbox.received[0]["what"] == "round 2: 0 of 2 attempts finished"
+    assert "no model server answers: start it" in inbox.received[1]["what"]
