@@ -50,6 +50,10 @@ class StageReport:
     """What it waits for, and what to do; the stage is not finished. Empty for a finished stage."""
 
 
+class AwaitedError(TrajmillError):
+    """A stage needs something from outside before it can be done; the message says what, and what to do."""
+
+
 Work = Callable[[StageRun], StageOutcome | Waiting]
 """Does the work of a stage; is given its run, round and name."""
 
@@ -76,7 +80,10 @@ def run_once(context: RoundContext, stage: str, work: Work) -> StageReport:
 
 def _do(context: RoundContext, at: StageRun, work: Work) -> dict[str, Any] | Waiting:
     start = perf_counter()
-    outcome = work(at)
+    try:
+        outcome = work(at)
+    except AwaitedError as error:
+        return Waiting(str(error))
     if isinstance(outcome, Waiting):
         return outcome
     commit_start = perf_counter()

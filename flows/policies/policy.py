@@ -182,6 +182,7 @@ def endpoint_of(context: RoundContext, policy: Policy) -> Endpoint:
     Raises:
         BadInputError: a file of its weights is missing or changed.
         RefusedPolicyError: a server refuses the version, or the endpoint cannot take it.
+        AwaitedError: somebody has to load its weights into a server.
         TrajmillError: a server does not answer.
     """
     check_weights(context.warehouse, policy)
@@ -194,7 +195,8 @@ def endpoint_of(context: RoundContext, policy: Policy) -> Endpoint:
         raise RefusedPolicyError(f"a model of kind {spec.kind!r} takes no adapter; let [train] train whole weights")
     if isinstance(spec, OpenAiSpec):
         serve_policy(spec, policy.version, policy.folder, policy.adapter)
-    return Endpoint(spec.with_version(policy.version, policy.folder), configured.request_cache, policy.version)
+    exchanged = spec.with_version(policy.version, policy.folder, policy.adapter)
+    return Endpoint(exchanged, configured.request_cache, policy.version)
 
 
 def is_embedded(config: Config) -> bool:

@@ -1,7 +1,7 @@
 """Makes the servers of the policy's endpoint serve the version that acts next: its adapter, or its weights.
 
 An adapter is loaded into the running servers. For whole weights, a server that trajmill started is stopped and started
-again with them; any other server must serve them already.
+again with them; for any other server the stage waits until somebody has loaded them.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 from trajmill.flows.serving.lora import Adapter, load_adapter, unload_adapter
 from trajmill.flows.serving.model_server import ModelServer, served
 from trajmill.flows.serving.server_requests import ServerAnswer, served_models
+from trajmill.flows.stage import AwaitedError
 from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
 
@@ -83,7 +84,8 @@ def serve_policy(spec: OpenAiSpec, version: str, folder: Path | None, adapter: P
         adapter: folder of its LoRA adapter; None if it has none.
 
     Raises:
-        RefusedPolicyError: a server refuses the adapter or the weights, or does not serve the version.
+        RefusedPolicyError: a server refuses the adapter or the weights, or nobody knows the weights of the version.
+        AwaitedError: somebody has to load the weights into a server that trajmill did not start.
         TrajmillError: a server does not answer.
     """
     own = _POLICY_SERVER.get(None) if spec.serve is not None else None
@@ -96,8 +98,13 @@ def serve_policy(spec: OpenAiSpec, version: str, folder: Path | None, adapter: P
         if version in models:
             continue
         if adapter is None:
-            what = version if folder is None else f"{version}, whose weights are in {folder}"
-            raise RefusedPolicyError(f"the model server {address} does not serve {what}; it serves {_list(models)}")
+            missing = f"the model server {address} does not serve {version}, but {_list(models)}"
+            if folder is None:
+                raise RefusedPolicyError(missing)
+            raise AwaitedError(
+                f"awaiting a policy: {missing}; load {folder} into it under this name (vLLM: `vllm serve {folder} "
+                f"--served-model-name {version}`), then `trajmill evolve` goes on"
+            )
         try:
             load_adapter(address, Adapter(version, adapter), api_key(spec))
         except BadInputError as error:

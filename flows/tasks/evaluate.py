@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from trajmill.flows.context import RoundContext
 from trajmill.flows.policies.policy import BASELINE, is_embedded, policy_in, policy_row
-from trajmill.flows.serving.policy_servers import RefusedPolicyError
 from trajmill.flows.stage import StageOutcome, StageReport, finished, run_once
 from trajmill.flows.tasks.generate import GENERATE
 from trajmill.flows.tasks.measure import measure, version_without_parent
 from trajmill.flows.tasks.train import TRAIN
+from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.policy_version import QueryOutcome, SplitSuccess
 from trajmill.warehouse.layout import StageRun
 from trajmill.warehouse.shards import write_tables
@@ -41,7 +41,7 @@ def baseline(context: RoundContext) -> StageReport:
 def evaluate(context: RoundContext) -> StageReport:
     """Measure the round's new policy, if there is one.
 
-    A policy that its server refuses is neither measured nor promoted.
+    A policy that its server refuses, or that cannot be loaded, is neither measured nor promoted.
     """
 
     def work(at: StageRun) -> StageOutcome:
@@ -51,7 +51,7 @@ def evaluate(context: RoundContext) -> StageReport:
         policy = policy_in(context.warehouse, trained["policy_row"])
         try:
             measured = measure(context, at, policy, untrained=False)
-        except RefusedPolicyError as error:
+        except BadInputError as error:
             return _unmeasured(str(error))
         return replace(measured.outcome, result={**measured.result, "refused": ""})
 

@@ -68,12 +68,13 @@ class ModelSpec(Spec):
         """Folder of its weights where it is known, so that a recipe can train them."""
         return None
 
-    def with_version(self, version: str, folder: Path | None) -> Self:
+    def with_version(self, version: str, folder: Path | None, adapter: Path | None = None) -> Self:
         """The same endpoint with another version of its model.
 
         Args:
             version: the name under which a server knows it.
             folder: of its weights, where it is known.
+            adapter: folder of a LoRA adapter on these weights; None for none.
 
         Raises:
             BadInputError: the model of this kind cannot be exchanged.

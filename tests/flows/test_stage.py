@@ -7,7 +7,7 @@ import pytest
 from tests.flows.small_run import small_config
 from tests.warehouse.samples import at_origin
 from trajmill.flows.context import RoundContext
-from trajmill.flows.stage import StageOutcome, finished, report_of, run_once
+from trajmill.flows.stage import AwaitedError, StageOutcome, finished, report_of, run_once
 from trajmill.schemas.errors import TrajmillError
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.warehouse.layout import StageRun, create_warehouse
@@ -45,6 +45,18 @@ def test_a_stage_costs_what_its_model_calls_cost(tmp_path: Path) -> None:
     assert run_once(context, "judge", work).count.cost == 0.75
     assert finished(context, "judge").count.cost == 0.75
     assert len(done) == 1
+
+
+def test_a_stage_that_awaits_something_is_asked_again_by_the_next_call(tmp_path: Path) -> None:
+    context = RoundContext(small_config(tmp_path), create_warehouse(tmp_path), 1)
+
+    def work(at: StageRun) -> StageOutcome:
+        raise AwaitedError("awaiting a policy: load v2")
+
+    for _ in range(2):
+        assert run_once(context, "judge", work).waiting == "awaiting a policy: load v2"
+    assert report_of(context, "judge") is None
+    assert run_once(context, "judge", lambda at: StageOutcome(0, 0)).waiting == ""
 
 
 def test_a_stage_that_is_not_finished_has_no_report(tmp_path: Path) -> None:

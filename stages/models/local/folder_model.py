@@ -8,7 +8,6 @@ from typing import Generic, TypeVar
 
 from trajmill.schemas.coordinates import CoordinateFrame
 from trajmill.schemas.geometry import Size
-from trajmill.stages.models.local.folder import folder_version, model_folder
 from trajmill.stages.models.local.spec import FolderSpec
 
 L = TypeVar("L")
@@ -24,14 +23,14 @@ class FolderModel(Generic[L]):
             BadInputError: the folder holds no model that can be loaded here.
         """
         self._family = spec.vision_family
-        self._version = folder_version(model_folder(spec.model))
+        self._version = spec.version
         self._load = load
         self._loading = Lock()
         self._held: L | None = load()
 
     @property
     def version(self) -> str:
-        """Name of the folder and a hash of its contents."""
+        """Name of the folder of its weights, or of their adapter, and a hash of its contents."""
         return self._version
 
     def frame(self, screen: Size) -> CoordinateFrame:

@@ -34,8 +34,8 @@ class FolderSpec(ModelSpec):
         """Folder of the model."""
         return self.model
 
-    def with_version(self, version: str, folder: Path | None) -> Self:
-        """The same endpoint with the model of another folder.
+    def with_version(self, version: str, folder: Path | None, adapter: Path | None = None) -> Self:
+        """The same endpoint with the model of another folder; the adapter is for kinds that take one.
 
         Raises:
             BadInputError: no folder is known.

@@ -94,7 +94,7 @@ class OpenAiSpec(ModelSpec):
         named = (self.weights, Path(served) if served else None, Path(self.model))
         return next((folder for folder in named if folder is not None and (folder / "config.json").is_file()), None)
 
-    def with_version(self, version: str, folder: Path | None) -> Self:
+    def with_version(self, version: str, folder: Path | None, adapter: Path | None = None) -> Self:
         """The same servers, asked for the model of another name."""
         return self.model_copy(update={"model": version})
 

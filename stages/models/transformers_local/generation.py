@@ -25,6 +25,7 @@ from trajmill.stages.models.base import ChatRequest, TokenLogprob
 from trajmill.stages.models.local.chat_text import use_template
 from trajmill.stages.models.local.folder import model_folder
 from trajmill.stages.models.local.short_reason import short_reason
+from trajmill.stages.models.transformers_local.adapter import with_merged_adapter
 from trajmill.stages.models.transformers_local.encoding import (
     EncodedPrompt,
     PictureReader,
@@ -140,7 +141,8 @@ def load_model(spec: TransformersSpec) -> LoadedModel:
     Nothing is downloaded, no code of the folder is run, and pickled weights are refused.
 
     Raises:
-        BadInputError: the folder holds no model that can be loaded here, or the spec names another family.
+        BadInputError: the folder holds no model that can be loaded here, the adapter is not of this model, or the spec
+            names another family.
     """
     folder = model_folder(spec.model)
     # The library's progress bars would disturb those of the command line.
@@ -159,6 +161,8 @@ def load_model(spec: TransformersSpec) -> LoadedModel:
     if found["missing_keys"]:
         # Weights that are missing in the folder would be random numbers.
         raise BadInputError(f"{folder}: weights are missing, {min(found['missing_keys'])} among them; copy it again")
+    if spec.adapter is not None:
+        network = with_merged_adapter(network, spec.adapter)
     use_template(tokenizer, folder)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     context = int(config.get_text_config().max_position_embeddings)

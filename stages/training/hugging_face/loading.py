@@ -17,6 +17,7 @@ from transformers import (
 from trajmill.schemas.errors import BadInputError
 from trajmill.stages.models.local.chat_text import use_template
 from trajmill.stages.models.local.short_reason import short_reason
+from trajmill.stages.models.transformers_local.adapter import NEEDS_PEFT, with_adapter
 from trajmill.stages.models.transformers_local.encoding import PictureReader, picture_reader
 from trajmill.stages.training.base import ParentPolicy
 from trajmill.stages.training.hugging_face.spec import HuggingFaceRecipe
@@ -76,15 +77,12 @@ def _freeze_vision(network: torch.nn.Module) -> None:
 
 def _adapted(network: Any, recipe: HuggingFaceRecipe, parent: ParentPolicy, seed: int) -> Any:
     """The model with its parent's adapter, or with a new one."""
-    try:
-        from peft import LoraConfig, PeftModel, get_peft_model
-    except ImportError as error:
-        raise BadInputError("LoRA needs peft: pip install 'trajmill[train]'") from error
     if parent.adapter is not None:
-        try:
-            return PeftModel.from_pretrained(network, str(parent.adapter), is_trainable=True)
-        except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
-            raise BadInputError(f"{parent.adapter}: no adapter of this model: {short_reason(error)}") from error
+        return with_adapter(network, parent.adapter, is_trainable=True)
+    try:
+        from peft import LoraConfig, get_peft_model
+    except ImportError as error:
+        raise BadInputError(NEEDS_PEFT) from error
     settings = LoraConfig(
         r=recipe.lora_rank,
         lora_alpha=recipe.lora_alpha or 2 * recipe.lora_rank,

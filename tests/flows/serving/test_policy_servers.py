@@ -11,6 +11,7 @@ from tests.flows.serving.test_lora import adapter
 from tests.flows.serving.test_model_server import free_port
 from trajmill.flows.serving.policy_servers import RefusedPolicyError, policy_server, release_adapter, serve_policy
 from trajmill.flows.serving.server_requests import served_models
+from trajmill.flows.stage import AwaitedError
 from trajmill.schemas.errors import TrajmillError
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
 
@@ -46,11 +47,13 @@ def test_a_new_version_takes_the_place_of_the_old_one(tmp_path: Path) -> None:
         serve_policy(spec, "policy-7b", None, None)
 
 
-def test_somebody_elses_server_must_serve_whole_weights_already(tmp_path: Path) -> None:
+def test_whole_weights_for_somebody_elses_server_are_waited_for(tmp_path: Path) -> None:
     spec = endpoint(tmp_path)
     with policy_server("policy", tmp_path):
         serve_policy(spec, "policy-7b", None, None)
         elsewhere = spec.model_copy(update={"serve": None, "urls": spec.addresses})
-        message = r"does not serve v2, whose weights are in \S+; it serves policy-7b\Z"
-        with pytest.raises(RefusedPolicyError, match=message):
+        what = r"awaiting a policy: .* does not serve v2, but policy-7b; load (\S+) into it .* --served-model-name v2`"
+        with pytest.raises(AwaitedError, match=rf"\A{what}[^\n]*`trajmill evolve` goes on\Z"):
             serve_policy(elsewhere, "v2", tmp_path, None)
+        with pytest.raises(RefusedPolicyError, match=r"does not serve v2, but policy-7b\Z"):
+            serve_policy(elsewhere, "v2", None, None)

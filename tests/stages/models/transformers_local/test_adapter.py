@@ -1,0 +1,69 @@
+"""A LoRA adapter on a model in this process: it acts as the same weights without an adapter would."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from peft import LoraConfig, PeftModel, get_peft_model
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForImageTextToText
+
+from tests.stages.models.transformers_local.tiny_vlm import MAX_PIXELS, build_tiny_vlm
+from trajmill.schemas.errors import BadInputError
+from trajmill.stages.models.base import ChatMessage, ChatRequest
+from trajmill.stages.models.local.folder import folder_version
+from trajmill.stages.models.transformers_local.model import TransformersModel
+from trajmill.stages.models.transformers_local.spec import TransformersSpec
+
+pytestmark = pytest.mark.slow
+
+WEIGHTS = "adapter_model.safetensors"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_tiny_vlm(tmp_path_factory.mktemp("models") / "tiny")
+
+
+@pytest.fixture(scope="module")
+def adapter(folder: Path) -> Path:
+    """An adapter of random weights, large enough to change what the model says."""
+    network = AutoModelForImageTextToText.from_pretrained(folder)
+    adapted = get_peft_model(network, LoraConfig(r=4, lora_alpha=16, target_modules=["o_proj"]))
+    torch.manual_seed(0)
+    for name, weights in adapted.named_parameters():
+        if "lora_" in name:
+            torch.nn.init.normal_(weights)
+    adapted.save_pretrained(folder.parent / "adapter")
+    return folder.parent / "adapter"
+
+
+def said(spec: TransformersSpec) -> str:
+    request = ChatRequest("policy", (ChatMessage("user", ("Order a pizza",)),), max_tokens=12)
+    return asyncio.run(TransformersModel(spec).complete(request)).text
+
+
+def test_an_adapter_acts_as_its_merged_weights_do(folder: Path, adapter: Path, tmp_path: Path) -> None:
+    plain = TransformersSpec(model=folder, family="qwen2.5-vl", max_pixels=MAX_PIXELS)
+    version = folder_version(adapter)
+    adapted = plain.with_version(version, folder, adapter)
+    shutil.copytree(folder, tmp_path / "merged")
+    network = PeftModel.from_pretrained(AutoModelForImageTextToText.from_pretrained(folder), str(adapter))
+    network.merge_and_unload().save_pretrained(tmp_path / "merged")
+    assert said(adapted) == said(plain.with_version("merged", tmp_path / "merged")) != said(plain)
+    assert adapted.version == TransformersModel(adapted).version == version != plain.version
+    assert (adapted.weights_folder, adapted.adapter_folder) == (folder, adapter)
+    assert adapted.with_version("plain", folder) == plain
+
+
+def test_an_adapter_of_another_model_is_one_line(folder: Path, adapter: Path, tmp_path: Path) -> None:
+    shutil.copytree(adapter, tmp_path / "other")
+    cut = {name: weights[..., :2].contiguous() for name, weights in load_file(adapter / WEIGHTS).items()}
+    save_file(cut, tmp_path / "other" / WEIGHTS)
+    spec = TransformersSpec(model=folder, family="qwen2.5-vl", max_pixels=MAX_PIXELS, adapter=tmp_path / "other")
+    with pytest.raises(BadInputError, match=r"\A\S+other: no adapter of this model: [^\n]+\Z"):
+        TransformersModel(spec)
