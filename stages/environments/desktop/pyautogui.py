@@ -29,9 +29,10 @@ from trajmill.stages.environments.desktop.input_limits import (
 from trajmill.stages.environments.desktop.keys import find_keys
 
 # The machine always runs this program, which reads the calls to make from its last argument. pyautogui can type only
-# ASCII; other text is pasted from the clipboard.
+# ASCII; other text is pasted from the clipboard. The tool that holds the clipboard lives on: with this program's pipes in
+# its hands, the server would wait for it.
 _PROGRAM = """
-import base64, json, sys, time
+import base64, json, os, sys, time
 import pyautogui
 pyautogui.FAILSAFE = False
 pyautogui.PAUSE = 0.02
@@ -42,7 +43,15 @@ for name, arguments in json.loads(base64.b64decode(sys.argv[1])):
         pyautogui.mouseUp()
     elif name == "paste":
         import pyperclip
-        pyperclip.copy(arguments[0])
+        pipes = [os.dup(1), os.dup(2)]
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, 1)
+        os.dup2(nowhere, 2)
+        try:
+            pyperclip.copy(arguments[0])
+        finally:
+            os.dup2(pipes[0], 1)
+            os.dup2(pipes[1], 2)
         pyautogui.hotkey("ctrl", "v")
     else:
         getattr(pyautogui, name)(*arguments)

@@ -20,6 +20,8 @@ from aiohttp import web
 from PIL import Image, ImageDraw
 
 NAMESPACE = "https://accessibility.ubuntu.example.org/ns"
+SECONDS_OF_CLIPBOARD = 20
+"""How long the tool lives that holds what was copied."""
 _PYAUTOGUI = """
 import json, pathlib
 _LOG = pathlib.Path(__file__).with_name("calls.jsonl")
@@ -31,7 +33,13 @@ def __getattr__(name):
             log.write(json.dumps([name, list(arguments)]) + chr(10))
     return call
 """
-_PYPERCLIP = "import pyautogui\ndef copy(text): pyautogui.copy(text)\n"
+# Like the clipboard tool of a real machine, it lives on and keeps the pipes that it was given.
+_PYPERCLIP = f"""
+import subprocess, pyautogui
+def copy(text):
+    pyautogui.copy(text)
+    subprocess.Popen(["sleep", "{SECONDS_OF_CLIPBOARD}"])
+"""
 _TREE = (
     f'<desktop-frame xmlns:st="{NAMESPACE}/state" xmlns:cp="{NAMESPACE}/component" name="main">'
     '<application name="gedit"><frame name="Letter" st:showing="true" st:visible="true" st:active="true"'
