@@ -22,10 +22,10 @@ def apps_group() -> None:
 
 @app.command("check", epilog="Example: trajmill apps check my_app.yaml")
 def check_apps(files: AppFiles) -> None:
-    """Find the mistakes of app files, each with its line."""
-    from trajmill.stages.environments.simulated.app_files.check import check_files
+    """Find the mistakes of app files, each with its line; the paths of their tasks are walked."""
+    from trajmill.stages.queries.graph.check_tasks import check_app_files
 
-    mistakes = check_files(files)
+    mistakes = check_app_files(files)
     if mistakes:
         raise TrajmillError("\n".join(str(mistake) for mistake in mistakes))
     print(f"{len(files)} file{'s' if len(files) != 1 else ''} without mistakes")

@@ -29,8 +29,8 @@ from trajmill.stages.environments.desktop.input_limits import (
 from trajmill.stages.environments.desktop.keys import find_keys
 
 # The machine always runs this program, which reads the calls to make from its last argument. pyautogui can type only
-# ASCII; other text is pasted from the clipboard. The tool that holds the clipboard lives on: with this program's pipes in
-# its hands, the server would wait for it.
+# ASCII; other text is pasted from the clipboard. The tool that holds the clipboard lives on: if it held this program's
+# pipes, the server would wait for it.
 _PROGRAM = """
 import base64, json, os, sys, time
 import pyautogui

@@ -19,8 +19,14 @@ from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.query import Platform, Query
 from trajmill.stages.environments.simulated.device.device import Device
+from trajmill.stages.environments.simulated.device.effects import Store
 from trajmill.stages.environments.simulated.device.surprises import episode_chance, surprises
-from trajmill.stages.environments.simulated.goals.goal import EpisodeGoal, prepared_store, read_episode_goal
+from trajmill.stages.environments.simulated.goals.goal import (
+    Difference,
+    EpisodeGoal,
+    prepared_store,
+    read_episode_goal,
+)
 from trajmill.stages.environments.simulated.layout.profile import profile_of
 from trajmill.stages.environments.simulated.spec import DevicesSpec, FaultRates
 from trajmill.stages.environments.simulated.world import World
@@ -120,8 +126,16 @@ class SimulatedEnvironment:
             EnvironmentFailure: there was no reset.
         """
         episode = self._running()
-        stores = {name: running.store for name, running in episode.device.running.items()}
-        return episode.goal.score(self._world, stores)
+        return episode.goal.score(self._world, _stores(episode.device))
+
+    def differences_now(self) -> tuple[Difference, ...]:
+        """Each state that is not as the goal wants it.
+
+        Raises:
+            EnvironmentFailure: there was no reset.
+        """
+        episode = self._running()
+        return episode.goal.differences(self._world, _stores(episode.device))
 
     def device(self) -> Device:
         """The device of the episode.
@@ -151,6 +165,10 @@ class SimulatedFactory(NamedTuple):
 
     async def close(self) -> None:
         """Do nothing: the environments share only memory."""
+
+
+def _stores(device: Device) -> dict[str, Store]:
+    return {name: running.store for name, running in device.running.items()}
 
 
 def _page(device: Device) -> tuple[str, str]:

@@ -78,8 +78,7 @@ def write_web_app(app: WebApp, folder: Path) -> Path:
 
 def _platform_of(path: Path, world: World) -> Platform:
     source = read_yaml(path)
-    found = [] if isinstance(source, Mistake) else read_spec(source)
-    match found:
+    match None if isinstance(source, Mistake) else read_spec(source).file:
         case AppFile(spec=spec):
             return spec.platform
         case ErrandFile(spec=spec):

@@ -48,4 +48,7 @@ def _outcome(environment: SimulatedEnvironment, query: Query, last: Terminate, p
     score = environment.score_now()
     if score is None:
         return "there is no goal check"
-    return None if score == 1.0 else "the reference path does not meet the goal check"
+    if score == 1.0:
+        return None
+    different = ", ".join(map(str, environment.differences_now()))
+    return f"the reference path does not meet the goal check ({different})"

@@ -30,10 +30,16 @@ def builtin_files() -> tuple[Path, ...]:
 
 def check_files(paths: Sequence[Path]) -> list[Mistake]:
     """The mistakes in these files, which are read together with the built-in ones."""
+    return list(read_with_builtin(paths).mistakes)
+
+
+def read_with_builtin(paths: Sequence[Path]) -> ReadFiles:
+    """Read and check these files together with the built-in ones; the mistakes are those of these files."""
     own = {path.resolve() for path in paths}
     others = [path for path in builtin_files() if path.resolve() not in own]
     named = {str(path) for path in paths}
-    return [mistake for mistake in read_files((*others, *paths)).mistakes if mistake.file in named]
+    found = read_files((*others, *paths))
+    return found._replace(mistakes=tuple(mistake for mistake in found.mistakes if mistake.file in named))
 
 
 def read_files(paths: Sequence[Path]) -> ReadFiles:
@@ -43,14 +49,15 @@ def read_files(paths: Sequence[Path]) -> ReadFiles:
     mistakes: list[Mistake] = []
     for path in paths:
         source = read_yaml(path)
-        found = [source] if isinstance(source, Mistake) else read_spec(source)
-        match found:
-            case AppFile():
-                apps.append(found)
-            case ErrandFile():
-                errands.append(found)
-            case _:
-                mistakes.extend(found)
+        if isinstance(source, Mistake):
+            mistakes.append(source)
+            continue
+        found = read_spec(source)
+        mistakes.extend(found.mistakes)
+        if isinstance(found.file, AppFile):
+            apps.append(found.file)
+        elif found.file is not None:
+            errands.append(found.file)
     mistakes.extend(_check_apps(apps))
     mistakes.extend(_check_errands(errands, {file.spec.app: file.spec for file in apps}))
     return ReadFiles(tuple(apps), tuple(errands), tuple(mistakes))
@@ -58,16 +65,22 @@ def read_files(paths: Sequence[Path]) -> ReadFiles:
 
 def _check_apps(apps: Sequence[AppFile]) -> Iterator[Mistake]:
     for index, file in enumerate(apps):
-        for other in apps[:index]:
-            if other.spec.app == file.spec.app:
-                text = f"the app `{file.spec.app}` is already defined in {other.source.file}; choose another id"
-                yield file.source.mistake(("app",), text)
-            elif other.spec.name == file.spec.name and other.spec.platform == file.spec.platform:
-                text = f"the name `{file.spec.name}` is already used in {other.source.file}; choose another"
-                yield file.source.mistake(("name",), text)
+        yield from _check_unique(file, apps[:index])
         yield from check_app(file)
         for name, task in file.spec.tasks.items():
             yield from check_task(TaskScope(file.source, name, task, {file.spec.app: file.spec}, file.spec.app))
+
+
+def _check_unique(file: AppFile, before: Sequence[AppFile]) -> Iterator[Mistake]:
+    for other in before:
+        if other.spec.app == file.spec.app:
+            text = f"the app `{file.spec.app}` is already defined in {other.source.file}; choose another id"
+            yield file.source.mistake(("app",), text)
+            return
+        if other.spec.name == file.spec.name and other.spec.platform == file.spec.platform:
+            text = f"the name `{file.spec.name}` is already used in {other.source.file}; choose another"
+            yield file.source.mistake(("name",), text)
+            return
 
 
 def _check_errands(errands: Sequence[ErrandFile], apps: dict[str, AppSpec]) -> Iterator[Mistake]:
@@ -76,6 +89,7 @@ def _check_errands(errands: Sequence[ErrandFile], apps: dict[str, AppSpec]) -> I
             if other.spec.errand == file.spec.errand:
                 text = f"the errand `{file.spec.errand}` is already defined in {other.source.file}; choose another id"
                 yield file.source.mistake(("errand",), text)
+                break
         unknown = [name for name in file.spec.apps if name not in apps]
         for name in unknown:
             yield file.source.mistake(("apps",), f"unknown app `{name}`; use one of {', '.join(sorted(apps))}")

@@ -41,6 +41,7 @@ from trajmill.stages.environments.simulated.app_files.pages import (
 from trajmill.stages.environments.simulated.app_files.yaml_file import Mistake, NodePath, YamlFile
 
 _ID = re.compile(r"[a-z][a-z0-9_]*")
+_MOST_STEPS = 1000
 _COLOR = re.compile(r"#[0-9A-Fa-f]{6}")
 
 
@@ -151,6 +152,8 @@ def _check_control(
             yield source.mistake(at, f"`{widget.variable}` starts as `{start}`; a {widget.kind} needs true or false")
         case Stepper() if isinstance(start, bool) or not isinstance(start, int):
             yield source.mistake(at, f"`{widget.variable}` starts as `{start}`; a stepper needs a whole number")
+        case Stepper() if widget.maximum - widget.minimum > _MOST_STEPS:
+            yield source.mistake(path, f"a stepper has at most {_MOST_STEPS} steps; move its limits together")
         case Stepper() if not widget.minimum <= int(start) <= widget.maximum:
             yield source.mistake(at, f"`{widget.variable}` starts at {start}, outside the stepper; move its limits")
         case Input() if not isinstance(start, str):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import deepcopy
 from typing import Any, NamedTuple
 
 from pydantic import ValidationError
@@ -28,14 +29,39 @@ class ErrandFile(NamedTuple):
     spec: ErrandSpec
 
 
-def read_spec(source: YamlFile) -> AppFile | ErrandFile | list[Mistake]:
-    """The records of a parsed file, or its mistakes."""
+class SpecReading(NamedTuple):
+    """What a file says, and its mistakes."""
+
+    file: AppFile | ErrandFile | None
+    """None if the records cannot be made; unknown keys are left out."""
+    mistakes: tuple[Mistake, ...]
+
+
+def read_spec(source: YamlFile) -> SpecReading:
+    """Make the records of a parsed file."""
     try:
-        if "errand" in source.data:
-            return ErrandFile(source, ErrandSpec.model_validate(source.data))
-        return AppFile(source, AppSpec.model_validate(source.data))
+        return SpecReading(_file(source, source.data), ())
     except ValidationError as error:
-        return _mistakes(source, error.errors(include_url=False, include_context=True))
+        errors = error.errors(include_url=False, include_context=True)
+    mistakes = tuple(_mistakes(source, errors))
+    if any(each["type"] != "extra_forbidden" for each in errors):
+        return SpecReading(None, mistakes)
+    known = deepcopy(source.data)
+    for each in errors:
+        _remove(known, _node_path(source, each["loc"]))
+    return SpecReading(_file(source, known), mistakes)
+
+
+def _file(source: YamlFile, data: Any) -> AppFile | ErrandFile:
+    if "errand" in data:
+        return ErrandFile(source, ErrandSpec.model_validate(data))
+    return AppFile(source, AppSpec.model_validate(data))
+
+
+def _remove(data: Any, path: NodePath) -> None:
+    for part in path[:-1]:
+        data = data[part]
+    del data[path[-1]]
 
 
 def _mistakes(source: YamlFile, errors: Sequence[ErrorDetails]) -> list[Mistake]:
@@ -73,6 +99,10 @@ def _explain(error: ErrorDetails, path: NodePath) -> str:
             return f"unknown kind `{error['ctx']['tag']}`; use one of {error['ctx']['expected_tags']}"
         case "literal_error" | "enum":
             return f"`{_short(error['input'])}` is not allowed here; use {error['ctx']['expected']}"
+        case "dict_type" | "model_type" | "model_attributes_type":
+            return f"expected keys with values, found `{_short(error['input'])}`; write `key: value`"
+        case "tuple_type":
+            return f"expected a list, found `{_short(error['input'])}`; put it in [brackets]"
         case _ if error["input"] is None:
             return 'there is no value; write one, or `""` for an empty text'
         case "string_type":

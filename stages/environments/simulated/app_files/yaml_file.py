@@ -12,6 +12,9 @@ import yaml
 NodePath = tuple[str | int, ...]
 """Keys and indices from the top of a file to one of its values."""
 
+_MOST_DEPTH = 50
+_MOST_DIGITS = 15
+
 
 class Mistake(NamedTuple):
     """One mistake in an app file."""
@@ -58,6 +61,7 @@ _Loader.add_implicit_resolver("tag:yaml.org,2002:null", re.compile(r"^(?:~|null|
 def parse_yaml(file: str, text: str) -> YamlFile | Mistake:
     """Parse YAML text; the first syntax error is returned as a mistake."""
     try:
+        _refuse_deep_nesting(text)
         node = yaml.compose(text, Loader=_Loader)
         if not isinstance(node, yaml.MappingNode):
             return Mistake(file, 1, "this is no app file; start it with `app: NAME` or `errand: NAME`")
@@ -69,6 +73,16 @@ def parse_yaml(file: str, text: str) -> YamlFile | Mistake:
         return Mistake(file, mark.line + 1 if mark else 1, f"{error.problem or 'not YAML'}; correct the YAML")
     except yaml.YAMLError as error:
         return Mistake(file, 1, f"{' '.join(str(error).split())}; correct the YAML")
+
+
+def _refuse_deep_nesting(text: str) -> None:
+    """The parser's own recursion would end the process."""
+    depth = 0
+    for event in yaml.parse(text, Loader=_Loader):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > _MOST_DEPTH:
+            mark: Any = event.start_mark
+            raise yaml.MarkedYAMLError(problem=f"nested more than {_MOST_DEPTH} deep", problem_mark=mark)
 
 
 def read_yaml(path: Path) -> YamlFile | Mistake:
@@ -110,10 +124,16 @@ def _scalar(node: yaml.Node) -> str | int | bool | None:
         case "bool":
             return bool(node.value == "true")
         case "int":
-            return int(node.value)
+            return _whole_number(node)
         case "null":
             return None
         case "str":
             return str(node.value)
         case other:
             raise yaml.MarkedYAMLError(problem=f"the tag `{other}` is not supported", problem_mark=node.start_mark)
+
+
+def _whole_number(node: yaml.Node) -> int:
+    if len(node.value) > _MOST_DIGITS:
+        raise yaml.MarkedYAMLError(problem="the number is too large", problem_mark=node.start_mark)
+    return int(node.value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
@@ -33,6 +33,20 @@ class StartState(Record):
     """By `app.list`, a record that is appended."""
 
 
+class Difference(NamedTuple):
+    """A state that is not as the goal wants it."""
+
+    state: str
+    """`app.state`."""
+    wanted: str
+    """Its value as JSON; for lists, only the records that the other side lacks."""
+    found: str
+    """See `wanted`."""
+
+    def __str__(self) -> str:
+        return f"`{self.state}` is {self.found}, not {self.wanted}"
+
+
 class EpisodeGoal(NamedTuple):
     """The start state and the goal of an episode."""
 
@@ -46,6 +60,10 @@ class EpisodeGoal(NamedTuple):
         It is reached if the whole state of all apps is the start state with exactly the goal's changes.
         """
         return None if self.goal is None else float(is_reached(world, self.start, self.goal, stores))
+
+    def differences(self, world: World, stores: Mapping[str, Store]) -> tuple[Difference, ...]:
+        """Each state that is not as the goal wants it; empty without a goal."""
+        return () if self.goal is None else tuple(differences(world, self.start, self.goal, stores))
 
 
 def read_episode_goal(query: Query, world: World, platform: Platform) -> EpisodeGoal:
@@ -125,6 +143,11 @@ def is_reached(world: World, start: StartState, goal: Goal, stores: Mapping[str,
 
     `stores` may leave out apps that were never opened.
     """
+    return next(differences(world, start, goal, stores), None) is None
+
+
+def differences(world: World, start: StartState, goal: Goal, stores: Mapping[str, Store]) -> Iterator[Difference]:
+    """Each state that is not as the goal wants it; see `is_reached`."""
     for app in {*stores, *(place_of(name).app for name in goal)}:
         before = prepared_store(world, app, start)
         wanted = prepared_store(world, app, start)
@@ -133,13 +156,13 @@ def is_reached(world: World, start: StartState, goal: Goal, stores: Mapping[str,
             if place.app == app:
                 _change(wanted, place, change)
         reached = stores.get(app, before)
-        lasting = [name for name in world.apps[app].state if name in wanted.values]
-        # They are compared as JSON, in which true and 1 differ.
-        if any(json.dumps(wanted.values[name]) != json.dumps(reached.values[name]) for name in lasting):
-            return False
-        if any(wanted.lists[name].key != reached.lists[name].key for name in wanted.lists):
-            return False
-    return True
+        for name in world.apps[app].state:
+            if name in wanted.lists:
+                if wanted.lists[name].key != reached.lists[name].key:
+                    yield _difference(app, name, wanted.lists[name].items, reached.lists[name].items)
+            # They are compared as JSON, in which true and 1 differ.
+            elif json.dumps(wanted.values[name]) != json.dumps(reached.values[name]):
+                yield _difference(app, name, wanted.values[name], reached.values[name])
 
 
 def _state(world: World, platform: Platform, place: AppPlace) -> Scalar | tuple[Item, ...] | None:
@@ -157,6 +180,15 @@ def _change(store: Store, place: AppPlace, change: ListChange | Scalar) -> None:
         update_records(store, place.name, change.name, change.update)
     elif change.remove:
         remove_records(store, place.name, change.name)
+
+
+def _difference(app: str, name: str, wanted: Scalar | tuple[Item, ...], found: Scalar | tuple[Item, ...]) -> Difference:
+    if isinstance(wanted, tuple) and isinstance(found, tuple):
+        missing = tuple(each for each in wanted if each not in found)
+        added = tuple(each for each in found if each not in wanted)
+        # Without any, the records differ in their order or number.
+        wanted, found = (missing, added) if missing or added else (wanted, found)
+    return Difference(f"{app}.{name}", json.dumps(wanted, ensure_ascii=False), json.dumps(found, ensure_ascii=False))
 
 
 def _malformed(what: str, text: str, error: ValidationError) -> EnvironmentFailure:

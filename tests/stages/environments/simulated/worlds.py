@@ -138,9 +138,9 @@ def app_file(text: str, name: str = "app.yaml") -> AppFile | ErrandFile:
     """A file that is right in form."""
     source = parse_yaml(name, text)
     assert isinstance(source, YamlFile), source
-    file = read_spec(source)
-    assert isinstance(file, AppFile | ErrandFile), file
-    return file
+    found = read_spec(source)
+    assert found.file is not None, found.mistakes
+    return found.file
 
 
 def task_of(world: World, name: str) -> TaskGraph:

@@ -170,7 +170,7 @@ def test_an_app_whose_path_is_broken_is_dropped_with_the_reason(world: World, or
     assert generated.queries == ()
     first = generated.failures[0]
     assert (first.stage, first.failure_class) == ("generate", FailureClass.TASK)
-    assert first.message.startswith("bites.order: the reference path does not meet the goal check: ")
+    assert first.message.startswith("bites.order: the reference path does not meet the goal check (")
 
 
 def test_too_few_goals_are_said_and_not_hidden(world: World, origin: Origin) -> None:

@@ -77,6 +77,9 @@ def test_right_apps_have_no_mistakes(tmp_path: Path, text: str) -> None:
         ("platform: phone", "platform: tablet", "`tablet` is not allowed here"),
         ("holiday: false}", "holiday: }", "there is no value"),
         ("state: {waterings", "state: {memo: x, waterings", "the name `memo` is used twice"),
+        ("values: [2, 3]", "values: [2, 3000000000000000]", "the number is too large"),
+        ("minimum: 1, maximum: 5", "minimum: 1, maximum: 5000", "a stepper has at most 1000 steps"),
+        ("pages: {home: [plant]", "pages: {home: plant", "expected a list, found `plant`"),
     ],
 )  # fmt: skip
 def test_each_mistake_is_found_at_its_line(tmp_path: Path, right: str, wrong: str, message: str) -> None:
@@ -100,6 +103,19 @@ def test_lines_are_exact(tmp_path: Path) -> None:
 def test_all_mistakes_are_reported_at_once(tmp_path: Path) -> None:
     wrong = garden().replace("first: home", "first: hom").replace("items: plants", "items: plans")
     assert len(mistakes(tmp_path, wrong)) >= 2
+
+
+def test_an_unknown_key_hides_no_other_mistake(tmp_path: Path) -> None:
+    wrong = garden().replace("text: Cups", "text: Cups, colour: red").replace("first: home", "first: hom")
+    found = mistakes(tmp_path, wrong)
+    assert "unknown key `colour`" in found[0] and "unknown screen `hom`" in found[1]
+
+
+def test_many_files_of_one_id_are_one_mistake_each(tmp_path: Path) -> None:
+    files = [tmp_path / f"{number}.yaml" for number in range(4)]
+    for file in files:
+        file.write_text(garden(), encoding="utf-8")
+    assert [each.file for each in check_files(files)] == [str(file) for file in files[1:]]
 
 
 def test_ids_and_names_of_built_in_apps_are_taken(tmp_path: Path) -> None:

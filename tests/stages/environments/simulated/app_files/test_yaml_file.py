@@ -35,6 +35,8 @@ def test_mistakes_of_form_name_their_line() -> None:
     assert line("a: 1\nb: !!python/object:os.system x\n") == 2
     assert line("- a\n") == 1
     assert line("") == 1
+    assert line("a: 1\nb: " + "[" * 200_000) == 2
+    assert line("a: 1\nb: " + "1" * 5000) == 2
 
 
 def test_a_file_that_cannot_be_read_is_a_mistake(tmp_path: Path) -> None:

@@ -1,0 +1,125 @@
+"""Finds mistakes of tasks that only a walk shows: goals that cannot be reached, or that hold at the start."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+from trajmill.schemas.errors import BadInputError, StageError
+from trajmill.schemas.record import Origin
+from trajmill.schemas.tables.query import Query, Split
+from trajmill.stages.environments.simulated.app_files.app_spec import ListChange, Scalar
+from trajmill.stages.environments.simulated.app_files.binding import names_in
+from trajmill.stages.environments.simulated.app_files.check import ReadFiles, read_with_builtin
+from trajmill.stages.environments.simulated.app_files.yaml_file import Mistake, YamlFile
+from trajmill.stages.environments.simulated.world import TaskGraph, TaskSlot, World
+from trajmill.stages.queries.graph.drafting import draft
+from trajmill.stages.queries.graph.grammar import GrammarWriter
+from trajmill.stages.queries.graph.sampling import SlotChoice, TaskSample, paths
+from trajmill.stages.queries.graph.validation import SimulatedValidator
+
+_MOST_PATHS = 20
+_MOST_VALUES = 50
+"""Of one slot."""
+_ORIGIN = Origin(round=0, run_id="check", code_version="")
+
+
+class _FileTask(NamedTuple):
+    source: YamlFile
+    name: str
+    graph: TaskGraph
+
+    def mistake(self, path: tuple[str | int, ...], text: str) -> Mistake:
+        return self.source.mistake(("tasks", self.name, *path), text)
+
+
+def check_app_files(files: Sequence[Path]) -> list[Mistake]:
+    """All mistakes in app and errand files, which are read together with the built-in ones.
+
+    Tasks are walked on a simulated device if all files can be read; each path, and each value of each slot.
+    """
+    found = read_with_builtin(files)
+    if found.mistakes:
+        return list(found.mistakes)
+    named = {str(path) for path in files}
+    return [mistake for task in _tasks(found) if task.source.file in named for mistake in _check(task, _world(found))]
+
+
+def _world(files: ReadFiles) -> World:
+    return World(
+        {file.spec.app: file.spec for file in files.apps}, {file.spec.errand: file.spec for file in files.errands}
+    )
+
+
+def _tasks(files: ReadFiles) -> Iterator[_FileTask]:
+    sources = {file.spec.app: file.source for file in files.apps}
+    sources |= {file.spec.errand: file.source for file in files.errands}
+    for graph in _world(files).tasks():
+        home, _, name = graph.name.partition(".")
+        yield _FileTask(sources[home], name, graph)
+
+
+def _check(task: _FileTask, world: World) -> Iterator[Mistake]:
+    yield from _unused_slots(task)
+    holds, walked = 0, 0
+    for sample in _samples(task.graph):
+        asked = ", ".join(f"{name} = {value}" for name, value in sample.asked.items())
+        try:
+            query = _query(task.graph, sample)
+        except (BadInputError, StageError) as error:
+            yield task.mistake((), f"{error} (with {asked}); correct the task")
+            return
+        walked += 1
+        if _is_done(world, query):
+            holds += 1
+        elif reason := SimulatedValidator(world).walk(query):
+            yield task.mistake(("goal",), f"with {asked or 'no value'}: {reason}; correct the goal, or what widgets do")
+            return
+    if holds == walked:
+        yield task.mistake(("goal",), "the goal holds before anything is done; let it ask for a change")
+
+
+def _samples(task: TaskGraph) -> Iterator[TaskSample]:
+    """Each path with the first value of each of its slots, then each other value of each slot on the first path."""
+    for path in islice(paths(task), _MOST_PATHS):
+        slots = [slot for slot in task.slots if slot.is_free and (not slot.spec.optional or slot.page in path)]
+        yield TaskSample(path, _choices(slots))
+    path = paths(task)[0]
+    slots = [slot for slot in task.slots if slot.is_free and (not slot.spec.optional or slot.page in path)]
+    for slot in slots:
+        for value in islice(slot.values, 1, _MOST_VALUES):
+            yield TaskSample(path, _choices(slots, {slot.spec.name: value}))
+
+
+def _choices(slots: Sequence[TaskSlot], instead: dict[str, Scalar] | None = None) -> tuple[SlotChoice, ...]:
+    chosen = instead or {}
+    return tuple(SlotChoice(slot, chosen.get(slot.spec.name, slot.values[0])) for slot in slots if slot.values)
+
+
+def _query(task: TaskGraph, sample: TaskSample) -> Query:
+    return asyncio.run(draft(task, sample, Split.TRAIN, False, GrammarWriter(), _ORIGIN, 0))
+
+
+def _is_done(world: World, query: Query) -> bool:
+    """Whether the goal holds at the start: a path of no operation meets it."""
+    return SimulatedValidator(world).walk(query.model_copy(update={"path": query.path[-1:]})) is None
+
+
+def _unused_slots(task: _FileTask) -> Iterator[Mistake]:
+    spec = task.graph.spec
+    # What a reset writes on the screen decides the task too.
+    values: list[Scalar] = [value for record in spec.setup.values() for value in record.values()]
+    for change in spec.goal.values():
+        if isinstance(change, ListChange):
+            values += [change.name, *(change.append or {}).values(), *(change.update or {}).values()]
+        else:
+            values.append(change)
+    used = {name for value in values for name in names_in(value)}
+    used |= {slot.implied_by.slot for slot in spec.slots if slot.implied_by and slot.name in used}
+    for index, slot in enumerate(spec.slots):
+        if slot.implied_by is None and slot.name not in used:
+            text = f"the goal never uses the slot `{slot.name}`, so that any value would do; name `${slot.name}` in it"
+            yield task.mistake(("slots", index), text)
