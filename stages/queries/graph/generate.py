@@ -79,7 +79,7 @@ async def generate_queries(
         BadInputError: an app to hold out does not exist, or a phrasing cannot be parsed.
     """
     run = _Generation(seed, origin, writer, validator, in_flight, stand_in)
-    validation_apps = settings.validation_apps
+    validation_apps = settings.validation_apps(world.apps)
     sides = divide_tasks(world, settings.heldout_app_names, validation_apps)
     of_own_apps = settings.validation // 2 if validation_apps else 0
     wanted = {split: settings.wanted(split) for split in Split}

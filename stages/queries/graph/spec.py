@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from pydantic import NonNegativeInt, PositiveInt
 
 from trajmill.schemas.spec import Spec
@@ -23,19 +25,22 @@ class GraphQueriesSpec(Spec):
     """Ids of the apps that are kept from training."""
 
     validation: NonNegativeInt = 80
-    """Queries that decide which policy is promoted; half of them are of `validation_app_names` where there are any."""
-    validation_app_names: tuple[str, ...] = ()
-    """Ids of apps that are kept from training for half of the validation queries."""
+    """Queries that decide which policy is promoted: half of them new slot combinations, half of apps of their own."""
+    validation_app_names: tuple[str, ...] = ("rides",)
+    """Ids of the apps kept from training for the validation queries; the default is passed over where there is no such
+    app."""
 
     @property
     def unseen_app_names(self) -> tuple[str, ...]:
         """The apps that training never sees."""
-        return (*self.heldout_app_names, *self.validation_apps)
+        return (*self.heldout_app_names, *(self.validation_app_names if self.validation else ()))
 
-    @property
-    def validation_apps(self) -> tuple[str, ...]:
-        """The apps kept from training for the validation queries; none without such queries."""
-        return self.validation_app_names if self.validation else ()
+    def validation_apps(self, known: Collection[str]) -> tuple[str, ...]:
+        """The apps kept from training for validation, without a default that is not among the known apps."""
+        if not self.validation:
+            return ()
+        by_default = self.validation_app_names == type(self).model_fields["validation_app_names"].default
+        return tuple(name for name in self.validation_app_names if name in known or not by_default)
 
     def wanted(self, split: Split) -> int:
         """Number of wanted queries of a split; 0 for held-out apps if no app is held out."""

@@ -21,13 +21,7 @@ from trajmill.stages.queries.split_leaks import leaks_in_queries
 
 HELDOUT_APPS = ("notes", "clock")
 SETTINGS = GraphQueriesSpec(
-    train=150,
-    heldout_slots=30,
-    heldout_phrasings=30,
-    heldout_apps=20,
-    heldout_app_names=HELDOUT_APPS,
-    validation=24,
-    validation_app_names=("rides",),
+    train=150, heldout_slots=30, heldout_phrasings=30, heldout_apps=20, heldout_app_names=HELDOUT_APPS, validation=24
 )
 
 
@@ -122,6 +116,7 @@ def test_heldout_apps_are_in_no_other_split(generated: Generated) -> None:
 
 
 def test_half_of_the_validation_queries_are_of_an_app_that_no_other_split_has(generated: Generated) -> None:
+    assert SETTINGS.validation_app_names == ("rides",)
     of_app = [query.split for query in generated.queries if "rides" in query.apps]
     assert of_app == [Split.VALIDATION] * 12
 
