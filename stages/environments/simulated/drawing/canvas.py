@@ -10,9 +10,10 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageDraw
 
 from trajmill.schemas.geometry import Box, Size
+from trajmill.stages.environments.simulated.drawing.font import font_of
 from trajmill.stages.environments.simulated.drawing.palette import RAMP_LEVELS, Palette, Rgb
 from trajmill.stages.environments.simulated.drawing.png import encode_png
 
@@ -25,17 +26,9 @@ _SMALLEST_PART = 0.8
 _OVERSAMPLING = 4
 
 
-@lru_cache(maxsize=64)
-def _font(size: int) -> ImageFont.FreeTypeFont:
-    """The font in Pillow's wheel, with its basic layout engine, so that pixels are equal on every machine."""
-    font = ImageFont.load_default(size)
-    assert isinstance(font, ImageFont.FreeTypeFont), "Pillow was built without FreeType"
-    return font.font_variant(layout_engine=ImageFont.Layout.BASIC)
-
-
 @lru_cache(maxsize=8192)
 def _text_width(text: str, size: int) -> int:
-    return round(_font(size).getlength(text))
+    return round(font_of(text, size).getlength(text))
 
 
 @lru_cache(maxsize=8192)
@@ -58,7 +51,7 @@ def _levels(coverage: Image.Image) -> Pixels:
 
 @lru_cache(maxsize=2048)
 def _text_mask(text: str, size: int) -> Pixels:
-    font = _font(size)
+    font = font_of(text, size)
     ascent, descent = font.getmetrics()
     mask = Image.new("L", (max(1, _text_width(text, size)), ascent + descent), 0)
     ImageDraw.Draw(mask).text((0, 0), text, fill=255, font=font)

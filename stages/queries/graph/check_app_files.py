@@ -1,4 +1,4 @@
-"""Finds mistakes of tasks that only a walk shows: goals that cannot be reached, or that hold at the start."""
+"""Finds all mistakes in app files, also those that only a walk shows, such as goals out of reach."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from trajmill.schemas.errors import BadInputError, StageError
 from trajmill.schemas.record import Origin
@@ -14,7 +14,8 @@ from trajmill.schemas.tables.query import Query, Split
 from trajmill.stages.environments.simulated.app_files.app_spec import ListChange, Scalar
 from trajmill.stages.environments.simulated.app_files.binding import names_in
 from trajmill.stages.environments.simulated.app_files.check import ReadFiles, read_with_builtin
-from trajmill.stages.environments.simulated.app_files.yaml_file import Mistake, YamlFile
+from trajmill.stages.environments.simulated.app_files.yaml_file import Mistake, NodePath, YamlFile
+from trajmill.stages.environments.simulated.drawing.font import undrawn
 from trajmill.stages.environments.simulated.world import TaskGraph, TaskSlot, World
 from trajmill.stages.queries.graph.drafting import draft
 from trajmill.stages.queries.graph.grammar import GrammarWriter
@@ -45,7 +46,30 @@ def check_app_files(files: Sequence[Path]) -> list[Mistake]:
     if found.mistakes:
         return list(found.mistakes)
     named = {str(path) for path in files}
-    return [mistake for task in _tasks(found) if task.source.file in named for mistake in _check(task, _world(found))]
+    sources = [file.source for file in (*found.apps, *found.errands) if file.source.file in named]
+    world = _world(found)
+    return [
+        *(mistake for source in sources for mistake in _undrawn_letters(source)),
+        *(mistake for task in _tasks(found, world) if task.source.file in named for mistake in _check(task, world)),
+    ]
+
+
+def _undrawn_letters(source: YamlFile) -> Iterator[Mistake]:
+    for path, text in _texts(source.data, ()):
+        if letters := undrawn(text):
+            yield source.mistake(path, f"`{letters}` cannot be drawn on a screen; write it in other letters")
+
+
+def _texts(data: Any, path: NodePath) -> Iterator[tuple[NodePath, str]]:
+    match data:
+        case str():
+            yield path, data
+        case dict():
+            for key, value in data.items():
+                yield from _texts(value, (*path, key))
+        case list():
+            for index, value in enumerate(data):
+                yield from _texts(value, (*path, index))
 
 
 def _world(files: ReadFiles) -> World:
@@ -54,10 +78,10 @@ def _world(files: ReadFiles) -> World:
     )
 
 
-def _tasks(files: ReadFiles) -> Iterator[_FileTask]:
+def _tasks(files: ReadFiles, world: World) -> Iterator[_FileTask]:
     sources = {file.spec.app: file.source for file in files.apps}
     sources |= {file.spec.errand: file.source for file in files.errands}
-    for graph in _world(files).tasks():
+    for graph in world.tasks():
         home, _, name = graph.name.partition(".")
         yield _FileTask(sources[home], name, graph)
 

@@ -1,4 +1,4 @@
-"""Mistakes of tasks that only a walk shows."""
+"""Mistakes that `trajmill apps check` finds beyond those of reading the files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from tests.stages.environments.simulated.worlds import garden
 from trajmill.stages.environments.simulated.app_files.check import builtin_files
-from trajmill.stages.queries.graph.check_tasks import check_app_files
+from trajmill.stages.queries.graph.check_app_files import check_app_files
 
 GOAL = "    goal: {waterings"
 WANTED = 'feed: $feed, memo: ""}'
@@ -52,3 +52,10 @@ def test_a_goal_that_holds_at_the_start_and_slots_without_a_part_in_it_are_named
         *(f"the goal never uses the slot `{name}`, so that any value would do" for name in ("plant", "amount", "feed")),
         "the goal holds before anything is done",
     ]
+
+
+def test_letters_that_no_font_has_are_named_at_their_line(tmp_path: Path) -> None:
+    text = garden().replace("text: Holiday mode", "text: Отпуск 雨")
+    (found,) = mistakes(tmp_path, text)
+    line = 1 + text[: text.index("Отпуск")].count("\n")
+    assert found == f"{line}: `雨` cannot be drawn on a screen; write it in other letters"
