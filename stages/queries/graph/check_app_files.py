@@ -46,10 +46,10 @@ def check_app_files(files: Sequence[Path]) -> list[Mistake]:
     if found.mistakes:
         return list(found.mistakes)
     named = {str(path) for path in files}
-    sources = [file.source for file in (*found.apps, *found.errands) if file.source.file in named]
+    sources = [*(file.source for file in found.apps), *(file.source for file in found.errands)]
     world = _world(found)
     return [
-        *(mistake for source in sources for mistake in _undrawn_letters(source)),
+        *(mistake for source in sources if source.file in named for mistake in _undrawn_letters(source)),
         *(mistake for task in _tasks(found, world) if task.source.file in named for mistake in _check(task, world)),
     ]
 

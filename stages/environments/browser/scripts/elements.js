@@ -43,16 +43,38 @@
   const pressable = (node, style) =>
     ["A", "BUTTON", "INPUT", "TEXTAREA", "SELECT", "OPTION", "SUMMARY"].includes(node.tagName) || node.onclick !== null ||
     listening.has(node) || style.cursor === "pointer" || node.getAttribute("role") === "option";
-  // An element counts as covered where a press on it would reach something that is neither in it nor around it.
-  const reachable = (node, style, left, top, right, bottom) => {
+  // What a press at five points of an element reaches: it counts as reached where that is in it, around it or its label.
+  const POINTS = [[0.5, 0.5], [0.1, 0.1], [0.9, 0.1], [0.1, 0.9], [0.9, 0.9]];
+  const belongs = (hit, node) => node.contains(hit) || hit.contains(node) || (hit.closest("label") || {}).control === node;
+  const reachable = (node, style, box) => {
     if (style.pointerEvents === "none") return true;
     const root = node.getRootNode();
-    const reached = (across, down) => {
-      const hit = root.elementFromPoint(left + (right - left) * across, top + (bottom - top) * down);
-      return !hit || node.contains(hit) || hit.contains(node) || (hit.closest("label") || {}).control === node;
-    };
-    return [[0.5, 0.5], [0.1, 0.1], [0.9, 0.1], [0.1, 0.9], [0.9, 0.9]].some((at) => reached(...at));
+    return POINTS.some((at) => {
+      const hit = root.elementFromPoint(...box.point(at));
+      return !hit || belongs(hit, node);
+    });
   };
+  const seeThrough = (node) => {
+    const style = getComputedStyle(node);
+    if (Number(style.opacity) === 0) return true;
+    return !["IMG", "VIDEO", "CANVAS", "IFRAME", "INPUT", "TEXTAREA", "SELECT"].includes(node.tagName) &&
+      ["transparent", "rgba(0, 0, 0, 0)"].includes(style.backgroundColor) && style.backgroundImage === "none" &&
+      style.backdropFilter === "none";
+  };
+  // The element over a text that can be read through it, such as the link that is stretched over a card; else null.
+  const overlayOf = (node, box) => {
+    for (const at of POINTS) {
+      const above = [];
+      for (const hit of node.getRootNode().elementsFromPoint(...box.point(at))) {
+        if (belongs(hit, node)) return above[0] || null;
+        if (!seeThrough(hit)) break;
+        above.push(hit);
+      }
+    }
+    return null;
+  };
+  // A control that is drawn by something else, such as a styled checkbox, is itself transparent and takes the press.
+  const isDrawnByOthers = (node) => node.tagName === "SELECT" || (node.tagName === "INPUT" && ["checkbox", "radio", "range", "file"].includes(node.type));
   const scrolls = (node, style) => {
     const states = [], isPage = node === document.scrollingElement;
     const room = node.scrollHeight - node.clientHeight;
@@ -69,10 +91,12 @@
   const rows = [];
   const visit = (node, covered) => {
     const style = getComputedStyle(node);
-    if (style.display === "none" || style.visibility === "hidden" || Number(style.opacity) === 0) return;
-    const box = node.getBoundingClientRect();
-    const left = Math.max(0, box.left), top = Math.max(0, box.top);
-    const right = Math.min(width, box.right), bottom = Math.min(height, box.bottom);
+    if (style.display === "none" || style.visibility === "hidden") return;
+    if (Number(style.opacity) === 0 && (!isDrawnByOthers(node) || style.pointerEvents === "none")) return;
+    const whole = node.getBoundingClientRect();
+    const left = Math.max(0, whole.left), top = Math.max(0, whole.top);
+    const right = Math.min(width, whole.right), bottom = Math.min(height, whole.bottom);
+    const box = { point: ([across, down]) => [left + (right - left) * across, top + (bottom - top) * down] };
     let inside = covered;
     if (right - left >= 2 && bottom - top >= 2 && node !== document.body) {
       const role = roleOf(node), can = pressable(node, style), text = labelOf(node, role);
@@ -82,9 +106,10 @@
       const scrollable = scrolls(node, style);
       if (scrollable.length && role !== "text_field") rows.push(["list", "", left, top, right, bottom, scrollable, "", node.id || ""]);
       if ((ownsPresses && (isInput || node.children.length === 0 || text)) || (!covered && (ownText(node) || drawn))) {
-        if (!reachable(node, style, left, top, right, bottom)) return;
+        const overlay = reachable(node, style, box) ? node : isInput ? null : overlayOf(node, box);
+        if (overlay === null) return;
         const states = role === "text_field" ? scrollable : [];
-        if (can || drawn) states.push("clickable");
+        if (overlay === node ? can || drawn : pressable(overlay, getComputedStyle(overlay))) states.push("clickable");
         if (node.checked) states.push("checked");
         if (node.selected || node.getAttribute("aria-selected") === "true") states.push("selected");
         if (node === document.activeElement) states.push("focused");

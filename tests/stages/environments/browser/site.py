@@ -45,6 +45,16 @@ setInterval(() => ticks.textContent = Number(ticks.textContent) + 1, 100)</scrip
     "/modal": """
 <button>Under</button>
 <div role="dialog" style="position: fixed; inset: 0; background: rgba(0, 0, 0, .5)"><button>Over</button></div>""",
+    "/drawn-by-others": """
+<style>.mark { display: inline-block; width: 20px; height: 20px; border: 1px solid }
+:checked + .mark { background: green }
+label, .card { display: block; position: relative } .over { position: absolute; inset: 0; margin: 0 }
+label input { opacity: 0; position: absolute; margin: 0; width: 20px; height: 20px }</style>
+<label><input type="checkbox"><span class="mark"></span> Newsletter</label>
+<div class="card"><p>Card</p><a href="/next" aria-label="Open" class="over"></a></div>
+<div class="card"><p>Bare</p><div class="over"></div></div>
+<div class="card"><p>Gone</p><div class="over" style="background: white"></div></div>
+<input style="opacity: 0" placeholder="Trap">""",
     "/outside": """
 <a href="http://localhost:8999/">Elsewhere</a><p id="said"></p>
 <script>fetch("http://localhost:8999/x").catch(() => said.textContent = "refused")</script>""",

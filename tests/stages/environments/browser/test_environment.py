@@ -86,6 +86,25 @@ def test_what_a_dialog_of_the_page_covers_is_not_in_the_tree(site: str) -> None:
     assert "Under" not in found
 
 
+def test_controls_that_others_draw_and_text_under_what_is_transparent_are_in_the_tree(site: str) -> None:
+    async def work(environment: BrowserEnvironment) -> list[Observation]:
+        seen = await environment.reset(a_query(f"{site}/drawn-by-others"), 1)
+        checked = await environment.step(press(element(seen, "checkbox")))
+        return [seen, checked, await environment.step(press(element(checked, "text", "Card")))]
+
+    seen, checked, followed = play(work)
+    assert [state for each in (seen, checked) for state in element(each, "checkbox").states] == [
+        "clickable",
+        "clickable",
+        "checked",
+        "focused",
+    ]
+    assert element(seen, "checkbox").text == "Newsletter"
+    assert element(seen, "text", "Card").clickable and not element(seen, "text", "Bare").clickable
+    assert not {"Gone", "Trap"} & set(texts(seen))
+    assert "Arrived" in texts(followed)
+
+
 def test_a_new_tab_comes_to_the_front_and_closing_it_goes_back(site: str) -> None:
     async def work(environment: BrowserEnvironment) -> tuple[list[str], list[str]]:
         seen = await environment.reset(a_query(f"{site}/"), 1)
