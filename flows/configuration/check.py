@@ -86,6 +86,14 @@ def missing_for_proposals(config: Config) -> list[Missing]:
     return found
 
 
+def missing_for_fresh(config: Config) -> list[Missing]:
+    """An environment without the navigation graphs that new queries are made from."""
+    if not config.queries.fresh or config.environment.has_navigation_graph:
+        return []
+    kind = config.environment.kind
+    return [Missing(("queries", "fresh"), f"queries.fresh: environment.kind = {kind!r} has no navigation graphs")]
+
+
 def missing_for_operations(config: Config) -> list[Missing]:
     """Missing keys that atomic operations need."""
     if not config.atomic.wanted or config.environment.has_desktop_programs:

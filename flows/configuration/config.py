@@ -69,9 +69,22 @@ class QueriesSection(GraphQueriesSpec):
     curriculum: NonNegativeInt = 0
     """Training tasks that the model of `models.writer` proposes in each round, before the rollouts, from the example
     tasks and the success so far."""
+    fresh: NonNegativeInt = 0
+    """Training queries that each round after the first adds from the navigation graphs: other values, combinations and
+    phrasings, at the difficulty that the success so far calls for. Held-out queries stay as they are."""
+    harder_above: Fraction = 0.7
+    """Success at a difficulty from which `fresh` asks for the next one."""
+    retire_after: NonNegativeInt = 0
+    """Successes in a row without guidance after which a training query is not attempted any more; 0 for never."""
     screenshot: NonNegativeInt = 0
     """Training tasks that it proposes in each round from the first screens of the example tasks; the model must accept
     images."""
+
+    def identity(self) -> dict[str, Any]:
+        """All keys that decide rows; those of new queries only where they are asked for."""
+        decisive = super().identity()
+        unused = [*(() if self.fresh else ("fresh", "harder_above")), *(() if self.retire_after else ("retire_after",))]
+        return {key: value for key, value in decisive.items() if key not in unused}
 
 
 class RolloutSection(Spec):

@@ -8,7 +8,7 @@ from trajmill.flows.configuration.models import EMBEDDED
 from trajmill.flows.context import RoundContext
 from trajmill.flows.policies.policy import Policy, configured_policy, is_embedded, policy_row
 from trajmill.flows.stage import StageOutcome, StageReport, run_once
-from trajmill.flows.tasks.query_sources import new_queries
+from trajmill.flows.tasks.queries.sources import new_queries
 from trajmill.schemas.errors import TrajmillError
 from trajmill.schemas.record import Row
 from trajmill.schemas.tables.failure import Failure

@@ -69,7 +69,7 @@ def version_without_parent(
 def measured_queries(context: RoundContext) -> list[Query]:
     """The first queries of each split in order of id, and all validation queries.
 
-    Ids are hashes, so this is always the same random sample.
+    Ids are hashes and later queries are left out, so this is always the same random sample.
     """
     settings = context.config.evaluate
     sizes = dict.fromkeys(HELDOUT_SPLITS, settings.episodes) | {Split.TRAIN: settings.train_sample}
@@ -83,8 +83,12 @@ def validation_queries(context: RoundContext) -> Sequence[Query]:
 
 
 def _of_split(context: RoundContext, split: Split) -> Sequence[Query]:
-    """The queries of a split without proposed ones, whose success no check can measure."""
-    return [query for query in context.queries.values() if query.split is split and query.source not in PROPOSED]
+    """The queries of a split with which the run began; no check can measure proposed ones."""
+    return [
+        query
+        for query in context.queries.values()
+        if query.split is split and query.source not in PROPOSED and query.round <= 1
+    ]
 
 
 def _measurement(context: RoundContext, outcome: StageOutcome) -> Measurement:

@@ -8,6 +8,7 @@ from trajmill.flows.configuration.model_specs import policy_gives_tokens
 from trajmill.flows.context import RoundContext
 from trajmill.flows.policies.policy import acting, acting_round, policy_before
 from trajmill.flows.stage import StageOutcome, StageReport, run_once
+from trajmill.flows.tasks.queries.fresh import without_solved
 from trajmill.pipelines.agents import ActingAgent
 from trajmill.pipelines.reading.history import read_history
 from trajmill.pipelines.rollout import RunAttempts, run_in_shards
@@ -26,8 +27,8 @@ def rollout(context: RoundContext) -> StageReport:
     """Attempt training queries; a query that rarely succeeds gets more attempts."""
 
     def work(at: StageRun) -> StageOutcome:
-        queries = training_queries(context)
         history = read_history(context.warehouse, context.run_id, range(context.round))
+        queries = without_solved(training_queries(context), history, context.config.queries.retire_after)
         averages = history.averages([query.query_id for query in queries])
         if not context.config.train.reweight:
             averages = dict.fromkeys(averages, 0.0)

@@ -42,6 +42,14 @@ class History(NamedTuple):
                 outcomes[attempt.query_id] = [*outcomes.pop(attempt.query_id, []), attempt.correct]
         return {query_id: sum(results) / len(results) for query_id, results in outcomes.items()}
 
+    def streaks(self) -> dict[str, int]:
+        """By query, the number of unguided attempts that were correct since the last one that was not."""
+        counts: dict[str, int] = {}
+        for attempt in self.attempts:
+            if not attempt.guided:
+                counts[attempt.query_id] = counts.get(attempt.query_id, 0) + 1 if attempt.correct else 0
+        return counts
+
     def failures(self) -> dict[str, int]:
         """Number of failed unguided attempts at each query."""
         counts: dict[str, int] = defaultdict(int)

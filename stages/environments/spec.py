@@ -38,6 +38,8 @@ class EnvironmentSpec(Spec):
     """Whether the embedded critics know the annotations of its pages."""
     has_desktop_programs: ClassVar[bool] = False
     """Whether it runs the built-in programs of operations and pathways, without a file of the user."""
+    has_navigation_graph: ClassVar[bool] = False
+    """Whether queries can be sampled from `navigation_graph`."""
     takes_proposed_tasks: ClassVar[bool] = True
     """Whether other tasks than its own can use its start states."""
 

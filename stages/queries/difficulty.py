@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from trajmill.schemas.tables.query import PathStep
 
+HARDEST = 3
 EASY_PAGES = 2
 MEDIUM_PAGES = 4
 """Most atomic tasks of levels 1 and 2; each page on which something is done counts as one."""
@@ -21,6 +22,16 @@ def difficulty(path: Sequence[PathStep], apps: int) -> int:
     if pages > MEDIUM_PAGES:
         return 3
     return 2 if pages > EASY_PAGES or apps >= MEDIUM_APPS else 1
+
+
+def level_within_reach(success: Mapping[int, float], enough: float) -> int:
+    """The first level at which success is below `enough`, or that was never tried; the hardest one if there is none.
+
+    Args:
+        success: by level, the share of attempts that succeed now.
+        enough: the share from which the next level is asked for.
+    """
+    return next((level for level in range(1, HARDEST) if success.get(level, 0.0) < enough), HARDEST)
 
 
 def step_limit(path: Sequence[PathStep]) -> int:

@@ -38,6 +38,7 @@ def test_only_some_commands_ask_models() -> None:
     assert [command for command in COMMANDS if not asks_models(command)] == ["derive", "release", "train"]
 
 
-def test_tasks_are_proposed_only_where_they_are_asked_for() -> None:
-    asked = Config.model_validate({"queries": {"curriculum": 2}})
-    assert {stage.name for stage in stages_of(asked)} - {stage.name for stage in stages_of(Config())} == {"propose"}
+@pytest.mark.parametrize(("key", "stage"), [("curriculum", "propose"), ("fresh", "fresh")])
+def test_queries_are_added_only_where_they_are_asked_for(key: str, stage: str) -> None:
+    asked = Config.model_validate({"queries": {key: 2}})
+    assert {stage.name for stage in stages_of(asked)} - {stage.name for stage in stages_of(Config())} == {stage}

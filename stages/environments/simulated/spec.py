@@ -43,6 +43,7 @@ class DevicesSpec(Spec):
 class AppFilesSpec(EnvironmentSpec):
     """An environment that runs app files."""
 
+    has_navigation_graph: ClassVar[bool] = True
     annotated: ClassVar[bool] = True
 
     apps: tuple[Path, ...] = ()

@@ -77,6 +77,10 @@ def test_the_printed_configuration_reads_back_the_same(tmp_path: Path) -> None:
             "[rollout]\ngroup_size = 400\n",
             "2: rollout.group_size: a round makes 300 attempts without hints, fewer than a group of 400",
         ),
+        (
+            "[environment]\nkind = 'miniwob'\n[queries]\nfresh = 3\n",
+            "4: queries.fresh: environment.kind = 'miniwob' has no navigation graphs",
+        ),
         ("[train]\nlearning_rate = nan\n", "2: train.learning_rate should be a finite number, not NaN"),
         (
             "[train]\nlearning_rate = 1e9\n",
@@ -132,6 +136,13 @@ def test_a_run_is_the_same_when_it_is_prolonged_moved_or_sped_up() -> None:
         }
     )
     assert other.run_id == Config().run_id == Config().with_rounds(3).run_id
+
+
+def test_a_run_without_new_queries_is_not_another_one() -> None:
+    plain = Config().run_id
+    assert Config.model_validate({"queries": {"harder_above": 0.5}}).run_id == plain
+    assert Config.model_validate({"queries": {"fresh": 5}}).run_id != plain
+    assert Config.model_validate({"queries": {"retire_after": 5}}).run_id != plain
 
 
 def served(role: str, model: str, url: str = "http://one/v1", name: str = "owl") -> Config:

@@ -19,7 +19,9 @@ from trajmill.flows.nights.nightly import collect_night
 from trajmill.flows.nights.retrain import retrain_if_enough
 from trajmill.flows.round import current_round, summary_of
 from trajmill.flows.stage import report_of
+from trajmill.flows.tasks.measure import measured_queries
 from trajmill.flows.tasks.release import RELEASE
+from trajmill.schemas.tables.query import Split
 from trajmill.warehouse.layout import create_warehouse
 from trajmill.warehouse.lock import RunInUseError, sole_worker
 from trajmill.warehouse.releases import release_names
@@ -33,6 +35,7 @@ def served(config: Config, **changes: object) -> Config:
 def test_nights_collect_and_a_retraining_learns_from_all_of_them(tmp_path: Path, prefect_server: None) -> None:
     config = tiny_config(tmp_path)
     config = config.model_copy(update={"judge": config.judge.model_copy(update={"precision_floor": 0.0})})
+    config = config.model_copy(update={"queries": config.queries.model_copy(update={"fresh": 5})})
     collects = served(config, retrain_after_accepted=10_000)
     night = flow(validate_parameters=False)(collect_night)
     first = night(collects)
@@ -47,6 +50,9 @@ def test_nights_collect_and_a_retraining_learns_from_all_of_them(tmp_path: Path,
     assert not ended.trained and ended.policy_after == ended.policy_before
     assert (ended.reason or "").endswith("trajectories accepted since the last training, 10000 are enough")
     assert current_round(config).round == 2
+    queries = list(context.queries.values())
+    assert [query.split for query in queries if query.round == 2] == [Split.TRAIN] * 5
+    assert {query.query_id for query in measured_queries(context)} <= {q.query_id for q in queries if q.round == 1}
 
     accepted = accepted_since_training(config)
     assert retrain_if_enough(collects).ending is Ending.NOT_ENOUGH

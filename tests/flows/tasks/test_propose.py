@@ -22,7 +22,7 @@ from trajmill.flows.round_stages import STAGES, stages_of
 from trajmill.flows.stage import report_of
 from trajmill.flows.tasks.judge import JUDGE
 from trajmill.flows.tasks.measure import measured_queries
-from trajmill.flows.tasks.propose import PROPOSE, asks_for_tasks, task_successes
+from trajmill.flows.tasks.queries.propose import PROPOSE, asks_for_tasks, task_successes
 from trajmill.flows.tasks.rollout import training_queries
 from trajmill.schemas.errors import BadInputError, FailureClass, TrajmillError
 from trajmill.schemas.tables.failure import Failure

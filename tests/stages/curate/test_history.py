@@ -34,3 +34,7 @@ def test_failures_are_of_unguided_attempts() -> None:
 def test_the_shortest_success_may_be_a_guided_one() -> None:
     assert HISTORY.shortest_success() == {"a": "a3", "b": "b1"}
     assert HISTORY.shortest_success(guided=False) == {"a": "a2", "b": "b1"}
+
+
+def test_streaks_are_of_unguided_attempts_since_the_last_failure() -> None:
+    assert HISTORY.streaks() == {"a": 0, "b": 1}

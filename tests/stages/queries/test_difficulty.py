@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from trajmill.schemas.tables.query import PathStep
-from trajmill.stages.queries.difficulty import STEP_CAP, difficulty, step_limit
+from trajmill.stages.queries.difficulty import STEP_CAP, difficulty, level_within_reach, step_limit
 
 
 def _path(*pages: str, operation: str = "tap") -> tuple[PathStep, ...]:
@@ -27,3 +27,11 @@ def test_the_step_limit_counts_the_actions_of_typing() -> None:
 
 def test_the_step_limit_is_capped() -> None:
     assert step_limit(_path(*"abcdefghijklmnopqrstuvwxyz")) == STEP_CAP
+
+
+@pytest.mark.parametrize(
+    ("success", "level"),
+    [({}, 1), ({1: 0.6, 2: 0.9}, 1), ({1: 0.7}, 2), ({1: 0.9, 2: 0.8}, 3), ({1: 1.0, 2: 1.0, 3: 1.0}, 3)],
+)
+def test_the_next_level_is_asked_for_where_the_easier_ones_succeed(success: dict[int, float], level: int) -> None:
+    assert level_within_reach(success, enough=0.7) == level

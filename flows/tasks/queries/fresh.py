@@ -1,0 +1,70 @@
+"""Adds new training queries to each round after the first, and leaves out what is solved, if it is asked for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Sequence
+
+from trajmill.flows.configuration.config import Config
+from trajmill.flows.context import RoundContext
+from trajmill.flows.stage import StageOutcome, StageReport, run_once
+from trajmill.pipelines.reading.history import read_history
+from trajmill.schemas.record import content_id
+from trajmill.schemas.tables.query import Query, Split
+from trajmill.schemas.tables.round_summary import StageCount
+from trajmill.stages.curate.history import History
+from trajmill.stages.queries.difficulty import level_within_reach
+from trajmill.stages.queries.graph.fresh import FreshRequest, fresh_queries
+from trajmill.warehouse.layout import StageRun
+from trajmill.warehouse.shards import write_tables
+
+FRESH = "fresh"
+
+
+def asks_for_fresh(config: Config) -> bool:
+    """Whether the configuration asks for new queries in each round."""
+    return config.queries.fresh > 0
+
+
+def fresh(context: RoundContext) -> StageReport:
+    """Make new training queries, harder ones as the success so far grows; the first round has only new ones anyway."""
+    if not asks_for_fresh(context.config):
+        return StageReport(StageCount(stage=FRESH, rows_in=0, rows_out=0, seconds=0.0, cost=0.0), {})
+
+    def work(at: StageRun) -> StageOutcome:
+        graph, config = context.environment.navigation_graph(), context.config
+        if graph is None or context.round == 1:
+            return StageOutcome(0, 0)
+        level = _level(context)
+        seed = int(content_id("fresh", config.run.seed, context.round), 16)
+        request = FreshRequest(config.queries.fresh, level, seed)
+        made = asyncio.run(
+            fresh_queries(graph, config.queries, list(context.queries.values()), request, context.origin)
+        )
+        files = write_tables(context.warehouse, at, {"queries": made})
+        return StageOutcome(request.wanted, len(made), files, {"level": level})
+
+    return run_once(context, FRESH, work)
+
+
+def without_solved(queries: Sequence[Query], history: History, retire_after: int) -> Sequence[Query]:
+    """The queries without those that were solved so often in a row; all of them if nothing else is left."""
+    if retire_after == 0:
+        return queries
+    streaks = history.streaks()
+    left = [query for query in queries if streaks.get(query.query_id, 0) < retire_after]
+    return left or queries
+
+
+def _level(context: RoundContext) -> int:
+    """The difficulty that the success so far calls for."""
+    history = read_history(context.warehouse, context.run_id, range(context.round))
+    tried = set(history.shares())
+    queries = [query for query in context.queries.values() if query.split is Split.TRAIN and query.query_id in tried]
+    averages = history.averages([query.query_id for query in queries])
+    by_level: dict[int, list[float]] = defaultdict(list)
+    for query in queries:
+        by_level[query.difficulty].append(averages[query.query_id])
+    success = {level: sum(found) / len(found) for level, found in by_level.items()}
+    return level_within_reach(success, context.config.queries.harder_above)
