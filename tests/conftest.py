@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -9,6 +12,8 @@ import pytest
 from hypothesis import settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
+
+from tests.built_once import built_once
 
 # How long an example takes says nothing on a machine that is busy.
 settings.register_profile("untimed", deadline=None)
@@ -54,13 +59,35 @@ def _place(item: pytest.Item) -> int:
 
 
 @pytest.fixture(scope="session")
-def prefect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def empty_prefect_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of Prefect with an empty database; to be copied. Prefect needs seconds to make its tables."""
+    return built_once(tmp_path_factory, "empty-prefect-home", _make_prefect_home)
+
+
+def _make_prefect_home(folder: Path) -> None:
+    code = (
+        "import asyncio; from prefect.server.database import provide_database_interface\n"
+        "asyncio.run(provide_database_interface().create_db())"
+    )
+    folder.mkdir()
+    subprocess.run([sys.executable, "-c", code], check=True, env=os.environ | {"PREFECT_HOME": str(folder)})
+
+
+@pytest.fixture
+def prefect_home(empty_prefect_home: Path, tmp_path: Path) -> Path:
+    """A folder of Prefect of the test's own, with an empty database."""
+    return Path(shutil.copytree(empty_prefect_home, tmp_path / "prefect"))
+
+
+@pytest.fixture(scope="session")
+def prefect_server(empty_prefect_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """A Prefect server of the tests' own, with its database and results in a temporary folder; one per session."""
     from trajmill.flows.prefect_settings import short_lived_server
 
     folder = tmp_path_factory.mktemp("prefect")
+    home = shutil.copytree(empty_prefect_home, folder / "home")
     with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("PREFECT_HOME", str(folder))
+        environment.setenv("PREFECT_HOME", str(home))
         environment.delenv("PREFECT_API_URL", raising=False)
         with short_lived_server(folder / "server.log"):
             yield

@@ -111,8 +111,8 @@ def test_the_keeper_of_a_model_server_is_ours(trapped: Path) -> None:
     assert run_in(trapped, sys.executable, "-P", "-c", _START_MODEL_SERVER) == "frozenset({'judge-7b'})\n"
 
 
-@pytest.mark.slow
-def test_the_prefect_server_is_ours(trapped: Path) -> None:
+def test_the_prefect_server_is_ours(trapped: Path, prefect_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PREFECT_HOME", str(prefect_home))
     assert run_in(trapped, sys.executable, "-P", "-c", _START_PREFECT) == "healthy\n"
 
 

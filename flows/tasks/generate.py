@@ -13,7 +13,6 @@ from trajmill.schemas.errors import TrajmillError
 from trajmill.schemas.record import Row
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.query import Split
-from trajmill.stages.models.embedded.storage import save_network, untrained_network
 from trajmill.warehouse.checks.sealed import move_sealed
 from trajmill.warehouse.layout import StageRun
 from trajmill.warehouse.shards import write_tables
@@ -57,6 +56,9 @@ def _first_policy(context: RoundContext, at: StageRun) -> Policy:
 
 def untrained_policy(context: RoundContext, at: StageRun) -> Policy:
     """The embedded policy before any training; its folder is made if it is not there."""
+    # Imports torch, which a server of environments does not need.
+    from trajmill.stages.models.embedded.storage import save_network, untrained_network
+
     network = untrained_network(context.config.run.seed)
     fresh = at.staging(context.warehouse) / "untrained"
     version = save_network(network, fresh)

@@ -1,9 +1,15 @@
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
 import pytest
 
+from tests.built_once import built_once
+from tests.flows.policies.network import NOBODY_TRAINS, WaitingRun, network_config, network_folder
 from tests.flows.small_run import run_stages, small_config
 from tests.flows.synthetic_run import write_run
+from tests.flows.tasks.test_train import first_waiting, start
 from trajmill.warehouse.layout import Warehouse, create_warehouse, open_warehouse
 
 
@@ -18,6 +24,23 @@ def run_warehouse(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
 @pytest.fixture(scope="session")
 def small_run(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
     """The warehouse of a small run that nobody disturbed; not to be written to."""
-    root = tmp_path_factory.mktemp("small-run")
-    run_stages(small_config(root))
+    root = built_once(tmp_path_factory, "small-run", lambda folder: run_stages(small_config(folder)))
     return open_warehouse(root)
+
+
+@pytest.fixture(scope="session")
+def waiting_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run whose first round waits for somebody to train its policy: `network` and the warehouse `root`."""
+    return built_once(tmp_path_factory, "waiting-run", _run_until_it_waits)
+
+
+def _run_until_it_waits(folder: Path) -> None:
+    network = network_folder(folder / "network", seed=3)
+    assert first_waiting(start(network_config(folder / "root", network, NOBODY_TRAINS))) is not None
+
+
+@pytest.fixture
+def waiting_run(waiting_folder: Path, tmp_path: Path) -> WaitingRun:
+    """A copy of that run, to go on with."""
+    root = Path(shutil.copytree(waiting_folder / "root", tmp_path / "root"))
+    return WaitingRun(network_config(root, waiting_folder / "network", NOBODY_TRAINS), waiting_folder / "network")

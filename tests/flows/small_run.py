@@ -33,9 +33,9 @@ def small_config(root: Path, rounds: int = 2) -> Config:
     )
 
 
-def run_stages(config: Config) -> None:
-    """All stages of all rounds, without Prefect."""
+def run_stages(config: Config, rounds: int | None = None) -> None:
+    """All stages of the first rounds, by default of all rounds, without Prefect."""
     warehouse = create_warehouse(config.run.root)
-    for number in range(1, config.run.rounds + 1):
+    for number in range(1, (rounds or config.run.rounds) + 1):
         for stage in STAGES:
             do_stage(stage, RoundContext(config, warehouse, number))

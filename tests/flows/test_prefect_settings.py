@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from trajmill.flows.cli.app import run
 from trajmill.flows.landed_event import ENOUGH_LABEL, LANDED, announce_landed
 from trajmill.flows.prefect_settings import QUIET_DEFAULTS, long_lived_server, names_a_server, set_quiet_defaults
 from trajmill.schemas.errors import TrajmillError
@@ -70,23 +71,17 @@ def test_a_home_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
         raise AssertionError("no server can have started")
 
 
-def test_a_named_server_that_does_not_answer_is_reported(tmp_path: Path) -> None:
-    environment = os.environ | {
-        "PREFECT_API_URL": f"http://127.0.0.1:{_free_port()}/api",
-        "PREFECT_HOME": str(tmp_path),
-    }
-    code = "from trajmill.flows.cli.app import main; main()"
-    done = subprocess.run(
-        [sys.executable, "-c", code, "evolve"],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=environment,
-        cwd=tmp_path,
-    )
-    assert done.returncode == 1
-    assert done.stderr.startswith(f"the Prefect server {environment['PREFECT_API_URL']} does not answer")
-    assert done.stderr.count("\n") == 1
+def test_a_named_server_that_does_not_answer_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from prefect.settings import PREFECT_API_URL, temporary_settings
+
+    monkeypatch.chdir(tmp_path)
+    address = f"http://127.0.0.1:{_free_port()}/api"
+    with temporary_settings({PREFECT_API_URL: address}):
+        assert run(["evolve"]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"the Prefect server {address} does not answer")
 
 
 @pytest.mark.parametrize(("accepted", "label"), [(4, "no"), (5, "yes"), (9, "yes")])
@@ -104,30 +99,21 @@ def test_the_event_says_whether_enough_has_landed(
 
 
 def test_a_taken_port_is_reported(tmp_path: Path) -> None:
-    with socket.socket() as other:
-        other.bind(("127.0.0.1", 0))
-        other.listen()
-        environment = {k: v for k, v in os.environ.items() if k != "PREFECT_API_URL"}
-        code = (
-            "import sys; from pathlib import Path; from trajmill.flows.prefect_settings import long_lived_server\n"
-            f"with long_lived_server(Path({str(tmp_path / 'log')!r}), {other.getsockname()[1]}): pass"
-        )
-        environment["PREFECT_HOME"] = str(tmp_path)
-        done = subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environment
-        )
+    from prefect.settings import PREFECT_API_URL, temporary_settings
+
+    with socket.create_server(("127.0.0.1", 0)) as other, temporary_settings(restore_defaults={PREFECT_API_URL}):
         port = other.getsockname()[1]
-    assert f"{TrajmillError.__name__}: port {port} is taken" in done.stderr
+        with pytest.raises(TrajmillError, match=f"port {port} is taken"), long_lived_server(tmp_path / "log", port):
+            raise AssertionError("no server can have started")
 
 
-@pytest.mark.slow
-def test_the_server_ends_when_its_owner_is_killed(tmp_path: Path) -> None:
+def test_the_server_ends_when_its_owner_is_killed(prefect_home: Path, tmp_path: Path) -> None:
     code = (
         "import os, time; from pathlib import Path; from trajmill.flows.prefect_settings import short_lived_server\n"
         f"with short_lived_server(Path({str(tmp_path / 'log')!r})):\n"
         "    print(os.environ['PREFECT_API_URL'], flush=True); time.sleep(100)"
     )
-    environment = {k: v for k, v in os.environ.items() if k != "PREFECT_API_URL"} | {"PREFECT_HOME": str(tmp_path)}
+    environment = {k: v for k, v in os.environ.items() if k != "PREFECT_API_URL"} | {"PREFECT_HOME": str(prefect_home)}
     owner = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=environment)
     assert owner.stdout is not None
     port = int(owner.stdout.readline().removesuffix("/api\n").rpartition(":")[2])

@@ -55,8 +55,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, list[s
     return found
 
 
-@pytest.mark.parametrize("kill_at", [1, 13])
-@pytest.mark.parametrize("shards", [(1, 2), (3, 1), (2, 3), (2, 2)])
+@pytest.mark.parametrize(("shards", "kill_at"), [((1, 2), 13), ((3, 1), 13), ((2, 3), 1), ((2, 2), 13)])
 def test_a_killed_rollout_goes_on_with_another_number_of_workers(
     tmp_path: Path, undisturbed: Mapping[str, list[str]], shards: tuple[int, int], kill_at: int
 ) -> None:

@@ -78,17 +78,19 @@ def test_a_served_policy_is_trained_compared_and_swapped_in(
     if not TRAINER.exists():
         pytest.skip("the trainers are not there: `make trainers-env` installs them")
     context = start(config(tmp_path / "warehouse", server).model_copy(update={"train": recipe}))
-    for number in (1, 2):
+    # One recipe shows that the next training goes on from the adapter.
+    rounds = (1, 2) if recipe.kind == "trl-sft" else (1,)
+    for number in rounds:
         assert first_waiting(context.in_round(number)) is None, number
-    last = policy_before(context.in_round(3))
-    assert last.version != MODEL, [summary_of(context.in_round(number)).reason for number in (1, 2)]
+    last = policy_before(context.in_round(rounds[-1] + 1))
+    assert last.version != MODEL, [summary_of(context.in_round(number)).reason for number in rounds]
     rows = {row.model_version: row for row in read_rows(context.warehouse, PolicyVersion)}
     row = rows[last.version]
     assert row.release == release_name(context.in_round(row.round)) and row.parent in rows
     assert last.adapter is not None and (last.adapter / "adapter_config.json").is_file()
     assert last.folder == server.weights
     assert served_models(server.address) == frozenset({MODEL, last.version}), "what acts no longer is unloaded"
-    for number in (1, 2):
+    for number in rounds:
         assert acted(context, number) == {summary_of(context.in_round(number)).policy_before}
     if recipe.kind == "trl-sft":
         assert row.round == 2 and rows[row.parent].parent == MODEL, "the second adapter was trained on from the first"

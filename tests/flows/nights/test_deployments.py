@@ -44,10 +44,11 @@ class Served(NamedTuple):
             rows: list[dict[str, Any]] = json.load(answer)
         return rows
 
-    def announce(self, accepted: int) -> None:
+    def announce(self, *accepted: int) -> None:
+        """Tells the server these numbers, one after the other."""
         code = (
             "from pathlib import Path; from trajmill.flows.landed_event import announce_landed\n"
-            f"announce_landed(Path({str(self.root)!r}), {accepted}, {ENOUGH})"
+            f"for accepted in {accepted!r}: announce_landed(Path({str(self.root)!r}), accepted, {ENOUGH})"
         )
         subprocess.run([sys.executable, "-c", code], check=True, env=self.environment)
 
@@ -62,13 +63,13 @@ class Served(NamedTuple):
 
 
 @pytest.fixture
-def served(tmp_path: Path) -> Iterator[Served]:
+def served(prefect_home: Path, tmp_path: Path) -> Iterator[Served]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     (tmp_path / "trajmill.toml").write_text(f"[serve]\nretrain_after_accepted = {ENOUGH}\n")
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
-    environment["PREFECT_HOME"] = str(tmp_path / "prefect")
+    environment["PREFECT_HOME"] = str(prefect_home)
     with (tmp_path / "words").open("wb") as words:
         process = subprocess.Popen(
             [sys.executable, "-c", "from trajmill.flows.cli.app import main; main()", "serve", "--port", str(port)],
@@ -99,7 +100,6 @@ def wait_for(what: Callable[[], bool], seconds: float = 150) -> bool:
     return False
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(500)
 def test_both_deployments_are_served_and_enough_landed_starts_the_retraining(served: Served) -> None:
     assert wait_for(lambda: {row["name"] for row in served.ask("deployments")} == {"nightly", "retrain"})
@@ -107,8 +107,7 @@ def test_both_deployments_are_served_and_enough_landed_starts_the_retraining(ser
     assert [schedule["schedule"]["cron"] for schedule in nightly["schedules"]] == ["0 2 * * *"]
     assert wait_for(lambda: any(row["auto_scheduled"] for row in served.ask("flow_runs")))
 
-    served.announce(ENOUGH - 1)
-    served.announce(ENOUGH)
+    served.announce(ENOUGH - 1, ENOUGH)
     assert wait_for(lambda: "COMPLETED" in served.runs_of("retrain"))
     assert served.runs_of("retrain") == ["COMPLETED"]
     assert served.runs_of("nightly") == []

@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.flows.policies.network import NOBODY_TRAINS, network_config, network_folder
+from tests.flows.policies.network import WaitingRun
 from tests.flows.small_run import small_config
-from tests.flows.tasks.test_train import first_waiting, start
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.context import RoundContext
 from trajmill.flows.landed_event import accepted_since_training
@@ -99,17 +98,16 @@ def test_what_was_rolled_out_and_judged_is_trained_on(tmp_path: Path, prefect_se
     assert again.message == "did not train: 0 trajectories accepted since the last training, 1 are enough"
 
 
-def test_retraining_says_what_a_policy_waits_for(tmp_path: Path, prefect_server: None) -> None:
-    folder = network_folder(tmp_path / "network", seed=3)
-    config = network_config(tmp_path / "root", folder, NOBODY_TRAINS)
-    with_any = config.model_copy(update={"serve": config.serve.model_copy(update={"retrain_after_accepted": 0})})
-    early = retrain_if_enough(with_any)
-    assert early.ending is Ending.NOT_ENOUGH
-    assert early.line == "did not train: round 1 is not judged yet; it trains on what has landed at its end"
-    assert first_waiting(start(config)) is not None
-    waiting = retrain_if_enough(with_any)
+def test_retraining_says_what_a_policy_waits_for(waiting_run: WaitingRun, tmp_path: Path, prefect_server: None) -> None:
+    enough = waiting_run.config.serve.model_copy(update={"retrain_after_accepted": 0})
+    config = waiting_run.config.model_copy(update={"serve": enough})
+    waiting = retrain_if_enough(config)
     assert waiting.ending is Ending.AWAITING_POLICY
     assert waiting.line.startswith("did not train: awaiting a policy: [train] kind 'failing' does not train")
+    begun = config.model_copy(update={"run": config.run.model_copy(update={"root": tmp_path / "new"})})
+    early = retrain_if_enough(begun)
+    assert early.ending is Ending.NOT_ENOUGH
+    assert early.line == "did not train: round 1 is not judged yet; it trains on what has landed at its end"
 
 
 def hold(root: Path, run_id: str, held: Connection) -> None:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from tests.flows.tasks.test_train import FailingRecipe, tiny_config
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.models import ModelsSection
+from trajmill.flows.context import RoundContext
 from trajmill.stages.models.base import ChatModel
 from trajmill.stages.models.embedded.storage import load_embedded_model, save_network, untrained_network
 from trajmill.stages.models.local.spec import FolderSpec
 from trajmill.stages.training.embedded.spec import EmbeddedSftSpec
 from trajmill.stages.training.spec import RecipeSpec
+from trajmill.warehouse.layout import create_warehouse
 
 NOBODY_TRAINS = FailingRecipe(trains_this=False)
 
@@ -41,3 +43,16 @@ def network_config(root: Path, folder: Path, recipe: RecipeSpec | None = None, r
             "train": recipe or EmbeddedSftSpec(min_updates=5, max_updates=10),
         }
     )
+
+
+class WaitingRun(NamedTuple):
+    """A run whose first round waits for somebody to train its policy."""
+
+    config: Config
+    network: Path
+    """Folder of the policy."""
+
+    def trained_by(self, recipe: RecipeSpec) -> RoundContext:
+        """The first round of this run, which a recipe goes on with."""
+        config = self.config.model_copy(update={"train": recipe})
+        return RoundContext(config, create_warehouse(config.run.root), 1, run_id=self.config.run_id)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.flows.policies.network import NOBODY_TRAINS, network_config, network_folder
+from tests.flows.policies.network import NOBODY_TRAINS, WaitingRun, network_config, network_folder
 from tests.flows.tasks.test_train import first_waiting, start
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.context import RoundContext
@@ -36,21 +36,23 @@ def acted(context: RoundContext) -> set[str]:
     return {row.model_version for row in rows if row.purpose is Purpose.TRAIN}
 
 
-def test_a_model_in_this_process_is_trained_and_acts_in_the_next_round(tmp_path: Path) -> None:
-    folder = network_folder(tmp_path / "network", seed=3)
-    config = network_config(tmp_path / "root", folder, rounds=2)
-    context = start(config)
+def rolled_out_by(context: RoundContext) -> set[str]:
+    """The versions that act when the round is rolled out."""
+    do_stage(next(stage for stage in STAGES if stage.name == ROLLOUT), context)
+    return acted(context)
+
+
+def test_a_model_in_this_process_is_trained_and_acts_in_the_next_round(waiting_run: WaitingRun) -> None:
+    context = waiting_run.trained_by(EmbeddedSftSpec(min_updates=5, max_updates=10))
     assert first_waiting(context) is None
-    first = folder_version(folder)
+    first = folder_version(waiting_run.network)
     assert acted(context) == {first}
     (baseline, trained) = read_rows(context.warehouse, PolicyVersion)
-    assert (baseline.model_version, baseline.kind, baseline.folder) == (first, "network", str(folder))
+    assert (baseline.model_version, baseline.kind, baseline.folder) == (first, "network", str(waiting_run.network))
     assert (trained.parent, trained.release) == (first, release_name(context))
     assert trained.promoted and trained.kind == "network" and trained.metrics is not None
     assert trained.folder == f"models/{trained.model_version}"
-    rollout = next(stage for stage in STAGES if stage.name == ROLLOUT)
-    do_stage(rollout, context.in_round(2))
-    assert acted(context.in_round(2)) == {trained.model_version}
+    assert rolled_out_by(context.in_round(2)) == {trained.model_version}
 
 
 def trained_elsewhere(context: RoundContext, parent: Path, folder: Path) -> Path:
@@ -60,12 +62,18 @@ def trained_elsewhere(context: RoundContext, parent: Path, folder: Path) -> Path
     return folder
 
 
-def test_a_policy_that_another_program_trains_is_added_compared_and_rolled_back(tmp_path: Path) -> None:
-    folder = network_folder(tmp_path / "network", seed=3)
-    config = network_config(tmp_path / "root", folder, NOBODY_TRAINS, rounds=3)
-    context = start(config)
+def test_a_run_that_has_not_begun_has_no_policy(tmp_path: Path) -> None:
+    config = network_config(tmp_path / "root", network_folder(tmp_path / "network", seed=3), NOBODY_TRAINS)
+    start(config)
     with pytest.raises(BadInputError, match="has no policy yet"):
         list_policies(config)
+
+
+def test_a_policy_that_another_program_trains_is_added_compared_and_rolled_back(
+    waiting_run: WaitingRun, tmp_path: Path
+) -> None:
+    config, folder = waiting_run
+    context = start(config)
     report = first_waiting(context)
     assert report is not None and "trajmill policy add" in report.waiting
     assert run_stage("train", config).waiting == report.waiting
@@ -124,33 +132,31 @@ class AdapterRecipe(EmbeddedSftSpec):
         return TrainingReport(rows=8, skipped=0, updates=1, loss=1.0, version=f"adapter-{seed}")
 
 
-def test_a_version_that_cannot_act_is_refused_and_the_next_round_runs(tmp_path: Path) -> None:
-    folder = network_folder(tmp_path / "network", seed=3)
-    context = start(network_config(tmp_path / "root", folder, AdapterRecipe(), rounds=2))
-    for number in (1, 2):
-        assert first_waiting(context.in_round(number)) is None
-        summary = summary_of(context.in_round(number))
-        assert summary.policy_after == summary.policy_before == folder_version(folder)
-        assert summary.reason == "a model of kind 'network' takes no adapter; let [train] train whole weights"
+def test_a_version_that_cannot_act_is_refused_and_the_one_before_goes_on(waiting_run: WaitingRun) -> None:
+    context = waiting_run.trained_by(AdapterRecipe())
+    assert first_waiting(context) is None
+    summary = summary_of(context)
+    assert summary.policy_after == summary.policy_before == folder_version(waiting_run.network)
+    assert summary.reason == "a model of kind 'network' takes no adapter; let [train] train whole weights"
     versions = read_rows(context.warehouse, PolicyVersion)
-    assert [row.promoted for row in sorted(versions, key=lambda row: row.round)] == [True, False, False]
+    assert [row.promoted for row in sorted(versions, key=lambda row: row.round)] == [True, False]
+    assert rolled_out_by(context.in_round(2)) == {folder_version(waiting_run.network)}
 
 
 def renamed(config: Config, folder: Path) -> Config:
     return config.model_copy(update={"endpoints": {"mine": config.endpoints["mine"].with_version("", folder)}})
 
 
-def test_another_model_in_the_configuration_goes_on_with_the_run(tmp_path: Path) -> None:
-    config = network_config(tmp_path / "root", network_folder(tmp_path / "one", seed=3), NOBODY_TRAINS, rounds=2)
+def test_another_model_in_the_configuration_goes_on_with_the_run(waiting_run: WaitingRun, tmp_path: Path) -> None:
+    config = waiting_run.config
     context = start(config)
-    assert first_waiting(context) is not None
     other = renamed(config, network_folder(tmp_path / "two", seed=4))
     assert other.run_id == config.run_id
     rolled_out = RoundContext(other, context.warehouse, 1)
     adopt_configured(rolled_out)
     assert policy_before(rolled_out) == policy_before(context), "a round that has begun keeps its policy"
 
-    add_and_evaluate(config, Addition(model=str(tmp_path / "one")))
+    add_and_evaluate(config, Addition(model=str(waiting_run.network)))
     queries = read_rows(context.warehouse, Query)
     for _ in range(2):
         adopt_configured(rolled_out.in_round(2))

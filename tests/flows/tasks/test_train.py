@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import pytest
 
@@ -16,12 +16,17 @@ from trajmill.flows.round_stages import STAGES
 from trajmill.flows.stage import StageReport, report_of
 from trajmill.flows.tasks.train import TRAIN
 from trajmill.schemas.errors import BadInputError, FailureClass, TrainingFailedError
+from trajmill.schemas.spec import OPERATIONAL
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.policy_version import PolicyVersion
+from trajmill.stages.models.local.folder import folder_version
 from trajmill.stages.training.base import ParentPolicy, Progress, TrainingReport
 from trajmill.stages.training.spec import RecipeSpec
-from trajmill.warehouse.layout import create_warehouse
+from trajmill.warehouse.layout import Warehouse, create_warehouse
 from trajmill.warehouse.read import read_rows
+
+if TYPE_CHECKING:
+    from tests.flows.policies.network import WaitingRun
 
 pytestmark = pytest.mark.slow
 
@@ -30,8 +35,8 @@ class FailingRecipe(RecipeSpec):
     """A recipe of another package, which fails."""
 
     kind: Literal["failing"] = "failing"
-    out_of_memory: bool = True
-    trains_this: bool = True
+    out_of_memory: Annotated[bool, OPERATIONAL] = True
+    trains_this: Annotated[bool, OPERATIONAL] = True
 
     def trains(self, folder: Path) -> bool:
         return self.trains_this
@@ -72,40 +77,32 @@ def start(config: Config) -> RoundContext:
     return RoundContext(config, create_warehouse(config.run.root), 1)
 
 
-@pytest.mark.parametrize("out_of_memory", [True, False])
-def test_a_training_that_fails_changes_nothing_marks_the_round_and_the_next_one_runs(
-    tmp_path: Path, out_of_memory: bool
-) -> None:
-    config = tiny_config(tmp_path, rounds=2).model_copy(update={"train": FailingRecipe(out_of_memory=out_of_memory)})
-    context = start(config)
-    for number in (1, 2):
-        assert first_waiting(context.in_round(number)) is None
-        summary = summary_of(context.in_round(number))
+def test_a_training_that_fails_changes_nothing_marks_the_round_and_the_next_one_runs(waiting_run: WaitingRun) -> None:
+    reasons = {1: "memory ran out in update 3 of 20", 2: "the folder holds a model of another family"}
+    for number, reason in reasons.items():
+        context = waiting_run.trained_by(FailingRecipe(out_of_memory=number == 1)).in_round(number)
+        assert first_waiting(context) is None
+        summary = summary_of(context)
         assert not summary.trained
         assert summary.policy_after == summary.policy_before
-    reason = "memory ran out in update 3 of 20" if out_of_memory else "the folder holds a model of another family"
-    promoted = report_of(context, PROMOTE)
-    assert promoted is not None and promoted.result["reason"] == f"training failed: {reason}"
+        promoted = report_of(context, PROMOTE)
+        assert promoted is not None and promoted.result["reason"] == f"training failed: {reason}"
+        assert not list(context.at(TRAIN).staging(context.warehouse).rglob("*.safetensors"))
     failures = [row for row in read_rows(context.warehouse, Failure) if row.stage == TRAIN]
     assert [(row.round, row.failure_class, row.message) for row in failures] == [
-        (1, FailureClass.TRAINING, reason),
-        (2, FailureClass.TRAINING, reason),
+        (number, FailureClass.TRAINING, reason) for number, reason in reasons.items()
     ]
     assert [row.round for row in read_rows(context.warehouse, PolicyVersion)] == [0]
-    assert not list(context.at(TRAIN).staging(context.warehouse).rglob("*.safetensors"))
 
 
-def test_a_round_waits_for_a_policy_that_its_recipe_cannot_train(tmp_path: Path) -> None:
-    untrainable = FailingRecipe(trains_this=False)
-    context = start(tiny_config(tmp_path).model_copy(update={"train": untrainable}))
-    for stage in STAGES:
-        if stage.name == TRAIN:
-            break
-        do_stage(stage, context)
-    train_stage = next(stage for stage in STAGES if stage.name == TRAIN)
+def test_a_round_waits_for_a_policy_that_its_recipe_cannot_train(waiting_run: WaitingRun) -> None:
+    context = start(waiting_run.config)
     for _ in range(2):
-        report = do_stage(train_stage, context)
-        assert report.waiting.startswith("awaiting a policy: [train] kind 'failing' does not train embedded-")
+        report = first_waiting(context)
+        assert report is not None and report.count.stage == TRAIN
+        assert report.waiting.startswith(
+            f"awaiting a policy: [train] kind 'failing' does not train {folder_version(waiting_run.network)}"
+        )
         assert "trajmill policy add --model NAME" in report.waiting and "\n" not in report.waiting
     assert report_of(context, TRAIN) is None
     assert current_round(context.config).round == 1
@@ -120,12 +117,12 @@ def test_folders_in_the_warehouse_stay_valid_when_it_is_moved(tmp_path: Path) ->
     assert policy_in(there, row) == policy._replace(adapter=there.model("v2"))
 
 
-def test_a_round_starts_with_the_policy_that_the_round_before_has_promoted(tmp_path: Path) -> None:
-    context = start(tiny_config(tmp_path))
-    assert first_waiting(context) is None
+def test_a_round_starts_with_the_policy_that_the_round_before_has_promoted(small_run: Warehouse) -> None:
+    context = RoundContext(small_config(small_run.root), small_run, 1)
     promoted = report_of(context, PROMOTE)
     assert promoted is not None
     policy = policy_before(context.in_round(2))
+    assert policy.version == summary_of(context).policy_after
     assert policy.kind == "embedded" and policy.folder is not None and (policy.folder / "config.json").is_file()
-    rows = {row.model_version: row for row in read_rows(context.warehouse, PolicyVersion)}
+    rows = {row.model_version: row for row in read_rows(small_run, PolicyVersion)}
     assert rows[policy.version].folder == f"models/{policy.version}"

@@ -124,21 +124,23 @@ def test_noise_flips_votes_at_its_rates_and_is_repeatable() -> None:
     right = [right_walk(trees).end(seed=seed) for seed in range(400)]
     wrong = [Walk(launcher(), trees).end(seed=seed) for seed in range(400)]
 
+    def votes(noisy: NoisyChannel, episodes: list[Episode]) -> list[bool]:
+        async def judge_all() -> list[bool]:
+            return [(await noisy.judge(episode, SeenScreens(trees), [])).correct for episode in episodes]
+
+        return asyncio.run(judge_all())
+
     def share(noisy: NoisyChannel, episodes: list[Episode]) -> float:
-        votes = [asyncio.run(noisy.judge(episode, SeenScreens(trees), [])).correct for episode in episodes]
-        assert votes == [asyncio.run(noisy.judge(episode, SeenScreens(trees), [])).correct for episode in episodes]
-        return sum(votes) / len(votes)
+        correct = votes(noisy, episodes)
+        assert correct == votes(noisy, episodes)
+        return sum(correct) / len(correct)
 
     text = NoisyChannel(Says(Channel.TEXT, True), 0.3, 0.1, seed=1)
     assert 0.85 < share(text, right) < 0.95
     assert 0.22 < share(NoisyChannel(Says(Channel.TEXT, False), 0.3, 0.1, seed=1), wrong) < 0.38
     assert share(NoisyChannel(Says(Channel.TEXT, True), 0.0, 0.0, seed=1), right) == 1.0
     other = NoisyChannel(Says(Channel.MULTIMODAL, True), 0.3, 0.1, seed=1)
-    mistaken = [
-        {e.trajectory.trajectory_id for e in right if not asyncio.run(c.judge(e, SeenScreens(trees), [])).correct}
-        for c in (text, other)
-    ]
-    assert mistaken[0] != mistaken[1]
+    assert votes(text, right) != votes(other, right)
 
 
 def test_counts_against_the_programmatic_check() -> None:

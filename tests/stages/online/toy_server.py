@@ -25,7 +25,6 @@ from trajmill.stages.environments.pool.leased import EnvironmentLimits
 from trajmill.stages.environments.spec import EnvironmentSpec
 from trajmill.stages.online.base import AttemptVerdicts, JudgeAttempt
 from trajmill.stages.online.host import EpisodeHost, HostSettings
-from trajmill.stages.online.openenv_server import environment_app
 from trajmill.stages.online.served_queries import ServedQueries
 from trajmill.stages.rollout.base import FinishedAttempt, Limits
 
@@ -90,6 +89,9 @@ def toy_server(
     splits: tuple[Split, ...] = (Split.TRAIN,),
 ) -> Iterator[ToyServer]:
     """Serve until the context ends; then everything that was under way is recorded."""
+    # OpenEnv imports Gradio, which takes seconds: not when tests are collected.
+    from trajmill.stages.online.openenv_server import environment_app
+
     server, started = ToyServer(), threading.Event()
     limits = Limits(environment=EnvironmentLimits(step_seconds=step_seconds, reset_seconds=step_seconds))
     settings = HostSettings(ORIGIN, slots=slots, limits=limits, idle_seconds=idle_seconds)

@@ -80,6 +80,7 @@ def unfinished(episode: Episode) -> Episode:
     return episode.model_copy(update={"steps": (*steps, last.model_copy(update=here)), "trajectory": trajectory})
 
 
+@pytest.mark.slow
 def test_right_walks_are_correct_and_unfinished_ones_are_not(world: World, queries: tuple[Query, ...]) -> None:
     seen = Seen()
     episodes = walked(queries, world, seen)

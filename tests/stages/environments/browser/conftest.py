@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.stages.environments.browser.playing import SharedBrowser
 from tests.stages.environments.browser.site import serving
 
 
@@ -11,3 +12,10 @@ from tests.stages.environments.browser.site import serving
 def site() -> Iterator[str]:
     with serving() as address:
         yield address
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[SharedBrowser]:
+    shared = SharedBrowser()
+    yield shared
+    shared.close()

@@ -51,20 +51,41 @@ def play(
     work: Callable[[BrowserEnvironment], Awaitable[T]],
     factory: Callable[[], BrowserFactory] = lambda: BrowserFactory(timeouts=SHORT),
 ) -> T:
-    """What the work returns, done in an environment of its own."""
+    """What the work returns, done in an environment and a browser of its own."""
 
     async def run() -> T:
         made = factory()
         try:
-            environment = await made()
-            try:
-                return await work(environment)
-            finally:
-                await environment.close()
+            return await _played(work, made)
         finally:
             await made.close()
 
     return asyncio.run(run())
+
+
+async def _played(work: Callable[[BrowserEnvironment], Awaitable[T]], factory: BrowserFactory) -> T:
+    environment = await factory()
+    try:
+        return await work(environment)
+    finally:
+        await environment.close()
+
+
+class SharedBrowser:
+    """One browser, on one event loop, for the tests of a module."""
+
+    def __init__(self) -> None:
+        self._runner = asyncio.Runner()
+        self._factory = BrowserFactory(timeouts=SHORT)
+
+    def play(self, work: Callable[[BrowserEnvironment], Awaitable[T]]) -> T:
+        """What the work returns, done in an environment of its own."""
+        return self._runner.run(_played(work, self._factory))
+
+    def close(self) -> None:
+        """Ends the browser and the event loop."""
+        self._runner.run(self._factory.close())
+        self._runner.close()
 
 
 def element(seen: Observation, role: str, text: str = "") -> UIElement:

@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 from PIL import Image
 
-from tests.stages.environments.browser.playing import SHORT, a_query, element, play, press, texts
+from tests.stages.environments.browser.playing import SHORT, SharedBrowser, a_query, element, play, press, texts
 from trajmill.schemas.actions import Answer, Click, LongPress, PressKeys, Scroll, Swipe, SystemButton, TypeText, Wait
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.observation import Observation
@@ -25,7 +25,9 @@ def colour(seen: Observation, x: int, y: int) -> tuple[int, ...]:
     return pixel
 
 
-def test_mouse_keyboard_select_and_storage_reach_the_page_and_the_goal_sees_it(site: str) -> None:
+def test_mouse_keyboard_select_and_storage_reach_the_page_and_the_goal_sees_it(
+    site: str, browser: SharedBrowser
+) -> None:
     query = a_query(
         f"{site}/",
         (
@@ -53,10 +55,10 @@ def test_mouse_keyboard_select_and_storage_reach_the_page_and_the_goal_sees_it(s
         assert (await environment.step(Answer(text="done"))).app == "127.0.0.1"
         return scores
 
-    assert play(work) == [0.0, 0.0, 1.0]
+    assert browser.play(work) == [0.0, 0.0, 1.0]
 
 
-def test_keys_that_no_keyboard_has_change_nothing(site: str) -> None:
+def test_keys_that_no_keyboard_has_change_nothing(site: str, browser: SharedBrowser) -> None:
     async def work(environment: BrowserEnvironment) -> tuple[str, str]:
         seen = await environment.reset(a_query(f"{site}/"), 1)
         await environment.step(press(element(seen, "text_field")))
@@ -65,34 +67,36 @@ def test_keys_that_no_keyboard_has_change_nothing(site: str) -> None:
             after = await environment.step(PressKeys(keys=keys))
         return before.screen.screen_id, after.screen.screen_id
 
-    before, after = play(work)
+    before, after = browser.play(work)
     assert before == after
 
 
-def test_boxes_within_an_iframe_are_where_they_are_drawn(site: str) -> None:
+def test_boxes_within_an_iframe_are_where_they_are_drawn(site: str, browser: SharedBrowser) -> None:
     async def work(environment: BrowserEnvironment) -> list[str]:
         seen = await environment.reset(a_query(f"{site}/frames"), 1)
         return texts(await environment.step(press(element(seen, "button", "Inside"))))
 
-    assert "Pressed" in play(work)
+    assert "Pressed" in browser.play(work)
 
 
-def test_what_a_dialog_of_the_page_covers_is_not_in_the_tree(site: str) -> None:
+def test_what_a_dialog_of_the_page_covers_is_not_in_the_tree(site: str, browser: SharedBrowser) -> None:
     async def work(environment: BrowserEnvironment) -> list[str]:
         return texts(await environment.reset(a_query(f"{site}/modal"), 1))
 
-    found = play(work)
+    found = browser.play(work)
     assert "Over" in found
     assert "Under" not in found
 
 
-def test_controls_that_others_draw_and_text_under_what_is_transparent_are_in_the_tree(site: str) -> None:
+def test_controls_that_others_draw_and_text_under_what_is_transparent_are_in_the_tree(
+    site: str, browser: SharedBrowser
+) -> None:
     async def work(environment: BrowserEnvironment) -> list[Observation]:
         seen = await environment.reset(a_query(f"{site}/drawn-by-others"), 1)
         checked = await environment.step(press(element(seen, "checkbox")))
         return [seen, checked, await environment.step(press(element(checked, "text", "Card")))]
 
-    seen, checked, followed = play(work)
+    seen, checked, followed = browser.play(work)
     assert [state for each in (seen, checked) for state in element(each, "checkbox").states] == [
         "clickable",
         "clickable",
@@ -105,19 +109,19 @@ def test_controls_that_others_draw_and_text_under_what_is_transparent_are_in_the
     assert "Arrived" in texts(followed)
 
 
-def test_a_new_tab_comes_to_the_front_and_closing_it_goes_back(site: str) -> None:
+def test_a_new_tab_comes_to_the_front_and_closing_it_goes_back(site: str, browser: SharedBrowser) -> None:
     async def work(environment: BrowserEnvironment) -> tuple[list[str], list[str]]:
         seen = await environment.reset(a_query(f"{site}/"), 1)
         opened = await environment.step(press(element(seen, "link", "New tab")))
         closed = await environment.step(press(element(opened, "button", "Close me")))
         return texts(opened), texts(closed)
 
-    opened, closed = play(work)
+    opened, closed = browser.play(work)
     assert "Close me" in opened
     assert "Buy" in closed
 
 
-def test_alerts_are_sheets_one_after_the_other_and_hold_nothing_up(site: str) -> None:
+def test_alerts_are_sheets_one_after_the_other_and_hold_nothing_up(site: str, browser: SharedBrowser) -> None:
     async def work(environment: BrowserEnvironment) -> list[list[str]]:
         seen = await environment.reset(a_query(f"{site}/dialogs"), 1)
         first = await environment.step(press(element(seen, "button", "Alert")))
@@ -128,23 +132,25 @@ def test_alerts_are_sheets_one_after_the_other_and_hold_nothing_up(site: str) ->
         done = await environment.step(PressKeys(keys=("enter",)))
         return [texts(first), texts(second), texts(done)]
 
-    first, second, done = play(work)
+    first, second, done = browser.play(work)
     assert first == ["127.0.0.1", "", "Careful <b>now</b>", "OK"]
     assert "And again" in second
     assert "alerted" in done
 
 
 @pytest.mark.parametrize(("button", "said"), [("OK", "deleted"), ("Cancel", "kept")])
-def test_a_confirmation_gets_the_answer_that_was_pressed(site: str, button: str, said: str) -> None:
+def test_a_confirmation_gets_the_answer_that_was_pressed(
+    site: str, browser: SharedBrowser, button: str, said: str
+) -> None:
     async def work(environment: BrowserEnvironment) -> list[str]:
         seen = await environment.reset(a_query(f"{site}/dialogs"), 1)
         asked = await environment.step(press(element(seen, "button", "Confirm")))
         return texts(await environment.step(press(element(asked, "button", button))))
 
-    assert said in play(work)
+    assert said in browser.play(work)
 
 
-def test_a_prompt_takes_text_and_the_goal_check_dismisses_one_that_is_open(site: str) -> None:
+def test_a_prompt_takes_text_and_the_goal_check_dismisses_one_that_is_open(site: str, browser: SharedBrowser) -> None:
     query = a_query(f"{site}/dialogs", ({"check": "text", "selector": "#said", "equals": "Ann"},))
 
     async def work(environment: BrowserEnvironment) -> tuple[str, float | None, float | None]:
@@ -157,20 +163,22 @@ def test_a_prompt_takes_text_and_the_goal_check_dismisses_one_that_is_open(site:
         await environment.step(press(element(seen, "button", "Prompt")))
         return default, first, await environment.score()
 
-    assert play(work) == ("Nobody", 1.0, 0.0)
+    assert browser.play(work) == ("Nobody", 1.0, 0.0)
 
 
-def test_a_page_that_opens_with_an_alert_can_be_started_on(site: str) -> None:
+def test_a_page_that_opens_with_an_alert_can_be_started_on(site: str, browser: SharedBrowser) -> None:
     async def work(environment: BrowserEnvironment) -> tuple[list[str], list[str]]:
         asked = await environment.reset(a_query(f"{site}/alert-at-once"), 1)
         return texts(asked), texts(await environment.step(press(element(asked, "button", "OK"))))
 
-    asked, inside = play(work)
+    asked, inside = browser.play(work)
     assert "Welcome" in asked
     assert "Inside" in inside
 
 
-def test_file_choosers_offer_the_files_of_the_query_and_downloads_can_be_checked(site: str) -> None:
+def test_file_choosers_offer_the_files_of_the_query_and_downloads_can_be_checked(
+    site: str, browser: SharedBrowser
+) -> None:
     goal = ({"check": "download", "name": "table.csv", "equals": "1,2"},)
     query = a_query(f"{site}/files", goal, files={"a.txt": "alpha", "b.txt": "beta"})
 
@@ -182,22 +190,22 @@ def test_file_choosers_offer_the_files_of_the_query_and_downloads_can_be_checked
         await environment.step(press(element(chosen, "link", "Download")))
         return texts(chosen), [before, await environment.score()]
 
-    chosen, scores = play(work)
+    chosen, scores = browser.play(work)
     assert "b.txt: beta" in chosen
     assert scores == [0.0, 1.0]
 
 
-def test_a_file_chooser_without_files_is_as_if_cancelled(site: str) -> None:
+def test_a_file_chooser_without_files_is_as_if_cancelled(site: str, browser: SharedBrowser) -> None:
     async def work(environment: BrowserEnvironment) -> tuple[str, str]:
         seen = await environment.reset(a_query(f"{site}/files"), 1)
         after = await environment.step(press(element(seen, "button")))
         return str(texts(seen)), str(texts(after))
 
-    seen, after = play(work)
+    seen, after = browser.play(work)
     assert seen == after
 
 
-def test_equal_seeds_give_equal_screens_on_a_page_that_never_rests(site: str) -> None:
+def test_equal_seeds_give_equal_screens_on_a_page_that_never_rests(site: str, browser: SharedBrowser) -> None:
     async def work(environment: BrowserEnvironment) -> list[list[str]]:
         walks = []
         for seed in (3, 3, 4):
@@ -206,12 +214,12 @@ def test_equal_seeds_give_equal_screens_on_a_page_that_never_rests(site: str) ->
             walks.append([first.screen.screen_id, later.screen.screen_id, *texts(first)])
         return walks
 
-    one, same, other = play(work)
+    one, same, other = browser.play(work)
     assert one == same != other
     assert one[0] != one[1], "time passes with each action"
 
 
-def test_the_wheel_scrolls_and_the_tree_says_where_more_is(site: str) -> None:
+def test_the_wheel_scrolls_and_the_tree_says_where_more_is(site: str, browser: SharedBrowser) -> None:
     async def work(environment: BrowserEnvironment) -> list[tuple[str, ...]]:
         seen = [await environment.reset(a_query(f"{site}/long"), 1)]
         seen.append(await environment.step(Scroll(x=100, y=100, clicks=-5)))
@@ -219,7 +227,7 @@ def test_the_wheel_scrolls_and_the_tree_says_where_more_is(site: str) -> None:
         assert "Bottom" in texts(seen[-1])
         return [element(one, "list").states for one in seen]
 
-    assert play(work) == [("scrollable_down",), ("scrollable_down", "scrollable_up"), ("scrollable_up",)]
+    assert browser.play(work) == [("scrollable_down",), ("scrollable_down", "scrollable_up"), ("scrollable_up",)]
 
 
 def test_a_phone_has_touch_and_its_screenshots_have_its_pixels(site: str) -> None:
@@ -252,7 +260,7 @@ def test_a_finger_drags_the_page_and_a_long_press_harms_nothing(site: str) -> No
     assert after > before, "the blue end of the page comes up"
 
 
-def test_only_the_origin_of_the_start_url_can_be_reached_also_by_a_redirect(site: str) -> None:
+def test_only_the_origin_of_the_start_url_can_be_reached_also_by_a_redirect(site: str, browser: SharedBrowser) -> None:
     async def work(environment: BrowserEnvironment) -> tuple[list[str], tuple[str, ...], list[str]]:
         seen = await environment.reset(a_query(f"{site}/outside"), 1)
         away = await environment.step(press(element(seen, "link", "Elsewhere")))
@@ -263,7 +271,7 @@ def test_only_the_origin_of_the_start_url_can_be_reached_also_by_a_redirect(site
         assert environment.refused == ("localhost:8999",), "what was refused before is forgotten"
         return texts(seen), refused, texts(away)
 
-    seen, refused, away = play(work)
+    seen, refused, away = browser.play(work)
     assert "refused" in seen
     assert set(refused) == {"localhost:8999"}
     assert any("allow-list" in text for text in away)

@@ -21,6 +21,7 @@ from trajmill.stages.environments.desktop.factory import LocalDesktops
 pytestmark = pytest.mark.desktop
 T = TypeVar("T")
 ESCAPE = PressKeys(keys=("escape",))
+MENUS = ("File", "Edit", "View", "Insert", "Format", "Styles", "Tools", "Window", "Help")
 
 
 def play(folder: Path, kind: str, work: Callable[[DesktopEnvironment], Awaitable[T]]) -> T:
@@ -53,51 +54,51 @@ async def after(
     return seen.elements or ()
 
 
-@pytest.mark.parametrize(("kind", "own"), [("writer", "Form"), ("calc", "Sheet")])
-def test_every_menu_of_the_bar_opens(tmp_path: Path, kind: str, own: str) -> None:
-    async def open_all(environment: DesktopEnvironment) -> dict[str, set[str]]:
-        elements = await after(environment, ESCAPE)
-        return {each.text: await opened_by(environment, each) for each in elements if each.role == "menu"}
+async def opened_by(environment: DesktopEnvironment, menu: UIElement) -> set[str]:
+    """The texts inside a menu of the menu bar, which is opened and closed again."""
 
-    async def opened_by(environment: DesktopEnvironment, menu: UIElement) -> set[str]:
-        def inside(element: UIElement) -> bool:
-            return element.element_id.startswith(f"soffice/{menu.text}/")
+    def inside(element: UIElement) -> bool:
+        return element.element_id.startswith(f"soffice/{menu.text}/")
 
-        x, y = menu.bounds.center
-        seen = await after(environment, Click(x=x, y=y), shows=inside)
-        await environment.step(ESCAPE)
-        return {each.text for each in seen if inside(each)}
+    x, y = menu.bounds.center
+    seen = await after(environment, Click(x=x, y=y), shows=inside)
+    await environment.step(ESCAPE)
+    return {each.text for each in seen if inside(each)}
 
-    opened = play(tmp_path, kind, open_all)
-    assert {"File", "Edit", "View", "Insert", "Format", "Styles", "Tools", "Window", "Help", own} <= set(opened)
+
+def test_every_menu_of_a_writer_opens_and_paragraphs_show_their_text(tmp_path: Path) -> None:
+    written = ["Dear neighbours", "the lift is broken"]
+
+    async def work(environment: DesktopEnvironment) -> tuple[tuple[UIElement, ...], dict[str, set[str]]]:
+        typed = TypeText(text="\n".join(written))
+        seen = await after(environment, typed, shows=lambda each: each.value == written[-1])
+        return seen, {each.text: await opened_by(environment, each) for each in seen if each.role == "menu"}
+
+    seen, opened = play(tmp_path, "writer", work)
+    assert [each.value for each in seen if each.role == "text_field"][:2] == written
+    assert {*MENUS, "Form"} <= set(opened)
     assert {"Open...", "Save As...", "Print..."} <= opened["File"]
 
 
-def test_cells_show_their_text_and_which_are_selected(tmp_path: Path) -> None:
+def test_the_sheet_menu_of_a_calc_opens_and_cells_show_their_text_and_which_are_selected(tmp_path: Path) -> None:
     up = PressKeys(keys=("shift", "up"))
 
-    async def work(environment: DesktopEnvironment) -> list[dict[str, UIElement]]:
+    async def work(environment: DesktopEnvironment) -> tuple[list[dict[str, UIElement]], set[str]]:
         typed = await after(environment, TypeText(text="Rent\n21\n=A2*2\n"), shows=lambda each: focused(each, "A4"))
         selected = await after(environment, up, up, shows=lambda each: each.text == "A2" and "selected" in each.states)
-        return [{each.text: each for each in seen if each.role == "cell"} for seen in (typed, selected)]
+        menus = {each.text: each for each in selected if each.role == "menu"}
+        assert {*MENUS, "Sheet"} <= set(menus)
+        cells = [{each.text: each for each in seen if each.role == "cell"} for seen in (typed, selected)]
+        return cells, await opened_by(environment, menus["Sheet"])
 
     def focused(element: UIElement, name: str) -> bool:
         return element.text == name and "focused" in element.states
 
-    typed, selected = play(tmp_path, "calc", work)
+    (typed, selected), opened = play(tmp_path, "calc", work)
     assert {name: cell.value for name, cell in typed.items() if cell.value} == {"A1": "Rent", "A2": "21", "A3": "42"}
     assert [name for name, cell in selected.items() if "selected" in cell.states] == ["A2", "A3", "A4"]
     assert typed["B2"].bounds.left == typed["A2"].bounds.right and typed["A3"].bounds.top == typed["A2"].bounds.bottom
-
-
-def test_paragraphs_show_their_text(tmp_path: Path) -> None:
-    written = ["Dear neighbours", "the lift is broken"]
-
-    async def work(environment: DesktopEnvironment) -> tuple[UIElement, ...]:
-        typed = TypeText(text="\n".join(written))
-        return await after(environment, typed, shows=lambda each: each.value == written[-1])
-
-    assert [each.value for each in play(tmp_path, "writer", work) if each.role == "text_field"][:2] == written
+    assert "Insert Sheet..." in opened
 
 
 def test_what_the_bulk_cache_leaves_out_is_asked_for(tmp_path: Path) -> None:

@@ -52,6 +52,7 @@ def model(network: PolicyNetwork) -> EmbeddedModel:
     return embedded_model(network)
 
 
+@pytest.mark.slow
 def test_an_answer_does_not_depend_on_its_company(network: PolicyNetwork) -> None:
     requests = [
         request(seed, dish=dish) for seed in range(12) for dish in ("Pad Thai", "Greek Salad with nothing else")

@@ -35,7 +35,7 @@ def row(temperature: float = 1.0, top_p: float = 1.0, seed: int = 0) -> RowSampl
     ],
 )
 def test_tokens_come_as_often_as_they_should(sampling: RowSampling, expected: list[float]) -> None:
-    times = 4000
+    times = 2000
     counts = drawn(sampling, times)
     for token, share in enumerate(expected):
         # Five standard deviations: the draws are those of a fixed seed, and a wrong rule is far off.

@@ -1,0 +1,31 @@
+"""Builds what is slow to build once for all workers of a session of tests."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from filelock import FileLock
+
+
+def built_once(factory: pytest.TempPathFactory, name: str, build: Callable[[Path], None]) -> Path:
+    """The folder `name` of the session. The first worker that asks builds it, and the others wait.
+
+    Args:
+        factory: of this worker.
+        name: of the folder.
+        build: fills the folder, which does not exist before.
+    """
+    session = factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        session = session.parent
+    folder, finished = session / name, session / f"{name}.finished"
+    with FileLock(session / f"{name}.lock"):
+        if not finished.exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            build(folder)
+            finished.touch()
+    return folder
