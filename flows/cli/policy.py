@@ -16,26 +16,17 @@ app = typer.Typer(help="Show the policy versions of a run, add one, promote one 
 @app.command("list", epilog="Example: trajmill policy list --config trajmill.toml")
 def list_versions(config: ConfigFile = None) -> None:
     """Show the versions of the run, where each came from, and what was decided about it last."""
-    from rich.console import Console
-    from rich.table import Table
-
     from trajmill.flows.configuration.file import load_config
     from trajmill.flows.policies.commands import list_policies
 
-    table = Table("", "version", "parent", "round", "release", "validation", "promoted", "reason")
     for listed in list_policies(load_config(config)):
         row = listed.row
-        table.add_row(
-            "*" if listed.in_force else "",
-            row.model_version,
-            row.parent or "",
-            str(row.round),
-            row.release or "",
-            listed.validation,
-            "yes" if row.promoted else "no",
-            row.reason,
-        )
-    Console().print(table)
+        decided = "promoted" if row.promoted else "not promoted"
+        validation = f", validation {listed.validation}" if listed.validation else ""
+        print(f"{'*' if listed.in_force else ' '} {row.model_version}")
+        print(f"    round {row.round}{validation}: {decided}, {row.reason}")
+        if row.parent:
+            print(f"    child of {row.parent}" + (f", trained on {row.release}" if row.release else ""))
     print("* in force")
 
 
@@ -51,10 +42,17 @@ def add(
     ] = None,
     release: Annotated[
         str | None,
-        typer.Option("--release", metavar="NAME", help="What it was trained on; the round's release if none."),
+        typer.Option(
+            "--release",
+            metavar="NAME",
+            help="What it was trained on; by default the release of the round that awaits it.",
+        ),
     ] = None,
 ) -> None:
-    """Add a version that you have trained to the round that waits for one, measure it, and promote it or not."""
+    """Add a version that you have trained, measure it, and promote it or not.
+
+    It takes the place of the training of a round that awaits a policy; between two rounds it is compared at once.
+    """
     from trajmill.flows.configuration.file import load_config
     from trajmill.flows.prefect_settings import set_quiet_defaults
 

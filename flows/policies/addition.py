@@ -1,24 +1,40 @@
-"""Adds a policy version that another program has trained, instead of the training of the round that waits for it."""
+"""Adds a policy version that another program has trained: to the round that waits for one, or between two rounds."""
 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.context import RoundContext
-from trajmill.flows.policies.policy import Policy, endpoint_of, is_embedded, policy_before, policy_row, policy_versions
-from trajmill.flows.stage import StageOutcome, StageReport, finished, report_of, run_once
+from trajmill.flows.policies.policy import (
+    Policy,
+    choice_stage,
+    choices,
+    endpoint_of,
+    is_embedded,
+    policy_before,
+    policy_report,
+    policy_row,
+    policy_versions,
+)
+from trajmill.flows.stage import StageOutcome, StageReport, finished, has_begun, report_of, run_once
 from trajmill.flows.tasks.calibrate import judge_precision
+from trajmill.flows.tasks.measure import measure
+from trajmill.flows.tasks.promote import compared, release_unused
 from trajmill.flows.tasks.release import RELEASE
+from trajmill.flows.tasks.rollout import ROLLOUT
 from trajmill.flows.tasks.train import ADAPTER_FILE, TRAIN
 from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.tables.policy_version import PolicyVersion
 from trajmill.stages.models.local.folder import folder_version, model_folder
 from trajmill.warehouse.atomic import replacing_folder
 from trajmill.warehouse.checks.sealed import seal_folder
 from trajmill.warehouse.layout import StageRun
 from trajmill.warehouse.releases import read_release
+from trajmill.warehouse.shards import write_tables
 
 
 class Addition(NamedTuple):
@@ -29,7 +45,12 @@ class Addition(NamedTuple):
     adapter: Path | None = None
     """Folder of a LoRA adapter for the weights of the policy in force."""
     release: str | None = None
-    """The release that it was trained on; None means the release of the round."""
+    """The release that it was trained on; None means the release of the round that waits, and none between rounds."""
+
+
+def awaits_policy(context: RoundContext) -> bool:
+    """Whether the round has its release and no training."""
+    return report_of(context, RELEASE) is not None and report_of(context, TRAIN) is None
 
 
 def add_policy(context: RoundContext, added: Addition) -> StageReport:
@@ -38,24 +59,11 @@ def add_policy(context: RoundContext, added: Addition) -> StageReport:
     If it is the policy in force, the round ends without a new version.
 
     Raises:
-        BadInputError: the round does not wait for a policy, or the model, the adapter or the release does not exist.
+        BadInputError: the model, the adapter or the release does not exist, or the version has been measured before.
+        AwaitedError: somebody has to load its weights into a server.
     """
-    if report_of(context, RELEASE) is None or report_of(context, TRAIN) is not None:
-        raise BadInputError(
-            f"round {context.round} of run {context.run_id} waits for no policy; `trajmill evolve` goes on with it"
-        )
-    policy = _candidate(context, added)
-    in_force = policy_before(context)
     release = added.release or str(finished(context, RELEASE).result["release"])
-    read_release(context.warehouse, release)
-    # If the server refuses the version, this fails before anything is recorded.
-    endpoint_of(context, policy)
-    known = policy_versions(context).get(policy.version)
-    if known is not None and policy.version != in_force.version:
-        raise BadInputError(
-            f"{policy.version} has been measured in round {known.round} already ({known.reason}); "
-            f"`trajmill policy promote {policy.version}` puts it in force"
-        )
+    policy, in_force = _candidate(context, added, release), policy_before(context)
 
     def work(at: StageRun) -> StageOutcome:
         is_new = policy.version != in_force.version
@@ -74,7 +82,67 @@ def add_policy(context: RoundContext, added: Addition) -> StageReport:
     return run_once(context, TRAIN, work)
 
 
-def _candidate(context: RoundContext, added: Addition) -> Policy:
+def add_between_rounds(context: RoundContext, added: Addition) -> StageReport:
+    """Measure a version before its round begins, and put it in force unless it is significantly worse.
+
+    Raises:
+        BadInputError: the round has begun; the model, the adapter or the release does not exist; the version is in
+            force, or has been measured before.
+        AwaitedError: somebody has to load its weights into a server.
+    """
+    before = policy_before(context)
+    if has_begun(context, ROLLOUT):
+        raise BadInputError(
+            f"round {context.round} of run {context.run_id} is under way with {before.version}; `trajmill evolve` goes "
+            "on with it, and a version can be added where it awaits a policy, or at its end"
+        )
+    policy = _candidate(context, added, added.release)
+    if policy.version == before.version:
+        raise BadInputError(f"{policy.version} is in force already")
+    in_force = policy_report(context).result
+
+    def work(at: StageRun) -> StageOutcome:
+        measured = measure(context, at, policy, untrained=False)
+        decided = compared(context, before, measured.validation)
+        row = PolicyVersion(
+            **policy_row(context.warehouse, policy),
+            parent=before.version,
+            release=added.release,
+            recipe="{}",
+            updates=in_force["updates"],
+            success=measured.success,
+            validation=measured.validation,
+            promoted=decided.promoted,
+            reason=decided.reason,
+            **context.origin.common(made_by=at.stage),
+        )
+        release_unused(context, before if decided.promoted else policy)
+        acts: Mapping[str, object] = in_force
+        if decided.promoted:
+            acts = {**in_force, "policy_row": policy_row(context.warehouse, policy), **measured.result}
+        files = {**measured.outcome.files, **write_tables(context.warehouse, at, {"models": [row]})}
+        result = {**acts, "promoted": decided.promoted, "reason": decided.reason}
+        return StageOutcome(1, int(decided.promoted), files, result)
+
+    return run_once(context, choice_stage(len(choices(context))), work)
+
+
+def _candidate(context: RoundContext, added: Addition, release: str | None) -> Policy:
+    """The version to add. If its server refuses it, this fails before anything is recorded."""
+    policy = _policy(context, added)
+    if release is not None:
+        read_release(context.warehouse, release)
+    endpoint_of(context, policy)
+    known = policy_versions(context).get(policy.version)
+    if known is not None and policy.version != policy_before(context).version:
+        raise BadInputError(
+            f"{policy.version} has been measured in round {known.round} already ({known.reason}); "
+            f"`trajmill policy promote {policy.version}` puts it in force"
+        )
+    return policy
+
+
+def _policy(context: RoundContext, added: Addition) -> Policy:
     config = context.config
     if is_embedded(config):
         raise BadInputError("models.policy is the embedded policy, which [train] trains; map it to an [endpoints.NAME]")

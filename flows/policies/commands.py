@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.context import RoundContext
-from trajmill.flows.policies.addition import Addition, add_policy
+from trajmill.flows.policies.addition import Addition, add_between_rounds, add_policy, awaits_policy
 from trajmill.flows.policies.choice import promote_by_hand, roll_back
 from trajmill.flows.policies.policy import BASELINE, policy_before, policy_versions
 from trajmill.flows.round import current_round, run_command
@@ -45,16 +45,24 @@ def list_policies(config: Config) -> list[ListedPolicy]:
 
 
 def add_and_evaluate(config: Config, added: Addition) -> StageReport:
-    """Add a version to the round that waits for one, measure it and decide on its promotion; returns that decision.
+    """Add a version to the round that waits for one, or between two rounds; measure it and decide on its promotion.
+
+    Returns:
+        That decision, or what its evaluation waits for.
 
     Raises:
-        BadInputError: the round does not wait for a policy, or the model, the adapter or the release does not exist.
+        BadInputError: a round is under way, the model, the adapter or the release does not exist, or the version has
+            been measured before.
         RunInUseError: another process works on the run.
     """
     context = _measured_run(config)
     with sole_worker(context.warehouse, context.run_id), models_ready(config, context.warehouse.run(context.run_id)):
-        add_policy(context, added)
-        return run_command("evaluate", context)
+        if awaits_policy(context):
+            add_policy(context, added)
+            return run_command("evaluate", context)
+        report = add_between_rounds(context, added)
+        refresh_views(context.warehouse)
+        return report
 
 
 def promote_policy(config: Config, version: str) -> StageReport:

@@ -103,7 +103,7 @@ def serve_policy(spec: OpenAiSpec, version: str, folder: Path | None, adapter: P
                 raise RefusedPolicyError(missing)
             raise AwaitedError(
                 f"awaiting a policy: {missing}; load {folder} into it under this name (vLLM: `vllm serve {folder} "
-                f"--served-model-name {version}`), then `trajmill evolve` goes on"
+                f"--served-model-name {version}`), then run the same command again"
             )
         try:
             load_adapter(address, Adapter(version, adapter), api_key(spec))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from trajmill.flows.context import RoundContext
 from trajmill.flows.policies.policy import (
@@ -48,11 +47,14 @@ def promote(context: RoundContext, stages: Sequence[str]) -> StageReport:
         evaluated = finished(context, EVALUATE)
         new, outcomes = splits_of(evaluated), validation_of(evaluated)
         reason = str(trained["reason"] or evaluated.result["refused"])
-        promotion = Promotion(False, reason) if reason else _compared(context, before, outcomes)
+        promotion = Promotion(False, reason) if reason else compared(context, before, outcomes)
         after = policy_in(context.warehouse, trained["policy_row"]) if promotion.promoted else before
         kept = new if promotion.promoted else old
         updates = updates_before + trained.get("updates", 0)
-        _release_unused(context, before, trained, promotion.promoted)
+        if trained["trained"]:
+            release_unused(
+                context, before if promotion.promoted else policy_in(context.warehouse, trained["policy_row"])
+            )
         summary = RoundSummary(
             policy_before=before.version,
             policy_after=after.version,
@@ -94,7 +96,8 @@ def promote(context: RoundContext, stages: Sequence[str]) -> StageReport:
     return run_once(context, PROMOTE, work)
 
 
-def _compared(context: RoundContext, before: Policy, new: Sequence[QueryOutcome]) -> Promotion:
+def compared(context: RoundContext, before: Policy, new: Sequence[QueryOutcome]) -> Promotion:
+    """Whether a version with these outcomes on the validation queries replaces the policy in force."""
     rivals = {
         version: Rival(version, _by_query(row.validation or ()))
         for version, row in policy_versions(context).items()
@@ -110,11 +113,8 @@ def _compared(context: RoundContext, before: Policy, new: Sequence[QueryOutcome]
     return compare(_by_query(new), old, list(rivals.values()), groups, context.config.evaluate.level)
 
 
-def _release_unused(context: RoundContext, before: Policy, trained: Mapping[str, Any], promoted: bool) -> None:
-    """Unload the adapter that no longer acts from the servers of the policy."""
-    if not trained["trained"]:
-        return
-    unused = before if promoted else policy_in(context.warehouse, trained["policy_row"])
+def release_unused(context: RoundContext, unused: Policy) -> None:
+    """Unload the adapter of a version that no longer acts from the servers of the policy."""
     spec = context.config.endpoints.get(context.config.models.policy)
     if unused.adapter is not None and isinstance(spec, OpenAiSpec):
         release_adapter(spec, unused.version)

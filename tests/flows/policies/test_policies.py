@@ -97,7 +97,7 @@ def test_a_policy_that_another_program_trains_is_added_compared_and_rolled_back(
     assert listed[second].in_force and not listed[first].in_force
     assert (listed[second].row.parent, listed[second].row.release) == (first, release_name(context))
     assert listed[second].validation.endswith("/4")
-    with pytest.raises(BadInputError, match="waits for no policy"):
+    with pytest.raises(BadInputError, match="is in force already"):
         add_and_evaluate(config, Addition(model=str(new)))
 
     with pytest.raises(BadInputError, match=f"has no policy '{first[:-1]}'; did you mean {first}"):
@@ -119,6 +119,16 @@ def test_a_policy_that_another_program_trains_is_added_compared_and_rolled_back(
     with pytest.raises(BadInputError, match="is in force already"):
         promote_policy(config, second)
     assert policy_before(context.in_round(3)).version == second
+
+    third = network_folder(tmp_path / "third", seed=5)
+    between = add_and_evaluate(config, Addition(model=str(third), release=release_name(context)))
+    assert between.result["promoted"], "it loses too few of four queries"
+    (added,) = [each for each in list_policies(config) if each.in_force]
+    assert (added.row.model_version, added.row.parent) == (folder_version(third), second)
+    assert (added.row.release, added.row.round) == (release_name(context), 3)
+    context.in_round(3).at(ROLLOUT).staging(context.warehouse).mkdir(parents=True)
+    with pytest.raises(BadInputError, match=r"round 3 of run .* is under way with third-"):
+        add_and_evaluate(config, Addition(model=str(folder)))
 
 
 class AdapterRecipe(EmbeddedSftSpec):

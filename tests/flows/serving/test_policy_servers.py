@@ -53,7 +53,7 @@ def test_whole_weights_for_somebody_elses_server_are_waited_for(tmp_path: Path) 
         serve_policy(spec, "policy-7b", None, None)
         elsewhere = spec.model_copy(update={"serve": None, "urls": spec.addresses})
         what = r"awaiting a policy: .* does not serve v2, but policy-7b; load (\S+) into it .* --served-model-name v2`"
-        with pytest.raises(AwaitedError, match=rf"\A{what}[^\n]*`trajmill evolve` goes on\Z"):
+        with pytest.raises(AwaitedError, match=rf"\A{what}[^\n]*run the same command again\Z"):
             serve_policy(elsewhere, "v2", tmp_path, None)
         with pytest.raises(RefusedPolicyError, match=r"does not serve v2, but policy-7b\Z"):
             serve_policy(elsewhere, "v2", None, None)
