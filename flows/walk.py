@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,6 +31,8 @@ class WalkReport(NamedTuple):
     table: Table
     """A line for each query."""
     report_path: Path
+    all_failed: bool
+    """Whether no walk reached its goal; one without a check has reached it if nothing failed."""
 
 
 def walk(config: Config, queries: int, source: str = "") -> WalkReport:
@@ -51,11 +54,15 @@ def walk(config: Config, queries: int, source: str = "") -> WalkReport:
             walk_queries(context, queries, Source(source) if source else None)
         refresh_views(warehouse)
         report = write_report(warehouse, trial.run_id)
-    return WalkReport(_table(context), report)
-
-
-def _table(context: RoundContext) -> Table:
     tried = read_rows(context.warehouse, Trajectory, run_id=context.run_id)
+    return WalkReport(_table(context, tried), report, not any(map(_reached_goal, tried)))
+
+
+def _reached_goal(trajectory: Trajectory) -> bool:
+    return trajectory.reward == 1.0 or (trajectory.reward is None and trajectory.failure_class is None)
+
+
+def _table(context: RoundContext, tried: Sequence[Trajectory]) -> Table:
     passed = sum(trajectory.reward == 1.0 for trajectory in tried)
     table = Table("task", "instruction", "steps", "seconds", "outcome", title=f"{passed} of {len(tried)} done")
     for trajectory in tried:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import sys
 from collections.abc import Sequence
+from importlib.metadata import version
 from typing import Annotated
 
 import typer
@@ -27,7 +28,6 @@ app = typer.Typer(
     help="Produces GUI-agent trajectories and makes the agent that produces them better, round after round.",
     epilog='Example: trajmill evolve; trajmill sql "SELECT * FROM success_by_round"',
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
@@ -42,9 +42,18 @@ app.add_typer(policy.app, name="policy")
 app.add_typer(env.app, name="env")
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"trajmill {version('trajmill')}")
+        raise typer.Exit
+
+
 @app.callback()
 def options(
     traceback: Annotated[bool, typer.Option("--traceback", help="Show where in the code an error comes from.")] = False,
+    show_version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
 ) -> None:
     """Options of all commands; `run` has already taken `--traceback` out, wherever it stood."""
 

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
+
+from trajmill.schemas.errors import TrajmillError
+
+if TYPE_CHECKING:
+    from trajmill.flows.configuration.config import Config
 
 app = typer.Typer()
 
@@ -17,8 +23,14 @@ ConfigFile = Annotated[
 ]
 
 
+NewRun = Annotated[
+    bool,
+    typer.Option("--new-run", help="Begin a new run if the configuration has changed."),
+]
+
+
 @app.command(epilog="Example: trajmill evolve --config trajmill.toml")
-def evolve(config: ConfigFile = None) -> None:
+def evolve(config: ConfigFile = None, new_run: NewRun = False) -> None:
     """Run the loop, round after round; a second call continues where the first stopped."""
     from rich.console import Console
 
@@ -28,6 +40,7 @@ def evolve(config: ConfigFile = None) -> None:
     from trajmill.flows.progress import ConsoleWatcher, watched_by
 
     settings = load_config(config)
+    begin_or_ask(settings, new_run)
     set_quiet_defaults()
     from trajmill.flows.evolve import evolve as run_rounds
 
@@ -68,6 +81,8 @@ def walk(
         walked = walk_queries(settings, queries, source)
     console.print(walked.table)
     console.print(f"report    {walked.report_path}", soft_wrap=True, highlight=False)
+    if walked.all_failed:
+        raise TrajmillError("every walk failed; the table and the report say why")
 
 
 @app.command(epilog="Example: trajmill pathways mousepad pcmanfm --config docs/examples/desktop.toml")
@@ -113,9 +128,9 @@ STAGE_COMMANDS = (
 )
 
 
-def _stage_command(stage: StageCommand) -> Callable[[Path | None], None]:
-    def command(config: ConfigFile = None) -> None:
-        run_alone(stage.name, config)
+def _stage_command(stage: StageCommand) -> Callable[[Path | None, bool], None]:
+    def command(config: ConfigFile = None, new_run: NewRun = False) -> None:
+        run_alone(stage.name, config, new_run)
 
     command.__doc__ = f"{stage.purpose} (One stage of the current round; done once, however often it is asked for.)"
     return command
@@ -125,7 +140,19 @@ for _stage in STAGE_COMMANDS:
     app.command(_stage.name, epilog=f"Example: trajmill {_stage.name} --config trajmill.toml")(_stage_command(_stage))
 
 
-def run_alone(stage: str, config_file: Path | None) -> None:
+def begin_or_ask(config: Config, new_run: bool) -> None:
+    """Ask on a terminal before a new run is begun beside the last one; elsewhere refuse to, without `--new-run`."""
+    from trajmill.flows.new_run import NewRunError, begin_or_continue
+
+    try:
+        begin_or_continue(config, new_run)
+    except NewRunError as error:
+        if not (sys.stdin.isatty() and typer.confirm(f"{error}\nBegin it?", err=True)):
+            raise
+        begin_or_continue(config, new_run=True)
+
+
+def run_alone(stage: str, config_file: Path | None, new_run: bool = False) -> None:
     """Run one stage of the current round and print its counts."""
     from rich.console import Console
 
@@ -134,6 +161,7 @@ def run_alone(stage: str, config_file: Path | None) -> None:
     from trajmill.flows.progress import ConsoleWatcher, watched_by
 
     settings = load_config(config_file)
+    begin_or_ask(settings, new_run)
     set_quiet_defaults()
     from trajmill.flows.landed_event import accepted_since_training, announce_landed
     from trajmill.flows.round import run_stage
@@ -158,8 +186,9 @@ def serve(
     port: Annotated[
         int, typer.Option(min=1, max=65535, help="Port of the Prefect server that is started if none is named.")
     ] = 4200,
+    new_run: NewRun = False,
 ) -> None:
-    """Serve two deployments: collecting every night, and a retraining when enough new trajectories have landed.
+    """Serve three deployments: collecting every night, retraining when enough has landed, and maintenance.
 
     Uses the Prefect server that PREFECT_API_URL names; without one, it starts one here.
     """
@@ -169,6 +198,7 @@ def serve(
     from trajmill.flows.prefect_settings import long_lived_server, set_talkative_defaults
 
     settings = load_config(config)
+    begin_or_ask(settings, new_run)
     set_talkative_defaults()
     from trajmill.warehouse.layout import create_warehouse
 

@@ -17,6 +17,8 @@ class ServeSection(Spec):
 
     cron: Cron = "0 2 * * *"
     """When the nightly deployment runs (minute, hour, day, month, weekday)."""
+    maintain_cron: Cron = "0 12 * * 0"
+    """When the maintain deployment runs, which does what `[retention]` says."""
     rounds_per_night: PositiveInt = 1
     """Rounds that one nightly run collects."""
     nightly_trains: bool = False

@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.serve import ServeSection
 from trajmill.flows.malloc_arenas import limit_malloc_arenas
+from trajmill.flows.new_run import begin_or_continue
 from trajmill.flows.report.page import write_report
 from trajmill.flows.serving.models_ready import models_ready
 from trajmill.warehouse.atomic import disk_full_as_error
@@ -25,9 +26,11 @@ def at_work(config: Config) -> Iterator[Warehouse]:
     """Work on the run alone, with its models ready; the report is written at the end.
 
     Raises:
+        NewRunError: the configuration has changed, so that it would begin a new run.
         RunInUseError: another process works on it, and did not end while this one waited.
     """
     limit_malloc_arenas()
+    begin_or_continue(config)
     warehouse = create_warehouse(config.run.root)
     with ExitStack() as stack:
         _enter_lock(stack, warehouse, config.run_id, config.serve)

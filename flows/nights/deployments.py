@@ -1,4 +1,4 @@
-"""The deployments of `trajmill serve`: collecting every night, and a retraining when enough has landed."""
+"""The deployments of `trajmill serve`: collecting every night, retraining when enough has landed, and maintenance."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from prefect.types.entrypoint import EntrypointType
 
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.landed_event import ENOUGH_LABEL, LANDED, warehouse_resource
+from trajmill.flows.nights.maintain import maintain
 from trajmill.flows.nights.nightly import nightly
 from trajmill.flows.nights.retrain import retrain
 
 
 def deployments(config: Config, config_file: Path | None) -> list[RunnerDeployment]:
-    """The deployments: `nightly` on its schedule, `retrain` on the event that there are enough new trajectories."""
+    """The deployments: `nightly` and `maintain` on schedules, `retrain` on the event that enough has landed."""
     parameters = {"config_file": None if config_file is None else str(config_file.absolute())}
     enough_landed = DeploymentEventTrigger(
         name="retrain when enough trajectories have landed",
@@ -27,7 +28,7 @@ def deployments(config: Config, config_file: Path | None) -> list[RunnerDeployme
         threshold=1,
         within=timedelta(0),
     )
-    both = [
+    made = [
         nightly.to_deployment(
             "nightly",
             schedule=Cron(config.serve.cron),
@@ -42,10 +43,17 @@ def deployments(config: Config, config_file: Path | None) -> list[RunnerDeployme
             concurrency_limit=1,
             entrypoint_type=EntrypointType.MODULE_PATH,
         ),
+        maintain.to_deployment(
+            "maintain",
+            schedule=Cron(config.serve.maintain_cron),
+            parameters=parameters,
+            concurrency_limit=1,
+            entrypoint_type=EntrypointType.MODULE_PATH,
+        ),
     ]
-    return [deployment for deployment in both if isinstance(deployment, RunnerDeployment)]
+    return [deployment for deployment in made if isinstance(deployment, RunnerDeployment)]
 
 
 def serve_deployments(config: Config, config_file: Path | None) -> None:
-    """Register both deployments and run them, one at a time, until interrupted."""
+    """Register the deployments and run them, one at a time, until interrupted."""
     serve(*deployments(config, config_file), limit=1)

@@ -16,6 +16,8 @@ class Ending(StrEnum):
     """Trajectories landed."""
     TRAINED = "Trained"
     """A new policy version was trained, measured, and promoted or not."""
+    MAINTAINED = "Maintained"
+    """The warehouse was made smaller and checked."""
     NOT_ENOUGH = "NotEnough"
     """Too few trajectories have been accepted since the last training."""
     NOT_TRAINED = "NotTrained"

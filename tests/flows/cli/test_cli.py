@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import types
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,36 @@ def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixtu
 def test_wrong_usage_is_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert run(arguments) == 2
     assert capsys.readouterr().err
+
+
+def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--version"]) == 0
+    assert capsys.readouterr().out == f"trajmill {version('trajmill')}\n"
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shells_complete_commands(
+    shell: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("_TRAJMILL_COMPLETE", f"complete_{shell}")
+    monkeypatch.setenv("_TYPER_COMPLETE_ARGS", "trajmill evo")
+    monkeypatch.setenv("_TYPER_COMPLETE_FISH_ACTION", "get-args")
+    monkeypatch.setenv("COMP_WORDS", "trajmill evo")
+    monkeypatch.setenv("COMP_CWORD", "1")
+    assert run([]) == 0
+    assert "evolve" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("all_failed", "code"), [(True, 1), (False, 0)])
+def test_a_walk_in_which_everything_failed_is_1(
+    all_failed: bool, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    walked = types.SimpleNamespace(table="0 of 2 done", report_path=Path("report.html"), all_failed=all_failed)
+    stand_in(monkeypatch, "trajmill.flows.walk", walk=lambda config, queries, source: walked)
+    assert run(["walk"]) == code
+    shown = capsys.readouterr()
+    assert "0 of 2 done" in shown.out
+    assert shown.err == ("every walk failed; the table and the report say why\n" if all_failed else "")
 
 
 def test_bad_input_is_1_and_one_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -101,8 +101,8 @@ def wait_for(what: Callable[[], bool], seconds: float = 150) -> bool:
 
 
 @pytest.mark.timeout(500)
-def test_both_deployments_are_served_and_enough_landed_starts_the_retraining(served: Served) -> None:
-    assert wait_for(lambda: {row["name"] for row in served.ask("deployments")} == {"nightly", "retrain"})
+def test_the_deployments_are_served_and_enough_landed_starts_the_retraining(served: Served) -> None:
+    assert wait_for(lambda: {row["name"] for row in served.ask("deployments")} == {"nightly", "retrain", "maintain"})
     (nightly,) = (row for row in served.ask("deployments") if row["name"] == "nightly")
     assert [schedule["schedule"]["cron"] for schedule in nightly["schedules"]] == ["0 2 * * *"]
     assert wait_for(lambda: any(row["auto_scheduled"] for row in served.ask("flow_runs")))
@@ -119,8 +119,10 @@ def test_both_deployments_are_served_and_enough_landed_starts_the_retraining(ser
 
 def test_the_deployments_say_what_starts_them(tmp_path: Path) -> None:
     config = Config.model_validate({"serve": {"cron": "5 4 * * *"}, "run": {"root": tmp_path}})
-    nightly, retraining = deployments(config, tmp_path / "trajmill.toml")
-    assert nightly.parameters == retraining.parameters == {"config_file": str(tmp_path / "trajmill.toml")}
+    nightly, retraining, maintaining = deployments(config, tmp_path / "trajmill.toml")
+    for each in (nightly, retraining, maintaining):
+        assert each.parameters == {"config_file": str(tmp_path / "trajmill.toml")}
+    assert "0 12 * * 0" in str(maintaining.schedules)
     assert (nightly.entrypoint, retraining.entrypoint) == (
         "trajmill.flows.nights.nightly.nightly",
         "trajmill.flows.nights.retrain.retrain",

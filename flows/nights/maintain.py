@@ -1,0 +1,46 @@
+"""Keeps the warehouse small that grows every night: retention, compaction, vacuum, and a check of the releases."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from prefect import flow, get_run_logger
+from prefect.client.schemas.objects import State
+
+from trajmill.flows.configuration.config import Config
+from trajmill.flows.configuration.file import load_config_named
+from trajmill.flows.nights.ending import Ending, FlowEnd
+from trajmill.flows.nights.tell import tell_of_failure
+from trajmill.warehouse.layout import create_warehouse
+from trajmill.warehouse.releases import release_names, verify_release
+from trajmill.warehouse.upkeep.retention import maintain as maintain_warehouse
+from trajmill.warehouse.views import refresh_views
+
+
+@flow(name="maintain", on_failure=[tell_of_failure], on_crashed=[tell_of_failure])
+def maintain(config_file: str | None = None) -> State[Any]:
+    """Drop old releases, join small files, delete unused ones, and check the releases that are kept."""
+    end = keep_small(load_config_named(config_file))
+    get_run_logger().info(end.line)
+    return end.state()
+
+
+def keep_small(config: Config) -> FlowEnd:
+    """Do what `[retention]` says, then check every release that is kept.
+
+    Raises:
+        BadInputError: a file of a table or a release is missing or damaged; the line names it.
+    """
+    warehouse, kept = create_warehouse(config.run.root), config.retention
+    done = maintain_warehouse(warehouse, keep_releases=kept.releases, unused_days=kept.unused_days, now=time.time())
+    refresh_views(warehouse)
+    names = release_names(warehouse)
+    for name in names:
+        verify_release(warehouse, name)
+    freed = sum(file.size for file in done.deleted) / 1e6
+    line = (
+        f"{len(done.dropped)} releases dropped, {len(done.compacted)} tables compacted, {len(done.deleted)} unused "
+        f"files deleted ({freed:,.1f} MB), {len(names)} releases checked"
+    )
+    return FlowEnd(Ending.MAINTAINED, line)

@@ -1,0 +1,25 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tests.flows.synthetic_run import write_run
+from trajmill.flows.configuration.config import Config
+from trajmill.flows.nights.ending import Ending
+from trajmill.flows.nights.maintain import keep_small
+from trajmill.warehouse.layout import create_warehouse
+
+
+def test_maintenance_says_what_it_did_and_keeps_what_is_used(tmp_path: Path) -> None:
+    config = Config.model_validate({"run": {"root": tmp_path}, "retention": {"unused_days": 0}})
+    warehouse = create_warehouse(tmp_path)
+    write_run(warehouse)
+    left_over = warehouse.table("steps") / "killed.parquet"
+    left_over.write_bytes(b"half a shard")
+    done = keep_small(config)
+    assert done.ending is Ending.MAINTAINED
+    assert re.match(
+        r"0 releases dropped, 0 tables compacted, 1 unused files deleted \(0.0 MB\), 0 releases checked", done.line
+    )
+    assert not left_over.exists()
+    assert keep_small(config).line.startswith("0 releases dropped, 0 tables compacted, 0 unused files deleted")
