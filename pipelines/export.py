@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from trajmill.pipelines.reading.episodes import read_episodes
 from trajmill.schemas.dialects.families import Family
@@ -25,6 +24,7 @@ from trajmill.stages.export.formats.rows.spoken_step import LeftOutStep
 from trajmill.stages.export.formats.rows.step_example import ReleasedStep, StepExample, step_example
 from trajmill.stages.export.formats.spec import FormatSpec
 from trajmill.stages.export.formats.write import write_folder
+from trajmill.stages.export.selection import has_rows_of, released_rows
 from trajmill.stages.export.trl.exporter import SFT_FILE
 from trajmill.warehouse.atomic import disk_full_as_error, replacing_folder
 from trajmill.warehouse.layout import Warehouse
@@ -77,12 +77,12 @@ def export_release_to(warehouse: Warehouse, request: ExportRequest) -> ExportedF
 
 
 def _released_steps(warehouse: Warehouse, release: Release) -> list[ReleasedStep]:
-    path = warehouse.release(release.name) / SFT_FILE
-    if not path.is_file():
+    folder = warehouse.release(release.name)
+    if not has_rows_of(folder, SFT_FILE):
         raise BadInputError(
             f"release {release.name}: it has no supervised rows; make it with release.formats = ['trl']"
         )
-    columns = (column.to_pylist() for column in pq.read_table(path, columns=list(_COLUMNS)).columns)
+    columns = (column.to_pylist() for column in released_rows(folder, SFT_FILE, _COLUMNS).columns)
     return [ReleasedStep(*values) for values in zip(*columns, strict=True)]
 
 

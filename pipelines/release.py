@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import NamedTuple
 import pyarrow.compute as pc
 
 from trajmill.pipelines.reading.episodes import guidance_texts
+from trajmill.pipelines.release_shards import NO_SHARED_ROWS, SharedRelease, SharedRows, share_rows
 from trajmill.schemas.errors import TrajmillError
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Query
@@ -19,6 +21,7 @@ from trajmill.stages.derive.rl_steps import compares_members
 from trajmill.stages.export.base import ExportedFile, Exporter
 from trajmill.stages.export.card import CardContents, DroppedRows, dataset_card
 from trajmill.stages.export.check import check_release
+from trajmill.stages.export.selection import write_selection
 from trajmill.stages.export.spec import ExporterSpec
 from trajmill.stages.export.verl.exporter import RL_FILE
 from trajmill.stages.export.write import export_release
@@ -80,16 +83,24 @@ def make_release(warehouse: Warehouse, request: ReleaseRequest, queries: Sequenc
     rl_steps = read_table(warehouse, "rl_steps", _RL_TEXTS, rounds=[origin.round], run_id=origin.run_id)
     texts = chain(example_texts(curated.examples.to_batches()), rl_step_texts(rl_steps.to_batches()))
     _refuse_leaks(queries, texts, request.heldout_apps)
-    folder = warehouse.release(request.name)
+    folder = _emptied(warehouse, request.name)
     is_rl = compares_members(rl_steps)
     exporters = [each for each in (spec.open() for spec in request.formats) if is_rl or each.table != "rl_steps"]
-    tables = {
-        "examples": curated.examples.to_batches(),
-        "rl_steps": read_batches(warehouse, "rl_steps", rounds=[origin.round], run_id=origin.run_id),
-    }
-    files = export_release(folder, exporters, tables, WarehouseScreens(warehouse))
-    _refuse_problems(folder, exporters, _guidance(warehouse, origin))
-    contents = _card_contents(request, curated, versions)._replace(notes=() if is_rl else (NO_GROUPS,))
+    guidance = _guidance(warehouse, origin)
+    of_round = _write_of_round(
+        warehouse, origin, folder, [each for each in exporters if each.table == "rl_steps"], guidance
+    )
+    shared = _write_supervised(
+        warehouse,
+        folder,
+        SharedRelease(origin.run_id, origin.round, curated.examples, offered),
+        [each for each in exporters if each.table == "examples"],
+        guidance,
+    )
+    files = [*of_round, *shared.exported(warehouse, folder)]
+    contents = _card_contents(request, curated, versions)._replace(
+        notes=() if is_rl else (NO_GROUPS,), left_out=shared.left_out, left_out_rows=shared.left_out_rows
+    )
     (folder / "README.md").write_text(dataset_card(contents, exporters, files), encoding="utf-8")
     write_release(
         warehouse,
@@ -100,6 +111,7 @@ def make_release(warehouse: Warehouse, request: ReleaseRequest, queries: Sequenc
         code_version=origin.code_version,
         created_at=request.created_at,
         previous=request.previous,
+        shards=shared.files,
     )
     return Released(offered.num_rows, curated.examples.num_rows, _rows_of(files, RL_FILE))
 
@@ -107,6 +119,48 @@ def make_release(warehouse: Warehouse, request: ReleaseRequest, queries: Sequenc
 def _versions(warehouse: Warehouse, name: str) -> Mapping[str, int]:
     """The tables' versions; those of the manifest if there is one, because other runs commit rows too."""
     return read_release(warehouse, name).tables if name in release_names(warehouse) else table_versions(warehouse)
+
+
+def _emptied(warehouse: Warehouse, name: str) -> Path:
+    """The folder of a release, without what a killed process left in it."""
+    folder = warehouse.release(name)
+    if name not in release_names(warehouse):
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+    return folder
+
+
+def _write_of_round(
+    warehouse: Warehouse,
+    origin: Origin,
+    folder: Path,
+    exporters: Sequence[Exporter],
+    guidance: Mapping[str, str],
+) -> list[ExportedFile]:
+    """Write the RL rows, which are those of one round and so of one release."""
+    if not exporters:
+        return []
+    rows = read_batches(warehouse, "rl_steps", rounds=[origin.round], run_id=origin.run_id)
+    files = export_release(folder, exporters, {"rl_steps": rows}, WarehouseScreens(warehouse))
+    _refuse_problems(folder, exporters, guidance)
+    return files
+
+
+def _write_supervised(
+    warehouse: Warehouse,
+    folder: Path,
+    wanted: SharedRelease,
+    exporters: Sequence[Exporter],
+    guidance: Mapping[str, str],
+) -> SharedRows:
+    """Write the supervised rows that no earlier release has, and which of all rows the release takes."""
+    if not exporters:
+        return NO_SHARED_ROWS
+    shared = share_rows(warehouse, wanted, exporters)
+    if shared.new is not None:
+        _refuse_problems(shared.new, exporters, guidance)
+    write_selection(folder, shared.selected)
+    return shared
 
 
 def _refuse_leaks(queries: Sequence[Query], texts: Iterable[TrainingText], heldout_apps: Collection[str]) -> None:

@@ -39,6 +39,10 @@ class Warehouse:
         """Folder of a release."""
         return self.root / "releases" / checked_name(name)
 
+    def shards(self, run_id: str) -> Path:
+        """Folder of the shards of training rows of a run, which its releases share."""
+        return self.root / "shards" / checked_name(run_id)
+
     def model(self, version: str) -> Path:
         """Folder of a policy version."""
         return self.root / "models" / checked_name(version)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from trajmill.schemas import SCHEMA_VERSION
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.record import Record
-from trajmill.warehouse.atomic import write_text
+from trajmill.warehouse.atomic import sync, write_text
 from trajmill.warehouse.checks.sealed import file_hash
 from trajmill.warehouse.layout import Warehouse
 
@@ -25,7 +25,7 @@ class ReleaseFile(Record):
     """One file of a release."""
 
     path: str
-    """Relative to the release's folder, with `/`."""
+    """Relative to the release's folder, with `/`; for a file of a shard, relative to the warehouse's folder."""
     sha256: str
     rows: int | None
     """None for a file that is not Parquet."""
@@ -46,6 +46,8 @@ class Release(Record):
     """Version of every table that it was made from."""
     files: tuple[ReleaseFile, ...]
     """In the order of their paths."""
+    shards: tuple[ReleaseFile, ...] = ()
+    """Files of shards, which other releases share; their paths are relative to the warehouse's folder."""
     previous: str | None
     """The release before it in the run."""
     sha256: str | None = None
@@ -66,6 +68,7 @@ def write_release(
     code_version: str,
     created_at: str,
     previous: str | None = None,
+    shards: Collection[Path] = (),
 ) -> Release:
     """Make the files that lie in `warehouse.release(name)` a release, by writing its manifest.
 
@@ -80,12 +83,14 @@ def write_release(
         code_version: version of the trajmill code.
         created_at: ISO 8601.
         previous: the release before it.
+        shards: files of shards that it takes rows from; those that another release names are not read again.
 
     Raises:
         BadInputError: there is a release of this name with other contents; releases never change.
         TrajmillError: the disk is full.
     """
     folder = warehouse.release(name)
+    known = named_shards(warehouse)
     paths = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != MANIFEST)
     release = Release(
         name=name,
@@ -96,13 +101,17 @@ def write_release(
         schema_version=SCHEMA_VERSION,
         tables=dict(sorted(tables.items())),
         files=tuple(_describe(path, folder) for path in paths if not path.name.startswith(".")),
+        shards=tuple(known.get(path) or _describe(path, warehouse.root) for path in sorted(shards)),
         previous=previous,
     )
     if (folder / MANIFEST).exists():
         existing = read_release(warehouse, name)
-        if existing.files != release.files:
+        if (existing.files, existing.shards) != (release.files, release.shards):
             raise BadInputError(f"release {name}: exists with other contents, and releases never change; name another")
         return existing
+    for path in [*paths, *(path for path in shards if path not in known)]:
+        sync(path)
+        sync(path.parent)
     release = release.model_copy(update={"sha256": release.own_hash()})
     write_text(folder / MANIFEST, release.model_dump_json(indent=1) + "\n")
     return release
@@ -149,6 +158,12 @@ def older_releases(warehouse: Warehouse, keep: int) -> list[str]:
     return [name for _, names in sorted(of_run.items()) for _, name in sorted(names)[:-keep]]
 
 
+def named_shards(warehouse: Warehouse) -> dict[Path, ReleaseFile]:
+    """The files of shards that the manifests of releases name, by their paths."""
+    names = release_names(warehouse)
+    return {warehouse.root / file.path: file for name in names for file in read_release(warehouse, name).shards}
+
+
 def release_names(warehouse: Warehouse) -> list[str]:
     """Names of the finished releases, in alphabetical order."""
     return sorted(path.parent.name for path in (warehouse.root / "releases").glob(f"*/{MANIFEST}"))
@@ -173,9 +188,8 @@ def verify_release(warehouse: Warehouse, name: str) -> Release:
         BadInputError: there is no such release, or a file is missing or changed.
     """
     release = read_release(warehouse, name)
-    folder = warehouse.release(name)
-    for file in release.files:
-        path = folder / file.path
+    own = [(warehouse.release(name) / file.path, file) for file in release.files]
+    for path, file in [*own, *((warehouse.root / file.path, file) for file in release.shards)]:
         if not path.is_file():
             raise BadInputError(f"{path}: missing, though the manifest of release {name} names it; restore it")
         if file_hash(path) != file.sha256:

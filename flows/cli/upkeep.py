@@ -63,8 +63,23 @@ def list_releases(config: ConfigFile = None, root: Root = None) -> None:
     for name in release_names(warehouse):
         release = read_release(warehouse, name)
         rows = ", ".join(f"{file.rows:,} {file.path}" for file in release.files if file.rows)
-        size = sum(file.bytes for file in release.files)
-        print(f"{name}  {release.created_at}  round {release.round}  {size / 1e6:,.1f} MB  {rows}")
+        own, shared = (sum(file.bytes for file in files) / 1e6 for files in (release.files, release.shards))
+        size = f"{own:,.1f} MB" + (f" and {shared:,.1f} MB in shards" if release.shards else "")
+        print(f"{name}  {release.created_at}  round {release.round}  {size}  {rows}")
+
+
+@releases.command(epilog="Example: trajmill releases diff default-0a1b2c3d-r0001 default-0a1b2c3d-r0002")
+def diff(
+    first: Name,
+    second: Annotated[str, typer.Argument(metavar="OTHER", help="Name of another release.")],
+    config: ConfigFile = None,
+    root: Root = None,
+) -> None:
+    """Count the supervised rows that two releases share, and those that only one of them has."""
+    from trajmill.pipelines.reading.releases import compare_releases
+
+    found = compare_releases(warehouse_of(config, root), first, second)
+    print(f"{found.both:,} rows in both\n{found.only_first:,} only in {first}\n{found.only_second:,} only in {second}")
 
 
 @releases.command(epilog="Example: trajmill releases drop default-0a1b2c3d-r0001")

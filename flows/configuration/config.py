@@ -151,7 +151,7 @@ class ReleaseSection(Spec):
     """What a release is made of."""
 
     formats: Annotated[tuple[str, ...], known_by(exporter_spec)] = ("trl", "verl")
-    """Formats of its rows; `screens.parquet` is always written."""
+    """Formats of its rows."""
 
 
 class EvaluateSection(Spec):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -10,6 +10,7 @@ import yaml
 
 from trajmill.stages.export.base import ExportedFile, Exporter
 from trajmill.stages.export.screens import SCREENS_FILE, SCREENS_SCHEMA
+from trajmill.stages.export.selection import SELECTION_FILE
 
 
 class DroppedRows(NamedTuple):
@@ -40,20 +41,28 @@ class CardContents(NamedTuple):
     trajectories: int
     """Distinct trajectories in it."""
     dropped: Sequence[DroppedRows]
+    left_out: Mapping[str, Sequence[str]] = {}
+    """By column of the supervised rows, the values with which the release leaves rows of its shards out."""
+    left_out_rows: int = 0
+    """Number of these rows."""
     notes: Sequence[str] = ()
     """Sentences that say what else is missing, and why."""
 
 
 class _Config(NamedTuple):
+    """One way to load the release."""
+
     name: str
     file: str
+    """Path of its file, within the release or within each of the release's shards."""
     schema: pa.Schema
     what: str
+    parts: Sequence[ExportedFile]
+    left_out: Mapping[str, Sequence[str]] = {}
+    rows: int = 0
 
 
-_SCREENS = _Config(
-    "screens", SCREENS_FILE, SCREENS_SCHEMA, "the accessibility tree of one distinct screen, without pixels"
-)
+_SCREEN_IS = "the accessibility tree of one screen, without pixels; each shard has those that its rows show"
 
 _HOW_MADE = """\
 An agent attempted generated queries in GUI environments. A step critic labelled every action and two channels judged
@@ -66,20 +75,30 @@ Images are the stored screenshots, byte for byte. `rl`, where there is one, hold
 query whose rewards differ: `advantage` is the trajectory's reward (accuracy plus format) normalised within its group
 unless `[rl]` says otherwise, `step_weight` weighs its steps, `replayed` marks remembered successes."""
 
+_SHARED = (
+    "Rows lie in shards that other releases share, in the warehouse that this folder is in; `filters` in the head of "
+    f"this page leaves out those that are not of this release. `{SELECTION_FILE}` has their order and what each counts "
+    "in this release; `loss_weight` in a shard is what it counted before tasks were weighed. `trajmill export` makes a "
+    "folder that needs nothing else."
+)
 _PLACEHOLDERS = "The placeholder dialects of the files do not mix."
 
 
 def dataset_card(contents: CardContents, exporters: Sequence[Exporter], files: Iterable[ExportedFile]) -> str:
-    """The text of README.md; the front matter names one configuration per file that has rows."""
-    written = {file.path: file for file in files}
-    known = [_Config(each.name, each.file, each.schema, each.row_is) for each in exporters]
-    configs = [config for config in (*known, _SCREENS) if config.file in written and written[config.file].rows]
+    """The text of README.md; the front matter names one configuration per format that has rows.
+
+    Args:
+        contents: the facts that are not in the files.
+        exporters: the formats.
+        files: with paths relative to the release; those of its shards end with the path of their format's file.
+    """
+    configs = [config for config in _configs(contents, exporters, list(files)) if config.rows]
     sections = [
-        _front_matter(contents, configs, written),
+        _front_matter(contents, configs),
         f"# {_cell(contents.name)}\n\nTrajectories of a GUI agent, produced and judged by trajmill in round "
         f"{contents.round} of run `{contents.run_id}`: {contents.trajectories} trajectories of "
         f"{contents.queries} queries.",
-        _files(configs, written),
+        _files(configs),
         _loading(configs),
         "## How it was made\n\n" + _HOW_MADE,
         "\n\n".join(["## What was left out", *contents.notes, _table(("reason", "rows"), contents.dropped)]),
@@ -90,21 +109,50 @@ def dataset_card(contents: CardContents, exporters: Sequence[Exporter], files: I
     return "\n\n".join(sections) + "\n"
 
 
-def _front_matter(contents: CardContents, configs: Sequence[_Config], written: Mapping[str, ExportedFile]) -> str:
+def _configs(contents: CardContents, exporters: Sequence[Exporter], files: Sequence[ExportedFile]) -> Iterator[_Config]:
+    for each in exporters:
+        parts = _parts(each.file, files)
+        rows = sum(part.rows for part in parts)
+        if each.table == "examples":
+            rows -= contents.left_out_rows
+            yield _Config(each.name, each.file, each.schema, each.row_is, parts, contents.left_out, rows)
+        else:
+            yield _Config(each.name, each.file, each.schema, each.row_is, parts, rows=rows)
+    parts = _parts(SCREENS_FILE, files)
+    rows = sum(part.rows for part in parts)
+    yield _Config("screens", SCREENS_FILE, SCREENS_SCHEMA, _SCREEN_IS, parts, rows=rows)
+
+
+def _parts(file: str, files: Sequence[ExportedFile]) -> list[ExportedFile]:
+    return [each for each in files if each.path == file or each.path.endswith(f"/{file}")]
+
+
+def _front_matter(contents: CardContents, configs: Sequence[_Config]) -> str:
     values = {
         "pretty_name": contents.name,
         "license": contents.licence,
         "language": ["en"],
         "tags": ["gui-agent", "trajectories", "trajmill"],
         "task_categories": ["image-text-to-text"],
-        "size_categories": [_size_category(max((written[config.file].rows for config in configs), default=0))],
+        "size_categories": [_size_category(max((config.rows for config in configs), default=0))],
         "configs": [
-            {"config_name": config.name, "data_files": [{"split": "train", "path": config.file}]}
+            {"config_name": config.name, "data_files": [{"split": "train", "path": _paths(config)}]}
+            | ({"filters": _filters(config)} if config.left_out else {})
             | ({"default": True} if config is configs[0] else {})
             for config in configs
         ],
     }
     return f"---\n{yaml.safe_dump(values, sort_keys=False, allow_unicode=True)}---"
+
+
+def _paths(config: _Config) -> str | list[str]:
+    paths = [part.path for part in config.parts]
+    return paths[0] if len(paths) == 1 else paths
+
+
+def _filters(config: _Config) -> list[list[object]]:
+    """What `load_dataset` takes as `filters`: all conditions hold for a row that is loaded."""
+    return [[column, "not in", list(values)] for column, values in config.left_out.items()]
 
 
 def _size_category(rows: int) -> str:
@@ -115,17 +163,26 @@ def _size_category(rows: int) -> str:
     return "n>1M"
 
 
-def _files(configs: Sequence[_Config], written: Mapping[str, ExportedFile]) -> str:
+def _files(configs: Sequence[_Config]) -> str:
     rows = [
-        (config.name, f"`{config.file}`", written[config.file].rows, written[config.file].bytes, config.what)
+        (config.name, _place(config), config.rows, sum(part.bytes for part in config.parts), config.what)
         for config in configs
     ]
     return "## Files\n\n" + _table(("configuration", "file", "rows", "bytes", "one row is"), rows)
 
 
+def _place(config: _Config) -> str:
+    if len(config.parts) == 1:
+        return f"`{config.parts[0].path}`"
+    return f"`{config.file}` of {len(config.parts)} shards"
+
+
 def _loading(configs: Sequence[_Config]) -> str:
     lines = "\n".join(f'{config.name} = load_dataset("PATH", "{config.name}", split="train")' for config in configs)
-    return f"## Loading\n\n```python\nfrom datasets import load_dataset\n\n{lines}\n```\n\n`PATH` is this folder."
+    text = f"## Loading\n\n```python\nfrom datasets import load_dataset\n\n{lines}\n```\n\n`PATH` is this folder."
+    if any("../" in part.path for config in configs for part in config.parts):
+        text += " " + _SHARED
+    return text
 
 
 def _lineage(contents: CardContents) -> list[tuple[str, object]]:

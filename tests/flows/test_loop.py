@@ -21,12 +21,15 @@ from trajmill.flows.tasks.release import RELEASE, release, release_name
 from trajmill.flows.tasks.train import TRAIN, train
 from trajmill.pipelines.derive import DeriveExamples
 from trajmill.pipelines.reading.episodes import guidance_texts
+from trajmill.pipelines.reading.releases import compare_releases
 from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.tables.policy_version import PolicyVersion
 from trajmill.schemas.tables.query import Query, Split
 from trajmill.schemas.tables.rl_step import RLStep
 from trajmill.schemas.tables.round_summary import RoundSummary
 from trajmill.schemas.tables.trajectory import Purpose, Trajectory
+from trajmill.stages.export.selection import released_rows
+from trajmill.stages.export.trl.exporter import SFT_FILE
 from trajmill.warehouse.layout import Warehouse, open_warehouse
 from trajmill.warehouse.read import read_rows, read_table
 from trajmill.warehouse.releases import release_names
@@ -164,13 +167,21 @@ def test_evaluation_is_greedy_equal_for_all_policies_and_on_devices_that_trainin
     assert not training & {row.seed % 8 for row in measured}
 
 
-def test_a_release_loads_with_its_images(small_run: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_release_loads_with_its_images(small_run: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    path = small_run.release(release_names(small_run)[-1]) / "trl" / "sft.parquet"
-    rows = load_dataset("parquet", data_files=str(path), split="train")
-    assert len(rows) > 0
+    folder = small_run.release(release_names(small_run)[-1])
+    rows = load_dataset(str(folder), "sft", split="train", cache_dir=str(tmp_path))
+    assert len(rows) == released_rows(folder, SFT_FILE, ["example_id"]).num_rows > 0
     assert rows[0]["images"][0].size in {(720, 1280), (1280, 720)}
     assert rows[0]["completion"][0]["role"] == "assistant"
+
+
+def test_releases_share_their_rows(small_run: Warehouse) -> None:
+    first, second = release_names(small_run)
+    same = compare_releases(small_run, first, first)
+    assert same.both > 0 and (same.only_first, same.only_second) == (0, 0)
+    both = compare_releases(small_run, first, second)
+    assert both.both + both.only_first == same.both and both.only_second > 0
 
 
 def test_the_ready_made_views_answer(small_run: Warehouse) -> None:

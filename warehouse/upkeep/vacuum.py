@@ -11,7 +11,7 @@ from typing import NamedTuple
 from trajmill.schemas.tables.registry import TABLES
 from trajmill.warehouse.delta_log import committed_files
 from trajmill.warehouse.layout import Warehouse
-from trajmill.warehouse.releases import MANIFEST, read_release, release_names
+from trajmill.warehouse.releases import MANIFEST, named_shards, read_release, release_names
 from trajmill.warehouse.staging import is_done, leftovers
 
 _DAY = 86_400.0
@@ -50,7 +50,7 @@ def unused_files(warehouse: Warehouse, *, older_than_days: float, now: float) ->
     Raises:
         BadInputError: a manifest or an entry of a table's log is damaged.
     """
-    found = {*_unnamed(warehouse), *_unfinished(warehouse), *_left_in_staging(warehouse)}
+    found = {*_unnamed(warehouse), *_unshared(warehouse), *_unfinished(warehouse), *_left_in_staging(warehouse)}
     newest = now - older_than_days * _DAY
     statuses = ((path, path.stat()) for path in sorted(found))
     return [UnusedFile(path, status.st_size) for path, status in statuses if status.st_mtime < newest]
@@ -65,6 +65,12 @@ def _unnamed(warehouse: Warehouse) -> Iterator[Path]:
         for version in released[table] if unnamed else ():
             unnamed -= set(committed_files(warehouse, table, version))
         yield from (path for path in unnamed if not path.name.startswith(started))
+
+
+def _unshared(warehouse: Warehouse) -> Iterator[Path]:
+    """Files of shards that no release names."""
+    named = named_shards(warehouse)
+    yield from (path for path in _files_below(warehouse.root / "shards") if path not in named)
 
 
 def _released_versions(warehouse: Warehouse) -> dict[str, set[int]]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +20,7 @@ from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import UIElement
 from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER
-from trajmill.stages.export.screens import SCREENS_FILE
+from trajmill.stages.export.selection import released_rows, screen_files
 from trajmill.stages.export.trl.exporter import SFT_FILE
 from trajmill.stages.export.verl.exporter import RL_FILE
 from trajmill.stages.models.embedded.network.batch import bags, collate
@@ -54,7 +55,8 @@ def sft_lessons(release: Path) -> Lessons:
     Raises:
         BadInputError: a file of the release is missing, or was not written by trajmill.
     """
-    rows = _read(release / SFT_FILE, _SFT_COLUMNS).to_pylist()
+    with _damage_as_error(release):
+        rows = released_rows(release, SFT_FILE, _SFT_COLUMNS).to_pylist()
     turns = [_turn(row, _text(row["completion"][-1]["content"]), row["loss_weight"]) for row in rows]
     return lessons(turns, _screens(release))
 
@@ -67,7 +69,8 @@ def rl_lessons(release: Path) -> Lessons:
     """
     if not (release / RL_FILE).exists():
         raise BadInputError(f"{release} has no RL rows: nothing to compare; set rollout.group_size to 2 or more")
-    rows = _read(release / RL_FILE, _RL_COLUMNS).to_pylist()
+    with _damage_as_error(release):
+        rows = pq.read_table(release / RL_FILE, columns=_RL_COLUMNS).to_pylist()
     turns = [_turn(row, row["response"], row["advantage"] * row["step_weight"]) for row in rows]
     return lessons(turns, _screens(release))
 
@@ -139,7 +142,9 @@ def _text(content: str | list[dict[str, str]]) -> str:
 
 
 def _screens(release: Path) -> dict[str, SeenScreen]:
-    rows = _read(release / SCREENS_FILE, ["screen_id", "width", "height", "elements"]).to_pylist()
+    columns = ["screen_id", "width", "height", "elements"]
+    with _damage_as_error(release):
+        rows = [row for path in screen_files(release) for row in pq.read_table(path, columns=columns).to_pylist()]
     return {
         row["screen_id"]: SeenScreen(
             Size(row["width"], row["height"]), tuple(_element(element) for element in row["elements"])
@@ -154,8 +159,9 @@ def _element(row: dict[str, Any]) -> UIElement:
     )
 
 
-def _read(path: Path, columns: list[str]) -> pa.Table:
+@contextmanager
+def _damage_as_error(release: Path) -> Iterator[None]:
     try:
-        return pq.read_table(path, columns=columns)
+        yield
     except (OSError, pa.ArrowInvalid, KeyError) as error:
-        raise BadInputError(f"{path} is not a file of a release ({error}); export the release again") from error
+        raise BadInputError(f"{release}: a file of the release cannot be read ({error}); make it again") from error

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from trajmill.schemas.errors import TrainingFailedError
-from trajmill.stages.export.screens import SCREENS_FILE
+from trajmill.stages.export.selection import files_of, screen_files
 from trajmill.stages.export.trl.exporter import SFT_FILE
 from trajmill.stages.export.verl.exporter import RL_FILE
 from trajmill.stages.models.embedded.network.batch import Bags, Batch
@@ -51,7 +51,8 @@ def train_policy(
     if not math.isfinite(report.loss):
         raise TrainingFailedError(f"the loss is {report.loss}: lower train.learning_rate")
     report = report._replace(version=save_network(network, folder))
-    files = [release / (RL_FILE if is_rl else SFT_FILE), release / SCREENS_FILE]
+    rows = [release / RL_FILE] if is_rl else files_of(release, SFT_FILE)
+    files = [*rows, *screen_files(release)]
     write_source(folder, made_from(recipe, parent, files, seed))
     write_metrics(folder, report, [])
     return report

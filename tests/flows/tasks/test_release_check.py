@@ -49,7 +49,7 @@ def test_what_is_not_sound_is_not_released(
     shutil.rmtree(context.warehouse.release(release_name(context)))
 
     with monkeypatch.context() as spoiling:
-        spoiling.setattr("trajmill.pipelines.release.export_release", export_spoiled)
+        spoiling.setattr("trajmill.pipelines.release_shards.export_release", export_spoiled)
         with pytest.raises(TrajmillError, match=r"\A[^\n]+ it is of split heldout_apps; nothing was released\Z"):
             release(context)
     assert release_name(context) not in release_names(context.warehouse)

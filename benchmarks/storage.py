@@ -1,0 +1,192 @@
+"""What sharing rows between releases, joining small files and indexing save, on a small generated warehouse.
+
+    python -m benchmarks.storage --rounds 8 --rows 600 --image-bytes 20000
+
+Each round adds rows and a release takes most rows of the rounds before, as those of the default job do. Seconds are CPU
+seconds of this process: the machine may be shared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import tempfile
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
+from time import process_time
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+from rich.console import Console
+from rich.table import Table
+
+from trajmill.pipelines.release_shards import SharedRelease, share_rows
+from trajmill.schemas.geometry import Size
+from trajmill.schemas.observation import Observation, ScreenHandle
+from trajmill.schemas.record import Origin, content_id
+from trajmill.schemas.tables.query import Split
+from trajmill.schemas.tables.registry import arrow_schema
+from trajmill.stages.export.kinds import exporter_spec
+from trajmill.stages.export.selection import write_selection
+from trajmill.stages.export.write import export_release
+from trajmill.warehouse.commit import commit_stage
+from trajmill.warehouse.layout import StageRun, Warehouse, create_warehouse
+from trajmill.warehouse.releases import write_release
+from trajmill.warehouse.screen_journal import ScreenJournal, journal_path
+from trajmill.warehouse.screens import WarehouseScreens, write_screens
+from trajmill.warehouse.shards import write_shard
+from trajmill.warehouse.sql import run_sql
+from trajmill.warehouse.upkeep.compact import compact
+
+_RUN = "benchmark"
+_STEPS = 8
+_KEPT = 0.9
+"""Share of the earlier rows that the next release takes again."""
+_SHARDS_PER_ROUND = 4
+
+
+class Line(NamedTuple):
+    """One line of the table."""
+
+    what: str
+    seconds: float | None
+    megabytes: float | None = None
+
+
+def main() -> None:
+    """Run and print."""
+    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    options.add_argument("--rounds", type=int, default=8)
+    options.add_argument("--rows", type=int, default=600)
+    options.add_argument("--image-bytes", type=int, default=20_000)
+    given = options.parse_args()
+    table = Table("what", "CPU s", "MB")
+    with tempfile.TemporaryDirectory() as folder:
+        warehouse = create_warehouse(Path(folder) / "root")
+        offered = [_round(warehouse, number, given.rows, given.image_bytes) for number in range(1, given.rounds + 1)]
+        for line in [*_releases(warehouse, offered), *_joining(warehouse)]:
+            seconds = "" if line.seconds is None else f"{line.seconds:.2f}"
+            table.add_row(line.what, seconds, "" if line.megabytes is None else f"{line.megabytes:.1f}")
+    Console().print(table)
+
+
+def _releases(warehouse: Warehouse, offered: list[pa.Table]) -> Iterable[Line]:
+    """The releases of all rounds, each with all of its rows, then with shared ones."""
+    exporters, draw = [exporter_spec("trl").open()], random.Random(0)
+    chosen = []
+    for number in range(len(offered)):
+        rows = pa.concat_tables(offered[: number + 1])
+        old = rows.num_rows - offered[number].num_rows
+        taken = [row for row in range(rows.num_rows) if row >= old or draw.random() < _KEPT]
+        chosen.append(rows.take(pa.array(taken, pa.int64())))
+    whole = warehouse.root / "whole"
+    for number, rows in enumerate(chosen, 1):
+        seconds = _cpu(partial(_export, whole / str(number), exporters, rows, warehouse))
+        if number in (1, len(chosen)):
+            yield Line(f"release of round {number}, all rows written", seconds)
+    yield Line("all releases, all rows written", None, _megabytes(whole))
+    for number, rows in enumerate(chosen, 1):
+        every = pa.concat_tables(offered[:number])
+        seconds = _cpu(partial(_share, warehouse, SharedRelease(_RUN, number, rows, every), exporters))
+        if number in (1, len(chosen)):
+            yield Line(f"release of round {number}, rows shared", seconds)
+    yield Line("all releases, rows shared", None, _megabytes(warehouse.root / "shards", warehouse.root / "releases"))
+
+
+def _export(folder: Path, exporters: list[Any], rows: pa.Table, warehouse: Warehouse) -> None:
+    export_release(folder, exporters, {"examples": rows.to_batches()}, WarehouseScreens(warehouse))
+
+
+def _share(warehouse: Warehouse, wanted: SharedRelease, exporters: list[Any]) -> None:
+    name = f"r{wanted.round}"
+    shared = share_rows(warehouse, wanted, exporters)
+    write_selection(warehouse.release(name), shared.selected)
+    write_release(
+        warehouse,
+        name,
+        tables={},
+        run_id=_RUN,
+        round=wanted.round,
+        code_version="0",
+        created_at="",
+        shards=shared.files,
+    )
+
+
+def _joining(warehouse: Warehouse) -> Iterable[Line]:
+    """A query over many small files, and over the few that they are joined to."""
+    query = "SELECT round, count(*), count(DISTINCT trajectory_id) FROM examples GROUP BY 1"
+    run_sql(warehouse, query)
+    yield Line(f"SQL over {len(_files(warehouse))} files", _cpu(lambda: run_sql(warehouse, query)))
+    yield Line("compact", _cpu(lambda: compact(warehouse)))
+    run_sql(warehouse, query)
+    yield Line("SQL afterwards", _cpu(lambda: run_sql(warehouse, query)))
+
+
+def _files(warehouse: Warehouse) -> list[Path]:
+    return list(warehouse.table("examples").glob("*.parquet"))
+
+
+def _cpu(work: Callable[[], object]) -> float:
+    start = process_time()
+    work()
+    return process_time() - start
+
+
+def _megabytes(*folders: Path) -> float:
+    return sum(path.stat().st_size for folder in folders for path in folder.rglob("*") if path.is_file()) / 1e6
+
+
+def _round(warehouse: Warehouse, number: int, rows: int, image_bytes: int) -> pa.Table:
+    """Commit the examples and screens of one round; each row shows a screen, half of them one that no other shows."""
+    at, draw = StageRun(_RUN, number, "derive"), random.Random(number)
+    journal = ScreenJournal(journal_path(warehouse, at, "00000"))
+    shown = []
+    for row in range(rows):
+        screen_id = content_id("screen", number, row if row % 2 else row // 20)
+        journal.append(_observation(screen_id, draw.randbytes(image_bytes)))
+        shown.append(screen_id)
+    journal.close()
+    examples = pa.Table.from_pylist(
+        [_example(number, row, screen_id) for row, screen_id in enumerate(shown)], schema=arrow_schema("examples")
+    )
+    size = -(-rows // _SHARDS_PER_ROUND)
+    files = [
+        write_shard(warehouse, "examples", at, examples.slice(start, size), f"{start:05d}")
+        for start in range(0, rows, size)
+    ]
+    origin = Origin(round=number, run_id=_RUN, code_version="0")
+    commit_stage(warehouse, at, {"screens": [write_screens(warehouse, at, origin, "benchmark")], "examples": files})
+    return examples
+
+
+def _observation(screen_id: str, image: bytes) -> Observation:
+    return Observation(ScreenHandle(screen_id, Size(720, 1280), lambda: image), (), "")
+
+
+def _example(number: int, row: int, screen_id: str) -> dict[str, object]:
+    words = f"The user query: do the thing number {row}\nTask progress: {'Tapped it. ' * (row % _STEPS)}<image>"
+    reply = f"It is the next thing to do. Tapped number {row} in round {number}."
+    return {
+        "example_id": content_id("example", number, row),
+        "kind": "end_to_end",
+        "messages": [{"role": "user", "content": words}, {"role": "assistant", "content": reply}],
+        "screens": [screen_id],
+        "action": None,
+        "coordinate_space": "resized_pixels",
+        "loss_weight": 1.0,
+        "query_id": content_id("query", row // _STEPS),
+        "trajectory_id": content_id("trajectory", number, row // _STEPS),
+        "step_index": row % _STEPS,
+        "split": Split.TRAIN.value,
+        "round": number,
+        "run_id": _RUN,
+        "made_by": "benchmark",
+        "code_version": "0",
+        "schema_version": 1,
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,36 @@
+"""Compares the supervised rows of two releases."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from trajmill.schemas.errors import BadInputError
+from trajmill.stages.export.selection import has_rows_of, released_rows
+from trajmill.stages.export.trl.exporter import SFT_FILE
+from trajmill.warehouse.layout import Warehouse
+from trajmill.warehouse.releases import read_release
+
+
+class ReleaseDiff(NamedTuple):
+    """Numbers of supervised rows."""
+
+    both: int
+    only_first: int
+    only_second: int
+
+
+def compare_releases(warehouse: Warehouse, first: str, second: str) -> ReleaseDiff:
+    """Count the rows that two releases share, and those that only one of them has.
+
+    Raises:
+        BadInputError: there is no such release, or it has no supervised rows.
+    """
+    one, other = _example_ids(warehouse, first), _example_ids(warehouse, second)
+    return ReleaseDiff(len(one & other), len(one - other), len(other - one))
+
+
+def _example_ids(warehouse: Warehouse, name: str) -> set[str]:
+    folder = warehouse.release(read_release(warehouse, name).name)
+    if not has_rows_of(folder, SFT_FILE):
+        raise BadInputError(f"release {name}: it has no supervised rows to compare")
+    return set(released_rows(folder, SFT_FILE, ["example_id"])["example_id"].to_pylist())

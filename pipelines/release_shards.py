@@ -1,0 +1,152 @@
+"""Writes the supervised rows that a release adds, once for all releases of the run, and selects the rows of a release.
+
+A release takes rows of the shards of many rounds. A shard is named by a hash of its rows, so it never changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from trajmill.schemas.record import content_id
+from trajmill.stages.export.base import ExportedFile, Exporter
+from trajmill.stages.export.screens import SCREENS_FILE
+from trajmill.stages.export.selection import SelectedRow
+from trajmill.stages.export.write import export_release
+from trajmill.warehouse.layout import Warehouse
+from trajmill.warehouse.releases import named_shards
+from trajmill.warehouse.screens import WarehouseScreens
+
+_KEYS = pa.schema([("example_id", pa.string()), ("trajectory_id", pa.string())])
+
+
+class SharedRows(NamedTuple):
+    """The supervised rows of a release."""
+
+    selected: Sequence[SelectedRow]
+    """In the order of the release."""
+    new: Path | None
+    """Folder of the shard with the rows that no other release has; None if there are none."""
+    files: Sequence[Path]
+    """All files of the shards that the rows lie in."""
+    left_out: Mapping[str, Sequence[str]]
+    """By column, the values of the rows of these shards that the release does not take."""
+    left_out_rows: int
+
+    def exported(self, warehouse: Warehouse, release: Path) -> list[ExportedFile]:
+        """The files with their rows and sizes, and with paths relative to the folder of the release."""
+        up = "../" * len(release.relative_to(warehouse.root).parts)
+        named = named_shards(warehouse)
+        found = []
+        for path in self.files:
+            rows, size = pq.read_metadata(path).num_rows, path.stat().st_size
+            digest = named[path].sha256 if path in named else ""
+            found.append(ExportedFile(up + path.relative_to(warehouse.root).as_posix(), rows, digest, size))
+        return found
+
+
+NO_SHARED_ROWS = SharedRows((), None, (), {}, 0)
+"""What a release without supervised rows has."""
+
+
+class _Shard(NamedTuple):
+    folder: Path
+    keys: pa.Table
+    """The ids of its rows and their trajectories."""
+
+
+class SharedRelease(NamedTuple):
+    """What is to be released."""
+
+    run_id: str
+    round: int
+    chosen: pa.Table
+    """The rows of the release in their order, with the weights that they have in it."""
+    offered: pa.Table
+    """Rows of table `examples` with the weights that they have in every release; among them the chosen ones."""
+
+
+def share_rows(warehouse: Warehouse, wanted: SharedRelease, exporters: Sequence[Exporter]) -> SharedRows:
+    """Write the rows of a release that no shard of the run has, and find the places of all its rows.
+
+    Args:
+        warehouse: where the shards are.
+        wanted: what is to be released.
+        exporters: the formats of the supervised rows.
+    """
+    ids = wanted.chosen["example_id"].combine_chunks()
+    shards = _shards(warehouse, wanted.run_id, exporters)
+    missing = ids.filter(pc.invert(pc.is_in(ids, _ids(shards))))
+    new = None
+    if len(missing):
+        name = f"r{wanted.round:04d}-{content_id(missing.to_pylist())[:12]}"
+        new = warehouse.shards(wanted.run_id) / name
+        rows = wanted.offered.take(pc.index_in(missing, wanted.offered["example_id"].combine_chunks()))
+        export_release(new, exporters, {"examples": rows.to_batches()}, WarehouseScreens(warehouse))
+        shards = [*shards, _Shard(new, rows.select(_KEYS.names).cast(_KEYS))]
+    weights = wanted.chosen["loss_weight"].to_pylist()
+    return _selected(warehouse, wanted.run_id, shards, ids, weights, exporters)._replace(new=new)
+
+
+def _shards(warehouse: Warehouse, run_id: str, exporters: Sequence[Exporter]) -> list[_Shard]:
+    """The shards of a run that releases name and that have all formats, in the order of their names."""
+    place = warehouse.shards(run_id)
+    names = sorted({path.relative_to(place).parts[0] for path in named_shards(warehouse) if path.is_relative_to(place)})
+    folders = [place / name for name in names if all((place / name / each.file).is_file() for each in exporters)]
+    tables = [pq.read_table(folder / exporters[0].file, columns=_KEYS.names).cast(_KEYS) for folder in folders]
+    return [_Shard(folder, keys) for folder, keys in zip(folders, tables, strict=True)]
+
+
+def _ids(shards: Sequence[_Shard]) -> pa.Array:
+    columns = [chunk for shard in shards for chunk in shard.keys["example_id"].chunks]
+    return pa.concat_arrays(columns) if columns else pa.array([], pa.string())
+
+
+def _selected(
+    warehouse: Warehouse,
+    run_id: str,
+    shards: Sequence[_Shard],
+    ids: pa.Array,
+    weights: Sequence[float],
+    exporters: Sequence[Exporter],
+) -> SharedRows:
+    places = pc.index_in(ids, _ids(shards)).to_numpy()
+    starts = [0, *accumulate(shard.keys.num_rows for shard in shards)]
+    numbers = np.searchsorted(starts, places, side="right") - 1
+    relative = [f"../../{shard.folder.relative_to(warehouse.root).as_posix()}" for shard in shards]
+    selected = [
+        SelectedRow(example_id, weight, relative[number], int(place) - starts[number])
+        for example_id, weight, number, place in zip(ids.to_pylist(), weights, numbers, places, strict=True)
+    ]
+    used = [shards[number] for number in sorted(set(numbers.tolist()))]
+    left_out = _left_out(used, ids)
+    return SharedRows(
+        selected,
+        None,
+        [shard.folder / name for shard in used for name in (*(each.file for each in exporters), SCREENS_FILE)],
+        left_out,
+        sum(shard.keys.num_rows for shard in used) - len(selected),
+    )
+
+
+def _left_out(used: Sequence[_Shard], ids: pa.Array) -> dict[str, list[str]]:
+    """What tells the other rows of the shards apart: whole trajectories where possible, since these are fewer."""
+    if not used:
+        return {}
+    keys = pa.concat_tables([shard.keys for shard in used])
+    taken = pc.is_in(keys["example_id"], ids)
+    trajectories = keys.filter(taken)["trajectory_id"].unique()
+    others = keys.filter(pc.invert(taken))
+    of_taken = pc.is_in(others["trajectory_id"], trajectories)
+    found = {
+        "trajectory_id": sorted(others.filter(pc.invert(of_taken))["trajectory_id"].unique().to_pylist()),
+        "example_id": sorted(others.filter(of_taken)["example_id"].to_pylist()),
+    }
+    return {column: values for column, values in found.items() if values}

@@ -1,0 +1,110 @@
+"""Rows of a release are written once for all releases, and a release reads as one data set."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from datasets import load_dataset
+
+from tests.stages.export.stored import EXPORTERS, StoredScreens, examples
+from tests.stages.export.test_card import CONTENTS
+from trajmill.pipelines.release_shards import SharedRelease, SharedRows, share_rows
+from trajmill.stages.export.card import dataset_card
+from trajmill.stages.export.selection import released_rows, write_selection
+from trajmill.stages.export.trl.exporter import SFT_FILE
+from trajmill.warehouse.layout import Warehouse, create_warehouse
+from trajmill.warehouse.releases import drop_release, verify_release, write_release
+from trajmill.warehouse.upkeep.vacuum import vacuum
+
+SUPERVISED = [each for each in EXPORTERS if each.table == "examples"]
+OFFERED = examples([3, 2, 4])
+FAR = 4_000_000_000.0
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Warehouse:
+    monkeypatch.setattr("trajmill.pipelines.release_shards.WarehouseScreens", lambda warehouse: StoredScreens())
+    return create_warehouse(tmp_path / "root")
+
+
+def chosen(rows: Sequence[int], weight: float = 0.5) -> pa.Table:
+    """Some of the offered rows, weighed for a release."""
+    taken = OFFERED.take(pa.array(rows, pa.int64()))
+    weights = pa.array([weight + row for row in rows], pa.float64())
+    return taken.set_column(taken.schema.get_field_index("loss_weight"), "loss_weight", weights)
+
+
+def made(warehouse: Warehouse, number: int, rows: pa.Table) -> SharedRows:
+    """Make a release of rows, with its card and its manifest."""
+    name, folder = f"r{number}", warehouse.release(f"r{number}")
+    shared = share_rows(warehouse, SharedRelease("run", number, rows, OFFERED), SUPERVISED)
+    write_selection(folder, shared.selected)
+    contents = CONTENTS._replace(left_out=shared.left_out, left_out_rows=shared.left_out_rows)
+    (folder / "README.md").write_text(dataset_card(contents, SUPERVISED, shared.exported(warehouse, folder)))
+    write_release(
+        warehouse, name, tables={}, run_id="run", round=number, code_version="c", created_at="t", shards=shared.files
+    )
+    return shared
+
+
+def shards(warehouse: Warehouse) -> dict[Path, int]:
+    return {path: path.stat().st_mtime_ns for path in warehouse.shards("run").rglob("*.parquet")}
+
+
+def test_a_row_is_written_once_and_releases_keep_their_own_order_and_weights(warehouse: Warehouse) -> None:
+    releases = {1: chosen([0, 1, 2, 3]), 2: chosen([5, 0, 4, 1], 0.25), 3: chosen([8, 4, 2])}
+    made(warehouse, 1, releases[1])
+    first = shards(warehouse)
+    for number in (2, 3):
+        made(warehouse, number, releases[number])
+    assert first.items() <= shards(warehouse).items()
+    stored = [path for path in shards(warehouse) if path.name == "sft.parquet"]
+    written = pa.concat_tables([pq.read_table(path, columns=["example_id"]) for path in stored])
+    assert len(stored) == 3 and len(set(written["example_id"].to_pylist())) == written.num_rows == 7
+    for number, rows in releases.items():
+        found = released_rows(warehouse.release(f"r{number}"), SFT_FILE, ["example_id", "loss_weight"])
+        assert found.to_pydict() == rows.select(["example_id", "loss_weight"]).to_pydict()
+
+
+def test_the_folder_of_a_release_loads_as_one_data_set_of_its_rows(
+    warehouse: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    made(warehouse, 1, chosen(range(5)))
+    made(warehouse, 2, chosen([0, 6, 7]))
+    moved = warehouse.root.rename(tmp_path / "moved")
+    data = load_dataset(str(moved / "releases/r2"), "sft", split="train", cache_dir=str(tmp_path / "cache"))
+    wanted = OFFERED["example_id"].take([0, 6, 7]).to_pylist()
+    assert sorted(data["example_id"]) == sorted(wanted) and data[0]["images"][0].size
+
+
+def test_making_a_release_again_changes_nothing(warehouse: Warehouse) -> None:
+    made(warehouse, 1, chosen([0, 1]))
+    made(warehouse, 2, chosen([0, 2]))
+    before = shards(warehouse)
+    assert made(warehouse, 2, chosen([0, 2])).new is None
+    assert shards(warehouse) == before
+
+
+def test_a_release_without_rows_has_no_shard(warehouse: Warehouse) -> None:
+    made(warehouse, 1, chosen([]))
+    assert shards(warehouse) == {}
+    assert released_rows(warehouse.release("r1"), SFT_FILE, ["example_id"]).num_rows == 0
+
+
+def test_shards_stay_while_a_release_names_them(warehouse: Warehouse) -> None:
+    made(warehouse, 1, chosen([0, 1]))
+    made(warehouse, 2, chosen([0, 2]))
+    drop_release(warehouse, "r1")
+    assert vacuum(warehouse, older_than_days=1, now=FAR) == []
+    verify_release(warehouse, "r2")
+    made(warehouse, 3, chosen([3]))
+    drop_release(warehouse, "r2")
+    assert len(vacuum(warehouse, older_than_days=1, now=FAR)) == 4
+    verify_release(warehouse, "r3")
+    assert pc.all(pc.is_valid(released_rows(warehouse.release("r3"), SFT_FILE, ["images"])["images"])).as_py()
