@@ -1,4 +1,4 @@
-"""A policy and critics behind a real server on loopback; the policy answers as GUI-Owl 1.5 does."""
+"""A policy and a critic behind a real server on loopback; the policy answers as GUI-Owl 1.5 does."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from zlib import crc32
 from tests.flows.small_run import small_config
 from trajmill.flows.configuration.config import Config, JudgeSection, QueriesSection
 from trajmill.flows.configuration.models import CriticRoles, ModelsSection
+from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
 
 _LENGTH: Final = 5
@@ -39,19 +40,18 @@ _OPINION: Final[dict[str, object]] = {
 
 
 def served_config(root: Path, url: str) -> Config:
-    """A small round whose policy and critics are on the server, with groups of four."""
+    """A small round whose policy and critic are on the server, with groups of four."""
     base = small_config(root, rounds=1)
     return base.model_copy(
         update={
             "queries": QueriesSection(train=6, validation=0, heldout_slots=1, heldout_phrasings=0, heldout_apps=0),
             "rollout": base.rollout.model_copy(update={"episodes_per_round": 12}),
             "guidance": base.guidance.model_copy(update={"enabled": False}),
-            "judge": JudgeSection(precision_floor=0.0),
+            # Looking at screenshots is dear, and what is exported does not depend on it.
+            "judge": JudgeSection(precision_floor=0.0, channels=(Channel.TEXT,), filter_steps=False),
             "evaluate": base.evaluate.model_copy(update={"episodes": 1, "train_sample": 1}),
             "endpoints": {"tiny": OpenAiSpec(model="tiny", urls=(url,), family="gui-owl-1.5")},
-            "models": ModelsSection(
-                policy="tiny", critic=CriticRoles(step="tiny", text=("tiny",), multimodal=("tiny",))
-            ),
+            "models": ModelsSection(policy="tiny", critic=CriticRoles(text=("tiny",))),
         }
     )
 

@@ -1,15 +1,19 @@
-"""`kill -9` at any moment, then the same command again, also with other workers: the same result as without."""
+"""`kill -9` in one stage after the other, then the same command again, also with other workers: the same result."""
 
 from __future__ import annotations
 
 import multiprocessing
+import os
+import time
 from collections.abc import Sequence
 from multiprocessing.context import ForkServerContext
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
 
 from tests.flows.small_run import run_stages, small_config
+from trajmill.flows.configuration.config import Config
 from trajmill.schemas.tables.registry import TABLES
 from trajmill.warehouse.layout import Warehouse, open_warehouse
 from trajmill.warehouse.read import read_table
@@ -19,8 +23,10 @@ pytestmark = pytest.mark.slow
 
 VOLATILE = {"wall_ms", "environment_ms", "latency_ms", "stages", "written_at"}
 """Columns that hold when something was done, or how long it took."""
-SHORTEST_SECONDS = 0.7
-FEWEST_KILLS = 4
+KILLED_IN = ("r0001-rollout", "r0001-judge", "r0001-train", "r0002-rollout_guided", "r0002-release")
+"""The staging folders of the stages in which the run is killed."""
+SECONDS_INTO_A_STAGE = 0.2
+"""Of the processor, from the first file of a stage to the kill."""
 WORKERS = (1, 3, 2)
 """Of the tries, in turn; the run that is not disturbed has one."""
 
@@ -39,10 +45,12 @@ def contents(warehouse: Warehouse, rounds: Sequence[int] = (0, 1, 2)) -> dict[st
 def test_a_run_that_is_killed_again_and_again_ends_like_one_that_is_not(small_run: Warehouse, tmp_path: Path) -> None:
     processes = multiprocessing.get_context("forkserver")
     processes.set_forkserver_preload(["tests.flows.small_run"])
-    seconds, killed = SHORTEST_SECONDS, 0
-    while not _finishes(processes, tmp_path, seconds, WORKERS[killed % len(WORKERS)]):
-        seconds, killed = seconds * 1.3, killed + 1
-    assert killed >= FEWEST_KILLS
+    for number, stage in enumerate(KILLED_IN):
+        process = _started(processes, tmp_path, WORKERS[number % len(WORKERS)])
+        _kill_in(process, tmp_path, stage)
+    last = _started(processes, tmp_path, workers=1)
+    last.join()
+    assert last.exitcode == 0
     found, wanted = contents(open_warehouse(tmp_path)), contents(small_run)
     assert {table: len(rows) for table, rows in found.items()} == {table: len(rows) for table, rows in wanted.items()}
     assert found == wanted
@@ -60,15 +68,34 @@ def test_no_row_is_stored_twice_and_every_step_has_its_screens(small_run: Wareho
         assert len(set(ids)) == len(ids), table
 
 
-def _finishes(processes: ForkServerContext, root: Path, seconds: float, workers: int) -> bool:
-    """Run until done or for some seconds, then kill; whether it was done."""
+def _started(processes: ForkServerContext, root: Path, workers: int) -> BaseProcess:
+    """A process that does what is left of the run."""
     config = small_config(root)
     rollout = config.rollout.model_copy(update={"workers": workers})
-    process = processes.Process(target=run_stages, args=(config.model_copy(update={"rollout": rollout}),))
+    process = processes.Process(target=_run_and_exit, args=(config.model_copy(update={"rollout": rollout}),))
     process.start()
-    process.join(seconds)
-    done = process.exitcode == 0
-    assert process.exitcode in (0, None)
+    return process
+
+
+def _run_and_exit(config: Config) -> None:
+    """All stages; then the process ends without waiting for those that draw, which nobody has told to end."""
+    run_stages(config)
+    os._exit(0)
+
+
+def _kill_in(process: BaseProcess, root: Path, stage: str) -> None:
+    while not any(root.glob(f"staging/*/{stage}")):
+        assert process.is_alive()
+        time.sleep(0.02)
+    until = _processor_seconds(process) + SECONDS_INTO_A_STAGE
+    while process.is_alive() and _processor_seconds(process) < until:
+        time.sleep(0.02)
+    assert process.is_alive()
     process.kill()
     process.join()
-    return done
+
+
+def _processor_seconds(process: BaseProcess) -> float:
+    """The time of the processor that a process has had, which passes slowly on a busy machine."""
+    fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
