@@ -206,6 +206,9 @@ def serve(
     warehouse = create_warehouse(settings.run.root)
     with long_lived_server(warehouse.root / "runs" / "prefect.log", port) as address:
         from trajmill.flows.nights.deployments import serve_deployments
+        from trajmill.flows.status.flow_runs import remember_server
+
+        remember_server(warehouse.root, address)
 
         Console().print(
             f"Prefect server: {address}\nLet other commands report to it: export PREFECT_API_URL={address}",

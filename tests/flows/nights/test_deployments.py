@@ -21,6 +21,7 @@ from trajmill.flows.configuration.file import load_config
 from trajmill.flows.landed_event import LANDED, accepted_since_training
 from trajmill.flows.nights.deployments import deployments
 from trajmill.flows.nights.retrain import retrain
+from trajmill.flows.status.flow_runs import flow_runs
 from trajmill.warehouse.layout import create_warehouse
 
 pytestmark = pytest.mark.slow
@@ -101,7 +102,10 @@ def wait_for(what: Callable[[], bool], seconds: float = 150) -> bool:
 
 
 @pytest.mark.timeout(500)
-def test_the_deployments_are_served_and_enough_landed_starts_the_retraining(served: Served) -> None:
+def test_the_deployments_are_served_and_enough_landed_starts_the_retraining(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
     assert wait_for(lambda: {row["name"] for row in served.ask("deployments")} == {"nightly", "retrain", "maintain"})
     (nightly,) = (row for row in served.ask("deployments") if row["name"] == "nightly")
     assert [schedule["schedule"]["cron"] for schedule in nightly["schedules"]] == ["0 2 * * *"]
@@ -111,6 +115,11 @@ def test_the_deployments_are_served_and_enough_landed_starts_the_retraining(serv
     assert wait_for(lambda: "COMPLETED" in served.runs_of("retrain"))
     assert served.runs_of("retrain") == ["COMPLETED"]
     assert served.runs_of("nightly") == []
+
+    runs = flow_runs(served.root)
+    assert [(run.deployment, run.state) for run in runs.last] == [("retrain", "NotEnough")]
+    assert runs.last[0].line.startswith("did not train: 0 trajectories accepted since the last training, 2 are enough")
+    assert {run.deployment for run in runs.next} == {"nightly", "maintain"}
 
     served.process.send_signal(signal.SIGINT)
     assert served.process.wait(60) == 0

@@ -1,0 +1,19 @@
+"""Commands for whoever operates a run."""
+
+from __future__ import annotations
+
+import typer
+
+from trajmill.flows.cli.loop import ConfigFile
+from trajmill.flows.cli.results import Root, warehouse_of
+
+app = typer.Typer()
+
+
+@app.command(epilog="Example: trajmill status --config trajmill.toml")
+def status(config: ConfigFile = None, root: Root = None) -> None:
+    """Show what runs now, the last and the next flows, success, judge, money, disk, and what needs a person."""
+    from trajmill.flows.configuration.file import load_config
+    from trajmill.flows.status.page import status_lines
+
+    print("\n".join(status_lines(load_config(config), warehouse_of(config, root))))

@@ -1,0 +1,1 @@
+"""What a run does, has done and needs: the morning view of whoever operates it."""

@@ -1,0 +1,91 @@
+"""The lines of `trajmill status`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+
+from trajmill.flows.configuration.config import Config
+from trajmill.flows.context import RoundContext
+from trajmill.flows.status.flow_runs import FlowRuns, flow_runs
+from trajmill.flows.status.now import WorkingStage, working_stage
+from trajmill.flows.status.results import KAPPA, DiskUse, RunResults, Trend, disk_use, run_results
+from trajmill.flows.tasks.train import TRAIN
+from trajmill.warehouse.layout import Warehouse
+
+_ENDED_WELL = frozenset({"Collected", "Trained", "NotEnough", "NotTrained", "Skipped", "Maintained", "Completed"})
+_AT_WORK = frozenset({"Running", "Pending", "Late", "Scheduled"})
+_LITTLE_DISK = 0.05
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+"""Characters that would act on the terminal; messages come from outside."""
+
+
+def status_lines(config: Config, warehouse: Warehouse) -> list[str]:
+    """What a run does, has done and needs, as lines for a terminal."""
+    context = RoundContext(config, warehouse, 1)
+    runs, now = flow_runs(warehouse.root), working_stage(context)
+    results, disk = run_results(warehouse, context.run_id), disk_use(warehouse.root)
+    needs = list(_needs(runs, now, disk)) or ["nothing"]
+    lines = [
+        _row("run", f"{context.run_id} in {warehouse.root}"),
+        _row("now", _now_line(now)),
+        *_rows("last", [f"{run.deployment} {run.state} at {run.time}: {run.line}" for run in runs.last]),
+        *_rows("next", [f"{run.deployment} at {run.time}" for run in runs.next]),
+        *([_row("server", runs.problem)] if runs.problem else []),
+        _row("rounds", f"{results.rounds} finished{f', policy {results.policy}' if results.policy else ''}"),
+        *([_row("", results.reason)] if results.reason else []),
+        *_rows("success", [_trend_line(trend) for trend in results.success]),
+        *_rows("judge", [_trend_line(trend) for trend in results.judge]),
+        _row("failures", ", ".join(f"{count} {name}" for name, count in results.failures) or "none"),
+        _row("money", _money_line(results)),
+        _row("disk", f"{disk.used / 1e9:,.2f} GB used, {disk.free / 1e9:,.1f} GB free"),
+        *_rows("to do", needs),
+    ]
+    return [_CONTROL.sub(" ", line) for line in lines]
+
+
+def _row(name: str, text: str) -> str:
+    return f"{name:<9} {text}".rstrip()
+
+
+def _rows(name: str, texts: Sequence[str]) -> list[str]:
+    return [_row(name if place == 0 else "", text) for place, text in enumerate(texts)]
+
+
+def _now_line(now: WorkingStage) -> str:
+    where = f"round {now.round}, {now.stage}"
+    if now.process is None:
+        return f"nobody is at work; {where} is next"
+    count = f", {now.done:,}" + (f" of {now.total:,}" if now.total is not None else "") if now.done else ""
+    rate = f", {now.done / now.seconds:,.1f} a second" if now.done and now.seconds else ""
+    left = f", {_duration(now.seconds_left)} left" if now.seconds_left is not None else ""
+    return f"{where} since {_duration(now.seconds)}{count}{rate}{left} (process {now.process})"
+
+
+def _duration(seconds: float) -> str:
+    return str(timedelta(seconds=round(seconds)))
+
+
+def _trend_line(trend: Trend) -> str:
+    if trend.now is None:
+        return f"{trend.name} not measured"
+    if trend.name == KAPPA:
+        return f"{trend.name} {trend.now:.2f}" + ("" if trend.before is None else f" ({trend.now - trend.before:+.2f})")
+    change = "" if trend.before is None else f" ({100 * (trend.now - trend.before):+.0f} points)"
+    return f"{trend.name} {100 * trend.now:.0f} %{change}"
+
+
+def _money_line(results: RunResults) -> str:
+    return f"{results.cost:,.2f} in all, {results.last_cost:,.2f} in the last round"
+
+
+def _needs(runs: FlowRuns, now: WorkingStage, disk: DiskUse) -> Iterator[str]:
+    """What waits for a person."""
+    for run in runs.last:
+        if run.state not in _ENDED_WELL | _AT_WORK:
+            yield f"{run.deployment} ended as {run.state}: {run.line}"
+    if now.stage == TRAIN and now.process is None:
+        yield f"round {now.round} waits at its training; `trajmill train` says for what"
+    if disk.free < _LITTLE_DISK * disk.total:
+        yield "the disk is nearly full: `trajmill vacuum`, `trajmill compact`, [retention]"

@@ -1,0 +1,62 @@
+"""The morning view says what runs, what was reached, and what needs a person."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.flows.synthetic_run import RUN
+from trajmill.flows.configuration.config import Config
+from trajmill.flows.context import RoundContext
+from trajmill.flows.status.flow_runs import FlowRunLine, FlowRuns, flow_runs, remember_server
+from trajmill.flows.status.now import working_stage
+from trajmill.flows.status.page import status_lines
+from trajmill.flows.status.results import Trend, run_results
+from trajmill.warehouse.layout import Warehouse, create_warehouse
+from trajmill.warehouse.lock import sole_worker
+
+
+def test_the_results_come_with_their_trend(run_warehouse: Warehouse) -> None:
+    results = run_results(run_warehouse, RUN)
+    assert (results.rounds, results.policy) == (2, "policy-2")
+    success = {trend.name: trend for trend in results.success}
+    assert success["train"] == Trend("train", 58 / 60, 44 / 60)
+    assert {trend.name: round(trend.now or 0, 3) for trend in results.judge} == {"precision": 0.976, "kappa": 0.946}
+    assert results.failures == (("environment", 1),)
+
+
+def test_what_works_is_whoever_holds_the_lock(tmp_path: Path) -> None:
+    config = Config.model_validate({"run": {"root": tmp_path}})
+    context = RoundContext(config, create_warehouse(tmp_path), 1)
+    assert working_stage(context).process is None
+    with sole_worker(context.warehouse, context.run_id):
+        now = working_stage(context)
+    assert (now.round, now.stage, now.process, now.done) == (1, "generate", os.getpid(), 0)
+    assert working_stage(context).process is None
+
+
+def test_what_needs_a_person_is_listed_and_nothing_acts_on_the_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = FlowRuns(
+        last=(
+            FlowRunLine("nightly", "EmptyNight", "2026-11-22 02:00:00", "round 3: 0 of 9 attempts finished\x1b[2J"),
+            FlowRunLine("retrain", "NotEnough", "2026-11-22 03:00:00", "did not train: 3 accepted"),
+        ),
+        next=(FlowRunLine("nightly", "Scheduled", "2026-11-23 02:00:00", ""),),
+    )
+    monkeypatch.setattr("trajmill.flows.status.page.flow_runs", lambda root: runs)
+    lines = status_lines(Config.model_validate({"run": {"root": tmp_path}}), create_warehouse(tmp_path))
+    assert "now       nobody is at work; round 1, generate is next" in lines
+    assert "next      nightly at 2026-11-23 02:00:00" in lines
+    assert lines[-1] == "to do     nightly ended as EmptyNight: round 3: 0 of 9 attempts finished [2J"
+
+
+def test_a_server_that_is_gone_is_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    create_warehouse(tmp_path)
+    assert "no Prefect server is known" in flow_runs(tmp_path).problem
+    remember_server(tmp_path, "http://127.0.0.1:1/api")
+    assert "the Prefect server http://127.0.0.1:1/api does not answer" in flow_runs(tmp_path).problem
