@@ -6,6 +6,7 @@ Commands import what they need when they run, so that `trajmill --help` is fast.
 from __future__ import annotations
 
 import errno
+import logging
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -70,6 +71,8 @@ def show_config(config: loop.ConfigFile = None) -> None:
 
 def main() -> None:
     """Entry point of the command."""
+    # Without a handler, what libraries log while they are imported would be printed.
+    logging.getLogger().addHandler(logging.NullHandler())
     sys.exit(run(sys.argv[1:]))
 
 

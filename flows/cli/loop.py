@@ -56,7 +56,7 @@ def evolve(config: ConfigFile = None, new_run: NewRun = False) -> None:
     at = "" if config is None else f" --config {config}"
     console.print(f'ask       trajmill sql "{query}"{at}', soft_wrap=True, highlight=False)
     if report.waiting:
-        console.print(f"\n{report.waiting}", style="yellow", soft_wrap=True, highlight=False)
+        console.print(f"\n{report.waiting}", style="yellow", soft_wrap=True, highlight=False, markup=False)
 
 
 @app.command(epilog="Example: trajmill walk --config docs/examples/desktop.toml")
@@ -170,7 +170,7 @@ def run_alone(stage: str, config_file: Path | None, new_run: bool = False) -> No
     with watched_by(ConsoleWatcher(console)):
         done = run_stage(stage, settings)
     if done.waiting:
-        console.print(done.waiting, style="yellow", soft_wrap=True, highlight=False)
+        console.print(done.waiting, style="yellow", soft_wrap=True, highlight=False, markup=False)
         return
     count = done.count
     console.print(

@@ -15,7 +15,7 @@ from trajmill.flows.stage import StageReport, report_of
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.policy_version import PolicyVersion
 from trajmill.schemas.tables.query import Split
-from trajmill.warehouse.layout import create_warehouse
+from trajmill.warehouse.layout import open_warehouse
 from trajmill.warehouse.lock import sole_worker
 from trajmill.warehouse.views import refresh_views
 
@@ -37,7 +37,7 @@ def list_policies(config: Config) -> list[ListedPolicy]:
     """All versions of the run, oldest first, each with the newest decision about it.
 
     Raises:
-        BadInputError: the run has measured no policy yet.
+        BadInputError: there is no warehouse, or the run has measured no policy yet.
     """
     context = _measured_run(config)
     in_force = policy_before(context).version
@@ -94,7 +94,7 @@ def roll_back_policy(config: Config) -> StageReport:
 
 
 def _measured_run(config: Config) -> RoundContext:
-    context = RoundContext(config, create_warehouse(config.run.root), 1)
+    context = RoundContext(config, open_warehouse(config.run.root), 1)
     if report_of(context.in_round(0), BASELINE) is None:
         raise BadInputError(f"run {context.run_id} has no policy yet; `trajmill evolve` begins with one")
     return current_round(config)

@@ -9,6 +9,7 @@ from typing import Final
 
 import torch
 from transformers import PreTrainedTokenizerFast, Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
+from transformers.utils.logging import disable_progress_bar
 
 from trajmill.schemas.pixel_budget import SMALL_QWEN2_5_VL
 from trajmill.stages.models.untrained.vocabulary import IMAGE, IMAGE_END, IMAGE_START, VIDEO, word_tokenizer
@@ -43,6 +44,7 @@ def make_untrained(folder: Path, texts: Iterable[str], seed: int, blind: bool = 
         seed: seed of the weights.
         blind: whether every image is read as zeros; such a model is a control that shows how much images help.
     """
+    disable_progress_bar()  # type: ignore[no-untyped-call]
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer = word_tokenizer(texts, CONTEXT)
     tokenizer.save_pretrained(folder)

@@ -14,7 +14,7 @@ from trajmill.flows.policies.policy import PROMOTE, Policy, policy_before, polic
 from trajmill.flows.round import current_round, do_stage, summary_of
 from trajmill.flows.round_stages import STAGES
 from trajmill.flows.stage import StageReport, report_of
-from trajmill.flows.tasks.train import TRAIN
+from trajmill.flows.tasks.train import TRAIN, awaited_policy
 from trajmill.schemas.errors import BadInputError, FailureClass, TrainingFailedError
 from trajmill.schemas.spec import OPERATIONAL
 from trajmill.schemas.tables.failure import Failure
@@ -106,6 +106,12 @@ def test_a_round_waits_for_a_policy_that_its_recipe_cannot_train(waiting_run: Wa
         assert "trajmill policy add --model NAME" in report.waiting and "\n" not in report.waiting
     assert report_of(context, TRAIN) is None
     assert current_round(context.config).round == 1
+
+
+def test_the_embedded_policy_is_waited_for_with_another_line(tmp_path: Path) -> None:
+    context = start(tiny_config(tmp_path).model_copy(update={"train": FailingRecipe(trains_this=False)}))
+    line = awaited_policy(context, Policy("embedded-1", "embedded"))
+    assert "policy add" not in line and "; map models.policy to an [endpoints.NAME]" in line
 
 
 def test_folders_in_the_warehouse_stay_valid_when_it_is_moved(tmp_path: Path) -> None:
