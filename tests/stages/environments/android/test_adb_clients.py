@@ -41,6 +41,20 @@ def test_debians_adb_lists_shoots_dumps_pulls_and_taps(phone: Phone, server: Adb
 
 
 @needs_adb
+def test_debians_adb_pushes_files_gets_exit_statuses_and_reads_the_tree_from_the_terminal(
+    phone: Phone, server: AdbServer, tmp_path: Path
+) -> None:
+    (tmp_path / "note.txt").write_bytes(b"x" * 100_000)
+    adb(server, "push", str(tmp_path / "note.txt"), "/sdcard/note.txt")
+    assert phone.files["/sdcard/note.txt"] == b"x" * 100_000
+    tree = adb(server, "exec-out", "uiautomator dump /dev/tty")
+    assert tree.startswith(b"<?xml") and tree.endswith(b"dumped to: /dev/tty\n")
+    with pytest.raises(subprocess.CalledProcessError) as caught:
+        adb(server, "shell", "cat /sdcard/none")
+    assert caught.value.returncode == 1
+
+
+@needs_adb
 def test_debians_adb_sees_faults(phone: Phone, server: AdbServer) -> None:
     phone.faults = Faults(offline=True)
     assert b"emulator-5554\toffline" in adb(server, "devices")

@@ -43,10 +43,10 @@ class Programs:
             "wm": self._wm,
         }
 
-    def run(self, line: str) -> bytes:
-        """Run a line as adbd hands it to `sh`."""
+    def run(self, line: str) -> Result:
+        """Run a line as adbd hands it to `sh`; standard error comes with the output."""
         with self.phone.lock:
-            return self.shell.run(line).out
+            return self.shell.run(line)
 
     def _run(self, words: Sequence[str], given: bytes) -> Result:
         self.phone.ran.append(tuple(words))
@@ -86,8 +86,12 @@ class Programs:
     def _uiautomator(self, words: Sequence[str], _: bytes) -> Result:
         path = words[1] if len(words) > 1 else "/sdcard/window_dump.xml"
         screen = Box(0, 0, *self.phone.size)
-        self.phone.write(path, dump(self.phone.elements(), self.phone.app, screen, self.phone.rotation).encode())
-        return Result(f"UI hierchary dumped to: {path}\n".encode())
+        tree = dump(self.phone.elements(), self.phone.app, screen, self.phone.rotation).encode()
+        said = f"UI hierchary dumped to: {path}\n".encode()
+        if path == "/dev/tty":
+            return Result(tree + said)
+        self.phone.write(path, tree)
+        return Result(said)
 
     def _dumpsys(self, words: Sequence[str], _: bytes) -> Result:
         keyboard = self.phone.keyboard()

@@ -15,6 +15,9 @@ from tests.stages.environments.android.stand_in.programs import Programs
 _VERSION = b"0029"
 _REGULAR_FILE = 0o100644
 _BLOCK = 64 * 1024
+_FEATURES = "shell_v2"
+_STDOUT, _EXIT = 1, 3
+"""Kinds of packets of the second shell protocol, in which the exit status comes back."""
 
 
 class AdbServer(socketserver.ThreadingTCPServer):
@@ -105,7 +108,7 @@ class _Connection(socketserver.BaseRequestHandler):
                     "".join(f"{each.serial} {_state(each)} product:x\n" for each in self.server.phones.values())
                 )
             case ["host", "features" | "host-features"]:
-                self._answer("")
+                self._answer(_FEATURES)
             case ["host", "tport", "serial", *serial]:
                 phone = self._phone(":".join(serial))
                 self.socket.sendall(b"OKAY" + struct.pack("<Q", 1))
@@ -116,9 +119,9 @@ class _Connection(socketserver.BaseRequestHandler):
                 return phone
             case ["host-serial", *serial, "get-state"]:
                 self._answer(_state(self._phone(":".join(serial))))
-            case ["host-serial", *serial, "features" | "list-forward"]:
+            case ["host-serial", *serial, "features" | "list-forward" as asked]:
                 self._phone(":".join(serial))
-                self._answer("")
+                self._answer(_FEATURES if asked == "features" else "")
             case _:
                 raise _Refused(f"unknown host service {request!r}")
         return None
@@ -133,6 +136,7 @@ class _Connection(socketserver.BaseRequestHandler):
 
     def _local(self, phone: Phone, request: str) -> None:
         service, _, line = request.partition(":")
+        service, *options = service.split(",")
         if service not in ("shell", "exec", "sync"):
             raise _Refused("unknown service")
         self.socket.sendall(b"OKAY")
@@ -141,8 +145,11 @@ class _Connection(socketserver.BaseRequestHandler):
         elif service == "sync":
             self._sync(phone)
         else:
-            printed = self.server.programs[phone.serial].run(line)
-            self.socket.sendall(printed[: phone.faults.cut_after])
+            result = self.server.programs[phone.serial].run(line)
+            printed = result.out[: phone.faults.cut_after]
+            if "v2" in options:
+                printed = _packet(_STDOUT, printed) + _packet(_EXIT, bytes([result.status]))
+            self.socket.sendall(printed)
 
     def _sync(self, phone: Phone) -> None:
         while True:
@@ -150,6 +157,10 @@ class _Connection(socketserver.BaseRequestHandler):
             path = self._exactly(length).decode()
             if kind == b"QUIT":
                 return
+            if kind == b"SEND":
+                phone.write(path.rpartition(",")[0], self._received_file())
+                self.socket.sendall(struct.pack("<4sI", b"OKAY", 0))
+                continue
             content = phone.read(path)
             if kind == b"STAT":
                 known = (_REGULAR_FILE, len(content), 1) if content is not None else (0, 0, 0)
@@ -162,6 +173,14 @@ class _Connection(socketserver.BaseRequestHandler):
             else:
                 text = b"No such file or directory"
                 self.socket.sendall(struct.pack("<4sI", b"FAIL", len(text)) + text)
+
+    def _received_file(self) -> bytes:
+        content = b""
+        while True:
+            kind, length = struct.unpack("<4sI", self._exactly(8))
+            if kind == b"DONE":  # its length is the time of the file
+                return content
+            content += self._exactly(length)
 
     def _answer(self, text: str) -> None:
         self.socket.sendall(b"OKAY" + _block(text))
@@ -185,6 +204,10 @@ class _Connection(socketserver.BaseRequestHandler):
 
 def _state(phone: Phone) -> str:
     return "offline" if phone.faults.offline else "device"
+
+
+def _packet(kind: int, content: bytes) -> bytes:
+    return struct.pack("<BI", kind, len(content)) + content
 
 
 def _block(text: str) -> bytes:
