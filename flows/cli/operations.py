@@ -6,6 +6,7 @@ import typer
 
 from trajmill.flows.cli.loop import ConfigFile
 from trajmill.flows.cli.results import Root, warehouse_of
+from trajmill.schemas.errors import TrajmillError
 
 app = typer.Typer()
 
@@ -17,3 +18,17 @@ def status(config: ConfigFile = None, root: Root = None) -> None:
     from trajmill.flows.status.page import status_lines
 
     print("\n".join(status_lines(load_config(config), warehouse_of(config, root))))
+
+
+@app.command(epilog="Example: trajmill doctor --config trajmill.toml")
+def doctor(config: ConfigFile = None) -> None:
+    """Check installation, disk, permissions, servers and the warehouse; say what is wrong, and what mends it."""
+    from trajmill.flows.configuration.file import load_config
+    from trajmill.flows.doctor.examination import examine
+
+    wrong = 0
+    for finding in examine(load_config(config)):
+        print(finding.line(), flush=True)
+        wrong += finding.is_wrong
+    if wrong:
+        raise TrajmillError(f"{wrong} {'things are' if wrong > 1 else 'thing is'} wrong")

@@ -1,0 +1,64 @@
+"""What is wrong has a line with what mends it."""
+
+from __future__ import annotations
+
+import shutil
+from importlib.metadata import PackageNotFoundError
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from trajmill.flows.configuration.config import Config
+from trajmill.flows.doctor.base import Finding
+from trajmill.flows.doctor.consistency import check_consistency
+from trajmill.flows.doctor.examination import examine
+from trajmill.flows.doctor.installation import check_installation
+from trajmill.flows.doctor.surroundings import check_surroundings
+from trajmill.warehouse.layout import Warehouse, open_warehouse
+
+
+def wrong(findings: list[Finding]) -> list[str]:
+    return [finding.what for finding in findings if finding.is_wrong]
+
+
+def test_a_new_folder_with_the_default_configuration_has_nothing_wrong(tmp_path: Path) -> None:
+    findings = list(examine(Config.model_validate({"run": {"root": tmp_path / "new"}})))
+    assert wrong(findings) == []
+    assert findings[-1] == Finding("warehouse", f"there is none in {tmp_path / 'new'} yet")
+    assert not (tmp_path / "new").exists()
+
+
+def test_what_the_environment_needs_and_is_missing_has_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    def version(package: str) -> str:
+        if package == "adbutils":
+            raise PackageNotFoundError(package)
+        return "1.0"
+
+    monkeypatch.setattr("trajmill.flows.doctor.installation.version", version)
+    monkeypatch.setattr(shutil, "which", lambda program: None)
+    found = list(check_installation(Config.model_validate({"environment": {"kind": "android"}})))
+    assert [finding.line() for finding in found if finding.is_wrong] == [
+        "WRONG extra android: adbutils missing, environment.kind needs it; pip install 'trajmill[android]'",
+        "WRONG adb: not in PATH; install Android's platform tools and put adb in PATH",
+    ]
+
+
+def test_servers_that_do_not_answer_and_full_disks_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(total=1000, used=990, free=10))
+    endpoints = {"owl": {"model": "owl-7b", "urls": ("http://127.0.0.1:1/v1",)}}
+    config = Config.model_validate({"run": {"root": tmp_path}, "endpoints": endpoints, "models": {"writer": "owl"}})
+    assert wrong(list(check_surroundings(config))) == ["disk", "endpoints.owl"]
+
+
+def test_damage_in_a_warehouse_is_named(run_warehouse: Warehouse, tmp_path: Path) -> None:
+    root = tmp_path / "copy"
+    shutil.copytree(run_warehouse.root, root)
+    warehouse = open_warehouse(root)
+    assert wrong(list(check_consistency(warehouse))) == []
+    shard = next(warehouse.table("steps").glob("*.parquet"))
+    shard.write_bytes(shard.read_bytes()[:100])
+    next(warehouse.table("trajectories").glob("*.parquet")).unlink()
+    found = list(check_consistency(warehouse))
+    assert sorted(wrong(found)) == ["tables, steps", "tables, trajectories"]
+    assert str(shard) in next(finding.text for finding in found if finding.what == "tables, steps")
