@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Self
 
@@ -59,7 +59,11 @@ class FolderSpec(ModelSpec):
         return KeptLoadedModel(_loaded(type(self), self.model_dump_json()))
 
 
-@cache
+@lru_cache(maxsize=2)
 def _loaded(spec_class: type[FolderSpec], spec: str) -> ChatModel:
-    """Load the model of a spec once; the spec is passed as text, because a spec with a table has no hash."""
+    """Load the model of a spec once, and keep the two models that were asked last.
+
+    A round asks its policy and its critic in turns; the memory of the versions before the policy must become free. The
+    spec is passed as text, because a spec with a table has no hash.
+    """
     return spec_class.model_validate_json(spec).load()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,10 @@ def with_adapter(network: Any, folder: Path, is_trainable: bool) -> Any:
     except ImportError as error:
         raise BadInputError(NEEDS_PEFT) from error
     try:
-        return PeftModel.from_pretrained(network, str(folder), is_trainable=is_trainable)
+        with warnings.catch_warnings():
+            # peft reads an attribute that transformers has deprecated.
+            warnings.simplefilter("ignore", FutureWarning)
+            return PeftModel.from_pretrained(network, str(folder), is_trainable=is_trainable)
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         raise BadInputError(f"{folder}: no adapter of this model: {short_reason(error)}") from error
 
