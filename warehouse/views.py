@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from importlib import resources
 from pathlib import Path
 
 import duckdb
@@ -22,6 +21,7 @@ from trajmill.warehouse.atomic import is_disk_full, replacing
 from trajmill.warehouse.checks.unreadable import unreadable
 from trajmill.warehouse.columns import WRITTEN_AT, stored_schema
 from trajmill.warehouse.delta_log import Snapshot, newest_log_entry, snapshot
+from trajmill.warehouse.descriptions import comment_on, table_description, view_description, view_query
 from trajmill.warehouse.layout import Warehouse
 
 OFFLINE: dict[str, str | bool | int | float | list[str]] = {
@@ -45,6 +45,13 @@ READY_MADE = (
     "steps_per_success",
     "model_versions",
     "pathways_by_program",
+    "example_lineage",
+    "duplicate_examples",
+    "success_by_app",
+    "judge_drift",
+    "cost_per_accepted",
+    "slowest_stages",
+    "landed_by_day",
 )
 """Views in `warehouse/sql/`, each after the views that it reads."""
 
@@ -112,9 +119,10 @@ def _write_anew(warehouse: Warehouse, path: Path) -> None:
 
 
 def _update(warehouse: Warehouse, path: Path) -> None:
-    ready_made = {name: _ready_made_query(name) for name in READY_MADE}
+    ready_made = {name: view_query(name) for name in READY_MADE}
+    described = {table: table_description(table) for table in TABLES}
     schemas = {table: str(stored_schema(table)) for table in TABLES}
-    definitions = content_id(schemas, ready_made, _WILSON, _FOLDER)
+    definitions = content_id(schemas, ready_made, described, _WILSON, _FOLDER)
     with duckdb.connect(str(path), config=OFFLINE) as connection:
         _name_folder(connection, warehouse)
         connection.execute("BEGIN")
@@ -124,10 +132,12 @@ def _update(warehouse: Warehouse, path: Path) -> None:
             if committed[table] != known.get(table):
                 query = _table_query(table, committed[table])
                 connection.execute(f"CREATE OR REPLACE VIEW {table} AS {query}")
+                comment_on(connection, table, described[table])
         if not known:
             connection.execute(_WILSON)
             for name, query in ready_made.items():
                 connection.execute(f"CREATE OR REPLACE VIEW {name} AS {query}")
+                comment_on(connection, name, view_description(name))
         connection.execute(
             "CREATE OR REPLACE TABLE bookkeeping.shown AS SELECT ? AS definitions, ? AS committed",
             [definitions, json.dumps(committed)],
@@ -148,10 +158,6 @@ def _current(warehouse: Warehouse, table: str, known: Snapshot | None) -> Snapsh
     if known is not None and known.log_entry == newest_log_entry(warehouse, table):
         return known
     return snapshot(warehouse, table)
-
-
-def _ready_made_query(name: str) -> str:
-    return resources.files("trajmill.warehouse").joinpath("sql", f"{name}.sql").read_text(encoding="utf-8")
 
 
 def _table_query(table: str, committed: Snapshot) -> str:

@@ -39,6 +39,7 @@ class Calibration(Row):
     labels: str | None
     """The labelled set; null if the labels were programmatic rewards of stored trajectories."""
     ingredient: Ingredient
+    """What was measured: a part of the judge, or all of it."""
     channel: str | None
     """The channel; null for the consensus."""
     resolution: str | None
@@ -56,19 +57,27 @@ class Calibration(Row):
     undecided: int
     """Judged trajectories on which missing votes could change the result of this ingredient."""
     true_positive: int
+    """Called Correct, and labelled so."""
     false_positive: int
+    """Called Correct, but not labelled so."""
     true_negative: int
+    """Called Incorrect, and labelled so."""
     false_negative: int
+    """Called Incorrect, but labelled Correct."""
     precision: float | None
     """Precision; null if it called nothing correct."""
     precision_low: float
+    """Lower end of the 95 % interval of the precision."""
     precision_high: float
     """95 % interval of the precision (Wilson)."""
     recall: float | None
     """Recall; null if nothing was correct."""
     recall_low: float
+    """Lower end of the 95 % interval of the recall."""
     recall_high: float
+    """Upper end of the 95 % interval of the recall."""
     f1: float | None
+    """Harmonic mean of precision and recall; null where it is not defined."""
     kappa: float | None
     """Cohen's kappa; null if chance alone would always agree."""
     calls: float

@@ -24,6 +24,7 @@ class Example(Row):
     """One supervised training example."""
 
     example_id: str
+    """Content id of the example."""
     kind: str
     """`end_to_end`; later grounding, planning, action_semantics, reasoning."""
     messages: tuple[Message, ...]
@@ -35,10 +36,15 @@ class Example(Row):
     coordinate_space: str
     """Coordinate space of the messages; their frame is the last screen."""
     loss_weight: float
+    """Factor of the example's loss in training."""
     query_id: str
+    """The query of its trajectory."""
     trajectory_id: str
+    """The trajectory that it was derived from."""
     step_index: int | None
+    """The step that it teaches."""
     split: Split
+    """The split of its query."""
     guided: bool | None = None
     """Whether the agent had guidance in its prompt, which the messages leave out; null on rows of earlier versions."""
 

@@ -14,11 +14,15 @@ class Failure(Row):
     """Work that gave no row."""
 
     stage: str
+    """The stage that could not make the row."""
     input_id: str
     """Id of the query, trajectory or example that the stage was working on."""
     failure_class: FailureClass
+    """The cause."""
     message: str
+    """What went wrong, in one line."""
     attempts: int
+    """How often it was tried."""
 
     arrow_schema: ClassVar[pa.Schema] = table_schema(
         required("stage", pa.string()),

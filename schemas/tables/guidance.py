@@ -20,7 +20,9 @@ class Guidance(Row):
     """Guidance for one query, written from one successful or reference trajectory."""
 
     guidance_id: str
+    """Content id of the guidance."""
     query_id: str
+    """The query that it is for."""
     source_trajectory: str
     """The trajectory that it was written from."""
     source: str
@@ -28,6 +30,7 @@ class Guidance(Row):
     step_descriptions: tuple[str, ...]
     """The outcome of each kept step, in order."""
     dropped_steps: tuple[DroppedStep, ...]
+    """The steps that were left out, with the reason of each."""
     text: str
     """The text in the prompt."""
 

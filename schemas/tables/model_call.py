@@ -13,21 +13,29 @@ class ModelCall(Row):
     """One request to a model."""
 
     call_id: str
+    """Identifies the call; a request that is sent twice makes two."""
     trajectory_id: str | None
     """The trajectory of the call; null without one."""
     step_index: int | None
+    """The step of the call; null without one."""
     role: str
     """The model's role: policy, critic.text, critic.multimodal, writer, ..."""
     payload_hash: str
+    """Hash of everything that decides the answer; equal requests have equal hashes."""
     messages: str
     """JSON of the messages, with screen ids in place of images."""
     response: str | None
+    """The answer; null if there was none."""
     input_tokens: int
+    """Tokens of the request."""
     output_tokens: int
+    """Tokens of the answer."""
     latency_ms: float
+    """Milliseconds until the answer or the error."""
     price: float
     """In the currency of the configuration; 0 for a local model and for an answer from the cache."""
     error: str | None
+    """The error in one line; null if there was an answer."""
     other_responses: tuple[str, ...] | None = None
     """The other samples, if more than one was asked for; null on rows of earlier versions."""
     cached: bool | None = None

@@ -56,7 +56,9 @@ class Pathway(Row):
     pathway_id: str
     """Content hash of program, start state and the elements on the way."""
     platform: Platform
+    """The sort of device."""
     program: str
+    """The program that was walked."""
     environment: str
     """Kind of the environment of the walk."""
     start_state: str
@@ -64,6 +66,7 @@ class Pathway(Row):
     steps: tuple[PathwayStep, ...]
     """The elements on the way; the last one is the pathway's end, or opens it."""
     end_kind: EndKind
+    """What the pathway ends at."""
     end_name: str
     """Title of the opened dialog or page, or the name of the last element."""
     pressed: bool

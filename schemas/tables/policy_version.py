@@ -25,13 +25,15 @@ class QueryOutcome(Record):
 
 
 class PolicyVersion(Row):
-    """One row of `models`: a policy version, its measurement, and a decision about it.
+    """A policy version, its measurement, and a decision about it.
 
     A version that is decided about again, by `trajmill policy promote` or `rollback`, gets a further row.
     """
 
     model_version: str
+    """The version, which names its weights."""
     parent: str | None
+    """The version that it was trained from; null for the first one."""
     release: str | None
     """Name of the release that it was trained on; null for the untrained policy."""
     recipe: str
@@ -39,7 +41,9 @@ class PolicyVersion(Row):
     updates: int
     """Optimiser updates since the untrained policy."""
     success: tuple[SplitSuccess, ...]
+    """Its measured success on each split."""
     promoted: bool
+    """Whether it was put in force."""
     reason: str
     """Why it was promoted or not."""
     kind: str | None = None

@@ -82,9 +82,11 @@ class Query(Row):
     query_id: str
     """Content hash of platform, task, slots, start state and instruction."""
     platform: Platform
+    """The sort of device."""
     apps: tuple[str, ...]
     """Apps of the task, in order of use."""
     source: Source
+    """How the query was made."""
     task: str
     """Name of the task template (`app.task`), or of the MiniWoB page."""
     raw_instruction: str
@@ -110,6 +112,7 @@ class Query(Row):
     max_steps: int
     """Step limit of an episode."""
     split: Split
+    """Its use, fixed before training."""
     validation: str
     """`passed`, or why the query was dropped (paper 6.2, step 5)."""
 

@@ -14,15 +14,23 @@ class RLStep(Row):
     """One step of one trajectory, with the trajectory's advantage."""
 
     rl_step_id: str
+    """Content id of the row."""
     group: str
     """The query whose attempts, of one round and policy version, are compared."""
     trajectory_id: str
+    """The trajectory of the step."""
     step_index: int
+    """The step's place in the trajectory, from 0."""
     prompt: tuple[Message, ...]
+    """The messages of the request to the policy."""
     response: str
+    """The policy's reply."""
     screens: tuple[str, ...]
+    """Ids of the screens in the prompt, in the order of their placeholders."""
     accuracy_reward: float
+    """Part of the reward for a trajectory that was judged correct."""
     format_reward: float
+    """Part of the reward for replies in the right form."""
     reward: float
     """Accuracy plus format reward of the trajectory."""
     advantage: float

@@ -32,14 +32,20 @@ class JudgeQuality(Record):
 
 
 class RoundSummary(Row):
-    """One row of `rounds`."""
+    """The figures of one round."""
 
     policy_before: str
+    """Version that collected the round's trajectories."""
     policy_after: str
+    """Version in force after the round."""
     stages: tuple[StageCount, ...]
+    """Rows, seconds and money of each stage."""
     success_before: tuple[SplitSuccess, ...]
+    """Measured success of `policy_before` on each split."""
     success_after: tuple[SplitSuccess, ...]
+    """Measured success of `policy_after` on each split."""
     judge: tuple[JudgeQuality, ...]
+    """Agreement of the judge and its parts with the programmatic check."""
     trained: bool
     """Whether the round trained; not if the judge was below its floor, or there were no examples."""
     reference_paths_used: int

@@ -30,7 +30,9 @@ class Screen(Row):
     screen_id: str
     """Content hash of the screen."""
     width: int
+    """Width in pixels."""
     height: int
+    """Height in pixels."""
     image: bytes
     """The encoded image (PNG); stored as the struct that Hugging Face datasets read."""
     elements: tuple[UIElement, ...]

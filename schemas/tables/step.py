@@ -22,22 +22,29 @@ class Step(Row):
     """One action of a trajectory, between two screens."""
 
     trajectory_id: str
+    """The trajectory that the step belongs to."""
     index: int
     """0 for the first action."""
     screen_before: str
+    """Id of the screen that the agent saw."""
     screen_after: str
-    """Screen ids."""
+    """Id of the screen after the action."""
     app_before: str
+    """App on that screen."""
     app_after: str
+    """App on the screen after the action."""
     thought: str
+    """What the agent thought before it acted."""
     action: str | None
     """JSON of the typed action in pixels of the stored screenshot; null if the reply had no action."""
     action_kind: str
     """Kind of the action; `unparsed` if the reply had no action."""
     conclusion: str
+    """What the agent says that it did."""
     raw_response: str
     """The model's reply, word for word; untrusted."""
     target: TargetElement | None
+    """The element that the action hit; null if it hit none."""
     role_outputs: str
     """JSON object of the outputs of other roles (subgoal, reflection, notes); `{}` for a single agent."""
     prompt: str

@@ -44,31 +44,43 @@ class Trajectory(Row):
     trajectory_id: str
     """Content hash of query, agent, model version, purpose, guidance, seed and attempt."""
     query_id: str
+    """The query that was attempted."""
     agent: str
     """explorer, end_to_end, reference, ..."""
     model_version: str
+    """Version of the policy that acted."""
     environment: str
     """simulated, miniwob, ..."""
     seed: int
+    """Seed of the environment and of the sampling."""
     attempt: int
     """0 for the first attempt of its round, purpose and query."""
     purpose: Purpose
+    """Why the attempt was made."""
     guidance_id: str | None
     """The guidance in the prompt; null for an unguided attempt."""
     status: str
     """`finished`, or `failed` if it says nothing about the agent."""
     stop_reason: StopReason
+    """Why the episode ended."""
     failure_class: FailureClass | None
+    """The cause of a failure; null without one."""
     failure_message: str | None
+    """The failure in one line; null without one."""
     answer: str | None
     """The agent's answer, or the status that it reported."""
     reward: float | None
     """Programmatic reward in [0, 1]; null without a check, and after a failure."""
     steps: int
+    """Number of actions."""
     input_tokens: int
+    """Tokens of all requests to the policy's models."""
     output_tokens: int
+    """Tokens of all their answers."""
     wall_ms: float
+    """Duration of the episode in milliseconds."""
     environment_ms: float
+    """Milliseconds that the environment took of it."""
 
     arrow_schema: ClassVar[pa.Schema] = table_schema(
         required("trajectory_id", pa.string()),

@@ -43,11 +43,15 @@ class StepVerdict(JudgeRow):
     """The verdict of a critic on one step."""
 
     trajectory_id: str
+    """The trajectory of the step."""
     index: int
+    """The step's place in the trajectory, from 0."""
     analysis: str
+    """What the critic thought."""
     summary: str
     """At most 30 words."""
     label: StepLabel
+    """Whether the step helped."""
 
     arrow_schema: ClassVar[pa.Schema] = table_schema(
         required("trajectory_id", pa.string()),
@@ -63,15 +67,21 @@ class TrajectoryVerdict(JudgeRow):
     """One vote of one channel on one trajectory."""
 
     trajectory_id: str
+    """The trajectory."""
     channel: Channel
+    """What the critic looked at."""
     resolution: str
     """`full`, or the scale of the screenshots in a cheaper pass."""
     vote: int
     """0 for the first vote of the channel."""
     correct: bool
+    """Whether the critic calls the trajectory Correct."""
     reason: str
+    """Why, in the critic's words."""
     redundant_steps: tuple[int, ...]
+    """Indices of the steps that were not needed."""
     first_error_step: int | None
+    """Index of the first wrong step; null if none is."""
 
     arrow_schema: ClassVar[pa.Schema] = table_schema(
         required("trajectory_id", pa.string()),
@@ -90,13 +100,17 @@ class Judgement(JudgeRow):
     """The decision on one trajectory; judging again adds rows and changes none."""
 
     trajectory_id: str
+    """The trajectory."""
     correct: bool
+    """Whether the judge calls it Correct."""
     rule: str
     """The rule that combined the votes, e.g. `consensus(text,multimodal)`."""
     agreed: bool
     """Whether all votes were the same."""
     redundant_steps: tuple[int, ...]
+    """Indices of the steps that were not needed."""
     first_error_step: int | None
+    """Index of the first wrong step; null if none is."""
 
     arrow_schema: ClassVar[pa.Schema] = table_schema(
         required("trajectory_id", pa.string()),

@@ -1,4 +1,10 @@
 -- Seconds and money per stage of each round, and the stage's share of the round's seconds.
+-- column stage: Name of the stage.
+-- column seconds: Its duration.
+-- column share: Its share of the round's seconds.
+-- column cost: Price of its model calls.
+-- column round: Round of the run.
+-- column run_id: The run.
 SELECT
     round,
     stage.stage AS stage,

@@ -1,4 +1,14 @@
 -- Trajectories on which the judge and the environment's own check differ, with what each channel said.
+-- column trajectory_id: The trajectory.
+-- column instruction: What the agent was asked.
+-- column split: The split of its query.
+-- column purpose: Why the attempt was made.
+-- column reward: The reward of the programmatic check.
+-- column judged_correct: What the judge decided.
+-- column rule: The rule that combined the votes.
+-- column reasons: What each channel said.
+-- column round: Round of the run.
+-- column run_id: The run.
 SELECT
     t.round,
     t.trajectory_id,

@@ -1,4 +1,10 @@
 -- Rows into and out of each stage of each round, in the order of the stages.
+-- column stage: Name of the stage.
+-- column rows_in: Rows that the stage was given.
+-- column rows_out: Rows that it made.
+-- column dropped: Rows in that gave no row out.
+-- column round: Round of the run.
+-- column run_id: The run.
 SELECT
     round,
     stage.stage AS stage,

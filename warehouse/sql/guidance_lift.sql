@@ -3,6 +3,14 @@
 -- it. `success_guided` is the mean over all guided queries, and `success_so_far` that of all their unguided attempts in
 -- this round and earlier ones, by older policies. Guided queries are chosen because they failed, so figures without
 -- guidance are lower than those of fresh unguided attempts would be.
+-- column queries: Guided queries.
+-- column compared: Those that were attempted without guidance, too, in the same round.
+-- column success_without: Success of the compared queries without guidance.
+-- column success_with: Their success with guidance.
+-- column success_guided: Success of all guided queries with guidance.
+-- column success_so_far: Success of all their unguided attempts in this round and earlier ones.
+-- column round: Round of the run.
+-- column run_id: The run.
 WITH attempts AS (
     SELECT run_id, round, query_id, purpose, (reward >= 1)::INTEGER AS success
     FROM trajectories

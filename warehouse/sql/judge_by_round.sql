@@ -1,5 +1,12 @@
 -- Agreement of the judge (level `trajectory`), its channels and the step critic with the programmatic check.
 -- `n` counts what both have decided; precision, recall and Cohen's kappa are null where they are not defined.
+-- column level: `trajectory` for the judge, else one of its channels, or `step` for the step critic.
+-- column precision: Share of what it called Correct that the check confirms; null if nothing was called so.
+-- column recall: Share of what the check confirms that it called Correct; null if there is none.
+-- column kappa: Cohen's kappa: agreement beyond chance; null where it is not defined.
+-- column n: Trajectories or steps that both have decided.
+-- column round: Round of the run.
+-- column run_id: The run.
 WITH counted AS (
     SELECT run_id, round, unnest(judge, recursive := true), generate_subscripts(judge, 1) AS place
     FROM rounds

@@ -1,5 +1,16 @@
 -- What every judge says of every trajectory: `judge` is null for the rounds' own, else the NAME of a `[judges.NAME]`;
 -- `made_by` and `rule` tell versions of a judge apart. `right` compares with the programmatic check, where there is one.
+-- column trajectory_id: The trajectory.
+-- column instruction: What the agent was asked.
+-- column purpose: Why the attempt was made.
+-- column judge: NAME of a `[judges.NAME]`; null for the rounds' own judge.
+-- column correct: What this judge decided.
+-- column reward: The reward of the programmatic check; null without one.
+-- column right: Whether the judge agrees with the check; null without one.
+-- column rule: The rule that combined the votes.
+-- column made_by: Version of the judge.
+-- column round: Round of the run.
+-- column run_id: The run.
 SELECT DISTINCT
     t.round,
     t.trajectory_id,

@@ -1,4 +1,5 @@
 -- The decision that counts for each trajectory: that of the rounds' own judge; the latest round and judge version wins.
+-- columns of judgements
 SELECT *
 FROM judgements
 WHERE judge IS NULL

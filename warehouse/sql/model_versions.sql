@@ -1,4 +1,17 @@
 -- The policy versions in the order of their rounds, with their measured success on each split.
+-- column model_version: The version.
+-- column parent: The version that it was trained from.
+-- column promoted: Whether it was put in force.
+-- column reason: Why, or why not.
+-- column updates: Optimiser updates so far.
+-- column release: The release that it was trained on.
+-- column train: Success on training queries.
+-- column heldout_slots: Success on new slot combinations.
+-- column heldout_phrasings: Success on new phrasings.
+-- column heldout_apps: Success on apps that training never sees.
+-- column validation: Success on the validation queries.
+-- column round: Round of the run.
+-- column run_id: The run.
 WITH measured AS (
     SELECT run_id, round, model_version, unnest(success, recursive := true)
     FROM models

@@ -1,4 +1,12 @@
 -- What a success takes: steps of all attempts per success, and the median length of the successful ones.
+-- column policy_version: Version of the policy that acted.
+-- column purpose: Why the attempts were made.
+-- column attempts: Finished attempts.
+-- column successes: Those that the check confirms.
+-- column steps_per_success: Steps of all attempts for each success; null without one.
+-- column median_steps: Median length of the successful attempts.
+-- column round: Round of the run.
+-- column run_id: The run.
 SELECT
     round,
     model_version AS policy_version,

@@ -1,5 +1,13 @@
 -- Success of each policy version on each split, from evaluation attempts that the environment itself checked.
 -- `queries` counts distinct queries, `low` and `high` bound the rate at 95 % (Wilson). Void attempts are no evidence.
+-- column policy_version: Version of the policy that was measured.
+-- column split: The split of the queries.
+-- column queries: Distinct queries that were checked.
+-- column success_rate: Mean success over these queries.
+-- column low: Lower end of the 95 % interval of the rate.
+-- column high: Upper end of the 95 % interval of the rate.
+-- column round: Round of the run.
+-- column run_id: The run.
 WITH by_query AS (
     SELECT t.run_id, t.round, t.model_version, q.split, t.query_id, avg((t.reward >= 1)::INTEGER) AS success
     FROM trajectories AS t

@@ -1,0 +1,21 @@
+-- What has landed on each day (UTC): attempts at training queries, and what the rounds' own judge accepted of them.
+-- column day: The day on which the trajectories were written; null for those of an earlier trajmill.
+-- column trajectories: Attempts, guided or not.
+-- column finished: Those that finished.
+-- column accepted: Those that were judged correct.
+-- column guided: Those with guidance.
+-- column round: Round of the run.
+-- column run_id: The run.
+SELECT
+    t.written_at::DATE AS day,
+    t.round,
+    count(*) AS trajectories,
+    count(*) FILTER (t.status = 'finished') AS finished,
+    count(*) FILTER (j.correct) AS accepted,
+    count(*) FILTER (t.purpose = 'guided') AS guided,
+    t.run_id
+FROM trajectories AS t
+LEFT JOIN latest_judgements AS j USING (run_id, trajectory_id)
+WHERE t.purpose IN ('train', 'guided')
+GROUP BY ALL
+ORDER BY t.run_id, day, t.round
