@@ -53,8 +53,10 @@ types: .venv/installed-dev
 	$(BIN)/mypy
 
 # The tests of vLLM go to one worker, which shares one server (tests/conftest.py); the others go on meanwhile. Without
-# their environments, the tests of vLLM and of the trainers are skipped and say so.
+# their environments, the tests of vLLM and of the trainers are skipped and say so. All that is ours is compiled before,
+# once, and not by each worker.
 pytest: .venv/installed-dev
+	$(BIN)/python -m compileall -q schemas warehouse stages pipelines flows
 	$(BIN)/pytest -n auto -rs
 
 quick: .venv/installed-dev ## the tests that need no browser, X server or model server, and are not slow: a minute

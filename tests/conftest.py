@@ -24,15 +24,16 @@ _FIRST: Final = ("vllm", "trainers", "desktop", "browser", "slow")
 """Marks of tests that take long or wait. They come first, so that short tests fill the gaps at the end."""
 
 
-class WholeFiles(LoadScopeScheduling):  # type: ignore[misc]
-    """Gives each worker whole files, so that the tests of a file share what they build.
+_TOGETHER: Final = ("tests/vllm/", "tests/flows/nights/")
+"""Folders whose files go to one worker, because they share a server."""
 
-    All files of `tests/vllm` go to one worker, because they share one server.
-    """
+
+class WholeFiles(LoadScopeScheduling):  # type: ignore[misc]
+    """Gives each worker whole files, so that the tests of a file share what they build."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
-        return "tests/vllm" if file.startswith("tests/vllm/") else file
+        return next((folder for folder in _TOGETHER if file.startswith(folder)), file)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> WholeFiles:

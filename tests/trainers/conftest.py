@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,25 +30,61 @@ class Loaded(NamedTuple):
 Load = Callable[..., list[Loaded]]
 
 
+class TrainerProcess:
+    """A process of a trainer's Python that runs our scripts one after the other."""
+
+    def __init__(self, python: Path, folder: Path) -> None:
+        self._log = folder / "log.txt"
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [python, "-m", "tests.trainers.script_runner"],
+                cwd=folder,
+                env=os.environ
+                | {"PYTHONPATH": str(REPOSITORY), "HF_HUB_OFFLINE": "1", "HF_HOME": str(folder / "cache")},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
+
+    def run(self, script: str, folder: Path, *arguments: object) -> None:
+        """Run a script of this package in a folder; it must not fail."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        module = f"tests.trainers.{script}"
+        print(json.dumps([module, str(folder), *map(str, arguments)]), file=self._process.stdin, flush=True)
+        assert self._process.stdout.readline() == "done\n", self._log.read_text(errors="replace")[-5000:]
+
+    def close(self) -> None:
+        """End the process, which waits for the next script."""
+        self._process.communicate(timeout=60)
+
+
 @pytest.fixture(scope="session")
-def load(tmp_path_factory: pytest.TempPathFactory) -> Load:
-    """Exports walks in some formats, and has a trainer load all of them in one process."""
+def trainer_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], TrainerProcess]]:
+    """The process of a trainer, which starts when it is first asked for; the test is skipped if there is no Python."""
+    running: dict[str, TrainerProcess] = {}
+
+    def process(trainer: str) -> TrainerProcess:
+        if trainer not in running:
+            running[trainer] = TrainerProcess(python_of(trainer), tmp_path_factory.mktemp(f"{trainer}-process"))
+        return running[trainer]
+
+    yield process
+    for each in running.values():
+        each.close()
+
+
+@pytest.fixture(scope="session")
+def load(tmp_path_factory: pytest.TempPathFactory, trainer_process: Callable[[str], TrainerProcess]) -> Load:
+    """Exports walks in some formats, and has a trainer load all of them."""
 
     def load(trainer: str, *formats: str) -> list[Loaded]:
-        python, templates = python_of(trainer), _packages("trl") / TEMPLATES
+        process, templates = trainer_process(trainer), _packages("trl") / TEMPLATES
         folder = tmp_path_factory.mktemp(trainer)
         made = exports(folder, formats, templates)
         jobs, answers = folder / "jobs.json", folder / "answers.json"
         jobs.write_text(json.dumps([exported.job._asdict() for exported in made]))
-        done = subprocess.run(
-            [python, "-m", f"tests.trainers.load_{trainer}", jobs, answers],
-            cwd=folder,
-            env=os.environ | {"PYTHONPATH": str(REPOSITORY), "HF_HUB_OFFLINE": "1", "HF_HOME": str(folder / "cache")},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        assert done.returncode == 0, done.stdout[-5000:]
+        process.run(f"load_{trainer}", folder, jobs, answers)
         told = json.loads(answers.read_text())
         return [_loaded(exported, each) for exported, each in zip(made, told, strict=True)]
 
