@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
+from functools import reduce
 from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
@@ -58,17 +60,21 @@ def logged_names(delta: DeltaTable) -> list[str]:
 
 
 def committed_files(
-    warehouse: Warehouse, table: str, version: int | None = None, rounds: Collection[int] | None = None
+    warehouse: Warehouse,
+    table: str,
+    version: int | None = None,
+    rounds: Collection[int] | None = None,
+    run_id: str | None = None,
 ) -> list[Path]:
     """Absolute paths of the Parquet files of a table's version, sorted; empty if nothing was committed.
 
-    With `rounds`, files without rows of these rounds are left out by the log's statistics; the others may still have
-    rows of other rounds.
+    With `rounds` or `run_id`, files without such rows are left out by the log's statistics; the others may still have
+    rows of other rounds and runs.
     """
     delta = delta_table(warehouse, table, version)
     if delta is None:
         return []
-    names = logged_names(delta) if rounds is None else _names_of_rounds(delta, rounds)
+    names = logged_names(delta) if rounds is None and run_id is None else _names_of(delta, rounds, run_id)
     return [warehouse.table(table) / name for name in names]
 
 
@@ -107,10 +113,21 @@ def _first_column_count(folder: Path) -> int:
     return len(json.loads(schema)["fields"])
 
 
-def _names_of_rounds(delta: DeltaTable, rounds: Collection[int]) -> list[str]:
-    log = pa.table(delta.get_add_actions(flatten=True)).select(["path", "min.round", "max.round"])
-    return sorted(
-        name
-        for name, low, high in zip(*(column.to_pylist() for column in log.columns), strict=True)
-        if low is None or any(low <= number <= high for number in rounds)
-    )
+def _names_of(delta: DeltaTable, rounds: Collection[int] | None, run_id: str | None) -> list[str]:
+    log = pa.table(delta.get_add_actions(flatten=True))
+    kept = pc.is_valid(log["path"])
+    if rounds is not None:
+        in_rounds = [_between(log, "round", number) for number in rounds]
+        kept = pc.and_(kept, reduce(pc.or_, in_rounds, pa.scalar(False)))
+    if run_id is not None:
+        kept = pc.and_(kept, _between(log, "run_id", run_id))
+    return sorted(log.filter(kept)["path"].to_pylist())
+
+
+def _between(log: pa.Table, column: str, value: int | str) -> pa.ChunkedArray:
+    """Whether a file can have rows with this value; true for a file without statistics."""
+    names = (f"min.{column}", f"max.{column}")
+    if not set(names) <= set(log.column_names):
+        return pa.chunked_array([pa.repeat(True, log.num_rows)])
+    low, high = (log[name] for name in names)
+    return pc.fill_null(pc.and_(pc.less_equal(low, value), pc.greater_equal(high, value)), True)

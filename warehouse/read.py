@@ -96,7 +96,7 @@ def _scanner(
     run_id: str | None,
     version: int | None,
 ) -> ds.Scanner:
-    files = [str(path) for path in committed_files(warehouse, table, version, rounds)]
+    files = [str(path) for path in committed_files(warehouse, table, version, rounds, run_id)]
     schema = file_schema(table).remove_metadata()
     condition = ds.scalar(True)
     if rounds is not None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import pyarrow.compute as pc
 from rich.console import Console
 from rich.text import Text
 
@@ -13,11 +14,12 @@ from trajmill.pipelines.reading.episodes import read_episodes
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.step import Step
+from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.schemas.tables.verdict import StepVerdict
 from trajmill.stages.critics.model.marking import marked_screen
 from trajmill.warehouse.layout import Warehouse
+from trajmill.warehouse.read import read_table
 from trajmill.warehouse.screens import WarehouseScreens
-from trajmill.warehouse.views import connect, refresh_views
 
 _LABEL_STYLES = {"GOOD": "green", "NEUTRAL": "dim", "HARMFUL": "red"}
 
@@ -44,28 +46,35 @@ def find_trajectory(warehouse: Warehouse, start: str) -> ShownTrajectory:
     Raises:
         BadInputError: there is none, or more than one.
     """
-    refresh_views(warehouse)
-    with connect(warehouse) as views:
-        ids = views.execute(
-            "SELECT DISTINCT trajectory_id, run_id FROM trajectories WHERE starts_with(trajectory_id, $1) LIMIT 2",
-            [start],
-        ).fetchall()
-        if len(ids) != 1:
-            raise BadInputError(_not_one(start, len(ids)))
-        trajectory_id, run_id = ids[0]
-        votes = views.execute(
-            "SELECT channel, correct, reason FROM trajectory_verdicts WHERE trajectory_id = $1 AND run_id = $2 "
-            "AND judge IS NULL ORDER BY channel, vote",
-            [trajectory_id, run_id],
-        ).fetchall()
-        guidance = views.execute(
-            "SELECT g.text FROM guidance AS g JOIN trajectories AS t USING (guidance_id) WHERE t.trajectory_id = $1",
-            [trajectory_id],
-        ).fetchone()
-    (episode,) = read_episodes(warehouse, run_id, [trajectory_id], with_verdicts=True)
-    return ShownTrajectory(
-        episode, tuple(ShownVote(*vote) for vote in votes), None if guidance is None else guidance[0]
-    )
+    found = _place(warehouse, start)
+    episode = _episode(warehouse, found, [found.round])
+    if episode.judgement is None and episode.trajectory.purpose is not Purpose.EVALUATE:
+        # What a judge could not decide, a later round may have judged.
+        episode = _episode(warehouse, found, None)
+    votes = tuple(ShownVote(vote.channel.value, vote.correct, vote.reason) for vote in episode.trajectory_verdicts)
+    return ShownTrajectory(episode, votes, episode.guidance or None)
+
+
+class _Place(NamedTuple):
+    """Where the rows of a trajectory are."""
+
+    trajectory_id: str
+    run_id: str
+    round: int
+
+
+def _place(warehouse: Warehouse, start: str) -> _Place:
+    rows = read_table(warehouse, "trajectories", list(_Place._fields))
+    found = rows.filter(pc.starts_with(rows["trajectory_id"], start)).to_pylist()
+    if len(found) != 1:
+        raise BadInputError(_not_one(start, len(found)))
+    return _Place(**found[0])
+
+
+def _episode(warehouse: Warehouse, place: _Place, rounds: Sequence[int] | None) -> Episode:
+    ids = [place.trajectory_id]
+    (episode,) = read_episodes(warehouse, place.run_id, ids, rounds, with_verdicts=True, with_guidance=True)
+    return episode
 
 
 def print_trajectory(shown: ShownTrajectory, console: Console) -> None:

@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trajmill.pipelines.reading.queries import queries_of
+from trajmill.pipelines.reading.queries import queries_named, queries_of
 from trajmill.pipelines.reading.verdicts import of_judge
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.record import Row
@@ -21,6 +21,7 @@ from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.read import read_table
 
 R = TypeVar("R", bound=Row)
+_FEW_QUERIES = 10
 
 
 def read_episodes(
@@ -41,9 +42,11 @@ def read_episodes(
         with_verdicts: whether to read the step verdicts, votes and judgement of the run's own judge.
         with_guidance: whether to read the guidance of the attempts.
     """
-    queries = queries_of(warehouse, run_id)
     chosen = _Chosen(run_id, pa.array(sorted(trajectory_ids), pa.string()), rounds)
     trajectories = _rows(warehouse, "trajectories", Trajectory, chosen)
+    query_ids = {trajectory.query_id for trajectory in trajectories}
+    few = len(query_ids) < _FEW_QUERIES
+    queries = queries_named(warehouse, run_id, query_ids) if few else queries_of(warehouse, run_id)
     steps: dict[str, list[Step]] = defaultdict(list)
     for step in _rows(warehouse, "steps", Step, chosen):
         steps[step.trajectory_id].append(step)
@@ -57,7 +60,8 @@ def read_episodes(
             votes[vote.trajectory_id].append(vote)
         found = _verdicts(warehouse, "judgements", Judgement, chosen)
         judgements = {judgement.trajectory_id: judgement for judgement in found}
-    hints = guidance_texts(warehouse, run_id) if with_guidance else {}
+    guided = with_guidance and any(trajectory.guidance_id for trajectory in trajectories)
+    hints = guidance_texts(warehouse, run_id) if guided else {}
     return [
         Episode(
             query=queries[trajectory.query_id],

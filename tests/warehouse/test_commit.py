@@ -107,6 +107,10 @@ def test_rows_of_rounds_runs_and_columns(warehouse: Warehouse) -> None:
     assert read_table(warehouse, TABLE, ["index"], rounds=[2], run_id="run-b").num_rows == 5
     assert read_table(warehouse, TABLE, rounds=[3]).num_rows == 0
     assert sum(batch.num_rows for batch in read_batches(warehouse, TABLE, run_id="run-a")) == 10
+    names = [path.name for path in committed_files(warehouse, TABLE, rounds=[2, 3], run_id="run-b")]
+    assert names == [stage_run("judge", 2, run_id="run-b").shard_name("00000")]
+    assert len(committed_files(warehouse, TABLE, run_id="run-a")) == 2
+    assert committed_files(warehouse, TABLE, rounds=[], run_id="run-a") == []
 
 
 def test_the_log_holds_row_counts_and_limits_but_no_long_text(warehouse: Warehouse) -> None:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.dataset as ds
+from deltalake import DeltaTable
 
 from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.registry import TABLES
@@ -65,6 +66,8 @@ def compact_table(warehouse: Warehouse, table: str, fewest: int = _FEWEST) -> Co
             return CompactedTable(table, len(files), len(files))
         joined = [_join(table, group) for group in groups]
         _commit(folder, [path for group in groups for path in group], joined)
+        # Otherwise every reader goes through the entries that added the small files.
+        DeltaTable(str(folder)).create_checkpoint()
         make_log_durable(folder)
     return CompactedTable(table, len(files), len(files) - saved)
 
