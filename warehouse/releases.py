@@ -109,11 +109,10 @@ def write_release(
         if (existing.files, existing.shards) != (release.files, release.shards):
             raise BadInputError(f"release {name}: exists with other contents, and releases never change; name another")
         return existing
-    for path in [*paths, *(path for path in shards if path not in known)]:
-        sync(path)
-        sync(path.parent)
+    _sync(warehouse, [*paths, *(path for path in shards if path not in known)])
     release = release.model_copy(update={"sha256": release.own_hash()})
     write_text(folder / MANIFEST, release.model_dump_json(indent=1) + "\n")
+    _sync(warehouse, [folder / MANIFEST])
     return release
 
 
@@ -200,6 +199,15 @@ def verify_release(warehouse: Warehouse, name: str) -> Release:
 def _no_release(warehouse: Warehouse, name: str) -> str:
     known = ", ".join(release_names(warehouse)) or "none"
     return f"release {name}: there is none in {warehouse.root}; there are: {known}"
+
+
+def _sync(warehouse: Warehouse, paths: Collection[Path]) -> None:
+    """Return once files, and their names in the folders of the warehouse, survive a loss of power."""
+    for path in paths:
+        sync(path)
+    folders = {folder for path in paths for folder in path.parents if folder.is_relative_to(warehouse.root)}
+    for folder in sorted(folders):
+        sync(folder)
 
 
 def _describe(path: Path, folder: Path) -> ReleaseFile:
