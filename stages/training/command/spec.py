@@ -47,8 +47,8 @@ class CommandSpec(RecipeSpec):
     weights, `{out}` the folder to write to, `{seed}` the seed. `{adapter}` is the folder of the policy's LoRA adapter;
     an argument that names it is left out if the policy has none."""
     format: Annotated[str, known_by(_export_format)] = ""
-    """The format of `trajmill export` for `{release}`, in the dialect of the policy's family; empty for the files of
-    the release itself."""
+    """The format of `trajmill export` for `{release}`, in the dialect of the policy's family; empty for the
+    release itself, whose rows lie in the shards of the warehouse that its card names."""
     variables: Annotated[dict[str, str], OPERATIONAL] = {}
     """Environment variables, with the same placeholders."""
     hours: Annotated[PositiveFloat, OPERATIONAL] = 24.0
