@@ -54,8 +54,9 @@ class Release(Record):
     """Hash of the manifest without this field; None for a release of an earlier trajmill."""
 
     def own_hash(self) -> str:
-        """What `sha256` is to be."""
-        return hashlib.sha256(self.model_dump_json(exclude={"sha256"}).encode()).hexdigest()
+        """What `sha256` is to be: a hash of what stands in the file, without what later versions of trajmill add."""
+        stands = self.model_dump_json(exclude={"sha256"}, exclude_unset=True)
+        return hashlib.sha256(stands.encode()).hexdigest()
 
 
 def write_release(

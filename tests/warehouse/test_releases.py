@@ -86,6 +86,18 @@ def test_changed_and_missing_files_are_found(warehouse: Warehouse) -> None:
         verify_release(warehouse, "first")
 
 
+def test_a_manifest_without_fields_that_were_added_since_is_whole(warehouse: Warehouse) -> None:
+    export(warehouse, "first")
+    made = release(warehouse, "first")
+    path = warehouse.release("first") / MANIFEST
+    stands = Release(**made.model_dump(exclude={"sha256", "shards"}))
+    path.write_text(stands.model_copy(update={"sha256": stands.own_hash()}).model_dump_json(exclude_unset=True))
+    assert read_release(warehouse, "first").shards == ()
+    path.write_text(path.read_text().replace('"round":1', '"round":2'))
+    with pytest.raises(BadInputError, match="changed since"):
+        read_release(warehouse, "first")
+
+
 def test_dropping_a_release_and_the_older_ones_of_each_run(warehouse: Warehouse) -> None:
     for number in (1, 2, 10):
         export(warehouse, f"run-a-{number}")
