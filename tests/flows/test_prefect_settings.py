@@ -58,11 +58,11 @@ def test_a_named_server_is_used_and_stays(prefect_server: None, tmp_path: Path) 
 
 
 def test_a_home_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
-    from prefect.settings import PREFECT_HOME, temporary_settings
+    from prefect.settings import PREFECT_API_URL, PREFECT_HOME, temporary_settings
 
     (tmp_path / "file").touch()
     with (
-        temporary_settings({PREFECT_HOME: tmp_path / "file" / "home"}),
+        temporary_settings({PREFECT_HOME: tmp_path / "file" / "home"}, restore_defaults={PREFECT_API_URL}),
         pytest.raises(
             TrajmillError, match=r"\A[^\n]+home, the folder of Prefect, cannot be written [^\n]+ PREFECT_HOME [^\n]+\Z"
         ),

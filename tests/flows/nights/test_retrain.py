@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 import re
-import time
-from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
 
+from tests.flows.nights.lock_holder import hold
 from tests.flows.policies.network import WaitingRun
 from tests.flows.small_run import small_config
 from trajmill.flows.configuration.config import Config
@@ -108,12 +106,6 @@ def test_retraining_says_what_a_policy_waits_for(waiting_run: WaitingRun, tmp_pa
     early = retrain_if_enough(begun)
     assert early.ending is Ending.NOT_ENOUGH
     assert early.line == "did not train: round 1 is not judged yet; it trains on what has landed at its end"
-
-
-def hold(root: Path, run_id: str, held: Connection) -> None:
-    with sole_worker(create_warehouse(root), run_id):
-        held.send(os.getpid())
-        time.sleep(60)
 
 
 def test_a_second_process_is_refused_until_the_first_is_gone_however_it_goes(tmp_path: Path) -> None:
