@@ -42,7 +42,7 @@ class Landed(NamedTuple):
     def line(self) -> str:
         """What landed, in one line."""
         rounds = ", ".join(map(str, self.rounds))
-        failed = "".join(f", {count} failures of class {name}" for name, count in self.failures.most_common())
+        failed = "".join(f", {name} failures: {count}" for name, count in self.failures.most_common())
         return (
             f"round {rounds}: {self.finished} of {self.attempts} attempts finished, {self.guided} of them guided; "
             f"{self.accepted} accepted{failed}"
