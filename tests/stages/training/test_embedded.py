@@ -229,7 +229,7 @@ def test_a_policy_is_trained_from_the_files_of_a_release(
 
 def test_a_missing_release_is_one_clear_line(tmp_path: Path) -> None:
     save_network(untrained_network(0, SMALL), tmp_path / "parent")
-    with pytest.raises(BadInputError, match="export the release again"):
+    with pytest.raises(BadInputError, match="a file of the release cannot be read"):
         train_policy(ParentPolicy(tmp_path / "parent"), tmp_path / "nowhere", RECIPE, 0, tmp_path / "new")
 
 
