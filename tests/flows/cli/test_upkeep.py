@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -8,19 +9,25 @@ import pytest
 from tests.warehouse.samples import commit_rows, stage_run, step_verdicts
 from tests.warehouse.test_releases import export, release
 from trajmill.flows.cli.app import run
-from trajmill.warehouse.layout import Warehouse, create_warehouse
+from trajmill.warehouse.layout import Warehouse, create_warehouse, open_warehouse
 from trajmill.warehouse.lock import sole_worker
 
 
-@pytest.fixture
-def warehouse(tmp_path: Path) -> Warehouse:
-    warehouse = create_warehouse(tmp_path / "root")
+@pytest.fixture(scope="module")
+def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The root of a warehouse with twelve rounds and a release; to be copied."""
+    warehouse = create_warehouse(tmp_path_factory.mktemp("released") / "root")
     for number in range(1, 13):
         at = stage_run("judge", number)
         commit_rows(warehouse, at, *step_verdicts(2, at))
     export(warehouse, "first")
     release(warehouse, "first")
-    return warehouse
+    return warehouse.root
+
+
+@pytest.fixture
+def warehouse(released: Path, tmp_path: Path) -> Warehouse:
+    return open_warehouse(Path(shutil.copytree(released, tmp_path / "root")))
 
 
 def said(warehouse: Warehouse, capsys: pytest.CaptureFixture[str], *arguments: str) -> str:

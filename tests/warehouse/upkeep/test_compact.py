@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import shutil
 import time
+from pathlib import Path
 
 import pytest
 from datasets import load_dataset
@@ -10,7 +12,7 @@ from tests.warehouse.test_releases import export, release
 from tests.warehouse.test_screens import commit_screens, expect
 from trajmill.warehouse.commit import commit
 from trajmill.warehouse.delta_log import committed_files
-from trajmill.warehouse.layout import Warehouse
+from trajmill.warehouse.layout import Warehouse, create_warehouse, open_warehouse
 from trajmill.warehouse.read import read_table
 from trajmill.warehouse.screens import WarehouseScreens
 from trajmill.warehouse.shards import write_shard
@@ -22,12 +24,19 @@ TABLE = "step_verdicts"
 COUNT = f"SELECT count(*) AS n FROM {TABLE}"
 
 
-@pytest.fixture
-def twelve_rounds(warehouse: Warehouse) -> Warehouse:
+@pytest.fixture(scope="module")
+def twelve_commits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The root of a warehouse with twelve rounds; to be copied."""
+    warehouse = create_warehouse(tmp_path_factory.mktemp("twelve") / "root")
     for number in range(1, 13):
         at = stage_run("judge", number)
         commit_rows(warehouse, at, *step_verdicts(5, at))
-    return warehouse
+    return warehouse.root
+
+
+@pytest.fixture
+def twelve_rounds(twelve_commits: Path, tmp_path: Path) -> Warehouse:
+    return open_warehouse(Path(shutil.copytree(twelve_commits, tmp_path / "twelve")))
 
 
 def test_rows_keep_their_values_and_their_order(twelve_rounds: Warehouse) -> None:
