@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.flows.synthetic_run import RUN, write_run
 from tests.warehouse.samples import at_origin, commit_rows, query, round_summary, stage_run, trajectory
 from trajmill.schemas.tables.example import Example, Message
@@ -18,6 +20,7 @@ from trajmill.warehouse.views import READY_MADE, connect, refresh_views
 PAGE = Path(__file__).parents[2] / "docs" / "tables.md"
 
 
+@pytest.mark.slow
 def test_every_view_and_column_has_a_comment_even_after_a_commit(warehouse: Warehouse) -> None:
     refresh_views(warehouse)
     write_run(warehouse, rounds=1)
@@ -37,6 +40,7 @@ def test_the_page_lists_them_as_they_are() -> None:
     assert PAGE.read_text(encoding="utf-8") == tables_page(READY_MADE)
 
 
+@pytest.mark.slow
 def test_the_views_of_nights_speak_of_a_run_and_its_rounds(warehouse: Warehouse) -> None:
     write_run(warehouse)
 

@@ -41,6 +41,7 @@ def test_a_killed_trainer_ran_out_of_memory_as_a_rule(tmp_path: Path) -> None:
         run("import os; os.kill(os.getpid(), 9)", tmp_path)
 
 
+@pytest.mark.slow
 def test_a_trainer_that_hangs_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
     began = time.monotonic()
     with pytest.raises(TrainingFailedError, match=r"hung: silent for 2 s, and was ended; its last line is '\d+'"):
@@ -51,6 +52,7 @@ def test_a_trainer_that_hangs_is_ended_with_all_that_it_started(tmp_path: Path) 
     assert not stat.exists() or stat.read_text().split()[2] in {"Z", "X"}
 
 
+@pytest.mark.slow
 def test_a_trainer_that_goes_on_and_on_is_ended(tmp_path: Path) -> None:
     script = "while true; do echo working; sleep 0.05; done"
     with pytest.raises(TrainingFailedError, match="took over 2 s, and was ended; its last line is 'working'"):

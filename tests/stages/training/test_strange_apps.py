@@ -84,6 +84,7 @@ def test_a_strange_app_has_a_random_name_and_no_code(share: float, strange: tupl
     assert shown.batch.instruction_codes[~is_new].equal(lessons.situations.instruction_codes[~is_new])
 
 
+@pytest.mark.slow
 def test_an_app_that_no_lesson_opens_is_found_by_its_name_and_by_exclusion() -> None:
     launcher = Launcher(InputReader())
     lessons = launcher.lessons()

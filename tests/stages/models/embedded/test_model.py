@@ -64,6 +64,7 @@ def test_an_answer_does_not_depend_on_its_company(network: PolicyNetwork) -> Non
     assert len(set(alone)) > 3
 
 
+@pytest.mark.slow
 def test_waiting_requests_are_answered_in_one_pass(network: PolicyNetwork) -> None:
     model, sizes = embedded_model(network), list[int]()
 
