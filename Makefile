@@ -57,7 +57,7 @@ types: .venv/installed-dev
 # once, and not by each worker.
 pytest: .venv/installed-dev
 	$(BIN)/python -m compileall -q schemas warehouse stages pipelines flows
-	$(BIN)/pytest -n auto -rs
+	$(BIN)/pytest -n auto -rs --durations=25
 
 quick: .venv/installed-dev ## the tests that need no browser, X server or model server, and are not slow: a minute
 	$(BIN)/pytest -n 2 --hypothesis-profile quick -m "not browser and not desktop and not vllm and not trainers and not slow"

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from trajmill.schemas.actions import Terminate
+from trajmill.schemas.actions import Terminate, Wait
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.failure import Failure
@@ -69,9 +69,11 @@ async def walk(environment: Environment, query: Query) -> str | None:
     observation = await checked.reset(query, _SEED)
     if await checked.score() == 1.0:
         return "the goal is met before anything was done"
-    position = WalkPosition()
-    for _ in range(query.max_steps):
+    position, steps = WalkPosition(), 0
+    # A program that is slow to show a target costs waits, which the walk itself bounds, and no step.
+    while steps < query.max_steps:
         action, position = next_move(query.path, observation, position)
+        steps += not isinstance(action, Wait)
         observation = await checked.step(action)
         if isinstance(action, Terminate):
             if action.status == "failure":
