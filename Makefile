@@ -42,8 +42,7 @@ run-pixels: .venv/installed-train ## a tiny Qwen2.5-VL learns to operate an app 
 	$(BIN)/trajmill untrained --config docs/examples/pixels.toml
 	$(BIN)/trajmill evolve --config docs/examples/pixels.toml
 
-test: .venv/installed-dev ## ruff, mypy and pytest
-	$(MAKE) --jobs=2 lint types pytest
+test: lint types pytest ## ruff, mypy and pytest
 
 lint: .venv/installed-dev
 	$(BIN)/ruff check .
@@ -52,12 +51,13 @@ lint: .venv/installed-dev
 types: .venv/installed-dev
 	$(BIN)/mypy
 
-# The tests of vLLM go to one worker, which shares one server (tests/conftest.py); the others go on meanwhile. Without
-# their environments, the tests of vLLM and of the trainers are skipped and say so. All that is ours is compiled before,
-# once, and not by each worker.
+# Real programs are slow to answer on a busy machine, so model servers and trainers come after them, not beside them;
+# without their environments, the tests of vLLM and of the trainers are skipped and say so.
 pytest: .venv/installed-dev
-	$(BIN)/python -m compileall -q schemas warehouse stages pipelines flows
-	$(BIN)/pytest -n auto -rs --durations=25
+	$(BIN)/python -m compileall -q schemas warehouse stages pipelines flows   # once, not by each worker
+	$(BIN)/pytest -n auto --durations=25 -m "not vllm and not trainers"
+	$(BIN)/pytest -n 2 -rs tests/trainers
+	$(BIN)/pytest -rs tests/vllm
 
 quick: .venv/installed-dev ## the tests that need no browser, X server or model server, and are not slow: a minute
 	$(BIN)/pytest -n 2 --hypothesis-profile quick -m "not browser and not desktop and not vllm and not trainers and not slow"

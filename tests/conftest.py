@@ -41,11 +41,6 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> WholeFi
     return WholeFiles(config, log)
 
 
-def pytest_xdist_auto_num_workers() -> int:
-    """One worker more than cores, because many tests wait for browsers and servers."""
-    return (os.cpu_count() or 1) + 1
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Puts the files with long tests first."""
     places: dict[Path, int] = {}
