@@ -59,7 +59,7 @@ pytest: .venv/installed-dev
 	$(BIN)/pytest -n 2 -rs tests/trainers
 	$(BIN)/pytest -rs tests/vllm
 
-quick: .venv/installed-dev ## the tests that need no browser, X server or model server, and are not slow: a minute
+quick: .venv/installed-dev ## the tests that need no browser, X server or model server, and are not slow: a minute and a half
 	$(BIN)/pytest -n 2 --hypothesis-profile quick -m "not browser and not desktop and not vllm and not trainers and not slow"
 
 $(VLLM)/installed: tests/vllm/requirements.txt tests/vllm/torchvision_without_cuda.py
