@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
-from prefect import serve
+from prefect import Flow, serve
 from prefect.deployments.runner import RunnerDeployment
-from prefect.events import DeploymentEventTrigger, ResourceSpecification
-from prefect.schedules import Cron
+from prefect.events import DeploymentEventTrigger, DeploymentTriggerTypes, ResourceSpecification, TriggerTypes
+from prefect.schedules import Cron, Schedule
 from prefect.types.entrypoint import EntrypointType
 
 from trajmill.flows.configuration.config import Config
@@ -20,7 +21,6 @@ from trajmill.flows.nights.retrain import retrain
 
 def deployments(config: Config, config_file: Path | None) -> list[RunnerDeployment]:
     """The deployments: `nightly` and `maintain` on schedules, `retrain` on the event that enough has landed."""
-    parameters = {"config_file": None if config_file is None else str(config_file.absolute())}
     enough_landed = DeploymentEventTrigger(
         name="retrain when enough trajectories have landed",
         expect={LANDED},
@@ -28,30 +28,29 @@ def deployments(config: Config, config_file: Path | None) -> list[RunnerDeployme
         threshold=1,
         within=timedelta(0),
     )
-    made = [
-        nightly.to_deployment(
-            "nightly",
-            schedule=Cron(config.serve.cron),
-            parameters=parameters,
-            concurrency_limit=1,
-            entrypoint_type=EntrypointType.MODULE_PATH,
-        ),
-        retrain.to_deployment(
-            "retrain",
-            triggers=[enough_landed],
-            parameters=parameters,
-            concurrency_limit=1,
-            entrypoint_type=EntrypointType.MODULE_PATH,
-        ),
-        maintain.to_deployment(
-            "maintain",
-            schedule=Cron(config.serve.maintain_cron),
-            parameters=parameters,
-            concurrency_limit=1,
-            entrypoint_type=EntrypointType.MODULE_PATH,
-        ),
+    return [
+        _deployment(nightly, config_file, schedule=Cron(config.serve.cron)),
+        _deployment(retrain, config_file, triggers=[enough_landed]),
+        _deployment(maintain, config_file, schedule=Cron(config.serve.maintain_cron)),
     ]
-    return [deployment for deployment in made if isinstance(deployment, RunnerDeployment)]
+
+
+def _deployment(
+    flow: Flow[..., Any],
+    config_file: Path | None,
+    schedule: Schedule | None = None,
+    triggers: list[DeploymentTriggerTypes | TriggerTypes] | None = None,
+) -> RunnerDeployment:
+    made = flow.to_deployment(
+        flow.name,
+        schedule=schedule,
+        triggers=triggers,
+        parameters={"config_file": None if config_file is None else str(config_file.absolute())},
+        concurrency_limit=1,
+        entrypoint_type=EntrypointType.MODULE_PATH,
+    )
+    assert isinstance(made, RunnerDeployment), "outside of an event loop nothing is to be awaited"
+    return made
 
 
 def serve_deployments(config: Config, config_file: Path | None) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.warehouse.samples import commit_rows, stage_run, step_verdicts
+from tests.warehouse.samples import commit_rounds
 from tests.warehouse.test_releases import export, release
 from trajmill.flows.cli.app import run
 from trajmill.warehouse.layout import Warehouse, create_warehouse, open_warehouse
@@ -17,9 +17,7 @@ from trajmill.warehouse.lock import sole_worker
 def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The root of a warehouse with twelve rounds and a release; to be copied."""
     warehouse = create_warehouse(tmp_path_factory.mktemp("released") / "root")
-    for number in range(1, 13):
-        at = stage_run("judge", number)
-        commit_rows(warehouse, at, *step_verdicts(2, at))
+    commit_rounds(warehouse, 12, 2)
     export(warehouse, "first")
     release(warehouse, "first")
     return warehouse.root

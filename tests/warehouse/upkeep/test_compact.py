@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from datasets import load_dataset
 
-from tests.warehouse.samples import commit_rows, observation, stage_run, step_verdicts
+from tests.warehouse.samples import commit_rounds, commit_rows, observation, stage_run, step_verdicts
 from tests.warehouse.test_releases import export, release
 from tests.warehouse.test_screens import commit_screens, expect
 from trajmill.warehouse.commit import commit
@@ -28,9 +28,7 @@ COUNT = f"SELECT count(*) AS n FROM {TABLE}"
 def twelve_commits(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The root of a warehouse with twelve rounds; to be copied."""
     warehouse = create_warehouse(tmp_path_factory.mktemp("twelve") / "root")
-    for number in range(1, 13):
-        at = stage_run("judge", number)
-        commit_rows(warehouse, at, *step_verdicts(5, at))
+    commit_rounds(warehouse, 12, 5)
     return warehouse.root
 
 
