@@ -16,6 +16,7 @@ from trajmill.flows.tasks.generate import GENERATE, generate
 from trajmill.flows.tasks.walk import WALK, walk_queries
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.nearest import instead_of
+from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.query import Query, Source
 from trajmill.schemas.tables.trajectory import Trajectory
 from trajmill.warehouse.atomic import disk_full_as_error
@@ -69,7 +70,15 @@ def _table(context: RoundContext, tried: Sequence[Trajectory]) -> Table:
         query = context.queries[trajectory.query_id]
         seconds = f"{trajectory.wall_ms / 1000:.1f}"
         table.add_row(query.task, query.instruction, str(trajectory.steps), seconds, _outcome(trajectory, query))
+    table.caption = _refused(context)
     return table
+
+
+def _refused(context: RoundContext) -> str | None:
+    """How many queries were refused when the queries were made, with the first reason; None if none was."""
+    found = read_rows(context.warehouse, Failure, rounds=[1], run_id=context.run_id)
+    refused = sorted(failure.message for failure in found if failure.stage == GENERATE)
+    return f"{len(refused)} refused, the first: {refused[0]}" if refused else None
 
 
 def _outcome(trajectory: Trajectory, query: Query) -> str:

@@ -1,4 +1,4 @@
-"""Tries an environment: walks the annotated paths of queries in it, or explores if there are none."""
+"""Tries an environment: walks the annotated path of a query in it, or explores if it has none."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trajmill.pipelines.agents import ActingAgent
 from trajmill.schemas.errors import TrajmillError
 from trajmill.schemas.tables.query import Query, Source
 from trajmill.schemas.tables.trajectory import Purpose
-from trajmill.stages.agents.spec import ExplorerSpec, ReferenceSpec
+from trajmill.stages.agents.spec import WalkerSpec
 from trajmill.stages.rollout.attempts import plan_once
 from trajmill.warehouse.layout import StageRun
 
@@ -38,6 +38,5 @@ def walk_queries(context: RoundContext, queries: int, source: Source | None = No
 
 
 def _walker(context: RoundContext, at: StageRun, queries: list[Query]) -> ActingAgent:
-    if all(query.path for query in queries):
-        return ActingAgent(ReferenceSpec())
-    return ActingAgent(ExplorerSpec(), endpoint_of(context, untrained_policy(context, at)))
+    explores = any(not query.path for query in queries)
+    return ActingAgent(WalkerSpec(), endpoint_of(context, untrained_policy(context, at)) if explores else None)

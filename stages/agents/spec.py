@@ -96,6 +96,22 @@ class ReferenceSpec(AgentSpec):
         return partial(ReferenceAgent, demonstrates=self.demonstrates)
 
 
+class WalkerSpec(AgentSpec):
+    """Tries an environment: walks the annotated path of a query, or explores if the query has none."""
+
+    kind: Literal["walker"] = "walker"
+    """Walks the annotated path of a query, or explores if it has none."""
+
+    def open(self, model: AgentModel | None) -> AgentMaker:
+        """Make the agent `reference` for a query with a path, and the explorer, which asks the model, for another."""
+        reference = ReferenceSpec().open(None)
+
+        def make(query: Query) -> Agent:
+            return reference(query) if query.path else ExplorerSpec().open(model)(query)
+
+        return make
+
+
 def _given(model: AgentModel | None) -> AgentModel:
     if model is None:
         raise ValueError("this kind of agent asks a model")

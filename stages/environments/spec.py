@@ -62,6 +62,11 @@ class EnvironmentSpec(Spec):
 
         return ImportedQueries([], [])
 
+    @property
+    def has_untried_tasks(self) -> bool:
+        """Whether its own queries come from a file of the user, so that their goals may hold at the start."""
+        return False
+
     def navigation_graph(self) -> World | None:
         """The annotated apps from which queries are sampled; None if it has none.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -17,7 +17,11 @@ from trajmill.stages.environments.base import Environment, EnvironmentFactory
 from trajmill.stages.environments.screen_goal import checked_on_screen
 
 PASSED = "passed"
+DONE_AT_START = "the goal is met before anything was done"
 _SEED = 0
+
+Trial = Callable[[Environment, Query], Awaitable[str | None]]
+"""Tries a query in an environment and says in one line why it is refused; None if it passed."""
 
 
 class WalkedQueries(NamedTuple):
@@ -34,6 +38,11 @@ class _WalkOutcome(NamedTuple):
     """Why the query was refused; None if it passed."""
     failure_class: FailureClass
 
+    @property
+    def refuses(self) -> bool:
+        """Whether the query itself is wrong."""
+        return self.reason is not None and self.failure_class is FailureClass.TASK
+
 
 async def walk_all(
     factory: EnvironmentFactory, queries: Sequence[Query], stage: str, origin: Origin, instances: int = 1
@@ -47,15 +56,26 @@ async def walk_all(
         origin: common columns of the failures.
         instances: environments that work at the same time.
     """
-    outcomes: dict[str, _WalkOutcome] = {}
-    waiting = iter(queries)
-    async with asyncio.TaskGroup() as group:
-        for _ in range(min(instances, len(queries))):
-            group.create_task(_walk_waiting(factory, waiting, outcomes))
+    outcomes = await _try_all(factory, queries, walk, instances)
     walked = [(query, outcomes[query.query_id]) for query in queries]
     return WalkedQueries(
         tuple(query.model_copy(update={"validation": PASSED}) for query, outcome in walked if outcome.reason is None),
         tuple(_failure(query, outcome, stage, origin) for query, outcome in walked if outcome.reason is not None),
+    )
+
+
+async def check_starts(
+    factory: EnvironmentFactory, queries: Sequence[Query], stage: str, origin: Origin, instances: int = 1
+) -> WalkedQueries:
+    """Refuse the queries whose goal is met before anything was done, and those whose start state or goal is malformed.
+
+    An environment that fails otherwise says nothing about the query, which is kept. Takes the arguments of `walk_all`.
+    """
+    outcomes = await _try_all(factory, queries, _done_at_start, instances)
+    tried = [(query, outcomes[query.query_id]) for query in queries]
+    kept = tuple(query for query, outcome in tried if not outcome.refuses)
+    return WalkedQueries(
+        kept, tuple(_failure(query, outcome, stage, origin) for query, outcome in tried if outcome.refuses)
     )
 
 
@@ -68,7 +88,7 @@ async def walk(environment: Environment, query: Query) -> str | None:
     checked = checked_on_screen(environment, query)
     observation = await checked.reset(query, _SEED)
     if await checked.score() == 1.0:
-        return "the goal is met before anything was done"
+        return DONE_AT_START
     position, steps = WalkPosition(), 0
     # A program that is slow to show a target costs waits, which the walk itself bounds, and no step.
     while steps < query.max_steps:
@@ -83,15 +103,33 @@ async def walk(environment: Environment, query: Query) -> str | None:
     return f"the reference path is not done after {query.max_steps} steps"
 
 
-async def _walk_waiting(
-    factory: EnvironmentFactory, waiting: Iterator[Query], outcomes: dict[str, _WalkOutcome]
+async def _done_at_start(environment: Environment, query: Query) -> str | None:
+    checked = checked_on_screen(environment, query)
+    await checked.reset(query, _SEED)
+    return DONE_AT_START if await checked.score() == 1.0 else None
+
+
+async def _try_all(
+    factory: EnvironmentFactory, queries: Sequence[Query], trial: Trial, instances: int
+) -> dict[str, _WalkOutcome]:
+    """The outcome of a trial of each query, by query id."""
+    outcomes: dict[str, _WalkOutcome] = {}
+    waiting = iter(queries)
+    async with asyncio.TaskGroup() as group:
+        for _ in range(min(instances, len(queries))):
+            group.create_task(_try_waiting(factory, waiting, trial, outcomes))
+    return outcomes
+
+
+async def _try_waiting(
+    factory: EnvironmentFactory, waiting: Iterator[Query], trial: Trial, outcomes: dict[str, _WalkOutcome]
 ) -> None:
     environment: Environment | None = None
     try:
         for query in waiting:
             try:
                 environment = environment or await factory()
-                outcomes[query.query_id] = _WalkOutcome(await walk(environment, query), FailureClass.TASK)
+                outcomes[query.query_id] = _WalkOutcome(await trial(environment, query), FailureClass.TASK)
             except EnvironmentFailure as error:
                 outcomes[query.query_id] = _WalkOutcome(str(error), error.failure_class)
                 broken, environment = environment, None

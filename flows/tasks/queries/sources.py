@@ -17,6 +17,7 @@ from trajmill.stages.queries.atomic.queries import AtomicCounts
 from trajmill.stages.queries.atomic.walked_queries import queries_for_operations
 from trajmill.stages.queries.graph.from_world import WriterModel, queries_from_world
 from trajmill.stages.queries.new_queries import NewQueries
+from trajmill.stages.queries.own_queries import own_queries
 
 
 def new_queries(context: RoundContext) -> NewQueries:
@@ -42,8 +43,9 @@ def _own_queries(context: RoundContext) -> NewQueries:
     graph = context.environment.navigation_graph()
     if graph is not None:
         return _from_graph(graph, context)
-    made = asyncio.run(context.environment.own_queries(context.config.run.seed, context.origin))
-    return NewQueries(tuple(made.queries), tuple(made.failures))
+    return asyncio.run(
+        own_queries(context.environment, context.config.run.seed, context.config.rollout.concurrency, context.origin)
+    )
 
 
 def _from_graph(graph: World, context: RoundContext) -> NewQueries:

@@ -45,6 +45,11 @@ class AndroidSpec(EnvironmentSpec):
 
         return AndroidFactory(self)
 
+    @property
+    def has_untried_tasks(self) -> bool:
+        """Whether a file of tasks is named."""
+        return self.tasks is not None
+
     async def own_queries(self, seed: int, origin: Origin) -> ImportedQueries:
         """The tasks of the file."""
         from trajmill.stages.environments.android.task.task_file import read_task_file

@@ -28,6 +28,11 @@ class BrowserSpec(EnvironmentSpec):
 
         return BrowserFactory(platform)
 
+    @property
+    def has_untried_tasks(self) -> bool:
+        """Whether a file of tasks is named."""
+        return self.tasks is not None
+
     async def own_queries(self, seed: int, origin: Origin) -> ImportedQueries:
         """The tasks of the file."""
         from trajmill.stages.environments.browser.task.task_file import read_task_file

@@ -46,6 +46,11 @@ class DesktopSpec(EnvironmentSpec):
             return RemoteDesktops(self.servers, self.task_folder)
         return LocalDesktops(self.task_folder)
 
+    @property
+    def has_untried_tasks(self) -> bool:
+        """Whether a folder of tasks is named; those of the package are tried."""
+        return self.tasks is not None
+
     async def own_queries(self, seed: int, origin: Origin) -> ImportedQueries:
         """The task files of the folder."""
         from trajmill.stages.environments.desktop.queries import import_tasks
