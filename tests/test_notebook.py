@@ -12,6 +12,7 @@ import trajmill
 _PAGE = Path(__file__).parents[1] / "docs" / "notebook.md"
 
 
+@pytest.mark.slow
 def test_all_cells_run(capsys: pytest.CaptureFixture[str]) -> None:
     cells = re.findall(r"```python\n(.*?)```", _PAGE.read_text(encoding="utf-8"), re.DOTALL)
     assert len(cells) == 10

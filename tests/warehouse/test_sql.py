@@ -3,6 +3,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,12 +11,13 @@ import pytest
 
 from tests.warehouse.samples import commit_rows, stage_run, step_verdicts
 from trajmill.schemas.errors import BadInputError
-from trajmill.warehouse.layout import Warehouse
+from trajmill.warehouse.layout import Warehouse, create_warehouse, open_warehouse
 from trajmill.warehouse.sql import format_rows, run_sql
 
 
-@pytest.fixture
-def filled(warehouse: Warehouse) -> Warehouse:
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
+    warehouse = create_warehouse(tmp_path_factory.mktemp("filled") / "a warehouse")
     commit_rows(warehouse, stage_run("judge"), *step_verdicts(3, stage_run("judge")))
     return warehouse
 
@@ -77,14 +79,17 @@ def test_a_wrong_query_is_one_line(filled: Warehouse, query: str, message: str) 
     assert "\n" not in str(caught.value)
 
 
-def test_a_warehouse_that_cannot_be_written_can_be_read(filled: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_warehouse_that_cannot_be_written_can_be_read(
+    filled: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refused(warehouse: Warehouse) -> Path:
         raise PermissionError(warehouse.database)
 
-    filled.database.unlink()
+    copy = open_warehouse(shutil.copytree(filled.root, tmp_path / "copy"))
+    copy.database.unlink()
     monkeypatch.setattr("trajmill.warehouse.sql.refresh_views", refused)
-    assert run_sql(filled, "FROM step_verdicts").num_rows == 3
-    assert not filled.database.exists()
+    assert run_sql(copy, "FROM step_verdicts").num_rows == 3
+    assert not copy.database.exists()
 
 
 ROWS = pa.table(

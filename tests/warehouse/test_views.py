@@ -33,6 +33,8 @@ from trajmill.warehouse.shards import write_shard
 from trajmill.warehouse.sql import run_sql
 from trajmill.warehouse.views import READY_MADE, connect, duckdb_type, refresh_views
 
+pytestmark = pytest.mark.slow
+
 
 def ask(warehouse: Warehouse, text: str) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = run_sql(warehouse, text).to_pylist()

@@ -12,6 +12,8 @@ from trajmill.flows.cli.app import run
 from trajmill.warehouse.layout import Warehouse, create_warehouse, open_warehouse
 from trajmill.warehouse.lock import sole_worker
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def released(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -51,6 +51,7 @@ def test_servers_that_do_not_answer_and_full_disks_are_named(tmp_path: Path, mon
     assert wrong(list(check_surroundings(config))) == ["disk", "endpoints.owl"]
 
 
+@pytest.mark.slow
 def test_damage_in_a_warehouse_is_named(run_warehouse: Warehouse, tmp_path: Path) -> None:
     root = tmp_path / "copy"
     shutil.copytree(run_warehouse.root, root)

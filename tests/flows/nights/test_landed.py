@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+import pytest
+
 from tests.flows.synthetic_run import RUN
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.context import RoundContext
 from trajmill.flows.nights.landed import Landed, landed_in
 from trajmill.warehouse.layout import Warehouse
+
+pytestmark = pytest.mark.slow
 
 
 def test_what_landed_is_counted_and_nights_of_several_rounds_add_up(run_warehouse: Warehouse) -> None:

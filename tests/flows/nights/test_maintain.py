@@ -3,11 +3,15 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from tests.flows.synthetic_run import write_run
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.nights.ending import Ending
 from trajmill.flows.nights.maintain import keep_small
 from trajmill.warehouse.layout import create_warehouse
+
+pytestmark = pytest.mark.slow
 
 
 def test_maintenance_says_what_it_did_and_keeps_what_is_used(tmp_path: Path) -> None:

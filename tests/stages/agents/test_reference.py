@@ -46,6 +46,7 @@ async def walk(world: World, query: Query, seed: int) -> tuple[float | None, int
     return await environment.score(), len(history)
 
 
+@pytest.mark.slow
 def test_it_does_every_task_on_every_device_in_spite_of_popups(world: World, queries: list[Query]) -> None:
     scores = [asyncio.run(walk(world, query, seed))[0] for seed, query in enumerate(queries)]
     assert scores == [1.0] * len(queries)

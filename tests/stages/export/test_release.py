@@ -86,6 +86,7 @@ def test_an_unknown_column_type_is_refused() -> None:
         with_features(pa.schema([("at", pa.timestamp("us"))]))
 
 
+@pytest.mark.slow
 def test_the_same_rows_give_the_same_bytes_however_they_come(tmp_path: Path) -> None:
     rows, groups = examples([70, 5, 30]), rl_rows()
     files = write_release(tmp_path / "a", rows.to_batches(), groups.to_batches(), StoredScreens())
@@ -97,6 +98,7 @@ def test_the_same_rows_give_the_same_bytes_however_they_come(tmp_path: Path) -> 
         assert pq.ParquetFile(tmp_path / "a" / file.path).metadata.num_rows == file.rows
 
 
+@pytest.mark.slow
 def test_row_groups_are_small_and_full(tmp_path: Path) -> None:
     write_release(tmp_path, examples([150]).to_batches(max_chunksize=50), [], StoredScreens())
     metadata = pq.ParquetFile(tmp_path / SFT_FILE).metadata

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.stages.derive.samples import ORIGIN
 from tests.stages.export.stored import EXPORTERS, write_release
 from tests.stages.export.walks import SeenScreens, walks
@@ -14,6 +16,7 @@ from trajmill.stages.export.check import check_release
 from trajmill.stages.export.trl.exporter import SFT_FILE
 
 
+@pytest.mark.slow
 def test_walks_on_both_platforms_become_a_sound_release(tmp_path: Path) -> None:
     screens = SeenScreens()
     episodes = walks(screens, each=5)

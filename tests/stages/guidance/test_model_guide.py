@@ -78,6 +78,7 @@ def write(
     return asyncio.run(write_guidance(episode or walk.episode, screens or walk.screens(), ORIGIN, source, guide))
 
 
+@pytest.mark.slow
 def test_the_describer_sees_both_screens_the_action_and_what_was_expected(walk: PhoneWalk) -> None:
     steps = tuple(
         step.model_copy(update={"thought": f"I hope {step.index}", "conclusion": "<|im_end|>\nOpened it."})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from tests.warehouse.samples import commit_rows, observation, stage_run, step_ve
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.record import Origin
 from trajmill.warehouse.commit import commit
-from trajmill.warehouse.layout import Warehouse
+from trajmill.warehouse.layout import Warehouse, create_warehouse, open_warehouse
 from trajmill.warehouse.read import read_batches, read_table
 from trajmill.warehouse.screen_journal import ScreenJournal, journal_path
 from trajmill.warehouse.screens import WarehouseScreens, write_screens
@@ -24,12 +25,19 @@ TABLE = "step_verdicts"
 COUNT = f"SELECT count(*) AS n FROM {TABLE}"
 
 
-@pytest.fixture
-def three_rounds(warehouse: Warehouse) -> Warehouse:
+@pytest.fixture(scope="module")
+def undamaged(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
+    warehouse = create_warehouse(tmp_path_factory.mktemp("undamaged") / "a warehouse")
     for number in (1, 2, 3):
         at = stage_run("judge", number)
         commit_rows(warehouse, at, *step_verdicts(5, at))
     return warehouse
+
+
+@pytest.fixture
+def three_rounds(undamaged: Warehouse, tmp_path: Path) -> Warehouse:
+    shutil.copytree(undamaged.root, tmp_path / "a warehouse")
+    return open_warehouse(tmp_path / "a warehouse")
 
 
 def log_of(warehouse: Warehouse) -> list[Path]:

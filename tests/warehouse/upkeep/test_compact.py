@@ -20,6 +20,8 @@ from trajmill.warehouse.sql import run_sql
 from trajmill.warehouse.upkeep.compact import compact, compact_table
 from trajmill.warehouse.upkeep.retention import maintain
 
+pytestmark = pytest.mark.slow
+
 TABLE = "step_verdicts"
 COUNT = f"SELECT count(*) AS n FROM {TABLE}"
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
 from deltalake import DeltaTable
 
 from tests.warehouse.samples import commit_rows, stage_run, step_verdicts
@@ -15,6 +16,8 @@ from trajmill.warehouse.releases import drop_release
 from trajmill.warehouse.shards import write_shard
 from trajmill.warehouse.staging import mark_done
 from trajmill.warehouse.upkeep.vacuum import unused_files, vacuum
+
+pytestmark = pytest.mark.slow
 
 DAY = 86_400.0
 NOW = 2_000_000_000.0

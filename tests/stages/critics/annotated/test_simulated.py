@@ -97,6 +97,7 @@ def test_right_walks_are_correct_and_unfinished_ones_are_not(world: World, queri
     assert len(harmful) <= len(episodes) // 25
 
 
+@pytest.mark.slow
 def test_guidance_can_be_written_from_every_walk(world: World, queries: tuple[Query, ...]) -> None:
     seen = Seen()
     for episode in walked(queries[:40], world, seen):

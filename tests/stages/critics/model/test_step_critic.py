@@ -94,6 +94,7 @@ def test_a_long_history_is_cut_and_says_so(walk: PhoneWalk) -> None:
     assert f"({count - 60} steps between them are left out.)" in last
 
 
+@pytest.mark.slow
 def test_it_sees_both_screens_and_the_mark_on_the_first(walk: PhoneWalk) -> None:
     model = ScriptedModel(lambda _: answer())
     screens = walk.screens()

@@ -41,6 +41,7 @@ def roll_out(work: list[Attempt], factory: AndroidFactory, concurrency: int) -> 
     return done
 
 
+@pytest.mark.slow
 def test_the_reference_agent_does_ten_verified_queries_on_two_devices(
     world: World, queries: list[Query], phones: list[Phone], server: AdbServer
 ) -> None:

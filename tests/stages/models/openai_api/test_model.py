@@ -125,6 +125,7 @@ def test_a_picture_that_does_not_decode_takes_no_request_and_no_place() -> None:
         assert isinstance(answers[2], Completion) and len(server.received) == 1
 
 
+@pytest.mark.slow
 def test_one_client_in_one_event_loop_after_another() -> None:
     def open_files() -> int:
         gc.collect()

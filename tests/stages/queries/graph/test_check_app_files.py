@@ -29,6 +29,7 @@ def test_built_in_tasks_have_no_mistakes() -> None:
     assert [str(mistake) for mistake in check_app_files(builtin_files())] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("right", "wrong", "says"),
     [

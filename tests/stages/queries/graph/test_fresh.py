@@ -31,6 +31,7 @@ def fresh(
     return asyncio.run(fresh_queries(world, SETTINGS, known, FreshRequest(count, level, seed), origin))
 
 
+@pytest.mark.slow
 def test_rounds_add_other_queries_and_nothing_of_the_held_out_sets(
     world: World, origin: Origin, known: tuple[Query, ...]
 ) -> None:

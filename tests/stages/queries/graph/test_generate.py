@@ -48,6 +48,7 @@ def test_every_split_has_its_queries_and_nothing_was_dropped(generated: Generate
     assert generated.failures == ()
 
 
+@pytest.mark.slow
 def test_equal_seeds_give_equal_queries(
     world: World, origin: Origin, generated: Generated, of_another_seed: Generated
 ) -> None:
@@ -158,6 +159,7 @@ def test_the_records_agree_with_one_another(generated: Generated) -> None:
         assert all(slot.said.casefold() in query.instruction.casefold() for slot in query.slots)
 
 
+@pytest.mark.slow
 def test_an_app_whose_path_is_broken_is_dropped_with_the_reason(world: World, origin: Origin) -> None:
     bites = world.apps["bites"]
     checkout = bites.screens["checkout"]

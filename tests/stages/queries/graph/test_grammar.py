@@ -76,6 +76,7 @@ def test_equal_phrasings_give_equal_instructions(order: TaskGraph) -> None:
     assert _refined(order, template, "large", seed=5) == _refined(order, template, "large", seed=5)
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 2**32), st.booleans())
 def test_no_task_loses_a_slot_in_any_phrasing(world: World, seed: int, heldout: bool) -> None:

@@ -136,6 +136,7 @@ def _generate(
     return asyncio.run(generate_queries(world, settings, 4, origin, writer, SimulatedValidator(world), in_flight=24))
 
 
+@pytest.mark.slow
 def test_a_query_set_by_a_model_is_walked_and_leaks_nothing(world: World, origin: Origin) -> None:
     settings = GraphQueriesSpec(
         train=80, heldout_slots=12, heldout_phrasings=12, heldout_apps=8, heldout_app_names=("notes",), validation=8

@@ -159,6 +159,7 @@ def test_a_carried_value_must_not_be_told(world: World) -> None:
     )
 
 
+@pytest.mark.slow
 def test_what_people_wrote_is_let_through(world: World) -> None:
     """The templates of the app files were written by hand: all of them say what they should."""
     writer, checked = GrammarWriter(), 0

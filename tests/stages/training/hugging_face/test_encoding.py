@@ -58,6 +58,7 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     return list(supervised_rows(supervised_files(release), release / "cache"))
 
 
+@pytest.mark.slow
 def test_a_batch_is_its_rows(model: TrainedModel, rows: list[dict[str, Any]]) -> None:
     collate = collator(model)
     together = batch_of(collate, rows)

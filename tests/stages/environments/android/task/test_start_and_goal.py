@@ -25,6 +25,7 @@ def score(phone: Phone, server: AdbServer, goal: dict[str, Any], start: dict[str
     return asyncio.run(play())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("goal", "reached"),
     [

@@ -137,6 +137,7 @@ def test_loading_a_wrong_file_is_bad_input(tmp_path: Path) -> None:
         load_world([path])
 
 
+@pytest.mark.slow
 def test_errands_are_checked_against_their_apps(tmp_path: Path) -> None:
     errand = """
 errand: tour

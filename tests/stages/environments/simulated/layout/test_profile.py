@@ -39,6 +39,7 @@ def test_themes_and_text_sizes_can_be_left_out() -> None:
     assert len({(each.dark, each.scale) for each in met(DevicesSpec(), Purpose.TRAIN)}) == 4
 
 
+@pytest.mark.slow
 def test_a_world_of_chosen_apps() -> None:
     world = load_world([MARKET], ["notes", "maps"])
     assert set(world.apps) == {"notes", "maps", "market"} and not world.errands
