@@ -52,6 +52,9 @@ READY_MADE = (
     "cost_per_accepted",
     "slowest_stages",
     "landed_by_day",
+    "metrics_by_round",
+    "error_attribution",
+    "action_match",
 )
 """Views in `warehouse/sql/`, each after the views that it reads."""
 
@@ -65,13 +68,19 @@ _SCALARS = {
     pa.float64(): "DOUBLE",
     WRITTEN_AT.type: "TIMESTAMP WITH TIME ZONE",
 }
-_WILSON = """
+_MACROS = """
 CREATE OR REPLACE MACRO wilson_low(successes, n, z := 1.959964) AS greatest(
     0, (successes + z * z / 2 - z * sqrt(successes * (n - successes) / n + z * z / 4)) / (n + z * z)
 );
 CREATE OR REPLACE MACRO wilson_high(successes, n, z := 1.959964) AS least(
     1, (successes + z * z / 2 + z * sqrt(successes * (n - successes) / n + z * z / 4)) / (n + z * z)
 );
+CREATE OR REPLACE MACRO word_f1(said, meant) AS CASE WHEN said = meant THEN 1.0 ELSE 2 * coalesce(list_sum(
+    [least(len([1 FOR x IN said IF x = word]), len([1 FOR x IN meant IF x = word]))
+        FOR word IN list_distinct(said)]
+), 0) / nullif(len(said) + len(meant), 0) END;
+CREATE OR REPLACE MACRO swipe_direction(across, down) AS CASE
+    WHEN abs(down) >= abs(across) THEN if(down > 0, 'down', 'up') ELSE if(across > 0, 'right', 'left') END;
 """
 
 
@@ -122,7 +131,7 @@ def _update(warehouse: Warehouse, path: Path) -> None:
     ready_made = {name: view_query(name) for name in READY_MADE}
     described = {table: table_description(table) for table in TABLES}
     schemas = {table: str(stored_schema(table)) for table in TABLES}
-    definitions = content_id(schemas, ready_made, described, _WILSON, _FOLDER)
+    definitions = content_id(schemas, ready_made, described, _MACROS, _FOLDER)
     with duckdb.connect(str(path), config=OFFLINE) as connection:
         _name_folder(connection, warehouse)
         connection.execute("BEGIN")
@@ -134,7 +143,7 @@ def _update(warehouse: Warehouse, path: Path) -> None:
                 connection.execute(f"CREATE OR REPLACE VIEW {table} AS {query}")
                 comment_on(connection, table, described[table])
         if not known:
-            connection.execute(_WILSON)
+            connection.execute(_MACROS)
             for name, query in ready_made.items():
                 connection.execute(f"CREATE OR REPLACE VIEW {name} AS {query}")
                 comment_on(connection, name, view_description(name))

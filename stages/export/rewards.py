@@ -6,40 +6,20 @@ the ground truth of a row. A reply is parsed in the dialect of the target's fami
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from trajmill.schemas.actions import (
-    Action,
-    Answer,
-    Drag,
-    HorizontalScroll,
-    Interact,
-    OpenApp,
-    PressKeys,
-    Scroll,
-    Swipe,
-    SystemButton,
-    Terminate,
-    TypeText,
-    pressed_point,
-)
 from trajmill.schemas.dialects.base import Reply
 from trajmill.schemas.dialects.families import family_named
-from trajmill.schemas.geometry import Size
 from trajmill.stages.derive.rewards import MALFORMED_PENALTY
 from trajmill.stages.export.target import ReplyTarget
+from trajmill.stages.metrics.action_match import RightAction, match_action
 
 CES_FORMAT, CES_ACTION = 0.1, 0.9
 """Coefficients alpha of CES, equation 21."""
 CES_TYPE, CES_PARAMETERS = 0.2, 0.8
 """Coefficients gamma of CES, equation 23."""
-UNBOXED_REACH: Final = 0.14
-"""Largest distance of a right position, as a share of the screen, if the element is unknown (GUI-Odyssey)."""
-_ALIKE = 0.5
-"""Two texts count as equal if their F1 is above this (CES, equation 25)."""
 
 
 class ReplyScore(NamedTuple):
@@ -72,9 +52,8 @@ def score_reply(text: str, target: str) -> ReplyScore:
     read = family_named(wanted.family).dialect(wanted.platform).parse(text, wanted.frame())
     if not isinstance(read, Reply):
         return _NOTHING
-    if _type_of(read.action) != _type_of(wanted.action):
-        return _NOTHING._replace(format=1.0)
-    return ReplyScore(1.0, 1.0, float(_right(read.action, wanted)), _closeness(read.action, wanted))
+    match = match_action(read.action, RightAction(wanted.action, wanted.box, wanted.screen))
+    return ReplyScore(1.0, float(match.type), float(match.parameters), match.closeness)
 
 
 def ces_reward(score: ReplyScore) -> float:
@@ -154,91 +133,3 @@ def _text_of_completion(completion: Any) -> str:
         content if isinstance(content, str) else "".join(block.get("text") or "" for block in content)
         for content in contents
     )
-
-
-def _type_of(action: Action) -> tuple[object, ...]:
-    """The type of an action and those parameters that are never just close: button, count, keys, status."""
-    match action:
-        case SystemButton(button=button):
-            return action.kind, button
-        case PressKeys(keys=keys):
-            return action.kind, *(key.lower() for key in keys)
-        case Terminate(status=status):
-            return action.kind, status
-        case _:
-            return action.kind, getattr(action, "button", None), getattr(action, "count", None)
-
-
-def _right(action: Action, target: ReplyTarget) -> bool:
-    """Whether an action of the target's type has the right parameters."""
-    wanted = target.action
-    if isinstance(action, Swipe) and isinstance(wanted, Swipe):
-        return _direction(action) == _direction(wanted)
-    if isinstance(action, Scroll | HorizontalScroll) and isinstance(wanted, Scroll | HorizontalScroll):
-        return (action.clicks > 0) == (wanted.clicks > 0)
-    if isinstance(action, Drag) and isinstance(wanted, Drag):
-        begun = _within(action.x, action.y, target)
-        return begun and _near((action.x2, action.y2), (wanted.x2, wanted.y2), target.screen)
-    said = _text_of(wanted)
-    if said is not None:
-        return _f1(_text_of(action) or "", said) > _ALIKE
-    point = pressed_point(action)
-    return point is None or _within(*point, target)
-
-
-def _within(x: int, y: int, target: ReplyTarget) -> bool:
-    if target.box is not None:
-        return target.box.contains(x, y)
-    wanted = pressed_point(target.action)
-    return wanted is not None and _near((x, y), wanted, target.screen)
-
-
-def _near(one: tuple[int, int], other: tuple[int, int], screen: Size) -> bool:
-    across, down = (one[0] - other[0]) / screen.width, (one[1] - other[1]) / screen.height
-    return across**2 + down**2 <= UNBOXED_REACH**2
-
-
-def _closeness(action: Action, target: ReplyTarget) -> float:
-    said = _text_of(target.action)
-    if said is not None:
-        return _f1(_text_of(action) or "", said)
-    pairs = list(zip(_positions(action), _positions(target.action), strict=False))
-    if not pairs:
-        return float(_right(action, target))
-    return sum(_nearness(one, other, target.screen) for one, other in pairs) / len(pairs)
-
-
-def _nearness(one: tuple[int, int], other: tuple[int, int], screen: Size) -> float:
-    far = abs(one[0] - other[0]) / screen.width + abs(one[1] - other[1]) / screen.height
-    return 1.0 - far / 2
-
-
-def _positions(action: Action) -> list[tuple[int, int]]:
-    point = pressed_point(action)
-    ends = [(action.x2, action.y2)] if isinstance(action, Swipe | Drag) else []
-    return ([point] if point is not None else []) + ends
-
-
-def _direction(action: Swipe) -> tuple[bool, bool]:
-    across, down = action.x2 - action.x, action.y2 - action.y
-    vertical = abs(down) >= abs(across)
-    return vertical, (down if vertical else across) > 0
-
-
-def _text_of(action: Action) -> str | None:
-    match action:
-        case TypeText(text=text) | Answer(text=text) | Interact(text=text):
-            return text
-        case OpenApp(app=app):
-            return app
-        case _:
-            return None
-
-
-def _f1(said: str, wanted: str) -> float:
-    """F1 of the words of two texts; 1 for equal texts, even empty ones."""
-    one, other = Counter(said.lower().split()), Counter(wanted.lower().split())
-    if one == other:
-        return 1.0
-    shared = (one & other).total()
-    return 2 * shared / (one.total() + other.total()) if shared else 0.0

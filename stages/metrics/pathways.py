@@ -1,0 +1,80 @@
+"""How far an agent comes on tasks made of atomic tasks: WPSR, MATCR and p-ATSR (NaturalGAIA 3.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import takewhile
+from typing import NamedTuple
+
+
+class WalkedPathway(NamedTuple):
+    """One task instance of a causal pathway, as an agent left it."""
+
+    solved: tuple[bool, ...]
+    """For each atomic task in order, whether it was solved; those after a path collapse are not."""
+    apps: int
+    """Number of distinct apps of the task."""
+
+    @property
+    def difficulty(self) -> int:
+        """Grows with the number of atomic tasks and the number of apps.
+
+        A sum: table 1 of NaturalGAIA agrees with a sum where each atomic task has an app of its own, and with no
+        product.
+        """
+        return len(self.solved) + self.apps
+
+    @property
+    def completed(self) -> int:
+        """Number of consecutive atomic tasks that were solved from the start on."""
+        return sum(1 for _ in takewhile(bool, self.solved))
+
+
+def position_weight(position: int) -> float:
+    """p(i) of p-ATSR for the i-th atomic task, from 1 on: 2i + 1.
+
+    The paper only says that it increases. With this weight its table 1 comes out to the last digit.
+    """
+    return 2.0 * position + 1.0
+
+
+def wpsr(walked: Sequence[WalkedPathway]) -> float:
+    """Weighted Pathway Success Rate: the share of solved tasks, each weighted by its difficulty.
+
+    Raises:
+        ValueError: there is no task, or one without atomic tasks.
+    """
+    _check(walked)
+    return sum(each.difficulty for each in walked if all(each.solved)) / sum(each.difficulty for each in walked)
+
+
+def matcr(walked: Sequence[WalkedPathway]) -> float:
+    """Mean Atomic Tasks Completion Ratio: the mean of k / n over the tasks.
+
+    k of the n atomic tasks were solved one after the other from the start on.
+
+    Raises:
+        ValueError: there is no task, or one without atomic tasks.
+    """
+    _check(walked)
+    return sum(each.completed / len(each.solved) for each in walked) / len(walked)
+
+
+def p_atsr(walked: Sequence[WalkedPathway], weight: Callable[[int], float] = position_weight) -> float:
+    """Positional-Weighted Atomic Tasks Success Rate: solved atomic tasks by weight, over all by weight.
+
+    Args:
+        walked: the tasks.
+        weight: p(i) of the position i, from 1 on; increasing.
+
+    Raises:
+        ValueError: there is no task, or one without atomic tasks.
+    """
+    _check(walked)
+    places = [(weight(place), solved) for each in walked for place, solved in enumerate(each.solved, 1)]
+    return sum(value for value, solved in places if solved) / sum(value for value, _ in places)
+
+
+def _check(walked: Sequence[WalkedPathway]) -> None:
+    if not walked or not all(each.solved for each in walked):
+        raise ValueError("these metrics need at least one task, and an atomic task in each")

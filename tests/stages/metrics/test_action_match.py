@@ -1,0 +1,57 @@
+"""Type, GR and SR on the steps that CES tells of in its case study (D.1, D.2)."""
+
+from __future__ import annotations
+
+import pytest
+
+from trajmill.schemas.actions import Action, Click, LongPress, Swipe, SystemButton, TypeText
+from trajmill.schemas.geometry import Box, Size
+from trajmill.stages.metrics.action_match import RightAction, match_action, step_scores
+
+SCREEN = Size(1080, 2400)
+MESSAGES = Box(560, 1250, 640, 1360)
+UP, DOWN = Swipe(x=540, y=1800, x2=540, y2=600), Swipe(x=540, y=600, x2=540, y2=1800)
+
+
+def right(action: Action, box: Box | None = None) -> RightAction:
+    return RightAction(action, box, SCREEN)
+
+
+STEP_1 = match_action(Click(x=669, y=976), right(Click(x=660, y=980), Box(600, 900, 740, 1050)))
+"""CLICK (669, 976) on the Zoom app: right."""
+STEP_3 = match_action(DOWN, right(TypeText(text="Business")))
+"""SCROLL DOWN where TYPE Business was right."""
+STEP_6 = match_action(SystemButton(button="Home"), right(SystemButton(button="Home")))
+"""PRESS_HOME."""
+STEP_12 = match_action(Click(x=671, y=1305), right(Click(x=600, y=1305), MESSAGES))
+"""CLICK on another bubble than that of the messages."""
+
+
+def test_the_failures_of_the_papers_case_study_count_as_it_says() -> None:
+    assert not STEP_3.type and not STEP_3.parameters
+    assert (STEP_12.type, STEP_12.parameters, STEP_12.pointed) == (True, False, True)
+    scores = step_scores([STEP_1, STEP_3, STEP_6, STEP_12])
+    assert scores == (0.75, 0.5, 0.5)
+    assert step_scores([STEP_3]) == (0.0, None, 0.0)
+    assert step_scores([]) == (None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("said", "alike"),
+    [
+        ("meeting agenda", True),
+        ("the Meeting agenda for monday", True),
+        ("the Meeting agenda for monday morning", False),
+        ("", False),
+    ],
+)
+def test_texts_are_right_above_an_f1_of_a_half(said: str, alike: bool) -> None:
+    assert match_action(TypeText(text=said), right(TypeText(text="Meeting agenda"))).parameters is alike
+
+
+def test_a_scroll_needs_its_direction_and_a_button_its_name() -> None:
+    assert match_action(UP, right(Swipe(x=10, y=900, x2=20, y2=100))).parameters
+    assert not match_action(UP, right(DOWN)).parameters and match_action(UP, right(DOWN)).type
+    assert not match_action(SystemButton(button="Back"), right(SystemButton(button="Home"))).type
+    assert not match_action(LongPress(x=600, y=1305), right(Click(x=600, y=1305), MESSAGES)).type
+    assert not match_action(None, right(UP)).type

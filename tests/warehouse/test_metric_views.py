@@ -1,0 +1,147 @@
+"""The views of metrics agree with the functions of `stages/metrics`, which have the papers' examples."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.warehouse.samples import at_origin, commit_rows, judgement, query, stage_run, trajectory
+from trajmill.schemas.actions import Action, Answer, Click, Swipe, SystemButton, Terminate, TypeText, action_to_json
+from trajmill.schemas.geometry import Box, Size
+from trajmill.schemas.tables.query import PathStep, Query, Split
+from trajmill.schemas.tables.step import Step, TargetElement
+from trajmill.schemas.tables.trajectory import Purpose, StopReason
+from trajmill.stages.metrics.action_match import RightAction, match_action, step_scores
+from trajmill.stages.metrics.pass_at_k import QueryAttempts, mean_pass_at_k
+from trajmill.stages.metrics.pathways import WalkedPathway, wpsr
+from trajmill.warehouse.layout import StageRun, Warehouse
+from trajmill.warehouse.sql import run_sql
+
+AT = stage_run()
+BOX = Box(100, 200, 300, 260)
+
+
+def ask(warehouse: Warehouse, text: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = run_sql(warehouse, text).to_pylist()
+    return rows
+
+
+def stored(trajectory_id: str, index: int, action: Action | None, screen: str = "", box: Box | None = BOX) -> Step:
+    return Step(
+        trajectory_id=trajectory_id,
+        index=index,
+        screen_before=screen or f"s{index}",
+        screen_after=f"s{index + 1}",
+        app_before="mail",
+        app_after="mail",
+        thought="",
+        action=None if action is None else action_to_json(action),
+        action_kind="unparsed" if action is None else action.kind,
+        conclusion="",
+        raw_response="",
+        target=None if box is None else TargetElement(role="button", text="Send", bounds=box),
+        role_outputs="{}",
+        prompt="",
+        guided=False,
+        **at_origin(AT),
+    )
+
+
+def pages(name: str, count: int, at: StageRun) -> Query:
+    path = tuple(PathStep(page=f"mail.p{number}", operation="tap", target="x") for number in range(count))
+    return query(name, at, Split.HELDOUT_SLOTS).model_copy(update={"path": path})
+
+
+def test_success_pass_at_4_and_wpsr_are_those_of_the_stage(warehouse: Warehouse) -> None:
+    tried = {"a": (1, [1, 0, 0, 0]), "b": (3, [1, 1, 1, 1, 0]), "c": (2, [1])}
+    rewards = [(name, reward) for name, (_, outcomes) in tried.items() for reward in outcomes]
+    rows = [trajectory(n, AT, name, reward=float(reward)) for n, (name, reward) in enumerate(rewards)]
+    commit_rows(
+        warehouse,
+        AT,
+        *(pages(name, count, AT) for name, (count, _) in tried.items()),
+        *rows,
+        judgement(rows[0].trajectory_id, AT, True),
+        judgement(rows[1].trajectory_id, AT, False),
+    )
+    [found] = ask(warehouse, "FROM metrics_by_round")
+    counts = [QueryAttempts(len(outcomes), sum(outcomes)) for _, outcomes in tried.values()]
+    assert (found["queries"], found["attempts"], found["yield"]) == (3, 10, 0.5)
+    assert found["success_rate"] == pytest.approx(mean_pass_at_k(counts, 1))
+    assert found["pass_at_4"] == pytest.approx(mean_pass_at_k(counts, 4))
+    assert found["steps_per_success"] == pytest.approx(40 / 6)
+    assert found["tokens_per_success"] == pytest.approx(150 / 6)
+    # A query that is solved in some attempts counts with that share; c is solved always, and a and b in parts.
+    each = {name: wpsr_share(count, outcomes) for name, (count, outcomes) in tried.items()}
+    assert found["wpsr"] == pytest.approx(sum(share for share, _ in each.values()) / sum(d for _, d in each.values()))
+
+
+def wpsr_share(count: int, outcomes: list[int]) -> tuple[float, int]:
+    walked = [WalkedPathway((bool(reward),) * count, 1) for reward in outcomes]
+    return wpsr(walked) * walked[0].difficulty, walked[0].difficulty
+
+
+SAID: list[tuple[Action, Action]] = [
+    (Click(x=150, y=230), Click(x=200, y=230)),
+    (Click(x=350, y=230), Click(x=200, y=230)),
+    (TypeText(text="the Meeting agenda for monday"), TypeText(text="Meeting agenda")),
+    (TypeText(text="the Meeting agenda for monday morning"), TypeText(text="Meeting agenda")),
+    (TypeText(text="agenda agenda agenda"), TypeText(text="agenda of today")),
+    (Swipe(x=0, y=900, x2=9, y2=100), Swipe(x=50, y=500, x2=50, y2=100)),
+    (Swipe(x=0, y=100, x2=9, y2=900), Swipe(x=50, y=500, x2=50, y2=100)),
+    (SystemButton(button="Back"), SystemButton(button="Home")),
+    (SystemButton(button="Home"), SystemButton(button="Home")),
+    (Terminate(status="success"), Click(x=200, y=230)),
+]
+
+
+def test_type_gr_and_sr_are_those_of_the_stage(warehouse: Warehouse) -> None:
+    measured = trajectory(0, AT, "q", reward=0.0, purpose=Purpose.EVALUATE)
+    known = trajectory(1, AT, "q", reward=1.0)
+    wrong = trajectory(2, AT, "q", reward=0.0)
+    commit_rows(
+        warehouse,
+        AT,
+        query("q", AT, Split.HELDOUT_SLOTS),
+        measured,
+        known,
+        wrong,
+        *(stored(measured.trajectory_id, n, said) for n, (said, _) in enumerate(SAID)),
+        stored(measured.trajectory_id, len(SAID), Click(x=1, y=1), screen="never seen by others"),
+        *(stored(known.trajectory_id, n, right) for n, (_, right) in enumerate(SAID)),
+        stored(wrong.trajectory_id, 1, SAID[1][0]),
+    )
+    scores = step_scores(match_action(said, RightAction(right, BOX, Size(720, 1280))) for said, right in SAID)
+    [found] = ask(warehouse, "FROM action_match")
+    assert found["steps"] == len(SAID)
+    assert (found["type"], found["gr"], found["sr"]) == pytest.approx(tuple(scores))
+
+
+def test_each_failure_has_the_first_class_that_fits(warehouse: Warehouse) -> None:
+    tap, lost = Click(x=150, y=230), Click(x=9, y=9)
+    done, gave_up = Terminate(status="success"), Terminate(status="failure")
+    cases: list[tuple[str, list[Action | None], int | None, StopReason]] = [
+        ("structural_compliance", [tap, None], None, StopReason.STEP_LIMIT),
+        ("operational", [tap, lost, done], 1, StopReason.AGENT_DONE),
+        ("perceptual", [tap, TypeText(text="Bob"), done], 1, StopReason.AGENT_DONE),
+        ("perceptual", [tap, Answer(text="12 May")], None, StopReason.AGENT_DONE),
+        ("knowledge_deficit", [tap, tap, tap], None, StopReason.STEP_LIMIT),
+        ("knowledge_deficit", [tap, gave_up], None, StopReason.AGENT_DONE),
+        ("planning", [tap, tap, done], 2, StopReason.AGENT_DONE),
+    ]
+    for number, (_, actions, first_error, stop) in enumerate(cases):
+        made = trajectory(number, AT, "q", reward=0.0, model_version=f"p{number}", stop_reason=stop, steps=len(actions))
+        verdict = judgement(made.trajectory_id, AT, False).model_copy(update={"first_error_step": first_error})
+        steps = [stored(made.trajectory_id, n, action) for n, action in enumerate(actions)]
+        unmoved = [step.model_copy(update={"screen_after": step.screen_before}) for step in steps]
+        at = stage_run("rollout", 1, "run-a", number)
+        commit_rows(
+            warehouse,
+            at,
+            made,
+            verdict,
+            *(u if a == lost else s for s, u, a in zip(steps, unmoved, actions, strict=True)),
+        )
+    found = {row["policy_version"]: row["error"] for row in ask(warehouse, "FROM error_attribution")}
+    assert found == {f"p{number}": case[0] for number, case in enumerate(cases)}

@@ -1,0 +1,77 @@
+-- Type, GR and SR of CES (5.1): the steps of evaluated attempts against the actions of accepted trajectories of the same
+-- query on the same screen. A step on a screen that no other accepted trajectory has seen is not compared; where
+-- several actions are known to be right, the closest counts.
+-- column policy_version: Version of the policy that was measured.
+-- column split: The split of the queries.
+-- column steps: Steps that were compared.
+-- column type: Share of steps whose action has the right type.
+-- column gr: Share of right points among steps where both actions are clicks or long presses; null without any.
+-- column sr: Share of steps with the right type and parameters: point in the element, direction, text with F1 over 0.5.
+-- column round: Round of the run.
+-- column run_id: The run.
+WITH acted AS (
+    SELECT
+        t.run_id, t.round, t.model_version, t.query_id, t.purpose, t.trajectory_id, s."index", s.screen_before,
+        s.action_kind, s.action, s.target,
+        coalesce(t.reward >= 1, j.correct, false) AS accepted
+    FROM trajectories AS t
+    JOIN steps AS s USING (run_id, trajectory_id)
+    LEFT JOIN latest_judgements AS j USING (run_id, trajectory_id)
+    WHERE t.status = 'finished' AND s.action IS NOT NULL
+),
+read AS (
+    SELECT
+        * EXCLUDE (action, target),
+        concat_ws(
+            '/', action_kind, action ->> '$.button', action ->> '$.count', action ->> '$.status', lower(action ->> '$.keys')
+        ) AS type,
+        (action ->> '$.x')::INTEGER AS x,
+        (action ->> '$.y')::INTEGER AS y,
+        CASE
+            WHEN action_kind IN ('scroll', 'hscroll') THEN sign((action ->> '$.clicks')::INTEGER)::VARCHAR
+            WHEN action_kind = 'swipe' THEN swipe_direction(
+                (action ->> '$.x2')::INTEGER - (action ->> '$.x')::INTEGER,
+                (action ->> '$.y2')::INTEGER - (action ->> '$.y')::INTEGER
+            )
+        END AS direction,
+        string_split_regex(lower(trim(coalesce(action ->> '$.text', action ->> '$.app'))), '\s+') AS words,
+        target.bounds AS box
+    FROM acted
+),
+compared AS (
+    SELECT
+        a.run_id, a.round, a.model_version, a.query_id, a.trajectory_id, a."index",
+        a.type = r.type AS right_type,
+        a.type = r.type AND a.action_kind IN ('click', 'long_press') AS pointed,
+        a.type = r.type AND CASE
+            WHEN r.direction IS NOT NULL THEN a.direction = r.direction
+            WHEN r.words IS NOT NULL THEN word_f1(a.words, r.words) > 0.5
+            WHEN r.x IS NULL THEN true
+            WHEN r.box IS NULL THEN a.x = r.x AND a.y = r.y
+            ELSE a.x >= r.box[1] AND a.y >= r.box[2] AND a.x < r.box[3] AND a.y < r.box[4]
+        END AS right_parameters
+    FROM read AS a
+    JOIN read AS r ON a.run_id = r.run_id AND a.query_id = r.query_id AND a.screen_before = r.screen_before
+        AND a.trajectory_id <> r.trajectory_id
+    WHERE a.purpose = 'evaluate' AND r.accepted
+),
+by_step AS (
+    SELECT
+        run_id, round, model_version, query_id,
+        bool_or(right_type) AS right_type, bool_or(pointed) AS pointed, bool_or(right_parameters) AS right_parameters
+    FROM compared
+    GROUP BY run_id, round, model_version, query_id, trajectory_id, "index"
+)
+SELECT
+    round,
+    model_version AS policy_version,
+    split,
+    count(*) AS steps,
+    avg(right_type::INTEGER) AS type,
+    avg(right_parameters::INTEGER) FILTER (pointed) AS gr,
+    avg(right_parameters::INTEGER) AS sr,
+    run_id
+FROM by_step
+JOIN (SELECT DISTINCT run_id, query_id, split FROM queries) USING (run_id, query_id)
+GROUP BY ALL
+ORDER BY run_id, round, policy_version, split
