@@ -17,6 +17,7 @@ from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Query
 from trajmill.stages.curate.leakage import TrainingText, example_texts, leaks_in_texts, rl_step_texts
 from trajmill.stages.curate.training_set import TrainingSet, training_set
+from trajmill.stages.derive.end_to_end import KIND as END_TO_END
 from trajmill.stages.derive.rl_steps import compares_members
 from trajmill.stages.export.base import ExportedFile, Exporter
 from trajmill.stages.export.card import CardContents, DroppedRows, dataset_card
@@ -78,7 +79,8 @@ def make_release(warehouse: Warehouse, request: ReleaseRequest, queries: Sequenc
     """
     origin = request.origin
     versions = _versions(warehouse, request.name)
-    offered = read_table(warehouse, "examples", rounds=range(origin.round + 1), run_id=origin.run_id)
+    examples = read_table(warehouse, "examples", rounds=range(origin.round + 1), run_id=origin.run_id)
+    offered = examples.filter(pc.equal(examples["kind"], END_TO_END))
     curated = training_set(offered, request.averages, request.keep_per_query, request.keep_per_reply)
     rl_steps = read_table(warehouse, "rl_steps", _RL_TEXTS, rounds=[origin.round], run_id=origin.run_id)
     texts = chain(example_texts(curated.examples.to_batches()), rl_step_texts(rl_steps.to_batches()))

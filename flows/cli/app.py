@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from trajmill.flows.cli import apps, env, export, judges, loop, operations, policy, results, untrained, upkeep
+from trajmill.flows.cli import apps, derive, env, export, judges, loop, operations, policy, results, untrained, upkeep
 from trajmill.flows.interrupt import Interrupt, noticing_interrupts
 from trajmill.schemas.errors import TrajmillError
 
@@ -34,6 +34,7 @@ app = typer.Typer(
 )
 app.add_typer(loop.app)
 app.add_typer(judges.app)
+app.add_typer(derive.app)
 app.add_typer(results.app)
 app.add_typer(operations.app)
 app.add_typer(export.app)

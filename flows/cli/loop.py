@@ -121,7 +121,6 @@ STAGE_COMMANDS = (
     StageCommand("generate", "Sample queries from the navigation graphs, and measure the untrained policy."),
     StageCommand("rollout", "Attempt training queries with the policy in force."),
     StageCommand("guide", "Write guidance for queries that failed, attempt them again, and judge that."),
-    StageCommand("derive", "Derive training examples and RL rows from the judged trajectories."),
     StageCommand("release", "Write the release: Parquet files for the trainers, card and manifest."),
     StageCommand("train", "Train the policy on the release."),
     StageCommand("evaluate", "Measure the new policy on held-out queries, and promote it or not."),

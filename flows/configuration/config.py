@@ -23,7 +23,7 @@ from trajmill.schemas.spec import OPERATIONAL, Fraction, Spec
 from trajmill.stages.agents.kinds import AGENTS
 from trajmill.stages.agents.spec import AgentSpec, EndToEndSpec
 from trajmill.stages.critics.spec import JudgeSpec
-from trajmill.stages.derive.spec import RLSpec
+from trajmill.stages.derive.spec import DeriveSpec, RLSpec
 from trajmill.stages.environments.kinds import ENVIRONMENTS
 from trajmill.stages.environments.simulated.spec import SimulatedSpec
 from trajmill.stages.environments.spec import EnvironmentSpec
@@ -206,6 +206,7 @@ class Config(Spec):
     """Judges beside the one that decides, by name."""
     pathways: PathwaysSection = PathwaysSection()
     atomic: AtomicSection = AtomicSection()
+    derive: Annotated[DeriveSpec, OPERATIONAL] = DeriveSpec()
     beam: Annotated[BeamSection, OPERATIONAL] = BeamSection()
     serve: Annotated[ServeSection, OPERATIONAL] = ServeSection()
     retention: Annotated[RetentionSection, OPERATIONAL] = RetentionSection()

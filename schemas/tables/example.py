@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import pyarrow as pa
 
+from trajmill.schemas.geometry import Box
 from trajmill.schemas.record import STRINGS, Record, Row, optional, required, table_schema
 from trajmill.schemas.tables.query import Split
 
@@ -26,7 +27,8 @@ class Example(Row):
     example_id: str
     """Content id of the example."""
     kind: str
-    """`end_to_end`; later grounding, planning, action_semantics, reasoning."""
+    """`end_to_end`, which a round derives; `step`, `grounding`, `action_semantics`, `reasoning` and `planning`, which
+    `trajmill derive KIND` does."""
     messages: tuple[Message, ...]
     """The last message is the completion that is learned."""
     screens: tuple[str, ...]
@@ -47,6 +49,15 @@ class Example(Row):
     """The split of its query."""
     guided: bool | None = None
     """Whether the agent had guidance in its prompt, which the messages leave out; null on rows of earlier versions."""
+    variant: str | None = None
+    """The sort within the kind, e.g. `self_correction` of step data; null on rows of `end_to_end`."""
+    written_by: str | None = None
+    """Who wrote the text that is learned: the version of a policy or a model, or `template`; null on rows of
+    `end_to_end`, whose policy `trajectories` names."""
+    source_screens: tuple[str, ...] | None = None
+    """The stored screens that it was made from, in order; null on rows of `end_to_end`, which show them all."""
+    box: Box | None = None
+    """Box of the element that the action presses, in pixels of the last screen of `screens`; null without one."""
 
     arrow_schema: ClassVar[pa.Schema] = table_schema(
         required("example_id", pa.string()),
@@ -61,4 +72,8 @@ class Example(Row):
         optional("step_index", pa.int32()),
         required("split", pa.string()),
         optional("guided", pa.bool_()),
+        optional("variant", pa.string()),
+        optional("written_by", pa.string()),
+        optional("source_screens", STRINGS),
+        optional("box", pa.list_(pa.int32())),
     )

@@ -9,7 +9,7 @@ import pyarrow as pa
 from trajmill.schemas.record import Row
 from trajmill.schemas.tables.calibration import Calibration
 from trajmill.schemas.tables.example import Example
-from trajmill.schemas.tables.failure import Failure
+from trajmill.schemas.tables.failure import Failure, Refusal
 from trajmill.schemas.tables.guidance import Guidance
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.pathway import Pathway
@@ -39,6 +39,7 @@ TABLES: dict[str, type[Row]] = {
     "failures": Failure,
     "calibrations": Calibration,
     "pathways": Pathway,
+    "refusals": Refusal,
 }
 
 

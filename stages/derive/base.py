@@ -1,12 +1,36 @@
-"""What all derivations share: which episodes are used for training, and the record of what is left out."""
+"""What all derivations share: which episodes are used for training, what a deriver is, and what is left out."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from trajmill.schemas.episode import Episode
+from trajmill.schemas.tables.example import Example
+from trajmill.schemas.tables.failure import Failure, Refusal
 from trajmill.schemas.tables.query import Split
 from trajmill.schemas.tables.trajectory import Purpose
+
+
+class DerivedRows(NamedTuple):
+    """What a deriver made of one episode."""
+
+    examples: tuple[Example, ...] = ()
+    refusals: tuple[Refusal, ...] = ()
+    failures: tuple[Failure, ...] = ()
+    """Examples that a model did not answer for."""
+
+
+class Deriver(Protocol):
+    """Derives the examples of one kind."""
+
+    async def derive(self, episode: Episode, only: frozenset[int] | None) -> DerivedRows:
+        """The examples of an episode, and why there are no more.
+
+        Args:
+            episode: with its verdicts and its guidance.
+            only: the indices of the steps whose screens are to be used; None for all.
+        """
+        ...
 
 
 class LeftOut(NamedTuple):

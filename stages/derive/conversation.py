@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from trajmill.schemas.coordinates import CoordinateFrame
-from trajmill.schemas.dialects.base import Dialect
+from trajmill.schemas.dialects.base import Dialect, Reply
 from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER, Message
 from trajmill.schemas.tables.step import Step
 from trajmill.stages.guidance.strip import quotes_guidance
@@ -27,6 +27,16 @@ def prompt_messages(dialect: Dialect, step: Step, frame: CoordinateFrame) -> tup
     """
     system = Message(role="system", content=dialect.system_prompt(frame))
     return system, Message(role="user", content=step.prompt + IMAGE_PLACEHOLDER)
+
+
+def rendered(reply: Reply, dialect: Dialect, frame: CoordinateFrame) -> str | None:
+    """The text of a reply; None if the dialect cannot express it, or if reading it gives another action."""
+    try:
+        text = dialect.render(reply, frame)
+    except ValueError:
+        return None
+    read = dialect.parse(text, frame)
+    return text if isinstance(read, Reply) and read.action == reply.action else None
 
 
 def unfit_text(step: Step, reply: str, guidance: str) -> str | None:

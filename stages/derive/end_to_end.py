@@ -20,7 +20,7 @@ from trajmill.schemas.tables.step import Step
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.derive.base import LeftOut, unfit
-from trajmill.stages.derive.conversation import prompt_messages, unfit_text
+from trajmill.stages.derive.conversation import prompt_messages, rendered, unfit_text
 
 KIND = "end_to_end"
 MADE_BY = "derive.end_to_end/1"
@@ -82,22 +82,11 @@ def _completion(step: Step, label: StepLabel | None, dialect: Dialect, size: Siz
     # The step that ends an episode never changes the screen, but a trajectory needs it.
     if label is StepLabel.NEUTRAL and step.screen_before == step.screen_after and not ends_episode(action):
         return _Completion(None, "no_effect")
-    text = _rendered(Reply(step.thought, action, step.conclusion), dialect, size)
+    text = rendered(Reply(step.thought, action, step.conclusion), dialect, native_frame(size))
     if text is None:
         return _Completion(None, "not_round_trip")
     reason = unfit_text(step, text, guidance)
     return _Completion(None, reason) if reason else _Completion(text)
-
-
-def _rendered(reply: Reply, dialect: Dialect, size: Size) -> str | None:
-    """The text of a reply; None if parsing it would give another action."""
-    frame = native_frame(size)
-    try:
-        text = dialect.render(reply, frame)
-    except ValueError:
-        return None
-    read = dialect.parse(text, frame)
-    return text if isinstance(read, Reply) and read.action == reply.action else None
 
 
 def _example(episode: Episode, step: Step, messages: tuple[Message, ...], origin: Origin) -> Example:

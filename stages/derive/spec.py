@@ -1,12 +1,14 @@
-"""How the RL rows of a round are made: `[rl]`."""
+"""How the RL rows of a round are made, `[rl]`, and how further kinds of data are derived, `[derive]`."""
 
 from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import NonNegativeInt
+from pydantic import NonNegativeInt, PositiveInt
 
 from trajmill.schemas.spec import OPERATIONAL, Spec
+from trajmill.stages.derive.kind_spec import KindSpec
+from trajmill.stages.derive.step_data import StepDataSpec
 
 
 class RLSpec(Spec):
@@ -35,3 +37,20 @@ class RLSpec(Spec):
     carry_over: bool = True
     """Whether a group with an unjudged attempt waits for the round that judges it; if not, the group is used without
     that attempt."""
+
+
+class DeriveSpec(Spec):
+    """Data that is derived from stored trajectories, beside the examples that a round derives (see data.md)."""
+
+    writer: str = ""
+    """The endpoint of the language model that rephrases, merges and plans; that of `models.writer` if empty."""
+    describer: str = ""
+    """The endpoint of the vision-language model that describes and thinks; that of `models.describer` if empty."""
+    concurrency: Annotated[PositiveInt, OPERATIONAL] = 16
+    """Trajectories that one worker derives from at the same time."""
+    step: StepDataSpec = StepDataSpec()
+
+    def kind(self, name: str) -> KindSpec:
+        """The spec of a kind. Raises AttributeError for a name that is none."""
+        spec: KindSpec = getattr(self, name)
+        return spec

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.slow
 COMMANDS = (
     *(stage.name for stage in STAGE_COMMANDS),
     *("evolve", "walk", "pathways", "judge", "calibrate", "serve", "sql", "report", "show", "apps", "config"),
-    *("status", "doctor"),
+    *("status", "doctor", "derive"),
 )
 
 HEAVY = {"torch", "apache_beam", "prefect", "duckdb", "pyarrow", "pydantic", "transformers", "networkx", "PIL"}

@@ -1,0 +1,1 @@
+"""Derives further kinds of data from the stored trajectories of a run."""

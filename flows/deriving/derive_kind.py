@@ -1,0 +1,160 @@
+"""The command `trajmill derive KIND`: derives rows of one kind from the stored trajectories of a run.
+
+A batch is the trajectories of one round that the kind, with its settings and models, has not been derived from yet. Its
+list is written before the work starts, so that a killed batch can be continued; it is done after its commit.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow.compute as pc
+
+from trajmill.flows.configuration.config import Config
+from trajmill.flows.context import RoundContext
+from trajmill.flows.deriving.kind_of_run import KindOfRun, kind_named
+from trajmill.flows.deriving.sources import sources_of_round
+from trajmill.flows.progress import progress
+from trajmill.flows.serving.models_ready import models_ready
+from trajmill.pipelines.derived import DerivedFrom, DeriveKind
+from trajmill.pipelines.fan_out import fan_out, split_evenly
+from trajmill.schemas.errors import BadInputError
+from trajmill.stages.derive.collected import Maker
+from trajmill.warehouse.atomic import disk_full_as_error, write_text
+from trajmill.warehouse.commit import commit_stage
+from trajmill.warehouse.layout import StageRun, create_warehouse
+from trajmill.warehouse.lock import sole_worker
+from trajmill.warehouse.read import read_table
+from trajmill.warehouse.staging import mark_done, read_marker, stage_key, sweep
+from trajmill.warehouse.views import refresh_views
+
+_BATCH = "batch.json"
+_MOST_IN_SHARD = 200
+"""Trajectories of one shard; the rows of a shard are in memory together."""
+
+
+class DerivedData(NamedTuple):
+    """The result of deriving a kind, in this call."""
+
+    trajectories: int
+    """Trajectories that rows were derived from."""
+    examples: int
+    failures: int
+    refused: Mapping[str, int]
+    """By reason."""
+
+
+def derive_kind(config: Config, name: str) -> DerivedData:
+    """Derive a kind from all judged training trajectories of the run that it was not derived from yet.
+
+    Raises:
+        BadInputError: there is no such kind, a model is missing, or the run has no judged trajectory.
+        RunInUseError: another process works on the run.
+    """
+    kind = kind_named(config, name)
+    warehouse = create_warehouse(config.run.root)
+    context = RoundContext(config, warehouse, 0)
+    rounds = _rounds(context)
+    if not rounds:
+        raise BadInputError(
+            f"run {context.run_id} in {warehouse.root} has no judged trajectory; run `trajmill evolve` first"
+        )
+    models = models_ready(config, warehouse.run(context.run_id), kind.models.values())
+    with sole_worker(warehouse, context.run_id), models:
+        done = [one for number in rounds for one in _Batches(context.in_round(number), kind).derive()]
+    refresh_views(warehouse)
+    return _together(done)
+
+
+def _together(batches: Sequence[DerivedData]) -> DerivedData:
+    refused: Counter[str] = Counter()
+    for one in batches:
+        refused.update(one.refused)
+    return DerivedData(
+        sum(one.trajectories for one in batches),
+        sum(one.examples for one in batches),
+        sum(one.failures for one in batches),
+        dict(refused),
+    )
+
+
+def _rounds(context: RoundContext) -> list[int]:
+    rows = read_table(context.warehouse, "judgements", ["round"], run_id=context.run_id)
+    judged = pc.max(rows["round"]).as_py()
+    return [] if judged is None else list(range(1, judged + 1))
+
+
+@dataclass(frozen=True)
+class _Batches:
+    """The batches of one kind in one round."""
+
+    context: RoundContext
+    kind: KindOfRun
+
+    def derive(self) -> list[DerivedData]:
+        """Finish a batch that was started before, then derive from what is left."""
+        finished, made = self._finished(), []
+        started = self._run(len(finished)).staging(self.context.warehouse) / _BATCH
+        if started.exists():
+            batch = _read_batch(started)
+            made.append(self._derive_batch(len(finished), batch))
+            finished = self._finished()
+        done = {trajectory_id for ids in finished for trajectory_id in ids}
+        sources = sources_of_round(self.context, done, self.kind.spec.once_per_screen)
+        if sources:
+            write_text(self._folder(len(finished)) / _BATCH, json.dumps(sources))
+            made.append(self._derive_batch(len(finished), sources))
+        return made
+
+    def _finished(self) -> list[list[str]]:
+        """For each finished batch, its trajectories."""
+        found: list[list[str]] = []
+        while (marked := read_marker(self._folder(len(found)), self._key(len(found)))) is not None:
+            found.append(marked["trajectories"])
+        return found
+
+    def _derive_batch(self, attempt: int, sources: Sequence[DerivedFrom]) -> DerivedData:
+        context, at = self.context, self._run(attempt)
+        job = DeriveKind(
+            context.warehouse,
+            at,
+            Maker(self.kind.spec.name, self.kind.made_by, context.origin),
+            self.kind.spec,
+            rounds=(context.round,),
+            writer=self.kind.endpoint(context.config, "writer"),
+            describer=self.kind.endpoint(context.config, "describer"),
+            concurrency=context.config.derive.concurrency,
+        )
+        shards = max(context.config.rollout.workers, ceil(len(sources) / _MOST_IN_SHARD))
+        with (
+            disk_full_as_error(context.warehouse.root),
+            progress().stage(context.round, f"derive {self.kind.spec.name}", len(sources)) as advance,
+        ):
+            made = fan_out(context.warehouse, at, split_evenly(sources, shards), job, context.beam)
+            commit_stage(context.warehouse, at, made.files)
+            advance(len(sources))
+        trajectories = [source.trajectory_id for source in sources]
+        mark_done(self._folder(attempt), self._key(attempt), {"trajectories": trajectories})
+        sweep(self._folder(attempt))
+        return DerivedData(len(trajectories), made.rows("examples"), made.rows("failures"), made.dropped)
+
+    def _run(self, attempt: int) -> StageRun:
+        stage = f"derive-{self.kind.made_by.partition('.')[2].replace('/', '-')}"
+        return StageRun(self.context.run_id, self.context.round, stage, attempt)
+
+    def _folder(self, attempt: int) -> Path:
+        return self._run(attempt).staging(self.context.warehouse)
+
+    def _key(self, attempt: int) -> str:
+        return stage_key(self.kind.made_by, self.context.run_id, [self.context.round, attempt])
+
+
+def _read_batch(path: Path) -> list[DerivedFrom]:
+    sources = json.loads(path.read_text(encoding="utf-8"))
+    return [DerivedFrom(name, None if steps is None else tuple(steps)) for name, steps in sources]

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import pytest
+
+import trajmill.flows.deriving.derive_kind as command
+from trajmill.flows.configuration.config import Config
+from trajmill.flows.deriving.derive_kind import derive_kind
+from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.tables.example import Example
+from trajmill.schemas.tables.failure import Refusal
+from trajmill.warehouse.layout import open_warehouse
+from trajmill.warehouse.read import read_rows
+
+
+def derived(config: Config) -> list[Example]:
+    rows = read_rows(open_warehouse(config.run.root), Example, run_id=config.run_id)
+    return [row for row in rows if row.kind != "end_to_end"]
+
+
+def test_a_kind_is_derived_once_from_each_trajectory(copied: Config) -> None:
+    made = derive_kind(copied, "step")
+    rows = derived(copied)
+    assert made.examples == len(rows) > 0
+    assert {row.round for row in rows} == {1, 2}
+    refusals = read_rows(open_warehouse(copied.run.root), Refusal, run_id=copied.run_id)
+    assert sum(row.count for row in refusals) == sum(made.refused.values()) > 0
+    again = derive_kind(copied, "step")
+    assert (again.trajectories, again.examples) == (0, 0)
+    assert derived(copied) == rows
+
+
+def test_other_settings_derive_rows_of_another_version(copied: Config) -> None:
+    derive_kind(copied, "step")
+    without_failed = copied.derive.model_copy(
+        update={"step": copied.derive.step.model_copy(update={"failed": False, "self_corrections": False})}
+    )
+    made = derive_kind(copied.model_copy(update={"derive": without_failed}), "step")
+    versions = {row.made_by for row in derived(copied)}
+    assert len(versions) == 2
+    assert made.refused["judged_incorrect"] > 0
+
+
+def test_a_batch_that_was_interrupted_before_its_commit_is_finished(
+    copied: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(command, "commit_stage", killed)
+        with pytest.raises(KeyboardInterrupt):
+            derive_kind(copied, "step")
+    assert derived(copied) == []
+    made = derive_kind(copied, "step")
+    rows = derived(copied)
+    assert len({row.example_id for row in rows}) == len(rows) == made.examples > 0
+
+
+def test_an_unknown_kind_is_one_line_with_the_nearest(copied: Config) -> None:
+    with pytest.raises(BadInputError, match="there is no kind 'stepp' of derived data; did you mean step"):
+        derive_kind(copied, "stepp")
