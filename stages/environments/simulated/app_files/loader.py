@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import deepcopy
+from types import ModuleType
 from typing import Any, NamedTuple
 
 from pydantic import ValidationError
@@ -29,6 +30,15 @@ class ErrandFile(NamedTuple):
     spec: ErrandSpec
 
 
+class WritersGuide(NamedTuple):
+    """What mistakes refer a writer of a file to."""
+
+    page: str
+    """The page of the documentation."""
+    keys: tuple[str, ...]
+    """All keys that such a file may have."""
+
+
 class SpecReading(NamedTuple):
     """What a file says, and its mistakes."""
 
@@ -43,7 +53,7 @@ def read_spec(source: YamlFile) -> SpecReading:
         return SpecReading(_file(source, source.data), ())
     except ValidationError as error:
         errors = error.errors(include_url=False, include_context=True)
-    mistakes = tuple(_mistakes(source, errors))
+    mistakes = tuple(record_mistakes(source, errors, _apps_guide()))
     if any(each["type"] != "extra_forbidden" for each in errors):
         return SpecReading(None, mistakes)
     known = deepcopy(source.data)
@@ -64,11 +74,12 @@ def _remove(data: Any, path: NodePath) -> None:
     del data[path[-1]]
 
 
-def _mistakes(source: YamlFile, errors: Sequence[ErrorDetails]) -> list[Mistake]:
+def record_mistakes(source: YamlFile, errors: Sequence[ErrorDetails], guide: WritersGuide) -> list[Mistake]:
+    """The mistakes that pydantic found in a file, by line."""
     found: dict[NodePath, Mistake] = {}
     for error in errors:
         path = _node_path(source, error["loc"])
-        text = _explain(error, path)
+        text = _explain(error, path, guide)
         # A union reports an error for each member; one mistake for each value is enough.
         found.setdefault((*path, text) if error["type"] == "missing" else path, source.mistake(path, text))
     return sorted(found.values(), key=lambda mistake: mistake.line)
@@ -83,11 +94,11 @@ def _node_path(source: YamlFile, location: tuple[str | int, ...]) -> NodePath:
     return path
 
 
-def _explain(error: ErrorDetails, path: NodePath) -> str:
+def _explain(error: ErrorDetails, path: NodePath, guide: WritersGuide) -> str:
     last = str(error["loc"][-1]) if error["loc"] else ""
     match error["type"]:
         case "extra_forbidden":
-            return f"unknown key `{last}`; {_instead(last)}"
+            return f"unknown key `{last}`; {_instead(last, guide.keys)}"
         case "missing":
             where = f" in `{path[-1]}`" if path and isinstance(path[-1], str) else ""
             return f"the key `{last}` is missing{where}; add it"
@@ -109,7 +120,7 @@ def _explain(error: ErrorDetails, path: NodePath) -> str:
             return f"expected text, found `{_short(error['input'])}`; put it in quotes"
         case _:
             message = error["msg"].removeprefix("Input should be ")
-            return f"expected {message}, found `{_short(error['input'])}`; see docs/apps.md"
+            return f"expected {message}, found `{_short(error['input'])}`; see {guide.page}"
 
 
 def _short(value: Any) -> str:
@@ -117,11 +128,16 @@ def _short(value: Any) -> str:
     return text if len(text) <= 40 else text[:37] + "..."
 
 
-def _instead(key: str) -> str:
-    close = nearest(key, [known for known in _known_keys() if known != key])
+def _instead(key: str, keys: Sequence[str]) -> str:
+    close = nearest(key, [known for known in keys if known != key])
     return f"did you mean {close}?" if close else "remove it"
 
 
-def _known_keys() -> list[str]:
-    records = [each for each in vars(app_spec).values() if hasattr(each, "model_fields")]
-    return sorted({info.alias or key for record in records for key, info in record.model_fields.items()})
+def record_keys(module: ModuleType) -> tuple[str, ...]:
+    """The keys of all records of a module, as files write them."""
+    records = [each for each in vars(module).values() if hasattr(each, "model_fields")]
+    return tuple(sorted({info.alias or key for record in records for key, info in record.model_fields.items()}))
+
+
+def _apps_guide() -> WritersGuide:
+    return WritersGuide("docs/apps.md", record_keys(app_spec))

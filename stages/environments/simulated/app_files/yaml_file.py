@@ -14,10 +14,11 @@ NodePath = tuple[str | int, ...]
 
 _MOST_DEPTH = 50
 _MOST_DIGITS = 15
+_NO_APP_FILE = "this is no app file; start it with `app: NAME` or `errand: NAME`"
 
 
 class Mistake(NamedTuple):
-    """One mistake in an app file."""
+    """One mistake in a YAML file of the user."""
 
     file: str
     line: int
@@ -58,13 +59,19 @@ _Loader.add_implicit_resolver("tag:yaml.org,2002:int", re.compile(r"^-?(?:0|[1-9
 _Loader.add_implicit_resolver("tag:yaml.org,2002:null", re.compile(r"^(?:~|null|)$"), ["~", "n", ""])
 
 
-def parse_yaml(file: str, text: str) -> YamlFile | Mistake:
-    """Parse YAML text; the first syntax error is returned as a mistake."""
+def parse_yaml(file: str, text: str, no_mapping: str = _NO_APP_FILE) -> YamlFile | Mistake:
+    """Parse YAML text; the first syntax error is returned as a mistake.
+
+    Args:
+        file: name of the file in mistakes.
+        text: the text.
+        no_mapping: the mistake if the text has no keys.
+    """
     try:
         _refuse_deep_nesting(text)
         node = yaml.compose(text, Loader=_Loader)
         if not isinstance(node, yaml.MappingNode):
-            return Mistake(file, 1, "this is no app file; start it with `app: NAME` or `errand: NAME`")
+            return Mistake(file, 1, no_mapping)
         lines: dict[NodePath, int] = {}
         data = _value(node, (), lines, set())
         return YamlFile(file, data, lines)
@@ -85,10 +92,10 @@ def _refuse_deep_nesting(text: str) -> None:
             raise yaml.MarkedYAMLError(problem=f"nested more than {_MOST_DEPTH} deep", problem_mark=mark)
 
 
-def read_yaml(path: Path) -> YamlFile | Mistake:
-    """Read a YAML file; if it cannot be read or parsed, a mistake is returned."""
+def read_yaml(path: Path, no_mapping: str = _NO_APP_FILE) -> YamlFile | Mistake:
+    """Read a YAML file; if it cannot be read or parsed, a mistake is returned. Arguments as for `parse_yaml`."""
     try:
-        return parse_yaml(str(path), path.read_text(encoding="utf-8"))
+        return parse_yaml(str(path), path.read_text(encoding="utf-8"), no_mapping)
     except UnicodeDecodeError:
         return Mistake(str(path), 1, "the file is not UTF-8 text; save it as UTF-8")
     except OSError as error:

@@ -1,0 +1,191 @@
+"""The records of an app graph, in one format for simulated and live apps (`docs/graphs.md` is the guide for writers).
+
+It is the graph G = <P, A> of the paper (GUI-Owl 6.2): pages with descriptions and slot-value pairs, and transitions.
+"""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from trajmill.schemas.geometry import Box
+from trajmill.schemas.record import Record
+from trajmill.schemas.tables.query import PathStep, Platform
+
+OUTSIDE = "outside"
+"""The end of transitions that leave the app; no page has this name."""
+VALUE = "{value}"
+"""Stands in the target of a slot for one of its values."""
+
+Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=60)]
+"""Name of a page, an element or a slot: small letters, digits, `-` and `_`."""
+
+
+class Mark(StrEnum):
+    """A warning on an element or a transition."""
+
+    LEAVES = "leaves"
+    """It leads out of the app, or ends it."""
+    DESTRUCTIVE = "destructive"
+    """It destroys something, or reaches people, money or machines; nothing is ever pressed for a trial."""
+    NEEDS_LOGIN = "needs-login"
+    """It asks for a password, or leads to a page that does."""
+
+
+class Feature(Record):
+    """An element that a page shows; every key that is given must agree, and one of id, role and text must be given."""
+
+    role: str = ""
+    text: str | None = None
+    """Its complete text; `{slot}` in the features of a transition stands for the value of a slot."""
+    id: str = ""
+    """The platform's own name for it."""
+    state: str = ""
+    """A state that it must have, e.g. `checked`."""
+    value: str | None = None
+    """The complete text of an input; `{slot}` as in `text`."""
+
+    @model_validator(mode="after")
+    def _refuse_empty(self) -> Feature:
+        if not (self.role or self.text or self.id):
+            raise PydanticCustomError("feature", "a feature with one of the keys id, role and text")
+        return self
+
+
+class Recogniser(Record):
+    """How a page is recognised: all of it must hold."""
+
+    shows: tuple[Feature, ...] = ()
+    """Elements that the page always shows."""
+    lacks: tuple[Feature, ...] = ()
+    """Elements that it never shows, which tells it from similar pages."""
+    screen: str = ""
+    """Perceptual hash of the screen (see `screen_hash`), for pages without an accessibility tree."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it says nothing; such a recogniser recognises no page."""
+        return not (self.shows or self.lacks or self.screen)
+
+
+class GraphElement(Record):
+    """One element of a page that can be operated."""
+
+    target: str
+    """Its name in paths: the element id, or `role:text` without one (`docs/environments.md`)."""
+    role: str = ""
+    """Its role in the accessibility tree."""
+    name: str = ""
+    """What people call it: its text on the screen, or an annotator's words."""
+    does: str = ""
+    """What it does, in one sentence."""
+    marks: tuple[Mark, ...] = ()
+    box: Box | None = None
+    """Where it was seen, in pixels of the page's screenshot."""
+
+
+class SlotKind(StrEnum):
+    """How a slot gets its value."""
+
+    FIELD = "field"
+    """A text is typed; `values` are examples."""
+    SWITCH = "switch"
+    """A press turns it; the values are `on` and `off`."""
+    CHOICE = "choice"
+    """One of several is pressed and stays marked (radio buttons, tabs, options)."""
+    LIST = "list"
+    """One of several items is pressed; each leads the same way."""
+
+
+class GraphSlot(Record):
+    """A value that the user can ask for on one page (the paper's slot-value pairs, 6.2)."""
+
+    kind: SlotKind
+    target: str
+    """Name of the element in paths; for a choice and a list the pattern of the pressed elements, with `{value}`."""
+    name: str = ""
+    """What people call it, e.g. `the title of the note`."""
+    description: str = ""
+    values: tuple[str, ...] = ()
+    """Values that can be asked for, as the screen shows them."""
+    default: str = ""
+    """Its value when the page is opened; empty if unknown."""
+    targets: dict[str, str] = {}
+    """By value, the element to press, where the pattern does not give it."""
+    opens: str = ""
+    """For a choice: the element to press first, so that the values are shown."""
+
+    def target_of(self, value: str) -> str:
+        """The element to press or fill for a value."""
+        return self.targets.get(value, self.target.replace(VALUE, value))
+
+
+class GraphTransition(Record):
+    """One way from a page: what is done, where it leads and what stands there."""
+
+    by: Name = ""
+    """The element or the slot of the page that is operated; a slot of kind list or choice is pressed at its value.
+    Empty for a key that belongs to no element."""
+    operation: Literal["tap", "double_tap", "right_tap", "key"] = "tap"
+    keys: str = ""
+    """For `key`: the keys, e.g. `enter` or `ctrl+s`."""
+    slots: tuple[Name, ...] = ()
+    """Slots of the page that must be set before, in this order."""
+    to: Name
+    """The page that it leads to, maybe the same one; `outside` if it leaves the app."""
+    does: str = ""
+    """What it changes, in one sentence."""
+    shows: tuple[Feature, ...] = ()
+    """Elements that stand on the page afterwards; `{slot}` stands for the value of a slot set on the way."""
+    lacks: tuple[Feature, ...] = ()
+    """Elements that are gone afterwards."""
+    marks: tuple[Mark, ...] = ()
+    address: str = ""
+    """For one that leaves: where it leads to, if that is known."""
+
+
+class GraphPage(Record):
+    """One page of an app: a screen, a dialog or an open menu."""
+
+    title: str = ""
+    """What people call it."""
+    description: str = ""
+    """Its content and purpose (the paper's d_i, 6.2)."""
+    recognise: Recogniser = Recogniser()
+    marks: tuple[Mark, ...] = ()
+    screenshot: str = ""
+    """A PNG file, relative to the file of the graph."""
+    elements: dict[Name, GraphElement] = {}
+    slots: dict[Name, GraphSlot] = {}
+    transitions: tuple[GraphTransition, ...] = ()
+
+
+class AppGraph(Record):
+    """The navigation graph of one app; `pages` are in the order of their discovery or importance."""
+
+    app: Name
+    """Its id; pages of queries are `app.page`."""
+    title: str = ""
+    """Its name in instructions, e.g. `the to-do list`."""
+    description: str = ""
+    platform: Platform
+    start_state: dict[str, Any] = {}
+    """The start state, as the environment's reset takes it (`docs/environments.md`)."""
+    opening: tuple[PathStep, ...] = ()
+    """Operations after a reset that bring the app to the first page, if the start state does not."""
+    start: Name
+    """The page that a reset (and the opening) leads to."""
+    pages: dict[Name, GraphPage]
+
+    @property
+    def start_json(self) -> str:
+        """The start state as on a query."""
+        return json.dumps(self.start_state, sort_keys=True, ensure_ascii=False)
+
+    def transitions(self) -> tuple[tuple[str, GraphTransition], ...]:
+        """All transitions, each with the name of the page that it begins at."""
+        return tuple((name, each) for name, page in self.pages.items() for each in page.transitions)

@@ -1,0 +1,160 @@
+"""Reads and writes app graphs as YAML files that people read, edit and review; mistakes are told by line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+from pydantic import ValidationError
+
+from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.nearest import instead_of
+from trajmill.stages.environments.simulated.app_files.loader import WritersGuide, record_keys, record_mistakes
+from trajmill.stages.environments.simulated.app_files.yaml_file import Mistake, YamlFile, read_yaml
+from trajmill.stages.graphs import base
+from trajmill.stages.graphs.base import OUTSIDE, AppGraph, GraphPage
+
+_NO_GRAPH = "this is no app graph; start it with `app: NAME`"
+_GUIDE = "docs/graphs.md"
+_WIDTH = 120
+
+
+class GraphFile(NamedTuple):
+    """A graph and the lines of its parts."""
+
+    source: YamlFile
+    graph: AppGraph
+
+
+class GraphReading(NamedTuple):
+    """The result of reading a file."""
+
+    file: GraphFile | None
+    """None if there is a mistake."""
+    mistakes: tuple[Mistake, ...]
+
+
+def read_graph(path: Path) -> AppGraph:
+    """Read a graph.
+
+    Raises:
+        BadInputError: the file is no graph; the message has one line for each mistake.
+    """
+    reading = parse_graph(path)
+    if reading.file is None:
+        raise BadInputError("\n".join(map(str, reading.mistakes)))
+    return reading.file.graph
+
+
+def parse_graph(path: Path) -> GraphReading:
+    """Read a graph with the lines of its parts, or all mistakes of the file."""
+    source = read_yaml(path, _NO_GRAPH)
+    if isinstance(source, Mistake):
+        return GraphReading(None, (source,))
+    try:
+        graph = AppGraph.model_validate(source.data)
+    except ValidationError as error:
+        guide = WritersGuide(_GUIDE, record_keys(base))
+        return GraphReading(None, tuple(record_mistakes(source, error.errors(), guide)))
+    mistakes = tuple(_broken_names(GraphFile(source, graph)))
+    return GraphReading(None if mistakes else GraphFile(source, graph), mistakes)
+
+
+def write_graph(graph: AppGraph, path: Path) -> None:
+    """Write a graph; keys with their default value are left out, short entries stand on one line."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.part")
+    temporary.write_text(graph_text(graph), encoding="utf-8")
+    temporary.replace(path)
+
+
+def graph_text(graph: AppGraph) -> str:
+    """A graph as YAML."""
+    data = _styled(graph.model_dump(mode="json", exclude_defaults=True))
+    return yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=_WIDTH)
+
+
+def _broken_names(file: GraphFile) -> Iterator[Mistake]:
+    source, graph = file
+    if graph.start not in graph.pages:
+        yield source.mistake(("start",), f"there is no page `{graph.start}`; {instead_of(graph.start, graph.pages)}")
+    for name, page in graph.pages.items():
+        if name == OUTSIDE:
+            yield source.mistake(
+                ("pages", name), f"`{OUTSIDE}` stands for all that is not the app; choose another name"
+            )
+        for slot in sorted(page.slots.keys() & page.elements.keys()):
+            text = f"`{slot}` is the name of an element and of a slot; rename one of them"
+            yield source.mistake(("pages", name, "slots", slot), text)
+        for index, transition in enumerate(page.transitions):
+            path = ("pages", name, "transitions", index)
+            yield from _unknown(file, (*path, "to"), [transition.to], (*graph.pages, OUTSIDE), "page")
+            yield from _unknown(file, (*path, "slots"), transition.slots, page.slots, "slot of this page")
+            yield from _wrong_operation(file, path, page)
+
+
+def _wrong_operation(file: GraphFile, path: tuple[str | int, ...], page: GraphPage) -> Iterator[Mistake]:
+    transition = page.transitions[int(path[-1])]
+    if transition.by:
+        yield from _unknown(
+            file, (*path, "by"), [transition.by], (*page.elements, *page.slots), "element or slot of this page"
+        )
+    elif transition.operation != "key":
+        yield file.source.mistake(path, "it does not say what is pressed; add `by: ELEMENT`")
+    if (transition.operation == "key") != bool(transition.keys):
+        yield file.source.mistake(path, "`operation: key` and `keys` belong together, e.g. `keys: enter`")
+
+
+def _unknown(
+    file: GraphFile, path: tuple[str | int, ...], names: Iterable[str], known: Iterable[str], kind: str
+) -> Iterator[Mistake]:
+    all_known = list(known)
+    for name in names:
+        if name not in all_known:
+            yield file.source.mistake(path, f"there is no {kind} `{name}`; {instead_of(name, all_known)}")
+
+
+class _OnOneLine(dict[str, Any]):
+    """A mapping that is written as `{key: value, ...}`."""
+
+
+class _ListOnOneLine(list[Any]):
+    """A list that is written as `[value, ...]`."""
+
+
+class _Dumper(yaml.SafeDumper):
+    """Indents lists, and writes some values on one line."""
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
+        """Indent a list below its key."""
+        super().increase_indent(flow, False)
+
+
+_Dumper.add_representer(
+    _OnOneLine, lambda dumper, data: dumper.represent_mapping("tag:yaml.org,2002:map", data.items(), flow_style=True)
+)
+_Dumper.add_representer(
+    _ListOnOneLine, lambda dumper, data: dumper.represent_sequence("tag:yaml.org,2002:seq", data, flow_style=True)
+)
+
+
+def _styled(value: Any, depth: int = 0) -> Any:
+    """A value in which what fits is written on one line: small mappings and lists, pages excepted."""
+    if isinstance(value, dict):
+        styled = {key: _styled(each, depth + 1) for key, each in value.items()}
+        return _OnOneLine(styled) if depth > 2 and _fits(value) else styled
+    if isinstance(value, list):
+        items = [_styled(each, depth + 1) for each in value]
+        return _ListOnOneLine(items) if all(_is_plain(each) for each in value) else items
+    return value
+
+
+def _fits(value: dict[str, Any]) -> bool:
+    plain = all(_is_plain(each) or (isinstance(each, list) and all(map(_is_plain, each))) for each in value.values())
+    return plain and len(str(value)) < _WIDTH
+
+
+def _is_plain(value: Any) -> bool:
+    return not isinstance(value, dict | list)

@@ -1,0 +1,68 @@
+"""Writes the operations of a graph as steps of a path, which agents and checks walk in any environment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from trajmill.schemas.tables.query import PathStep
+from trajmill.stages.graphs.base import AppGraph, GraphSlot, GraphTransition, SlotKind
+
+ON, OFF = "on", "off"
+"""The values of a switch."""
+
+
+def set_slot(graph: AppGraph, page: str, slot: str, value: str) -> tuple[PathStep, ...]:
+    """The steps that give a slot of a page a value; none for a switch that has it by default.
+
+    Raises:
+        KeyError: there is no such page or slot.
+    """
+    spec, where = graph.pages[page].slots[slot], f"{graph.app}.{page}"
+    if spec.kind is SlotKind.SWITCH and value == (spec.default or OFF):
+        return ()
+    press = PathStep(page=where, operation="tap", target=spec.target_of(value))
+    if spec.kind is SlotKind.FIELD:
+        return (press, PathStep(page=where, operation="replace", target=press.target, text=value))
+    if spec.opens:
+        return (PathStep(page=where, operation="tap", target=spec.opens), press)
+    return (press,)
+
+
+def take(
+    graph: AppGraph, page: str, transition: GraphTransition, values: Mapping[str, str] | None = None
+) -> tuple[PathStep, ...]:
+    """The steps of a transition: its slots are set, then its element is operated.
+
+    Args:
+        graph: the graph.
+        page: the page that the transition begins at.
+        transition: a transition of the page.
+        values: by slot, the wanted values; a slot without one gets its first value.
+
+    Raises:
+        KeyError: the transition names no element or slot of the page, or a slot that has no value.
+    """
+    slots = graph.pages[page].slots
+    where = f"{graph.app}.{page}"
+    steps = [step for name in transition.slots for step in set_slot(graph, page, name, _value(slots, name, values))]
+    target = _pressed(graph, page, transition.by, values) if transition.by else ""
+    if transition.operation != "key":
+        return (*steps, PathStep(page=where, operation=transition.operation, target=target))
+    if target and not steps:  # the key goes to the element, which must have the focus
+        steps.append(PathStep(page=where, operation="tap", target=target))
+    return (*steps, PathStep(page=where, operation="key", target="", text=transition.keys))
+
+
+def _pressed(graph: AppGraph, page: str, by: str, values: Mapping[str, str] | None) -> str:
+    slots = graph.pages[page].slots
+    return slots[by].target_of(_value(slots, by, values)) if by in slots else graph.pages[page].elements[by].target
+
+
+def _value(slots: Mapping[str, GraphSlot], name: str, values: Mapping[str, str] | None) -> str:
+    wanted = (values or {}).get(name)
+    if wanted is not None:
+        return wanted
+    offered = [each for each in slots[name].values if each != slots[name].default]
+    if not offered:
+        raise KeyError(name)
+    return offered[0]

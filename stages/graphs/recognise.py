@@ -1,0 +1,97 @@
+"""Recognises the pages of a graph on observations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from io import BytesIO
+from itertools import pairwise
+
+from trajmill.schemas.observation import Observation, UIElement
+from trajmill.stages.graphs.base import AppGraph, Feature, Recogniser
+
+_SIDE = 16
+_MOST_DIFFERENT_BITS = 12
+"""Of 256; a blinking cursor or a clock changes fewer, another page more."""
+
+
+def page_on(graph: AppGraph, observation: Observation) -> str | None:
+    """The page of a graph that an observation shows; None if no recogniser holds.
+
+    If several hold, the page with the most features is taken, then the first one.
+    """
+    found = pages_on(graph, observation)
+    return max(found, key=lambda name: _weight(graph.pages[name].recognise)) if found else None
+
+
+def pages_on(graph: AppGraph, observation: Observation) -> tuple[str, ...]:
+    """All pages whose recognisers hold, in the order of the graph."""
+    return tuple(name for name, page in graph.pages.items() if recognises(page.recognise, observation))
+
+
+def recognises(recogniser: Recogniser, observation: Observation) -> bool:
+    """Whether a recogniser holds on an observation; an empty one never does."""
+    if recogniser.is_empty:
+        return False
+    elements = observation.elements or ()
+    return (
+        all(is_on(feature, elements) for feature in recogniser.shows)
+        and not any(is_on(feature, elements) for feature in recogniser.lacks)
+        and (not recogniser.screen or looks_alike(recogniser.screen, screen_hash(observation.screen.encode())))
+    )
+
+
+def is_on(feature: Feature, elements: tuple[UIElement, ...]) -> bool:
+    """Whether one of the elements has a feature."""
+    return any(agrees(feature, element) for element in elements)
+
+
+def agrees(feature: Feature, element: UIElement) -> bool:
+    """Whether an element has a feature."""
+    return (
+        feature.role in ("", element.role)
+        and feature.text in (None, element.text)
+        and feature.id in ("", element.element_id)
+        and feature.value in (None, element.value)
+        and (not feature.state or feature.state in element.states)
+    )
+
+
+def filled(feature: Feature, values: Mapping[str, str]) -> Feature:
+    """A feature of a transition with the values of slots in place of `{slot}`."""
+    return feature.model_copy(
+        update={
+            key: _filled(text, values)
+            for key, text in (("text", feature.text), ("value", feature.value))
+            if text is not None
+        }
+    )
+
+
+def screen_hash(png: bytes) -> str:
+    """The difference hash of a screenshot: 256 bits, as hexadecimal digits; similar screens have similar hashes."""
+    from PIL import Image
+
+    with Image.open(BytesIO(png)) as image:
+        small = image.convert("L").resize((_SIDE + 1, _SIDE), Image.Resampling.BOX)
+    pixels = small.tobytes()
+    rows = [pixels[row * (_SIDE + 1) : (row + 1) * (_SIDE + 1)] for row in range(_SIDE)]
+    bits = "".join("1" if left > right else "0" for row in rows for left, right in pairwise(row))
+    return f"{int(bits, 2):0{_SIDE * _SIDE // 4}x}"
+
+
+def looks_alike(first: str, second: str) -> bool:
+    """Whether two screen hashes belong to one page; False for a text that is no hash."""
+    try:
+        return (int(first, 16) ^ int(second, 16)).bit_count() <= _MOST_DIFFERENT_BITS
+    except ValueError:
+        return False
+
+
+def _filled(text: str, values: Mapping[str, str]) -> str:
+    for slot, value in values.items():
+        text = text.replace("{" + slot + "}", value)
+    return text
+
+
+def _weight(recogniser: Recogniser) -> int:
+    return len(recogniser.shows) + len(recogniser.lacks) + bool(recogniser.screen)

@@ -1,0 +1,80 @@
+from io import BytesIO
+
+import pytest
+from PIL import Image, ImageDraw
+from pydantic import ValidationError
+
+from trajmill.schemas.geometry import Box, Size
+from trajmill.schemas.observation import Observation, ScreenHandle, UIElement
+from trajmill.schemas.tables.query import Platform
+from trajmill.stages.graphs.base import AppGraph, Feature, GraphPage, Recogniser
+from trajmill.stages.graphs.recognise import filled, looks_alike, page_on, pages_on, screen_hash
+
+_BOX = Box(0, 0, 10, 10)
+
+
+def _seen(*elements: UIElement) -> Observation:
+    return Observation(ScreenHandle("s", Size(100, 100), bytes), elements, "todo")
+
+
+def _graph(**recognisers: Recogniser) -> AppGraph:
+    pages = {name: GraphPage(recognise=recogniser) for name, recogniser in recognisers.items()}
+    return AppGraph(app="todo", platform=Platform.WEB, start=next(iter(pages)), pages=pages)
+
+
+def test_a_page_is_recognised_by_what_it_shows_and_lacks() -> None:
+    heading, done = Feature(role="heading", text="todos"), Feature(id="clear", role="button")
+    graph = _graph(
+        empty=Recogniser(shows=(heading,), lacks=(done,)), full=Recogniser(shows=(heading, done)), unknown=Recogniser()
+    )
+    title = UIElement("heading", "todos", _BOX)
+    assert page_on(graph, _seen(title)) == "empty"
+    assert page_on(graph, _seen(title, UIElement("button", "Clear 3 entries", _BOX, element_id="clear"))) == "full"
+    assert page_on(graph, _seen(UIElement("heading", "Todos", _BOX))) is None
+
+
+def test_the_more_exact_recogniser_wins() -> None:
+    heading, dialog = Feature(role="heading", text="todos"), Feature(role="dialog")
+    graph = _graph(page=Recogniser(shows=(heading,)), dialog=Recogniser(shows=(heading, dialog)))
+    seen = _seen(UIElement("heading", "todos", _BOX), UIElement("dialog", "Sure?", _BOX))
+    assert pages_on(graph, seen) == ("page", "dialog")
+    assert page_on(graph, seen) == "dialog"
+
+
+def test_states_and_values_are_compared() -> None:
+    graph = _graph(on=Recogniser(shows=(Feature(role="switch", text="Wi-Fi", state="checked"),)))
+    assert page_on(graph, _seen(UIElement("switch", "Wi-Fi", _BOX))) is None
+    assert page_on(graph, _seen(UIElement("switch", "Wi-Fi", _BOX, ("checked",)))) == "on"
+
+
+def test_the_features_of_a_transition_are_filled_with_values() -> None:
+    feature = Feature(role="text", text="{entry} ({size})")
+    assert filled(feature, {"entry": "Milk", "size": "big"}).text == "Milk (big)"
+    assert filled(Feature(role="text_field", value="{entry}"), {"entry": "Milk"}).value == "Milk"
+
+
+def test_a_feature_must_say_something() -> None:
+    with pytest.raises(ValidationError):
+        Feature(state="checked")
+
+
+def _png(left: int, clock: str) -> bytes:
+    image = Image.new("RGB", (320, 240), "white")
+    draw = ImageDraw.Draw(image)
+    draw.rectangle((left, 40, left + 120, 200), "navy")
+    draw.text((290, 2), clock, "black")
+    out = BytesIO()
+    image.save(out, "PNG")
+    return out.getvalue()
+
+
+def test_a_page_without_a_tree_is_recognised_by_its_picture() -> None:
+    known = screen_hash(_png(20, "9:41"))
+    graph = _graph(home=Recogniser(screen=known))
+
+    def seen(png: bytes) -> Observation:
+        return Observation(ScreenHandle("s", Size(320, 240), lambda: png), None, "")
+
+    assert page_on(graph, seen(_png(20, "9:42"))) == "home"
+    assert page_on(graph, seen(_png(180, "9:41"))) is None
+    assert not looks_alike("no hash", known)
