@@ -1,7 +1,8 @@
 """The recipes of the embedded policy side by side, laid out like figure 8 of the paper (5.2): success by round.
 
 `python -m benchmarks.recipes FOLDER` runs what FOLDER/results.jsonl does not hold yet and prints the tables; `--seeds`,
-`--rounds` and `--queries` make it shorter. All variants roll out groups of four without guidance, and differ in what
+`--rounds` and `--queries` make it shorter. All variants of a seed start with the same policy, as the figure's do: what
+the default job has learned after its first round. They roll out groups of four without guidance, and differ in what
 they learn from them:
 
 - `trpo`: trajectory-level RL; a remembered success replaces an attempt of a group that failed whole (3.1.2).
@@ -23,7 +24,7 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Final
 
-from benchmarks.loop import SPLITS, Changes, Result, Variant, results, run_one
+from benchmarks.loop import SPLITS, Changes, Result, Variant, config_of, results, run_one
 
 _RL: Final = {"kind": "embedded-rl", "max_updates": 150, "epochs": 8.0, "learning_rate": 0.001}
 _VARIANTS: Final = (
@@ -34,10 +35,15 @@ _VARIANTS: Final = (
 )
 
 
-def _variant(name: str, rounds: int, queries: int) -> Variant:
-    """The variant with what is common to all."""
+_START: Final = Variant("start", "the first round of the default job", {"run": {"rounds": 1}})
+
+
+def _variant(name: str, rounds: int, queries: int, start: Path) -> Variant:
+    """The variant with what is common to all; `start` is the folder of the policy that it starts with."""
     found = next(variant for variant in _VARIANTS if variant.name == name)
     common: Changes = {
+        "endpoints": {"start": {"kind": "embedded", "model": start}},
+        "models": {"policy": "start"},
         "run": {"rounds": rounds},
         "queries": {"train": queries, "heldout_slots": 120, "heldout_phrasings": 120, "heldout_apps": 120},
         "rollout": {"episodes_per_round": queries, "group_size": 4, "temperature": 1.5},
@@ -45,6 +51,23 @@ def _variant(name: str, rounds: int, queries: int) -> Variant:
         "guidance": {"enabled": False},
     }
     return found._replace(changes=common | found.changes)
+
+
+def _learned_in_start(root: Path, seed: int) -> Path:
+    """Folder of the policy after the first round of the default job; runs that if nobody has."""
+    from trajmill.flows.context import RoundContext
+    from trajmill.flows.policies.policy import policy_before
+    from trajmill.warehouse.layout import open_warehouse
+
+    config = config_of(_START, seed, root, 0)
+    if not root.exists():
+        partial = root.with_name(f"{root.name}-partial")
+        shutil.rmtree(partial, ignore_errors=True)
+        run_one(_START, seed, partial, 0)
+        partial.rename(root)
+    learned = policy_before(RoundContext(config, open_warehouse(root), 2)).folder
+    assert learned is not None
+    return learned
 
 
 def _run_owed(folder: Path, seeds: Sequence[int], rounds: int, queries: int) -> None:
@@ -94,7 +117,8 @@ def main() -> None:
     folder.mkdir(parents=True, exist_ok=True)
     if arguments.run:
         name, seed, rounds, queries = arguments.run[0], *map(int, arguments.run[1:])
-        result = run_one(_variant(name, rounds, queries), seed, folder / f"{name}-{seed}", 0)
+        start = _learned_in_start(folder / f"start-{seed}", seed)
+        result = run_one(_variant(name, rounds, queries, start), seed, folder / f"{name}-{seed}", 0)
         with (folder / "results.jsonl").open("a") as lines:
             lines.write(json.dumps(result.model_dump()) + "\n")
         return

@@ -160,7 +160,8 @@ def acting(
         with_tokens: whether a served policy is asked for the tokens of its replies.
     """
     agent = context.config.agent
-    explores = policy.kind == EMBEDDED and untrained and isinstance(agent, EndToEndSpec)
+    starts_untrained = untrained and policy.kind == EMBEDDED and is_embedded(context.config)
+    explores = starts_untrained and isinstance(agent, EndToEndSpec)
     spec = ExplorerSpec() if explores else agent
     return ActingAgent(spec, endpoint_of(context, policy), temperature, with_tokens)
 

@@ -11,6 +11,7 @@ MODELS: Final = PartGroup(
     "model",
     {
         "openai_api": "trajmill.stages.models.openai_api.spec:OpenAiSpec",
+        "embedded": "trajmill.stages.models.embedded.spec:EmbeddedSpec",
         "transformers_local": "trajmill.stages.models.transformers_local.spec:TransformersSpec",
         "vllm_offline": "trajmill.stages.models.vllm_offline.spec:VllmSpec",
     },

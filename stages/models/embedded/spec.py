@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class EmbeddedSpec(ModelSpec):
-    """The embedded policy; roles name it `embedded`, without an endpoint."""
+    """The embedded policy, starting with trained weights. Without an endpoint, the role `embedded` starts untrained."""
 
     kind: Literal["embedded"] = "embedded"
     """The network of trajmill."""
@@ -30,6 +30,11 @@ class EmbeddedSpec(ModelSpec):
             BadInputError: the folder holds no complete embedded policy.
         """
         return self.connect({}).version
+
+    @property
+    def weights_folder(self) -> Path:
+        """Folder of its weights."""
+        return self.model
 
     def frame(self, screen: Size) -> CoordinateFrame:
         """The embedded policy writes positions in pixels of the stored screenshot."""
