@@ -1,0 +1,29 @@
+"""A run that starts with trained weights of the embedded policy, such as those of another run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.flows.policies.network import network_folder
+from tests.flows.tasks.test_train import tiny_config
+from trajmill.flows.configuration.models import ModelsSection
+from trajmill.flows.context import RoundContext
+from trajmill.flows.policies.policy import acting, configured_policy
+from trajmill.stages.agents.spec import EndToEndSpec, ExplorerSpec
+from trajmill.stages.models.embedded.spec import EmbeddedSpec
+from trajmill.warehouse.layout import create_warehouse
+
+
+@pytest.mark.parametrize(("policy", "agent"), [("mine", EndToEndSpec), ("embedded", ExplorerSpec)])
+def test_only_the_untrained_policy_explores(tmp_path: Path, policy: str, agent: type) -> None:
+    weights = EmbeddedSpec(model=network_folder(tmp_path / "weights", seed=3))
+    update = {"models": ModelsSection(policy=policy), "endpoints": {"mine": weights}}
+    config = tiny_config(tmp_path / "root", 1).model_copy(update=update)
+    start = configured_policy(config.model_copy(update={"models": ModelsSection(policy="mine")}))
+    assert (start.version, start.kind, start.folder) == (weights.version, "embedded", weights.model)
+    context = RoundContext(config, create_warehouse(tmp_path / "root"), 1)
+    acts = acting(context, start, temperature=1.0, untrained=True)
+    assert type(acts.spec) is agent
+    assert acts.endpoint is not None and acts.endpoint.spec == weights
