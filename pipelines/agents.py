@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
 
 from trajmill.pipelines.models import Endpoint
 from trajmill.stages.agents.base import AgentMaker, AgentModel
 from trajmill.stages.agents.spec import AgentSpec
+from trajmill.stages.models.base import ChatModel
 
 
 @dataclass(frozen=True)
@@ -21,26 +22,36 @@ class ActingAgent:
     temperature: float = 1.0
     with_tokens: bool = False
     """Whether the tokens of the model's replies are asked for."""
+    roles: Mapping[str, Endpoint] = field(default_factory=dict)
+    """The models of its further roles; a role of the spec that is missing here has none."""
 
     def identity(self) -> object:
         """Everything that decides its steps; the weights of its model by the name of their folder, which is a hash."""
         model_fields = self.endpoint and self.endpoint.spec.model_dump(mode="json")
         version = self.endpoint and self.endpoint.version
-        return [self.spec.identity(), model_fields, version, self.temperature, self.with_tokens]
+        named = self.spec.roles()
+        roles = {role: self.roles[role].spec.identity() if role in self.roles else named[role] for role in named}
+        asked = [roles] if roles else []
+        return [self.spec.identity(), model_fields, version, self.temperature, self.with_tokens, *asked]
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[AgentMaker]:
-        """Give a function that makes the agent for a query; all agents share one model, which is closed at the end.
+        """Give a function that makes the agent for a query; all agents share the models, which are closed at the end.
 
         Raises:
-            BadInputError: the model cannot be connected.
+            BadInputError: a model cannot be connected, or the agent lacks a file.
         """
         if self.endpoint is None:
             yield self.spec.open(None)
             return
-        model = self.endpoint.connect()
-        try:
+        async with AsyncExitStack() as closing:
+
+            def connected(endpoint: Endpoint) -> ChatModel:
+                model = endpoint.connect()
+                closing.push_async_callback(model.close)
+                return model
+
+            policy = connected(self.endpoint)
+            roles = {role: connected(endpoint) for role, endpoint in self.roles.items()}
             family = self.endpoint.spec.vision_family
-            yield self.spec.open(AgentModel(model, family, self.temperature, self.with_tokens))
-        finally:
-            await model.close()
+            yield self.spec.open(AgentModel(policy, family, self.temperature, self.with_tokens, roles))

@@ -55,6 +55,7 @@ READY_MADE = (
     "metrics_by_round",
     "error_attribution",
     "action_match",
+    "role_calls",
 )
 """Views in `warehouse/sql/`, each after the views that it reads."""
 

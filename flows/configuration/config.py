@@ -21,7 +21,7 @@ from trajmill.schemas.known_name import known_by
 from trajmill.schemas.record import content_id
 from trajmill.schemas.spec import OPERATIONAL, Fraction, Spec
 from trajmill.stages.agents.kinds import AGENTS
-from trajmill.stages.agents.spec import AgentSpec, EndToEndSpec
+from trajmill.stages.agents.spec import OFF_ROLE, AgentSpec, EndToEndSpec
 from trajmill.stages.critics.spec import JudgeSpec
 from trajmill.stages.derive.spec import DeriveSpec, RLSpec
 from trajmill.stages.environments.kinds import ENVIRONMENTS
@@ -243,6 +243,9 @@ class Config(Spec):
     def asked_endpoints(self) -> Iterator[tuple[KeyPath, str]]:
         """Each key that names an endpoint that a run asks, with the name of the endpoint."""
         yield from self.models.roles()
+        for role, name in self.agent.roles().items():
+            if name != OFF_ROLE:
+                yield ("agent", role), name
         if self.pathways.second_opinion:
             yield ("pathways", "second_opinion"), self.pathways.second_opinion
 

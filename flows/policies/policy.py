@@ -163,7 +163,8 @@ def acting(
     starts_untrained = untrained and policy.kind == EMBEDDED and is_embedded(context.config)
     explores = starts_untrained and isinstance(agent, EndToEndSpec)
     spec = ExplorerSpec() if explores else agent
-    return ActingAgent(spec, endpoint_of(context, policy), temperature, with_tokens)
+    roles = {role: model_of(context.config, name) for role, name in spec.endpoint_roles().items()}
+    return ActingAgent(spec, endpoint_of(context, policy), temperature, with_tokens, roles)
 
 
 def check_weights(warehouse: Warehouse, policy: Policy) -> None:

@@ -33,7 +33,12 @@ def compose(instruction: str, guidance: str | None, conclusions: Sequence[str]) 
 
 
 def read(text: str) -> UserText:
-    """Parse a user text; text in another layout counts as instruction."""
+    """Parse a user text; text in another layout counts as instruction.
+
+    An agent of several roles puts their texts before the task; they are left out.
+    """
+    if not text.startswith(_QUERY):
+        text = text.partition(f"\n{_QUERY}")[2] or text
     head, found, progress = text.rpartition(_PROGRESS)
     if not found:
         head, progress = text, ""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from trajmill.schemas.actions import Action
@@ -21,6 +23,8 @@ class AgentCall:
     """None if the call failed."""
     latency_ms: float
     error: str | None = None
+    model_version: str = ""
+    """Version of the model that was asked, if it is not the agent's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +40,7 @@ class Decision:
     prompt: str = ""
     """The user text of the prompt without guidance; empty for an agent without a model."""
     role_outputs: dict[str, str] = field(default_factory=dict)
+    """The outputs of other roles and what they keep between steps, by name; the agent reads them in its history."""
     calls: tuple[AgentCall, ...] = ()
     reply_tokens: ReplyTokens | None = None
     """The tokens of `raw_response`, if they were asked for and given."""
@@ -61,7 +66,7 @@ class Agent(Protocol):
 
     @property
     def name(self) -> str:
-        """Its name on trajectories: explorer, end_to_end, reference."""
+        """Its name on trajectories: explorer, end_to_end, mobile_agent_v3, ..."""
         ...
 
     @property
@@ -101,3 +106,5 @@ class AgentModel(NamedTuple):
     """0 acts greedily."""
     with_tokens: bool = False
     """Whether the tokens of its replies are asked for."""
+    roles: Mapping[str, ChatModel] = MappingProxyType({})
+    """The models of the agent's further roles; a role that is missing is embedded."""

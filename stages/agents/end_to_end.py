@@ -47,19 +47,34 @@ class EndToEndAgent:
         Raises:
             ModelFailure: the model did not answer.
         """
+        return await self.decide(episode)
+
+    async def decide(self, episode: EpisodeView, context: str = "") -> Decision:
+        """Decide as `act` does, with a text of other roles before the task.
+
+        The text is in the request alone: like guidance, it is not in the decision's prompt.
+
+        Raises:
+            ModelFailure: the model did not answer.
+        """
         frame = self.model.frame(episode.observation.screen.size)
         asked = step_prompt(self.family, self.platform, frame, episode)
-        request = self._request(episode, asked)
+        request = self._request(episode, asked, context)
         start = perf_counter()
         completion = await self.model.complete(request)
         call = AgentCall(request, completion, (perf_counter() - start) * 1000)
         return read_reply(completion, self.family.dialect(self.platform), frame, asked.task, call)
 
-    def _request(self, episode: EpisodeView, asked: Conversation[Observation]) -> ChatRequest:
+    def task_text(self, episode: EpisodeView) -> str:
+        """The task's text in the prompt of a step, without guidance."""
+        frame = self.model.frame(episode.observation.screen.size)
+        return step_prompt(self.family, self.platform, frame, episode).task
+
+    def _request(self, episode: EpisodeView, asked: Conversation[Observation], context: str) -> ChatRequest:
         seed = int(content_id("act", episode.seed, len(episode.history)), 16) % 2**31
         return ChatRequest(
             self.role,
-            chat_messages(asked),
+            chat_messages(asked, context),
             self.temperature,
             seed,
             max_tokens=self.max_tokens,
@@ -80,9 +95,12 @@ def step_prompt(
     return conversation(family, platform, frame, episode.instruction, episode.guidance, past, episode.observation)
 
 
-def chat_messages(asked: Conversation[Observation]) -> tuple[ChatMessage, ...]:
-    """The messages of a prompt, each screen after the text."""
-    return tuple(ChatMessage(message.role, _parts(message)) for message in asked.messages)
+def chat_messages(asked: Conversation[Observation], context: str = "") -> tuple[ChatMessage, ...]:
+    """The messages of a prompt, each screen after the text; `context` stands at the start of the last message."""
+    *earlier, last = asked.messages
+    if context:
+        last = last._replace(text=f"{context}\n\n{last.text}")
+    return tuple(ChatMessage(message.role, _parts(message)) for message in (*earlier, last))
 
 
 def read_reply(

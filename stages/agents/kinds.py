@@ -12,6 +12,7 @@ AGENTS: Final = PartGroup(
     {
         "end_to_end": "trajmill.stages.agents.spec:EndToEndSpec",
         "explorer": "trajmill.stages.agents.spec:ExplorerSpec",
+        "mobile_agent_v3": "trajmill.stages.agents.mobile_agent_v3.spec:MobileAgentV3Spec",
         "reference": "trajmill.stages.agents.spec:ReferenceSpec",
     },
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import PositiveInt
 
@@ -15,8 +15,26 @@ if TYPE_CHECKING:
     from trajmill.stages.agents.base import Agent, AgentMaker, AgentModel
 
 
+EMBEDDED_ROLE = "embedded"
+"""In place of an endpoint: the rules that come with trajmill."""
+OFF_ROLE = "off"
+"""In place of an endpoint: the agent does without the role."""
+
+
 class AgentSpec(Spec):
     """The base of the specs of agents: `[agent]`."""
+
+    role_names: ClassVar[tuple[str, ...]] = ()
+    """The fields that name the endpoints of its further roles. They are operational, because the name of an endpoint
+    decides nothing; its model is part of a run's identity."""
+
+    def roles(self) -> dict[str, str]:
+        """By role, the name of its endpoint, `embedded` or `off`."""
+        return {role: getattr(self, role) for role in self.role_names}
+
+    def endpoint_roles(self) -> dict[str, str]:
+        """By role, the name of its endpoint, without the roles that need none."""
+        return {role: name for role, name in self.roles().items() if name not in (EMBEDDED_ROLE, OFF_ROLE)}
 
     @abstractmethod
     def open(self, model: AgentModel | None) -> AgentMaker:
@@ -42,7 +60,7 @@ class EndToEndSpec(AgentSpec):
         """Make agents that ask the model."""
         from trajmill.stages.agents.end_to_end import EndToEndAgent
 
-        asked = _given(model)
+        asked = given_model(model)
 
         def make(query: Query) -> Agent:
             return EndToEndAgent(
@@ -70,7 +88,7 @@ class ExplorerSpec(AgentSpec):
         """Make agents that ask the untrained model at temperature 1."""
         from trajmill.stages.agents.end_to_end import EndToEndAgent
 
-        asked = _given(model)
+        asked = given_model(model)
 
         def make(query: Query) -> Agent:
             return EndToEndAgent(
@@ -112,7 +130,12 @@ class WalkerSpec(AgentSpec):
         return make
 
 
-def _given(model: AgentModel | None) -> AgentModel:
+def given_model(model: AgentModel | None) -> AgentModel:
+    """The model of the agents.
+
+    Raises:
+        ValueError: there is none.
+    """
     if model is None:
         raise ValueError("this kind of agent asks a model")
     return model

@@ -259,6 +259,6 @@ def _model_call(
         call.completion,
         call.latency_ms,
         call.error,
-        model_version,
+        call.model_version or model_version,
         origin,
     )

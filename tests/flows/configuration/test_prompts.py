@@ -1,21 +1,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
+from tests.stages.agents.test_end_to_end import CLICK, Scripted
+from tests.stages.rollout.toy import toy_query
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.file import load_config
 from trajmill.flows.configuration.judges import own_judge
 from trajmill.flows.configuration.models import PromptsSection
 from trajmill.flows.configuration.prompts import prompts_of
 from trajmill.flows.serving.models_ready import models_ready
+from trajmill.schemas.dialects.families import ANY
 from trajmill.schemas.errors import BadInputError
+from trajmill.stages.agents.base import AgentModel
 from trajmill.stages.models.prompts import Prompt
 
 STAGES = Path(__file__).parents[3] / "stages"
-PACKAGED = {path.stem: path for path in STAGES.rglob("prompts/*.md")}
+OF_AGENTS = {path.stem: path for path in (STAGES / "agents").rglob("prompts/*.md")}
+PACKAGED = {path.stem: path for path in STAGES.rglob("prompts/*.md") if path.stem not in OF_AGENTS}
 LISTS = {"writer_refine": "writer_short", "writer_refine_heldout": "writer_ask"}
 """Keys that take several files, and a packaged prompt of that kind."""
 KEYS = list(PromptsSection.model_fields)
@@ -57,6 +63,25 @@ def test_a_prompt_of_the_user_replaces_the_packaged_one(tmp_path: Path, key: str
 
 def test_every_packaged_prompt_can_be_replaced() -> None:
     assert {prompt.version for prompt in every(prompts_of(Config()))} == set(PACKAGED)
+
+
+@pytest.mark.parametrize(("name", "path"), OF_AGENTS.items())
+def test_a_prompt_of_an_agent_can_be_replaced(tmp_path: Path, name: str, path: Path) -> None:
+    agent, (key, _, _) = path.parents[1].name, name.rpartition("-")
+    (tmp_path / "mine.md").write_text(path.read_text().replace("# user", "Mine.\n\n# user"))
+    (tmp_path / "trajmill.toml").write_text(f'[agent]\nkind = "{agent}"\nprompts.{key} = "mine.md"\n')
+    config = load_config(tmp_path / "trajmill.toml")
+    asked = [f"{prompt}" for prompt in _opened(config)]
+    assert sum("Mine." in prompt for prompt in asked) == 1
+    assert config.run_id != Config.model_validate({"agent": {"kind": agent}}).run_id
+
+
+def _opened(config: Config) -> Iterator[Prompt]:
+    """The prompts of the agent of a configuration."""
+    agent = config.agent.open(AgentModel(Scripted(CLICK), ANY, 0.0))(toy_query())
+    roles = [getattr(agent, field.name) for field in fields(agent)]  # type: ignore[arg-type]
+    for role in roles:
+        yield from (each for name in getattr(role, "__slots__", ()) if isinstance(each := getattr(role, name), Prompt))
 
 
 def test_a_file_for_another_role_is_another_run(tmp_path: Path) -> None:

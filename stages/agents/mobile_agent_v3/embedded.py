@@ -1,0 +1,131 @@
+"""The embedded Manager, Reflector and Notetaker: simple rules on screens and accessibility trees.
+
+They read what a model in their place would be shown: the sections of the prompt, and the screens with their trees. They
+never see the simulator's state, the query's path or its goal.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from trajmill.schemas.observation import Observation, UIElement
+from trajmill.stages.agents.mobile_agent_v3.agent import WORKER_REPORTS
+from trajmill.stages.agents.mobile_agent_v3.task_state import FAILURE, SUCCESS
+from trajmill.stages.agents.roles.embedded_role import EmbeddedRole, RoleQuestion
+from trajmill.stages.agents.roles.sections import NONE, numbered, read_items
+
+TRY_AGAIN = "Try again what had no effect: "
+_REPORT = "Report that the task is done."
+_QUOTED = re.compile(r'"[^"]*"')
+_MOST_NOTES = 5
+_ERROR = re.compile(r"\b(error|failed|invalid|wrong|not found|cannot)\b", re.IGNORECASE)
+_SETTLED = frozenset({"selected", "checked", "focused"})
+
+
+def embedded_manager() -> EmbeddedRole:
+    """Plans one subgoal for each app that the request names, and ticks them off as the apps are opened."""
+    return EmbeddedRole("embedded-manager-1", _managed)
+
+
+def embedded_reflector() -> EmbeddedRole:
+    """Finds failures by the screen: nothing changed though something should have, or an error is shown."""
+    return EmbeddedRole("embedded-reflector-1", _reflected)
+
+
+def embedded_notetaker() -> EmbeddedRole:
+    """Notes the elements that the tree marks as data: codes, addresses, totals."""
+    return EmbeddedRole("embedded-notetaker-1", _noted)
+
+
+def _managed(asked: RoleQuestion) -> str:
+    return _revised(asked) if asked.section("plan") else _planned(asked)
+
+
+def _planned(asked: RoleQuestion) -> str:
+    apps = _named_apps(asked.section("user request"), asked.screens)
+    subgoals = [f'Open "{app}" and do there what the user asks.' for app in apps]
+    said = f"The request names {', '.join(apps)}." if apps else "The request names no app on this screen."
+    return _plan(said, (), (*(subgoals or [_one_subgoal(asked.section("user request"))]), _REPORT))
+
+
+def _one_subgoal(request: str) -> str:
+    return f"Do what the user asks: {request}"
+
+
+def _named_apps(request: str, screens: Iterable[Observation]) -> list[str]:
+    """The icons on the screen that the request names outside quotes, in the order in which it names them."""
+    said = _QUOTED.sub(" ", request).casefold()
+    places = {
+        element.text: place.start()
+        for element in _elements(screens)
+        if element.role == "icon"
+        and (place := re.search(rf"(?<!\w){re.escape(element.text.casefold())}(?!\w)", said)) is not None
+    }
+    return sorted(places, key=lambda app: places[app])
+
+
+def _revised(asked: RoleQuestion) -> str:
+    plan, completed = read_items(asked.section("plan")), read_items(asked.section("completed subgoals"))
+    done = asked.section("last action description")
+    if done.startswith(WORKER_REPORTS):
+        return _plan("The Worker reports success.", (*completed, *plan), ())
+    first = tuple(subgoal for subgoal in plan if not subgoal.startswith(TRY_AGAIN))
+    if asked.section("outcome") == FAILURE:
+        return _plan("The last action failed.", completed, (f"{TRY_AGAIN}{done}", *first))
+    # A subgoal is reached when the app of the one after it is opened.
+    reached = next((at for at, subgoal in enumerate(first) if at and _opens(done, subgoal)), 0)
+    return _plan("The plan goes on.", (*completed, *first[:reached]), first[reached:])
+
+
+def _opens(done: str, subgoal: str) -> bool:
+    named = _QUOTED.search(subgoal)
+    return named is not None and done.startswith(f"Opened {named[0]}")
+
+
+def _plan(thought: str, completed: tuple[str, ...], plan: tuple[str, ...]) -> str:
+    left = numbered(plan) if plan else "Finished"
+    return f"### Thought ###\n{thought}\n### Completed Subgoals ###\n{numbered(completed)}\n### Plan ###\n{left}"
+
+
+def _reflected(asked: RoleQuestion) -> str:
+    before, after = asked.screens
+    if before.screen.screen_id == after.screen.screen_id and not _may_change_nothing(asked, before):
+        return _outcome(FAILURE, f"The screen did not change after: {asked.section('expectation')}")
+    known = {element.text for element in before.elements or ()}
+    fresh = next((e.text for e in after.elements or () if e.text not in known and _ERROR.search(e.text)), "")
+    if fresh:
+        return _outcome(FAILURE, f"The screen shows: {fresh}")
+    return _outcome(SUCCESS, NONE)
+
+
+def _may_change_nothing(asked: RoleQuestion, before: Observation) -> bool:
+    """Whether an action may leave the screen as it is: waiting, or choosing what is chosen already."""
+    action = asked.section("last action")
+    if '"kind":"wait"' in action:
+        return True
+    point = re.search(r'"kind":"click","x":(\d+),"y":(\d+)', action)
+    if point is None:
+        return False
+    pressed = [e for e in before.elements or () if e.bounds.contains(int(point[1]), int(point[2]))]
+    return any(_SETTLED & set(element.states) for element in pressed)
+
+
+def _outcome(outcome: str, feedback: str) -> str:
+    return f"### Outcome ###\n{outcome}\n### Feedback ###\n{feedback}"
+
+
+def _noted(asked: RoleQuestion) -> str:
+    known = read_items(asked.section("important notes"))
+    notes = [note for note in _values(asked.screens) if note not in known]
+    return f"### Important Notes ###\n{numbered(notes[:_MOST_NOTES])}"
+
+
+def _values(screens: Iterable[Observation]) -> Iterator[str]:
+    for screen in screens:
+        title = next((e.text for e in screen.elements or () if "title" in e.states), screen.app)
+        yield from (f"{title}: {e.text}" for e in screen.elements or () if e.role == "value" and e.text)
+
+
+def _elements(screens: Iterable[Observation]) -> Iterator[UIElement]:
+    return (element for screen in screens for element in screen.elements or ())

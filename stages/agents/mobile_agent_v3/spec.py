@@ -1,0 +1,102 @@
+"""The spec of Mobile-Agent-v3."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+
+from pydantic import PositiveInt
+
+from trajmill.schemas.spec import OPERATIONAL, Spec
+from trajmill.stages.agents.spec import EMBEDDED_ROLE, AgentSpec, given_model
+
+if TYPE_CHECKING:
+    from trajmill.schemas.tables.query import Query
+    from trajmill.stages.agents.base import Agent, AgentMaker, AgentModel
+    from trajmill.stages.agents.mobile_agent_v3.agent import Retriever
+
+
+class MobileAgentV3Prompts(Spec):
+    """Prompt files of your own for the roles, in place of those that come with trajmill (see agents.md)."""
+
+    manager_plan: Path | None = None
+    """For the first plan."""
+    manager_update: Path | None = None
+    """For the plan after an action."""
+    reflector: Path | None = None
+    """For the outcome of an action."""
+    notetaker: Path | None = None
+    """For the notes of a screen."""
+
+
+class MobileAgentV3Spec(AgentSpec):
+    """Manager, Worker, Reflector and Notetaker (paper Mobile-Agent-v3, 4 and 7); `models.policy` is the Worker."""
+
+    role_names: ClassVar[tuple[str, ...]] = ("manager", "reflector", "notetaker")
+
+    kind: Literal["mobile_agent_v3"] = "mobile_agent_v3"
+    """Four roles: the policy acts as the Worker."""
+    manager: Annotated[str, OPERATIONAL] = EMBEDDED_ROLE
+    """Plans: `embedded` (simple rules on the screen), the NAME of an `[endpoints.NAME]`, or `off`."""
+    reflector: Annotated[str, OPERATIONAL] = EMBEDDED_ROLE
+    """Says whether an action succeeded: `embedded`, the NAME of an `[endpoints.NAME]`, or `off`."""
+    notetaker: Annotated[str, OPERATIONAL] = EMBEDDED_ROLE
+    """Notes what a later screen needs: `embedded`, the NAME of an `[endpoints.NAME]`, or `off`."""
+    knowledge: Path | None = None
+    """Folder of documents (`.md`, `.txt`) in which the Manager finds knowledge about a task, by BM25."""
+    knowledge_passages: PositiveInt = 3
+    """Most passages that the Manager is given."""
+    max_tokens: PositiveInt = 512
+    """Longest reply of the Worker in tokens."""
+    role_tokens: PositiveInt = 1024
+    """Longest reply of each other role in tokens."""
+    prompts: MobileAgentV3Prompts = MobileAgentV3Prompts()
+    """Prompt files of your own."""
+
+    def open(self, model: AgentModel | None) -> AgentMaker:
+        """Make agents that share the models of their roles, and the index of the documents.
+
+        Raises:
+            BadInputError: the folder of documents has none with text, or a prompt file is wrong.
+            ValueError: there is no model for the Worker.
+        """
+        from trajmill.stages.agents.end_to_end import EndToEndAgent
+        from trajmill.stages.agents.mobile_agent_v3 import embedded
+        from trajmill.stages.agents.mobile_agent_v3.agent import MobileAgentV3
+        from trajmill.stages.agents.mobile_agent_v3.manager import open_manager
+        from trajmill.stages.agents.mobile_agent_v3.notetaker import open_notetaker
+        from trajmill.stages.agents.mobile_agent_v3.reflector import open_reflector
+        from trajmill.stages.agents.roles.opening import role_model
+
+        worker = given_model(model)
+        manager = role_model(self, "manager", worker, embedded.embedded_manager, self.role_tokens)
+        reflector = role_model(self, "reflector", worker, embedded.embedded_reflector, self.role_tokens)
+        notetaker = role_model(self, "notetaker", worker, embedded.embedded_notetaker, self.role_tokens)
+        retrieve, files = self._retriever(), self.prompts
+
+        def make(query: Query) -> Agent:
+            return MobileAgentV3(
+                EndToEndAgent(
+                    worker.model,
+                    query.platform,
+                    worker.temperature,
+                    role="worker",
+                    family=worker.family,
+                    with_tokens=worker.with_tokens,
+                    max_tokens=self.max_tokens,
+                ),
+                open_manager(manager, files.manager_plan, files.manager_update) if manager else None,
+                open_reflector(reflector, files.reflector) if reflector else None,
+                open_notetaker(notetaker, files.notetaker) if notetaker else None,
+                retrieve,
+            )
+
+        return make
+
+    def _retriever(self) -> Retriever | None:
+        if self.knowledge is None:
+            return None
+        from trajmill.stages.agents.knowledge.documents import DocumentFolder
+
+        return partial(DocumentFolder(self.knowledge).retrieve, most=self.knowledge_passages)
