@@ -8,7 +8,7 @@ from importlib.metadata import version
 
 from trajmill.flows.configuration.config import Config
 from trajmill.pipelines.fan_out import BeamSettings
-from trajmill.pipelines.reading.queries import queries_of
+from trajmill.pipelines.reading.queries import attemptable, queries_of
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Query
 from trajmill.stages.environments.spec import EnvironmentSpec
@@ -51,7 +51,12 @@ class RoundContext:
 
     @property
     def queries(self) -> Mapping[str, Query]:
-        """The run's queries by id, once they are generated."""
+        """The run's queries by id, once they are generated; without those of imported recordings."""
+        return attemptable(self.all_queries)
+
+    @property
+    def all_queries(self) -> Mapping[str, Query]:
+        """The run's queries by id, with those of imported recordings, which nothing here can start."""
         return queries_of(self.warehouse, self.run_id)
 
     def at(self, stage: str) -> StageRun:

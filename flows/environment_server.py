@@ -19,7 +19,6 @@ from trajmill.flows.serving.models_ready import models_ready
 from trajmill.flows.tasks.generate import generate
 from trajmill.pipelines.drawing import drawing_processes
 from trajmill.pipelines.online import OnlineRecorder, judging
-from trajmill.pipelines.reading.queries import queries_of
 from trajmill.schemas.dialects.families import Family, family_named
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.nearest import instead_of
@@ -157,12 +156,12 @@ async def _committing(recorder: OnlineRecorder) -> AsyncIterator[None]:
 
 def _queries(context: RoundContext) -> Mapping[str, Query]:
     """The queries of the run; if there are none, they are generated as in the run's first stage."""
-    found = queries_of(context.warehouse, context.run_id)
+    found = context.queries
     if found:
         return found
     with sole_worker(context.warehouse, context.run_id):
         generate(context)
-    return queries_of(context.warehouse, context.run_id)
+    return context.queries
 
 
 def _split(name: str) -> Split:

@@ -14,7 +14,20 @@ from typing import Annotated
 
 import typer
 
-from trajmill.flows.cli import apps, derive, env, export, judges, loop, operations, policy, results, untrained, upkeep
+from trajmill.flows.cli import (
+    apps,
+    derive,
+    env,
+    export,
+    importing,
+    judges,
+    loop,
+    operations,
+    policy,
+    results,
+    untrained,
+    upkeep,
+)
 from trajmill.flows.interrupt import Interrupt, noticing_interrupts
 from trajmill.schemas.errors import TrajmillError
 
@@ -38,6 +51,7 @@ app.add_typer(derive.app)
 app.add_typer(results.app)
 app.add_typer(operations.app)
 app.add_typer(export.app)
+app.add_typer(importing.app)
 app.add_typer(upkeep.app)
 app.add_typer(untrained.app)
 app.add_typer(apps.app, name="apps")

@@ -10,6 +10,7 @@ from prefect.client.schemas.objects import State
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.file import load_config_named
 from trajmill.flows.context import RoundContext
+from trajmill.flows.importing.import_folder import has_imports
 from trajmill.flows.landed_event import accepted_since_training
 from trajmill.flows.nights.at_work import at_work
 from trajmill.flows.nights.ending import Ending, FlowEnd
@@ -58,8 +59,8 @@ def _too_few(config: Config) -> FlowEnd | None:
 
 
 def train_round(context: RoundContext) -> FlowEnd:
-    """Do the rest of a round that is judged; call it inside a flow, with the run locked."""
-    if report_of(context, JUDGE) is None:
+    """Do the rest of a round that is judged or has imports; call it inside a flow, with the run locked."""
+    if report_of(context, JUDGE) is None and not has_imports(context):
         line = f"did not train: round {context.round} is not judged yet; it trains on what has landed at its end"
         return FlowEnd(Ending.NOT_ENOUGH, line)
     accepted = accepted_since_training(context.config)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import pyarrow.parquet as pq
 
@@ -16,6 +16,7 @@ from trajmill.flows.tasks.unjudged import unjudged_of_earlier_rounds
 from trajmill.pipelines.derive import DeriveExamples, DeriveRLSteps
 from trajmill.pipelines.fan_out import fan_out, split_evenly
 from trajmill.pipelines.reading.history import read_history
+from trajmill.pipelines.reading.verdicts import read_verdicts
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.critics.unjudged import TRIED_AT_MOST, Unjudged
 from trajmill.warehouse.layout import StageRun
@@ -26,23 +27,20 @@ DERIVE = "derive"
 DERIVE_RL = "derive_rl"
 NOT_ACCEPTED = "trajectory_not_accepted"
 """The reason of trajectories that were judged incorrect or not judged."""
+_LEARNED_FROM = (Purpose.TRAIN, Purpose.GUIDED, Purpose.IMPORTED)
 
 
 def derive(context: RoundContext) -> StageReport:
-    """Supervised examples from the accepted attempts, guided or not, that were judged in this round."""
+    """Supervised examples from the accepted attempts and imports that were judged in this round."""
 
     def work(at: StageRun) -> StageOutcome:
-        trajectories = trajectories_of_round(context, Purpose.TRAIN) + trajectories_of_round(context, Purpose.GUIDED)
+        trajectories = [name for purpose in _LEARNED_FROM for name in trajectories_of_round(context, purpose)]
         rounds = {context.round}
         if context.config.judge.filter:
-            late = unjudged_of_earlier_rounds(context, Purpose.TRAIN) + unjudged_of_earlier_rounds(
-                context, Purpose.GUIDED
-            )
+            late = [one for purpose in _LEARNED_FROM for one in unjudged_of_earlier_rounds(context, purpose)]
             rounds.update(one.round for one in late)
             trajectories += [one.trajectory_id for one in late]
-            history = read_history(context.warehouse, context.run_id, rounds)
-            accepted = {attempt.trajectory_id for attempt in history.attempts if attempt.correct}
-            chosen = sorted(accepted & set(trajectories))
+            chosen = sorted(_accepted(context, rounds) & set(trajectories))
         else:
             chosen = sorted(trajectories)
         job = DeriveExamples(
@@ -90,6 +88,13 @@ def derive_rl(context: RoundContext) -> StageReport:
         return StageOutcome(len(trajectories), rows_out, made.files, {"dropped": dict(made.dropped)})
 
     return run_once(context, DERIVE_RL, work)
+
+
+def _accepted(context: RoundContext, rounds: Collection[int]) -> set[str]:
+    """The trajectories that the run's own judge called correct in some rounds."""
+    columns = ["trajectory_id", "correct"]
+    rows = read_verdicts(context.warehouse, "judgements", columns, rounds=rounds, run_id=context.run_id)
+    return set(rows["trajectory_id"].filter(rows["correct"]).to_pylist())
 
 
 def _groups_of(context: RoundContext, late: Sequence[Unjudged]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import ceil
 
 from trajmill.flows.configuration.judges import own_judge
@@ -11,6 +12,7 @@ from trajmill.flows.tasks.unjudged import unjudged_of_earlier_rounds
 from trajmill.pipelines.fan_out import fan_out, split_evenly
 from trajmill.pipelines.judge import JudgeTrajectories
 from trajmill.schemas.tables.trajectory import Purpose
+from trajmill.stages.critics.unjudged import Unjudged
 from trajmill.warehouse.layout import StageRun
 from trajmill.warehouse.read import read_table
 
@@ -21,13 +23,15 @@ _MOST_IN_SHARD = 1000
 
 
 def judge(context: RoundContext) -> StageReport:
-    """Judge the unguided attempts."""
-    return _judge(context, JUDGE, Purpose.TRAIN)
+    """Judge the unguided attempts, and imports that could not be judged before."""
+    late = unjudged_of_earlier_rounds(context, Purpose.TRAIN) + unjudged_of_earlier_rounds(context, Purpose.IMPORTED)
+    return judge_all(context, JUDGE, trajectories_of_round(context, Purpose.TRAIN), late)
 
 
 def judge_guided(context: RoundContext) -> StageReport:
     """Judge the guided attempts."""
-    return _judge(context, JUDGE_GUIDED, Purpose.GUIDED)
+    late = unjudged_of_earlier_rounds(context, Purpose.GUIDED)
+    return judge_all(context, JUDGE_GUIDED, trajectories_of_round(context, Purpose.GUIDED), late)
 
 
 def trajectories_of_round(context: RoundContext, purpose: Purpose) -> list[str]:
@@ -43,11 +47,14 @@ def trajectories_of_round(context: RoundContext, purpose: Purpose) -> list[str]:
     return sorted(trajectory_id for trajectory_id, found in pairs if found == purpose)
 
 
-def _judge(context: RoundContext, stage: str, purpose: Purpose) -> StageReport:
+def judge_all(
+    context: RoundContext, stage: str, trajectory_ids: Sequence[str], late: Sequence[Unjudged] = ()
+) -> StageReport:
+    """Judge trajectories of this round, and some of earlier rounds, as a stage of this round."""
+
     def work(at: StageRun) -> StageOutcome:
         own = own_judge(context.config)
-        again = unjudged_of_earlier_rounds(context, purpose)
-        trajectories = [one.trajectory_id for one in again] + trajectories_of_round(context, purpose)
+        trajectories = [*(one.trajectory_id for one in late), *trajectory_ids]
         workers = max(context.config.rollout.workers, ceil(len(trajectories) / _MOST_IN_SHARD))
         job = JudgeTrajectories(
             context.warehouse,
@@ -55,8 +62,8 @@ def _judge(context: RoundContext, stage: str, purpose: Purpose) -> StageReport:
             context.origin,
             own.spec,
             own.critics,
-            rounds=tuple(sorted({context.round, *(one.round for one in again)})),
-            tried={one.trajectory_id: one.tried for one in again},
+            rounds=tuple(sorted({context.round, *(one.round for one in late)})),
+            tried={one.trajectory_id: one.tried for one in late},
         )
         made = fan_out(context.warehouse, at, split_evenly(trajectories, workers), job, context.beam)
         return StageOutcome(len(trajectories), made.rows("judgements"), made.files)

@@ -22,7 +22,8 @@ def release(context: RoundContext) -> StageReport:
 
     def work(at: StageRun) -> StageOutcome:
         history = read_history(context.warehouse, context.run_id, context.rounds_so_far)
-        averages = history.averages(list(context.queries)) if context.config.train.reweight else None
+        queries = context.all_queries
+        averages = history.averages(list(queries)) if context.config.train.reweight else None
         request = ReleaseRequest(
             name=release_name(context),
             origin=context.origin,
@@ -37,7 +38,7 @@ def release(context: RoundContext) -> StageReport:
             heldout_apps=context.config.queries.unseen_app_names,
             left_out=left_out(context),
         )
-        released = make_release(context.warehouse, request, list(context.queries.values()))
+        released = make_release(context.warehouse, request, list(queries.values()))
         return StageOutcome(
             released.offered,
             released.examples,

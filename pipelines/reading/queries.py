@@ -8,7 +8,7 @@ from functools import lru_cache
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trajmill.schemas.tables.query import Query
+from trajmill.schemas.tables.query import RECORDED, Query
 from trajmill.schemas.tables.registry import rows_from_arrow
 from trajmill.warehouse.delta_log import newest_log_entry
 from trajmill.warehouse.layout import Warehouse
@@ -21,6 +21,13 @@ def queries_of(warehouse: Warehouse, run_id: str) -> Mapping[str, Query]:
     A round may add queries, so they are read again after each commit. Keep the mapping to look up many queries.
     """
     return _as_of(warehouse, run_id, newest_log_entry(warehouse, "queries"))
+
+
+def attemptable(queries: Mapping[str, Query]) -> Mapping[str, Query]:
+    """The queries that an environment can start: all but those of imported recordings."""
+    if all(query.validation != RECORDED for query in queries.values()):
+        return queries
+    return {query_id: query for query_id, query in queries.items() if query.validation != RECORDED}
 
 
 def queries_named(warehouse: Warehouse, run_id: str, query_ids: Collection[str]) -> Mapping[str, Query]:

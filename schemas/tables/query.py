@@ -48,6 +48,12 @@ HELDOUT_SPLITS = (Split.HELDOUT_SLOTS, Split.HELDOUT_PHRASINGS, Split.HELDOUT_AP
 """The splits that are reported; nothing is decided by them."""
 
 
+PASSED = "passed"
+"""The validation of a query that agents may attempt."""
+RECORDED = "recorded"
+"""The validation of a query that stands for recordings from elsewhere: nothing here can start it."""
+
+
 class Slot(Record):
     """One constraint of the user: a slot of a page and the wanted value."""
 
@@ -114,7 +120,8 @@ class Query(Row):
     split: Split
     """Its use, fixed before training."""
     validation: str
-    """`passed`, or why the query was dropped (paper 6.2, step 5)."""
+    """`passed`; `recorded` if it was imported with its recordings and is never attempted here; or why the query was
+    dropped (paper 6.2, step 5)."""
 
     arrow_schema: ClassVar[pa.Schema] = table_schema(
         required("query_id", pa.string()),

@@ -24,7 +24,7 @@ from trajmill.stages.derive.conversation import prompt_messages, rendered, unfit
 
 KIND = "end_to_end"
 MADE_BY = "derive.end_to_end/1"
-LEARNED_FROM = frozenset({Purpose.TRAIN, Purpose.GUIDED})
+LEARNED_FROM = frozenset({Purpose.TRAIN, Purpose.GUIDED, Purpose.IMPORTED})
 
 
 class EndToEndExamples(NamedTuple):

@@ -1,0 +1,1 @@
+"""Imports trajectories from elsewhere, judges them, and says what landed."""

@@ -1,0 +1,1 @@
+"""Brings trajectories that were recorded elsewhere into the warehouse."""

@@ -1,0 +1,1 @@
+"""Reads trajectories that were recorded elsewhere: one module for each published layout."""

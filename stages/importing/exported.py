@@ -1,0 +1,110 @@
+"""Reads our own export: the Parquet files that `trajmill export` writes for `trl`, `grpo`, `verl` and `verl-sft`.
+
+A row is a step with its picture; the rows of a trajectory follow one another. Steps that the export left out are
+missing, so a trajectory may be shorter than it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from trajmill.schemas.actions import Action, action_from_json
+from trajmill.schemas.tables.query import Platform
+from trajmill.stages.importing.base import (
+    BadRecording,
+    BadRecordingError,
+    Found,
+    RecordedStep,
+    Recording,
+    reading,
+)
+from trajmill.stages.importing.files import screen_of
+from trajmill.stages.importing.spec import LayoutSpec
+
+_COLUMNS: Final = [
+    *("trajectory_id", "step_index", "instruction", "platform", "apps", "task", "agent", "action"),
+    *("screen_ids", "images"),
+]
+_ROWS_AT_ONCE: Final = 32
+
+
+class ExportedLayout(LayoutSpec):
+    """A folder that `trajmill export` has written."""
+
+    kind: Literal["trajmill"] = "trajmill"
+    """Our own export."""
+
+    def lists(self, folder: Path) -> Sequence[Path]:
+        """The files of rows."""
+        return sorted((folder / "data").glob("*.parquet"))
+
+    def expected(self) -> str:
+        """What a folder contains."""
+        return "data/NAME.parquet, as `trajmill export` writes them for trl, grpo, verl and verl-sft"
+
+    def read(self, file: Path, folder: Path) -> Iterator[Found]:
+        """The trajectories of a file."""
+        try:
+            with reading():
+                missing = [name for name in _COLUMNS if name not in pq.read_schema(file).names]
+                if missing:
+                    raise ValueError(f"column {missing[0]} is missing")
+                per_row = file.stat().st_size // max(pq.read_metadata(file).num_rows, 1)
+                for name, rows in groupby(_rows(file), key=lambda row: str(row["trajectory_id"])):
+                    yield _found(name, list(rows), per_row)
+        except BadRecordingError as error:
+            yield Found(BadRecording(file.name, str(error)), 0)
+
+
+def _rows(file: Path) -> Iterator[Mapping[str, Any]]:
+    """The rows of a file; a copy that stands for weight is left out."""
+    seen = ("", -1)
+    with pq.ParquetFile(file) as parquet:
+        for batch in parquet.iter_batches(_ROWS_AT_ONCE, columns=_COLUMNS):
+            for row in _as_dicts(batch):
+                step = (row["trajectory_id"], row["step_index"])
+                if step != seen:
+                    yield row
+                seen = step
+
+
+def _as_dicts(batch: pa.RecordBatch) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = batch.to_pylist()
+    return found
+
+
+def _found(name: str, rows: Sequence[Mapping[str, Any]], bytes_per_row: int) -> Found:
+    size = bytes_per_row * len(rows)
+    try:
+        with reading():
+            return Found(_recording(name, rows), size)
+    except BadRecordingError as error:
+        return Found(BadRecording(name, str(error)), size)
+
+
+def _recording(name: str, rows: Sequence[Mapping[str, Any]]) -> Recording:
+    first = rows[0]
+    ordered = sorted(rows, key=lambda row: int(row["step_index"]))
+    return Recording(
+        name=name,
+        platform=Platform(first["platform"]),
+        instruction=str(first["instruction"]),
+        steps=tuple(map(_step, ordered)),
+        last=None,
+        agent=str(first["agent"]),
+        apps=tuple(map(str, first["apps"])),
+        task=str(first["task"]),
+    )
+
+
+def _step(row: Mapping[str, Any]) -> RecordedStep:
+    """One step; of several pictures the last is the one that the reply answers."""
+    screen = screen_of(row["images"][-1]["bytes"], str(row["screen_ids"][-1]))
+    action: Action | None = action_from_json(row["action"]) if row["action"] else None
+    return RecordedStep(screen, action, str(row["action"]))

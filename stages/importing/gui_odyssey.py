@@ -1,0 +1,108 @@
+"""Reads GUI-Odyssey: a JSON file for each episode in `annotations/`, its pictures in `screenshots/`.
+
+Positions are 0 to 1000 on both axes (`introduction.md` of its repository).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from trajmill.schemas.actions import Action, Click, LongPress, Swipe, SystemButton, Terminate, TypeText
+from trajmill.schemas.coordinates import CoordinateFrame, CoordinateSpace
+from trajmill.schemas.geometry import Point, Size
+from trajmill.schemas.tables.query import Platform
+from trajmill.stages.importing.base import (
+    BadRecording,
+    BadRecordingError,
+    Found,
+    RecordedScreen,
+    RecordedStep,
+    Recording,
+    reading,
+)
+from trajmill.stages.importing.files import read_json, read_screen, within
+from trajmill.stages.importing.spec import LayoutSpec
+
+_KEYS: Final[Mapping[str, Action]] = {
+    "KEY_HOME": SystemButton(button="Home"),
+    "KEY_BACK": SystemButton(button="Back"),
+    "KEY_APPSELECT": SystemButton(button="Menu"),
+}
+
+
+class GuiOdysseyLayout(LayoutSpec):
+    """Human demonstrations over several apps of Android devices."""
+
+    kind: Literal["gui-odyssey"] = "gui-odyssey"
+    """Android, across apps."""
+
+    def lists(self, folder: Path) -> Sequence[Path]:
+        """The annotation files."""
+        return sorted((folder / "annotations").glob("*.json"))
+
+    def expected(self) -> str:
+        """What a folder contains."""
+        return "annotations/EPISODE.json and screenshots/NAME.png"
+
+    def read(self, file: Path, folder: Path) -> Iterator[Found]:
+        """The one episode of a file."""
+        size = file.stat().st_size
+        try:
+            with reading():
+                yield Found(_recording(read_json(file), folder), size)
+        except BadRecordingError as error:
+            yield Found(BadRecording(file.stem, str(error)), size)
+
+
+def _recording(episode: Mapping[str, Any], folder: Path) -> Recording:
+    task = episode["task_info"]
+    return Recording(
+        name=str(episode["episode_id"]),
+        platform=Platform.PHONE,
+        instruction=str(task["instruction"]),
+        steps=tuple(_step(step, folder) for step in episode["steps"]),
+        last=None,
+        agent="human",
+        apps=tuple(map(str, task["app"])),
+        task=str(task["category"]),
+    )
+
+
+def _step(step: Mapping[str, Any], folder: Path) -> RecordedStep:
+    name = str(step["screenshot"])
+    screen = read_screen(within(folder, f"screenshots/{name}", name), name)
+    return RecordedStep(
+        screen,
+        _action(str(step["action"]), step["info"], screen),
+        raw=f"{step['action']} {step['info']}",
+        thought=str(step.get("intention") or ""),
+        conclusion=str(step.get("low_level_instruction") or ""),
+    )
+
+
+def _action(kind: str, info: Any, screen: RecordedScreen) -> Action | None:
+    match kind, info:
+        case "CLICK", str(key):
+            return _KEYS.get(key)
+        case "CLICK", _:
+            return Click(**_at(info[0], screen)._asdict())
+        case "LONG_PRESS", _:
+            return LongPress(**_at(info[0], screen)._asdict())
+        case "SCROLL", _:
+            start, end = _at(info[0], screen), _at(info[1], screen)
+            return Swipe(x=start.x, y=start.y, x2=end.x, y2=end.y)
+        case "TYPE" | "TEXT", str(text):
+            return TypeText(text=text)
+        case "COMPLETE", _:
+            return Terminate(status="success")
+        case "INCOMPLETE" | "IMPOSSIBLE", _:
+            return Terminate(status="failure")
+        case _:
+            return None
+
+
+def _at(place: Sequence[float], screen: RecordedScreen) -> Point:
+    size = Size(screen.width, screen.height)
+    return CoordinateFrame(CoordinateSpace.PER_MILLE, size, size).to_pixels(float(place[0]), float(place[1]))

@@ -1,0 +1,98 @@
+"""Imports become rows like any other: judged by the run's own judge, learned from, never attempted."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.flows.tasks.test_judge_served import approving, served
+from tests.stages.importing import samples
+from tests.stages.models.fault_server import Fault, running_server
+from trajmill.flows.configuration.config import Config
+from trajmill.flows.context import RoundContext
+from trajmill.flows.importing.import_folder import import_folder
+from trajmill.flows.round import do_stage
+from trajmill.flows.round_stages import STAGES
+from trajmill.flows.tasks.derive import DERIVE
+from trajmill.flows.tasks.generate import GENERATE
+from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.tables.example import Example
+from trajmill.schemas.tables.failure import Failure
+from trajmill.schemas.tables.query import Query, Split
+from trajmill.schemas.tables.step import Step
+from trajmill.schemas.tables.trajectory import Purpose, Trajectory
+from trajmill.stages.importing.kinds import layout_spec
+from trajmill.warehouse.layout import create_warehouse
+from trajmill.warehouse.read import read_rows
+from trajmill.warehouse.screens import WarehouseScreens
+
+pytestmark = pytest.mark.slow
+
+_DEAD = "http://127.0.0.1:9/v1"
+
+
+def seeing(root: Path, url: str) -> Config:
+    """A judge that needs no trees, which this layout does not have."""
+    config = served(root / "data", url)
+    return config.model_copy(update={"judge": config.judge.model_copy(update={"channels": ("multimodal",)})})
+
+
+def generated(root: Path, url: str) -> tuple[Config, RoundContext]:
+    config = seeing(root, url)
+    context = RoundContext(config, create_warehouse(config.run.root), 1)
+    do_stage(next(stage for stage in STAGES if stage.name == GENERATE), context)
+    return config, context
+
+
+def test_a_folder_is_imported_once_judged_and_never_attempted(tmp_path: Path) -> None:
+    samples.agentnet(tmp_path / "net", tasks=3)
+    with (tmp_path / "net/agentnet.jsonl").open("a") as file:
+        file.write("{\n")
+    with running_server([Fault.NONE], writes=approving) as server:
+        config, context = generated(tmp_path, server.url)
+        held_out = next(query for query in context.queries.values() if query.split is Split.HELDOUT_SLOTS)
+        samples.gui_odyssey(tmp_path / "odyssey", "1", held_out.instruction)
+        first = import_folder(config, layout_spec("agentnet"), tmp_path / "net")
+        again = import_folder(config, layout_spec("agentnet"), tmp_path / "net")
+        leaking = import_folder(config, layout_spec("gui-odyssey"), tmp_path / "odyssey")
+    assert (first.round, first.trajectories, first.steps, first.judged, first.accepted) == (1, 3, 12, 3, 3)
+    assert [bad.name for bad in first.bad] == ["agentnet.jsonl:4"] and first.accepted_since_training == 3
+    assert (again.trajectories, again.known, again.judged, again.accepted_since_training) == (0, 3, 0, 3)
+    assert leaking.trajectories == 0 and "held-out" in leaking.bad[0].reason
+    stored = read_rows(context.warehouse, Trajectory, run_id=context.run_id)
+    assert {row.purpose for row in stored} == {Purpose.IMPORTED} and len(stored) == 3
+    screens = WarehouseScreens(context.warehouse)
+    assert len(screens) == 4
+    steps = read_rows(context.warehouse, Step, run_id=context.run_id)
+    assert all(screens.size(step.screen_after).width == 300 for step in steps)
+    imported = [row for row in read_rows(context.warehouse, Query) if row.made_by.startswith("import.")]
+    assert len(imported) == 3 and not {row.query_id for row in imported} & set(context.queries)
+    assert len(read_rows(context.warehouse, Failure, run_id=context.run_id)) == 3
+
+
+def test_what_no_critic_could_judge_is_judged_with_the_next_round_and_learned_from(tmp_path: Path) -> None:
+    samples.agentnet(tmp_path / "net", tasks=2)
+    with running_server([Fault.INTERNAL] * 100, writes=approving) as server:
+        config, context = generated(tmp_path, server.url)
+        report = import_folder(config, layout_spec("agentnet"), tmp_path / "net")
+    assert (report.trajectories, report.judged, report.accepted_since_training) == (2, 0, 0)
+    with running_server([Fault.NONE], writes=approving) as server:
+        mended = seeing(tmp_path, server.url)
+        assert mended.run_id == config.run_id
+        for number in (1, 2):
+            for stage in STAGES if number == 1 else STAGES[: 1 + [stage.name for stage in STAGES].index(DERIVE)]:
+                do_stage(stage, RoundContext(mended, context.warehouse, number))
+    imported = {
+        row.trajectory_id for row in read_rows(context.warehouse, Trajectory) if row.purpose is Purpose.IMPORTED
+    }
+    examples = [row for row in read_rows(context.warehouse, Example) if row.trajectory_id in imported]
+    assert {row.trajectory_id for row in examples} == imported and {row.round for row in examples} == {2}
+    assert all(json.loads(row.action or "")["kind"] for row in examples)
+
+
+def test_a_run_without_queries_says_what_to_do(tmp_path: Path) -> None:
+    samples.agentnet(tmp_path / "net")
+    with pytest.raises(BadInputError, match="run `trajmill generate` first"):
+        import_folder(served(tmp_path / "data", _DEAD), layout_spec("agentnet"), tmp_path / "net")

@@ -1,0 +1,206 @@
+"""Small folders in the published layouts, each with one whole trajectory."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from PIL import Image
+
+PHONE = (120, 200)
+DESKTOP = (300, 200)
+
+
+def picture(number: int, size: tuple[int, int] = PHONE) -> bytes:
+    """A picture of one colour."""
+    out = io.BytesIO()
+    Image.new("RGB", size, (number * 37 % 256, number * 91 % 256, 40)).save(out, "PNG")
+    return out.getvalue()
+
+
+def write(folder: Path, name: str, content: bytes | object) -> None:
+    """Write a file; what is no bytes is written as JSON."""
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
+
+
+def gui_odyssey(folder: Path, episode: str = "7", instruction: str = "Find a note and share it") -> None:
+    """An episode of GUI-Odyssey."""
+    actions = [
+        ("CLICK", [[500, 250]]),
+        ("CLICK", "KEY_HOME"),
+        ("SCROLL", [[500, 800], [500, 200]]),
+        ("TYPE", "milk"),
+        ("LONG_PRESS", [[1000, 1000]]),
+        ("COMPLETE", []),
+    ]
+    steps = [
+        {"step": n, "screenshot": f"{episode}_{n}.png", "action": kind, "info": info, "intention": f"think {n}"}
+        | {"low_level_instruction": f"did {n}"}
+        for n, (kind, info) in enumerate(actions)
+    ]
+    for number in range(len(steps)):
+        write(folder, f"screenshots/{episode}_{number}.png", picture(number))
+    task = {"category": "Multi_Apps", "app": ["Notes", "Mail"], "instruction": instruction}
+    write(folder, f"annotations/{episode}.json", {"episode_id": episode, "task_info": task, "steps": steps})
+
+
+def aitz(folder: Path) -> None:
+    """An episode of AITZ."""
+    actions = [
+        (4, "[0.5, 0.25]", "[0.5, 0.26]"),
+        (4, "[0.8, 0.5]", "[0.2, 0.5]"),
+        (3, "", ""),
+        (5, "", ""),
+        (10, "", ""),
+    ]
+    steps = [
+        {
+            "episode_id": "GENERAL-1",
+            "step_id": number,
+            "instruction": "open the settings",
+            "result_action_type": kind,
+            "result_action_text": "words" if kind == 3 else "",
+            "result_touch_yx": touch,
+            "result_lift_yx": lift,
+            "image_path": f"general/GENERAL-1/GENERAL-1_{number}.png",
+            "ui_positions": "[[90, 20, 20, 40]]",
+            "ui_text": '["Wi-Fi"]',
+            "ui_types": '["TEXT"]',
+            "coat_action_think": f"think {number}",
+            "coat_action_desc": f"did {number}",
+        }
+        for number, (kind, touch, lift) in enumerate(actions)
+    ]
+    write(folder, "general/GENERAL-1/GENERAL-1.json", steps)
+    for number in range(len(steps)):
+        write(folder, f"general/GENERAL-1/GENERAL-1_{number}.png", picture(number))
+
+
+def agentnet_task(number: int, code: Sequence[str] | None = None) -> dict[str, Any]:
+    """A trajectory of AgentNet."""
+    codes = code or (
+        "pyautogui.click(x=0.5, y=0.25)",
+        "pyautogui.moveTo(x=0.1, y=0.1)\npyautogui.dragTo(x=0.2, y=0.5, button='left')",
+        "pyautogui.hotkey(['ctrl', 's'])",
+        "computer.terminate(status='success')",
+    )
+    traj = [
+        {"index": n, "image": f"{n}.png", "value": {"code": text, "thought": f"think {n}", "action": f"did {n}"}}
+        for n, text in enumerate(codes)
+    ]
+    return {"task_id": f"task-{number}", "instruction": f"save the file, number {number}", "traj": traj}
+
+
+def agentnet(folder: Path, tasks: int = 1) -> None:
+    """Trajectories of AgentNet that share their pictures."""
+    lines = [json.dumps(agentnet_task(number)) for number in range(tasks)]
+    write(folder, "agentnet.jsonl", "\n".join(lines).encode() + b"\n")
+    for number in range(4):
+        write(folder, f"ubuntu_images/{number}.png", picture(number, DESKTOP))
+
+
+def _message(name: str, *fields: tuple[str, int, str]) -> descriptor_pb2.DescriptorProto:
+    """A message whose fields all repeat; a type that is no scalar names another message."""
+    scalars = {"bytes": 12, "int64": 3, "string": 9}
+    made = descriptor_pb2.DescriptorProto(name=name)
+    for field, number, kind in fields:
+        added = made.field.add(name=field, number=number, label=3, type=scalars.get(kind, 11))
+        if kind not in scalars:
+            added.type_name = f".sample.{kind}"
+    return made
+
+
+_FILE = descriptor_pb2.FileDescriptorProto(
+    name="sample.proto",
+    package="sample",
+    syntax="proto3",
+    message_type=[
+        _message("BytesList", ("value", 1, "bytes")),
+        _message("Int64List", ("value", 1, "int64")),
+        _message("Feature", ("bytes_list", 1, "BytesList"), ("int64_list", 3, "Int64List")),
+        _message("Entry", ("key", 1, "string"), ("value", 2, "Feature")),
+        _message("Features", ("feature", 1, "Entry")),
+        _message("Example", ("features", 1, "Features")),
+        _message(
+            "Rect", *((side, number, "int64") for number, side in enumerate(("left", "top", "right", "bottom"), 1))
+        ),
+        _message(
+            "Node",
+            ("bounds", 2, "Rect"),
+            ("class_name", 3, "string"),
+            ("text", 7, "string"),
+            *((f"flag{number}", number, "int64") for number in (14, 16, 23)),
+        ),
+        _message("Tree", ("nodes", 1, "Node")),
+        _message("Window", ("tree", 11, "Tree")),
+        _message("Forest", ("windows", 1, "Window")),
+    ],
+)
+_POOL = descriptor_pool.DescriptorPool()
+_POOL.Add(_FILE)
+
+
+def _make(name: str) -> Any:
+    return message_factory.GetMessageClass(_POOL.FindMessageTypeByName(f"sample.{name}"))()
+
+
+def forest(label: str, box: tuple[int, int, int, int]) -> bytes:
+    """An accessibility forest with one button, encoded by Google's library."""
+    found = _make("Forest")
+    node = found.windows.add().tree.add().nodes.add(class_name=["android.widget.Button"], text=[label])
+    for flag in ("flag14", "flag16", "flag23"):
+        getattr(node, flag).append(1)
+    sides = dict(zip(("left", "top", "right", "bottom"), ([side] for side in box), strict=True))
+    node.bounds.add(**sides)
+    return bytes(found.SerializeToString())
+
+
+def example(features: dict[str, list[bytes] | list[int]]) -> bytes:
+    """A `tf.train.Example`, encoded by Google's library."""
+    found = _make("Example")
+    entries = found.features.add()
+    for name, values in features.items():
+        feature = entries.feature.add(key=[name]).value.add()
+        chosen = feature.int64_list if isinstance(values[0], int) else feature.bytes_list
+        chosen.add(value=values)
+    return bytes(found.SerializeToString())
+
+
+def android_control_record(episode: int = 3, screenshots: int = 4) -> bytes:
+    """An episode of AndroidControl."""
+    actions = [
+        {"action_type": "open_app", "app_name": "Clock"},
+        {"action_type": "click", "x": 20, "y": 30},
+        {"action_type": "scroll", "direction": "down"},
+    ]
+    return example(
+        {
+            "episode_id": [episode],
+            "goal": [b"set an alarm"],
+            "screenshots": [picture(number) for number in range(screenshots)],
+            "accessibility_trees": [forest("Alarm", (10, 20, 60, 50)) for _ in range(screenshots)],
+            "screenshot_widths": [PHONE[0]] * screenshots,
+            "screenshot_heights": [PHONE[1]] * screenshots,
+            "actions": [json.dumps(action).encode() for action in actions],
+            "step_instructions": [f"step {number}".encode() for number in range(len(actions))],
+        }
+    )
+
+
+def tfrecords(records: Sequence[bytes]) -> bytes:
+    """A TFRecord file compressed with GZIP."""
+    framed = (struct.pack("<QI", len(record), 0) + record + b"\0\0\0\0" for record in records)
+    return gzip.compress(b"".join(framed))
+
+
+def android_control(folder: Path) -> None:
+    """A file of AndroidControl."""
+    write(folder, "android_control-00000-of-00020", tfrecords([android_control_record()]))

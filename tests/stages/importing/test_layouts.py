@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.stages.importing import samples
+from trajmill.schemas.actions import (
+    Action,
+    Click,
+    Drag,
+    LongPress,
+    OpenApp,
+    PressKeys,
+    Swipe,
+    SystemButton,
+    Terminate,
+    TypeText,
+    action_from_json,
+)
+from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.record import Origin
+from trajmill.stages.importing.base import BadRecording, Recording
+from trajmill.stages.importing.kinds import LAYOUTS, layout_spec
+from trajmill.stages.importing.rows import rows_of
+
+_ORIGIN = Origin(round=1, run_id="run", code_version="1")
+_DONE = Terminate(status="success")
+
+_EXPECTED: dict[str, tuple[Callable[[Path], None], list[Action]]] = {
+    "gui-odyssey": (
+        samples.gui_odyssey,
+        [
+            Click(x=60, y=50),
+            SystemButton(button="Home"),
+            Swipe(x=60, y=160, x2=60, y2=40),
+            TypeText(text="milk"),
+            LongPress(x=119, y=199),
+            _DONE,
+        ],
+    ),
+    "aitz": (
+        samples.aitz,
+        [
+            Click(x=30, y=100),
+            Swipe(x=60, y=160, x2=60, y2=40),
+            TypeText(text="words"),
+            SystemButton(button="Back"),
+            _DONE,
+        ],
+    ),
+    "agentnet": (
+        samples.agentnet,
+        [Click(x=150, y=50), Drag(x=30, y=20, x2=60, y2=100), PressKeys(keys=("ctrl", "s")), _DONE],
+    ),
+    "android-control": (
+        samples.android_control,
+        [OpenApp(app="Clock"), Click(x=20, y=30), Swipe(x=60, y=140, x2=60, y2=60), _DONE],
+    ),
+}
+
+
+def read(kind: str, folder: Path) -> list[Recording | BadRecording]:
+    layout = layout_spec(kind)
+    return [found.recording for file in layout.checked_lists(folder) for found in layout.read(file, folder)]
+
+
+@pytest.mark.parametrize("kind", _EXPECTED)
+def test_each_layout_gives_the_actions_in_pixels(kind: str, tmp_path: Path) -> None:
+    make, expected = _EXPECTED[kind]
+    make(tmp_path)
+    (recording,) = read(kind, tmp_path)
+    assert isinstance(recording, Recording)
+    rows = rows_of(recording, kind, _ORIGIN)
+    assert [action_from_json(step.action or "") for step in rows.steps] == expected
+    assert rows.trajectory.answer == "success" and rows.trajectory.steps == len(expected)
+    assert rows.steps[0].screen_after == rows.steps[1].screen_before
+    assert recording.instruction in rows.steps[-1].prompt and rows.steps[0].conclusion in rows.steps[-1].prompt
+
+
+@pytest.mark.parametrize("kind", ["aitz", "android-control"])
+def test_a_tree_names_the_element_under_a_press(kind: str, tmp_path: Path) -> None:
+    make, _ = _EXPECTED[kind]
+    make(tmp_path)
+    (recording,) = read(kind, tmp_path)
+    assert isinstance(recording, Recording)
+    steps = rows_of(recording, kind, _ORIGIN).steps
+    assert [step.target.text for step in steps if step.target] == ["Wi-Fi" if kind == "aitz" else "Alarm"]
+
+
+@pytest.mark.parametrize("kind", LAYOUTS.kinds())
+def test_another_folder_is_named(kind: str, tmp_path: Path) -> None:
+    with pytest.raises(BadInputError, match="nothing to import: expected"):
+        read(kind, tmp_path / "none")
+
+
+def test_a_bad_trajectory_is_named_and_ends_nothing(tmp_path: Path) -> None:
+    samples.agentnet(tmp_path, tasks=2)
+    good = (tmp_path / "agentnet.jsonl").read_text().splitlines()
+    escaping = samples.agentnet_task(8)
+    escaping["traj"][0]["image"] = "../outside.png"
+    samples.write(tmp_path.parent, "outside.png", samples.picture(1))
+    bad = ["{", "[" * 100_000, '{"task_id": NaN}', json.dumps({"task_id": "5", "instruction": "x", "traj": "steps"})]
+    lines = [good[0], *bad, json.dumps(escaping), good[1]]
+    (tmp_path / "agentnet.jsonl").write_text("\n".join(lines))
+    found = read("agentnet", tmp_path)
+    named = [each for each in found if isinstance(each, BadRecording)]
+    assert [isinstance(each, Recording) for each in found] == [True, *[False] * 5, True]
+    assert [each.name for each in named] == [f"agentnet.jsonl:{number}" for number in range(2, 7)]
+    assert "not in the folder" in named[-1].reason and all("\n" not in each.reason for each in named)
+
+
+def test_a_picture_that_is_cut_short_is_named(tmp_path: Path) -> None:
+    samples.gui_odyssey(tmp_path, "1")
+    samples.gui_odyssey(tmp_path, "2")
+    samples.write(tmp_path, "screenshots/1_2.png", samples.picture(2)[:60])
+    first, second = read("gui-odyssey", tmp_path)
+    assert isinstance(first, BadRecording) and "1_2.png" in first.reason
+    assert isinstance(second, Recording)
+
+
+def test_what_follows_a_damaged_place_of_a_record_file_is_named_once(tmp_path: Path) -> None:
+    whole = samples.tfrecords([samples.android_control_record(1), samples.android_control_record(2, screenshots=3)])
+    samples.write(tmp_path, "android_control-0", whole)
+    samples.write(tmp_path, "android_control-1", whole[: len(whole) // 2])
+    first, short, *rest = read("android-control", tmp_path)
+    assert isinstance(first, Recording)
+    assert isinstance(short, BadRecording) and "3 screenshots, 3 actions" in short.reason
+    assert isinstance(rest[-1], BadRecording) and "rest of the file" in rest[-1].reason
+
+
+def test_a_press_outside_the_screen_is_no_action(tmp_path: Path) -> None:
+    samples.android_control(tmp_path)
+    (recording,) = read("android-control", tmp_path)
+    assert isinstance(recording, Recording)
+    far = recording.steps[1]._replace(action=Click(x=5000, y=3))
+    rows = rows_of(recording._replace(steps=(far,)), "android-control", _ORIGIN)
+    assert rows.steps[0].action is None and rows.steps[0].action_kind == "unparsed"
