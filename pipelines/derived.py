@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -17,7 +18,9 @@ from trajmill.stages.concurrency import side_by_side
 from trajmill.stages.derive.base import DerivedRows, Deriver
 from trajmill.stages.derive.collected import Maker
 from trajmill.stages.derive.kind_spec import KindSpec, Tools
+from trajmill.stages.derive.prompt_files import DerivePrompts
 from trajmill.warehouse.layout import StageRun, Warehouse
+from trajmill.warehouse.screen_journal import ScreenJournal, journal_path
 from trajmill.warehouse.screens import WarehouseScreens
 from trajmill.warehouse.shards import write_tables
 
@@ -40,6 +43,7 @@ class DeriveKind:
     spec: KindSpec
     rounds: tuple[int, ...]
     """The rounds of the trajectories."""
+    prompts: DerivePrompts
     writer: Endpoint | None = None
     describer: Endpoint | None = None
     concurrency: int = 1
@@ -52,7 +56,8 @@ class DeriveKind:
     def __call__(self, shard: str, sources: Sequence[DerivedFrom]) -> WrittenFiles:
         """Write the examples of the trajectories, and what was refused or failed."""
         calls: list[ModelCall] = []
-        made = asyncio.run(self._derive(sources, calls.append))
+        with closing(ScreenJournal(journal_path(self.warehouse, self.at, shard))) as journal:
+            made = asyncio.run(self._derive(sources, calls.append, journal))
         rows: dict[str, Sequence[Row]] = {
             "model_calls": calls,
             "examples": [row for one in made for row in one.examples],
@@ -64,14 +69,16 @@ class DeriveKind:
             dropped[refusal.reason] += refusal.count
         return WrittenFiles(write_tables(self.warehouse, self.at, rows, shard), dropped)
 
-    async def _derive(self, sources: Sequence[DerivedFrom], sink: Callable[[ModelCall], None]) -> list[DerivedRows]:
+    async def _derive(
+        self, sources: Sequence[DerivedFrom], sink: Callable[[ModelCall], None], journal: ScreenJournal
+    ) -> list[DerivedRows]:
         wanted = {source.trajectory_id: source.steps for source in sources}
         episodes = read_episodes(
             self.warehouse, self.at.run_id, wanted, rounds=self.rounds, with_verdicts=True, with_guidance=True
         )
         free = asyncio.Semaphore(self.concurrency)
         async with OpenEndpoints(self.maker.origin, sink) as endpoints:
-            deriver = self._opened(endpoints)
+            deriver = self._opened(endpoints, journal)
 
             async def derived(position: int) -> DerivedRows:
                 steps = wanted[episodes[position].trajectory.trajectory_id]
@@ -80,7 +87,9 @@ class DeriveKind:
 
             return await side_by_side(derived(position) for position in range(len(episodes)))
 
-    def _opened(self, endpoints: OpenEndpoints) -> Deriver:
+    def _opened(self, endpoints: OpenEndpoints, journal: ScreenJournal) -> Deriver:
         writer = None if self.writer is None else endpoints.model(self.writer)
         describer = None if self.describer is None else endpoints.model(self.describer)
-        return self.spec.open(Tools(self.maker, WarehouseScreens(self.warehouse), writer, describer))
+        return self.spec.open(
+            Tools(self.maker, WarehouseScreens(self.warehouse), journal.append, self.prompts, writer, describer)
+        )

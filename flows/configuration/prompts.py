@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from trajmill.flows.configuration.config import Config
 from trajmill.stages.critics.model.critic_prompts import CriticPrompts, critic_prompts
+from trajmill.stages.derive.prompt_files import DerivePrompts, derive_prompts
 from trajmill.stages.guidance.model_guide import GuidePrompts, guide_prompts
 from trajmill.stages.models.prompts import Prompt
 from trajmill.stages.queries.graph.model_writer import WriterPrompts, writer_prompts
@@ -21,6 +22,7 @@ class RolePrompts(NamedTuple):
     writer: WriterPrompts
     proposals: ProposalPrompts
     selection: Prompt
+    derive: DerivePrompts
 
 
 def prompts_of(config: Config) -> RolePrompts:
@@ -36,4 +38,5 @@ def prompts_of(config: Config) -> RolePrompts:
         writer_prompts(files.writer_synthesise, files.writer_refine, files.writer_refine_heldout),
         proposal_prompts(files.writer_curriculum, files.writer_screen),
         selection_prompt(files.writer_selection),
+        derive_prompts(config.derive.prompts),
     )

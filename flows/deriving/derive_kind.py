@@ -26,11 +26,13 @@ from trajmill.pipelines.derived import DerivedFrom, DeriveKind
 from trajmill.pipelines.fan_out import fan_out, split_evenly
 from trajmill.schemas.errors import BadInputError
 from trajmill.stages.derive.collected import Maker
+from trajmill.stages.derive.prompt_files import derive_prompts
 from trajmill.warehouse.atomic import disk_full_as_error, write_text
 from trajmill.warehouse.commit import commit_stage
 from trajmill.warehouse.layout import StageRun, create_warehouse
 from trajmill.warehouse.lock import sole_worker
 from trajmill.warehouse.read import read_table
+from trajmill.warehouse.screens import write_screens
 from trajmill.warehouse.staging import mark_done, read_marker, stage_key, sweep
 from trajmill.warehouse.views import refresh_views
 
@@ -127,6 +129,7 @@ class _Batches:
             Maker(self.kind.spec.name, self.kind.made_by, context.origin),
             self.kind.spec,
             rounds=(context.round,),
+            prompts=derive_prompts(context.config.derive.prompts),
             writer=self.kind.endpoint(context.config, "writer"),
             describer=self.kind.endpoint(context.config, "describer"),
             concurrency=context.config.derive.concurrency,
@@ -137,7 +140,8 @@ class _Batches:
             progress().stage(context.round, f"derive {self.kind.spec.name}", len(sources)) as advance,
         ):
             made = fan_out(context.warehouse, at, split_evenly(sources, shards), job, context.beam)
-            commit_stage(context.warehouse, at, made.files)
+            crops = write_screens(context.warehouse, at, context.origin, self.kind.made_by)
+            commit_stage(context.warehouse, at, {**made.files, "screens": [crops]})
             advance(len(sources))
         trajectories = [source.trajectory_id for source in sources]
         mark_done(self._folder(attempt), self._key(attempt), {"trajectories": trajectories})

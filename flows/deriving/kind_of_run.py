@@ -13,6 +13,7 @@ from trajmill.schemas.nearest import instead_of
 from trajmill.schemas.record import content_id
 from trajmill.stages.derive.kind_spec import KindSpec
 from trajmill.stages.derive.kinds import DERIVED_KINDS
+from trajmill.stages.derive.prompt_files import derive_prompts
 
 _ID_DIGITS = 8
 
@@ -50,7 +51,9 @@ def kind_named(config: Config, name: str) -> KindOfRun:
             raise BadInputError(f"derive.{role}: there is no [endpoints.{endpoint}]; {advice}")
     spec.refuse_without(models, EMBEDDED)
     asked = {role: EMBEDDED if at == EMBEDDED else config.endpoints[at].identity() for role, at in models.items()}
-    settings = content_id(spec.identity(), asked, config.run.seed)[:_ID_DIGITS]
+    prompts = derive_prompts(config.derive.prompts)
+    texts = [list(getattr(prompts, key)) for key in spec.prompts]
+    settings = content_id(spec.identity(), asked, texts, config.run.seed)[:_ID_DIGITS]
     return KindOfRun(spec, models, f"derive.{name}/{spec.version}-{settings}")
 
 

@@ -9,9 +9,12 @@ from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.spec import Spec
 
 if TYPE_CHECKING:
-    from trajmill.schemas.observation import ScreenReader
+    from collections.abc import Callable
+
+    from trajmill.schemas.observation import Observation, ScreenReader
     from trajmill.stages.derive.base import Deriver
     from trajmill.stages.derive.collected import Maker
+    from trajmill.stages.derive.prompt_files import DerivePrompts
     from trajmill.stages.models.base import ChatModel
 
 
@@ -20,6 +23,9 @@ class Tools(NamedTuple):
 
     maker: Maker
     screens: ScreenReader
+    keep_screen: Callable[[Observation], object]
+    """Stores a screen that the deriver has made of others."""
+    prompts: DerivePrompts
     writer: ChatModel | None = None
     """The language model of `derive.writer`; None if it is embedded."""
     describer: ChatModel | None = None
@@ -39,6 +45,8 @@ class KindSpec(Spec):
     """The models that it can ask: `writer`, `describer`."""
     needs: ClassVar[tuple[str, ...]] = ()
     """Those of them that it cannot do without."""
+    prompts: ClassVar[tuple[str, ...]] = ()
+    """The prompts that it asks them with, as keys of `[derive.prompts]`."""
 
     def refuse_without(self, models: dict[str, str], embedded: str) -> None:
         """Check that every model that is needed has an endpoint.

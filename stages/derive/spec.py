@@ -7,7 +7,9 @@ from typing import Annotated, Literal
 from pydantic import NonNegativeInt, PositiveInt
 
 from trajmill.schemas.spec import OPERATIONAL, Spec
+from trajmill.stages.derive.grounding.spec import GroundingSpec
 from trajmill.stages.derive.kind_spec import KindSpec
+from trajmill.stages.derive.prompt_files import DerivePromptFiles
 from trajmill.stages.derive.step_data import StepDataSpec
 
 
@@ -48,7 +50,9 @@ class DeriveSpec(Spec):
     """The endpoint of the vision-language model that describes and thinks; that of `models.describer` if empty."""
     concurrency: Annotated[PositiveInt, OPERATIONAL] = 16
     """Trajectories that one worker derives from at the same time."""
+    prompts: DerivePromptFiles = DerivePromptFiles()
     step: StepDataSpec = StepDataSpec()
+    grounding: GroundingSpec = GroundingSpec()
 
     def kind(self, name: str) -> KindSpec:
         """The spec of a kind. Raises AttributeError for a name that is none."""

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import io
+
 import pytest
+from PIL import Image
 
 import trajmill.flows.deriving.derive_kind as command
 from trajmill.flows.configuration.config import Config
@@ -10,6 +13,7 @@ from trajmill.schemas.tables.example import Example
 from trajmill.schemas.tables.failure import Refusal
 from trajmill.warehouse.layout import open_warehouse
 from trajmill.warehouse.read import read_rows
+from trajmill.warehouse.screens import WarehouseScreens
 
 
 def derived(config: Config) -> list[Example]:
@@ -59,3 +63,15 @@ def test_a_batch_that_was_interrupted_before_its_commit_is_finished(
 def test_an_unknown_kind_is_one_line_with_the_nearest(copied: Config) -> None:
     with pytest.raises(BadInputError, match="there is no kind 'stepp' of derived data; did you mean step"):
         derive_kind(copied, "stepp")
+
+
+def test_each_screen_is_grounded_once_and_every_image_opens(copied: Config) -> None:
+    derive_kind(copied, "grounding")
+    rows = derived(copied)
+    screens = WarehouseScreens(open_warehouse(copied.run.root))
+    seen = {(row.round, row.source_screens): (row.trajectory_id, row.step_index) for row in rows}
+    assert all(seen[row.round, row.source_screens] == (row.trajectory_id, row.step_index) for row in rows)
+    assert len({source for _, source in seen}) == len(seen)
+    for screen_id in {row.screens[0] for row in rows if row.variant == "dense"}:
+        with Image.open(io.BytesIO(screens.image(screen_id))) as image:
+            assert image.size == screens.size(screen_id)

@@ -14,6 +14,7 @@ from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.derive.base import DerivedRows
 from trajmill.stages.derive.collected import Maker
 from trajmill.stages.derive.kind_spec import Tools
+from trajmill.stages.derive.prompt_files import derive_prompts
 from trajmill.stages.derive.step_data import StepDataSpec
 
 GOOD, NEUTRAL, HARMFUL = StepLabel.GOOD, StepLabel.NEUTRAL, StepLabel.HARMFUL
@@ -30,7 +31,7 @@ def judged(
 
 
 def derived(given: Episode, spec: StepDataSpec | None = None) -> DerivedRows:
-    tools = Tools(Maker("step", "derive.step/1-test", ORIGIN), BlankScreens())
+    tools = Tools(Maker("step", "derive.step/1-test", ORIGIN), BlankScreens(), lambda screen: None, derive_prompts())
     return asyncio.run((spec or StepDataSpec()).open(tools).derive(given, None))
 
 

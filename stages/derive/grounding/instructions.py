@@ -1,0 +1,169 @@
+"""Writes instructions for elements: what they are for (functional), how they look, and where they stand.
+
+Each instruction fits one element of its screen only; where it cannot be told apart, there is none.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+from trajmill.schemas.geometry import Box
+from trajmill.schemas.observation import UIElement
+from trajmill.stages.derive.grounding.elements import PressTarget
+
+_NOUNS: Final[Mapping[str, str]] = {
+    "list_item": "list entry",
+    "radio": "radio button",
+    "text_field": "text field",
+    "search_field": "search field",
+    "stepper_button": "small button",
+    "menu_item": "menu entry",
+}
+_PURPOSES: Final[Mapping[str, str]] = {
+    "Back": "Go back to the previous page.",
+    "Close": "Close this window.",
+    "Cancel": "Leave this without a change.",
+    "Show desktop": "Show the desktop.",
+}
+_ORDINALS: Final = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
+
+
+class ElementInstruction(NamedTuple):
+    """An instruction for one element."""
+
+    target: PressTarget
+    variant: str
+    text: str
+
+
+class NoInstruction(NamedTuple):
+    """An element for which there is no instruction of a sort, and why."""
+
+    target: PressTarget
+    variant: str
+    reason: str
+
+
+def functional(targets: Sequence[PressTarget]) -> list[ElementInstruction | NoInstruction]:
+    """What elements are for, e.g. `Choose "House" as Folder.`; nobody chooses what is chosen already."""
+    return [
+        NoInstruction(target, "functional", "chosen_already")
+        if target.element.role == "radio" and "checked" in target.element.states
+        else ElementInstruction(target, "functional", _purpose(target))
+        for target in targets
+    ]
+
+
+def _purpose(target: PressTarget) -> str:
+    element, label = target
+    quoted, group = f'"{label}"', element.value
+    match element.role:
+        case "radio":
+            return f"Choose {quoted} as {group}." if group else f"Choose {quoted}."
+        case "switch":
+            return f"Turn {'off' if 'checked' in element.states else 'on'} {quoted}."
+        case "checkbox":
+            return f"{'Untick' if 'checked' in element.states else 'Tick'} {quoted}."
+        case "text_field" | "search_field":
+            return f"Put the cursor into the field {quoted} to write there."
+        case "stepper_button":
+            return f"{'Increase' if label == '+' else 'Decrease'} {group or 'the number'}."
+        case "menu":
+            return f"Open the menu {quoted}."
+        case "tab":
+            return f"Go to the tab {quoted}."
+        case "icon":
+            return f"Open the app {quoted}."
+        case "list_item" | "link":
+            return f"Open {quoted}."
+        case _:
+            return _PURPOSES.get(label, f"Use {quoted}.")
+
+
+def appearance(targets: Sequence[PressTarget], colours: Mapping[Box, str]) -> list[ElementInstruction | NoInstruction]:
+    """How elements look, without their texts where the colour is enough: `the orange button`."""
+    looks = [(colours.get(target.element.bounds, ""), noun(target.element)) for target in targets]
+    alike = Counter(looks)
+    found: list[ElementInstruction | NoInstruction] = []
+    for target, (colour, what) in zip(targets, looks, strict=True):
+        if not colour:
+            found.append(NoInstruction(target, "appearance", "no_colour"))
+        elif alike[colour, what] == 1:
+            found.append(ElementInstruction(target, "appearance", f"The {colour} {what}."))
+        elif target.element.role == "stepper_button":
+            found.append(NoInstruction(target, "appearance", "looks_alike"))
+        else:
+            text = f'The {colour} {what} with the text "{target.label}".'
+            found.append(ElementInstruction(target, "appearance", text))
+    return _told_apart(found)
+
+
+def layout(targets: Sequence[PressTarget], elements: Sequence[UIElement]) -> list[ElementInstruction | NoInstruction]:
+    """Where elements stand: relative to a text beside or above them, or in the order of their sort."""
+    named = Counter(element.text for element in elements)
+    landmarks = [element for element in elements if element.text and named[element.text] == 1]
+    sorts: dict[str, list[Box]] = {}
+    for element in elements:
+        if element.clickable:
+            sorts.setdefault(noun(element), []).append(element.bounds)
+    found: list[ElementInstruction | NoInstruction] = []
+    for target in targets:
+        text = _beside(target.element, landmarks) or _in_order(target.element, sorts[noun(target.element)])
+        found.append(
+            ElementInstruction(target, "layout", text) if text else NoInstruction(target, "layout", "no_landmark")
+        )
+    return _told_apart(found)
+
+
+def noun(element: UIElement) -> str:
+    """What an element is called, e.g. `text field`."""
+    return _NOUNS.get(element.role, element.role.replace("_", " "))
+
+
+def _told_apart(made: Sequence[ElementInstruction | NoInstruction]) -> list[ElementInstruction | NoInstruction]:
+    """The same, without instructions that fit several elements."""
+    texts = Counter(one.text for one in made if isinstance(one, ElementInstruction))
+    return [
+        NoInstruction(one.target, one.variant, "ambiguous")
+        if isinstance(one, ElementInstruction) and texts[one.text] > 1
+        else one
+        for one in made
+    ]
+
+
+def _beside(element: UIElement, landmarks: Sequence[UIElement]) -> str | None:
+    """The place next to the nearest text to the left in the same row, or above in the same column."""
+    left = [other for other in landmarks if other is not element and _left_of(other.bounds, element.bounds)]
+    if left:
+        nearest = max(left, key=lambda other: other.bounds.right)
+        return f'The {noun(element)} to the right of "{_one_line(nearest.text)}".'
+    above = [other for other in landmarks if other is not element and _above(other.bounds, element.bounds)]
+    if above:
+        nearest = max(above, key=lambda other: other.bounds.bottom)
+        return f'The {noun(element)} directly below "{_one_line(nearest.text)}".'
+    return None
+
+
+def _in_order(element: UIElement, boxes: Sequence[Box]) -> str | None:
+    ordered = sorted(boxes, key=lambda box: (box.top, box.left))
+    place = ordered.index(element.bounds)
+    side_by_side = any(other.top < box.bottom for box, other in pairwise(ordered))
+    if len(ordered) == 1 or place >= len(_ORDINALS) or side_by_side:
+        return None
+    return f"The {_ORDINALS[place]} {noun(element)} from the top."
+
+
+def _left_of(other: Box, box: Box) -> bool:
+    return other.right <= box.left and other.top <= box.center.y < other.bottom
+
+
+def _above(other: Box, box: Box) -> bool:
+    height = box.bottom - box.top
+    return other.left <= box.center.x < other.right and 0 <= box.top - other.bottom <= height
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,227 @@
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from threading import Thread
+
+import pytest
+from PIL import Image
+
+from tests.stages.derive.samples import DONE, ORIGIN, TAP, episode, step
+from tests.stages.derive.screens import DrawnScreens
+from tests.stages.models.scripted import ScriptedModel
+from trajmill.schemas.actions import Click
+from trajmill.schemas.coordinates import native_frame
+from trajmill.schemas.dialects.base import Reply
+from trajmill.schemas.dialects.gui_owl_v3 import GuiOwlMobile
+from trajmill.schemas.geometry import Box, Size
+from trajmill.schemas.observation import UIElement
+from trajmill.schemas.tables.example import Example
+from trajmill.stages.derive.base import DerivedRows
+from trajmill.stages.derive.collected import Maker
+from trajmill.stages.derive.grounding.colours import colour_name
+from trajmill.stages.derive.grounding.detector import overlap
+from trajmill.stages.derive.grounding.regions import regions
+from trajmill.stages.derive.grounding.spec import GroundingSpec
+from trajmill.stages.derive.kind_spec import Tools
+from trajmill.stages.derive.prompt_files import derive_prompts
+from trajmill.stages.models.base import ChatModel, ChatRequest
+
+CLICKABLE = ("clickable",)
+
+
+def element(
+    text: str, at: tuple[int, int, int, int], role: str = "button", states: tuple[str, ...] = CLICKABLE, value: str = ""
+) -> UIElement:
+    return UIElement(role, text, Box(*at), states, value)
+
+
+SAVE = element("Save", (24, 200, 696, 300))
+SHARE = element("Share", (24, 320, 696, 420))
+HOUSE = element("House", (24, 440, 696, 540), "radio", value="Folder")
+WORK = element("Work", (24, 560, 696, 660), "radio", ("clickable", "checked"), "Folder")
+TREE = (element("New note", (148, 62, 696, 134), "heading", ()), SAVE, SHARE, HOUSE, WORK)
+COLOURS = {"Save": "#c02020", "Share": "#2050c0"}
+
+
+def derived(
+    tree: Sequence[UIElement], spec: GroundingSpec | None = None, writer: ChatModel | None = None
+) -> tuple[DerivedRows, DrawnScreens]:
+    screens = DrawnScreens({"s0": tuple(tree), "s1": tuple(tree)}, COLOURS)
+    tools = Tools(Maker("grounding", "test", ORIGIN), screens, screens.kept.append, derive_prompts(), writer)
+    given = episode([step(0, TAP), step(1, DONE)])
+    return asyncio.run((spec or GroundingSpec()).open(tools).derive(given, frozenset({0}))), screens
+
+
+def said(rows: DerivedRows, variant: str) -> dict[str, Box | None]:
+    prefix = "Press the element that this describes: "
+    found = [row for row in rows.examples if row.variant == variant]
+    return {row.messages[1].content.removeprefix(prefix).removesuffix("<image>"): row.box for row in found}
+
+
+def refused(rows: DerivedRows) -> set[tuple[str | None, str]]:
+    return {(row.variant, row.reason) for row in rows.refusals}
+
+
+def test_each_sort_of_instruction_points_at_its_element() -> None:
+    rows, _ = derived(TREE)
+    assert said(rows, "functional") == {
+        'Use "Save".': SAVE.bounds,
+        'Use "Share".': SHARE.bounds,
+        'Choose "House" as Folder.': HOUSE.bounds,
+    }
+    assert said(rows, "appearance") == {
+        "The red button.": SAVE.bounds,
+        "The blue button.": SHARE.bounds,
+        'The white radio button with the text "House".': HOUSE.bounds,
+        'The white radio button with the text "Work".': WORK.bounds,
+    }
+    assert said(rows, "layout")['The button directly below "Save".'] == SHARE.bounds
+    assert ("functional", "chosen_already") in refused(rows)
+
+
+def test_a_reply_is_read_back_as_a_press_within_the_box() -> None:
+    rows, _ = derived(TREE)
+    frame = native_frame(Size(720, 1280))
+    for row in rows.examples:
+        reply = GuiOwlMobile().parse(row.messages[-1].content, frame)
+        assert isinstance(reply, Reply)
+        assert row.box is not None
+        assert isinstance(reply.action, Click)
+        assert row.box.contains(reply.action.x, reply.action.y)
+        assert (row.step_index, row.source_screens, row.written_by) == (0, ("s0",), "template")
+
+
+@pytest.mark.parametrize(
+    ("made", "reason"),
+    [
+        (element("Save", (0, 0, 5, 5)), "too_small"),
+        (element("Save", (700, 0, 760, 40)), "off_screen"),
+        (element("Save", (0, 0, 50, 50), states=("clickable", "disabled")), "disabled"),
+        (element("…", (0, 0, 50, 50)), "no_text"),
+        (element("long " * 20, (0, 0, 50, 50)), "long_text"),
+        (element("an <image>", (0, 0, 50, 50)), "placeholder_in_text"),
+    ],
+)
+def test_an_element_that_cannot_be_pointed_at_is_refused(made: UIElement, reason: str) -> None:
+    rows, _ = derived([made])
+    assert rows.examples == ()
+    assert refused(rows) == {(None, reason), (None, "no_target")}
+
+
+def test_elements_with_one_name_are_ambiguous_and_those_under_a_dialog_covered() -> None:
+    twice = [element("Open", (0, top, 700, top + 50)) for top in (0, 100)]
+    rows, _ = derived(twice)
+    assert {reason for _, reason in refused(rows)} == {"ambiguous", "no_target"}
+    dialog = element("Sure?", (100, 180, 600, 320), "dialog", ())
+    rows, _ = derived([SAVE, dialog])
+    assert {reason for _, reason in refused(rows)} == {"covered", "no_target"}
+
+
+def test_a_dense_screen_is_cut_into_regions_that_cut_no_element() -> None:
+    dense = [element(f"Entry {number}", (24, 40 + 90 * number, 696, 110 + 90 * number)) for number in range(12)]
+    rows, screens = derived(dense, GroundingSpec(instructions=("functional",), region_elements=4))
+    found = [row for row in rows.examples if row.variant == "dense"]
+    assert len(found) == 12
+    crops = {kept.screen.screen_id: kept for kept in screens.kept}
+    for row in found:
+        assert row.source_screens == ("s0",)
+        crop = crops[row.screens[0]]
+        with Image.open(io.BytesIO(crop.screen.encode())) as image:
+            assert image.size == crop.screen.size
+        assert row.box is not None
+        assert any(other.bounds == row.box and other.text in row.messages[1].content for other in crop.elements or ())
+    assert len(regions(dense, Size(720, 1280), 4)) == len(crops)
+
+
+def test_colours_have_their_common_names() -> None:
+    named = {"#ffffff": "white", "#202020": "black", "#c02020": "red", "#966700": "brown", "#0a4a18": "dark green"}
+    for code, name in named.items():
+        assert colour_name(*bytes.fromhex(code[1:])) == name
+
+
+def rewriting(sentence: str) -> ScriptedModel:
+    def answer(request: ChatRequest) -> str:
+        count = int(str(request.messages[1].parts[0]).split()[0])
+        return json.dumps({"instructions": [f"{sentence} {number}" for number in range(count)]})
+
+    return ScriptedModel(answer)
+
+
+def test_a_writer_rephrases_and_a_sentence_that_names_another_element_is_not_taken() -> None:
+    spec = GroundingSpec(instructions=("functional",))
+    rows, _ = derived(TREE, spec, rewriting("Please do it"))
+    assert {row.written_by for row in rows.examples} == {"writer_rephrase-1@scripted-1"}
+    rows, _ = derived(TREE, spec, rewriting("Press Share"))
+    by_author = {row.box: row.written_by for row in rows.examples}
+    assert by_author[SHARE.bounds] == "writer_rephrase-1@scripted-1"
+    assert by_author[SAVE.bounds] == "template"
+    assert ("functional", "rephrased_wrongly") in refused(rows)
+
+
+def test_a_writer_that_gives_too_few_sentences_is_a_failure() -> None:
+    rows, _ = derived(TREE, writer=ScriptedModel(lambda request: json.dumps({"instructions": ["One."]})))
+    assert rows.examples == ()
+    assert "1 sentences for" in rows.failures[0].message
+
+
+@contextmanager
+def omniparser(answer: object) -> Iterator[str]:
+    """A server that answers as OmniParser does."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            known = self.path == "/parse/" and "base64_image" in asked
+            body = json.dumps(answer).encode()
+            self.send_response(200 if known else 404)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *arguments: object) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def test_elements_that_a_detector_does_not_find_are_refused() -> None:
+    found = [24 / 720, 210 / 1280, 690 / 720, 300 / 1280]
+    with omniparser({"parsed_content_list": [{"type": "text", "bbox": found, "content": "Save"}]}) as address:
+        rows, _ = derived(TREE, GroundingSpec(instructions=("functional",), detector=address))
+    assert {row.box for row in rows.examples} == {SAVE.bounds}
+    assert (None, "no_detected_box") in refused(rows)
+
+
+@pytest.mark.parametrize("answer", [{}, {"parsed_content_list": [{"bbox": [0, 0, 700, 900]}]}, []])
+def test_a_detector_that_answers_something_else_is_a_failure(answer: object) -> None:
+    with omniparser(answer) as address:
+        rows, _ = derived(TREE, GroundingSpec(detector=address))
+    assert rows.examples == ()
+    assert "parsed_content_list" in rows.failures[0].message
+
+
+def test_overlap_is_the_best_intersection_over_union() -> None:
+    box = Box(0, 0, 10, 10)
+    assert overlap(box, []) == 0.0
+    assert overlap(box, [Box(0, 0, 10, 5), Box(20, 20, 30, 30)]) == pytest.approx(0.5)
+    assert overlap(box, [box]) == 1.0
+
+
+def example_ids(rows: DerivedRows) -> set[str]:
+    return {row.example_id for row in rows.examples if isinstance(row, Example)}
+
+
+def test_two_instructions_of_one_element_are_two_examples() -> None:
+    rows, _ = derived(TREE)
+    assert len(example_ids(rows)) == len(rows.examples)
