@@ -17,9 +17,10 @@ from time import perf_counter
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
+import pyarrow.dataset as ds
 
 from trajmill.flows.view.show import find_trajectory
+from trajmill.warehouse.columns import file_schema
 from trajmill.warehouse.commit import commit_stage
 from trajmill.warehouse.delta_log import committed_files
 from trajmill.warehouse.layout import StageRun, Warehouse, create_warehouse, open_warehouse
@@ -62,7 +63,7 @@ def _copy(source: Warehouse, warehouse: Warehouse, number: int) -> None:
     """Commit the files of a run again, as files of another run."""
     for table in _TABLES:
         for place, path in enumerate(committed_files(source, table)):
-            rows = pq.read_table(path, partitioning=None)
+            rows = ds.dataset([str(path)], schema=file_schema(table).remove_metadata(), format="parquet").to_table()
             at = StageRun(f"copy-{number}", rows["round"][0].as_py(), f"stage-{place}")
             commit_stage(warehouse, at, {table: [write_shard(warehouse, table, at, _renamed(rows, number))]})
 

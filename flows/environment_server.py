@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
-import socket
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from socket import socket
 
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.judges import NamedJudge, judge_named
 from trajmill.flows.configuration.model_specs import policy_family
 from trajmill.flows.context import RoundContext
+from trajmill.flows.serving.listening import is_loopback, listening, serve_app
 from trajmill.flows.serving.models_ready import models_ready
 from trajmill.flows.tasks.generate import generate
 from trajmill.pipelines.drawing import drawing_processes
@@ -77,7 +77,7 @@ def serve_environment(config: Config, options: ServeOptions, ready: Callable[[st
     warehouse = create_warehouse(config.run.root)
     context = RoundContext(config, warehouse, _OUTSIDE_ROUNDS)
     with (
-        _listening(options.host, options.port) as listener,
+        listening(options.host, options.port) as listener,
         sole_worker(warehouse, f"{context.run_id}-online"),
         models_ready(config, warehouse.run(context.run_id), judge.endpoints if judge else ()),
     ):
@@ -93,10 +93,10 @@ async def _serve(
     judge: NamedJudge | None,
     options: ServeOptions,
     token: str,
-    listener: socket.socket,
+    listener: socket,
     ready: Callable[[str], None],
 ) -> None:
-    from trajmill.stages.online.openenv_server import environment_app, serve_app
+    from trajmill.stages.online.openenv_server import environment_app
 
     rollout = context.config.rollout
     recorder = OnlineRecorder(context.warehouse, context.origin, context.environment.kind)
@@ -173,33 +173,8 @@ def _split(name: str) -> Split:
 def _token(options: ServeOptions) -> str:
     if options.token_file is not None:
         return read_token(options.token_file)
-    if not _is_loopback(options.host):
+    if not is_loopback(options.host):
         raise BadInputError(
             f"--host {options.host}: others can reach it; name a file with a secret by --token-file, or use 127.0.0.1"
         )
     return ""
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-@contextmanager
-def _listening(host: str, port: int) -> Iterator[socket.socket]:
-    """Inside, a listening socket.
-
-    Raises:
-        BadInputError: the host or the port cannot be used.
-    """
-    try:
-        (family, *_, address) = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        listener = socket.create_server(address[:2], family=family, backlog=1024)
-    except OSError as error:
-        raise BadInputError(
-            f"--host {host} --port {port}: {error.strerror or error}; name another port, or 0 for any that is free"
-        ) from error
-    with listener:
-        yield listener

@@ -7,7 +7,7 @@ Paths are made from the relative ones in the log: `DeltaTable.file_uris` percent
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import reduce
 from pathlib import Path
 from typing import NamedTuple
@@ -65,16 +65,18 @@ def committed_files(
     version: int | None = None,
     rounds: Collection[int] | None = None,
     run_id: str | None = None,
+    where: Mapping[str, str] | None = None,
 ) -> list[Path]:
     """Absolute paths of the Parquet files of a table's version, sorted; empty if nothing was committed.
 
-    With `rounds` or `run_id`, files without such rows are left out by the log's statistics; the others may still have
-    rows of other rounds and runs.
+    With `rounds`, `run_id`, or values that other columns must have (`where`), files without such rows are left out by
+    the log's statistics; the others may still have other rows.
     """
     delta = delta_table(warehouse, table, version)
     if delta is None:
         return []
-    names = logged_names(delta) if rounds is None and run_id is None else _names_of(delta, rounds, run_id)
+    equal = dict(where or {}) if run_id is None else {**(where or {}), "run_id": run_id}
+    names = _names_of(delta, rounds, equal) if rounds is not None or equal else logged_names(delta)
     return [warehouse.table(table) / name for name in names]
 
 
@@ -113,14 +115,14 @@ def _first_column_count(folder: Path) -> int:
     return len(json.loads(schema)["fields"])
 
 
-def _names_of(delta: DeltaTable, rounds: Collection[int] | None, run_id: str | None) -> list[str]:
+def _names_of(delta: DeltaTable, rounds: Collection[int] | None, equal: Mapping[str, str]) -> list[str]:
     log = pa.table(delta.get_add_actions(flatten=True))
     kept = pc.is_valid(log["path"])
     if rounds is not None:
         in_rounds = [_between(log, "round", number) for number in rounds]
         kept = pc.and_(kept, reduce(pc.or_, in_rounds, pa.scalar(False)))
-    if run_id is not None:
-        kept = pc.and_(kept, _between(log, "run_id", run_id))
+    for column, value in equal.items():
+        kept = pc.and_(kept, _between(log, column, value))
     return sorted(log.filter(kept)["path"].to_pylist())
 
 

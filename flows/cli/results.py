@@ -1,4 +1,4 @@
-"""Commands that show the results of a run and change none: sql, report, show."""
+"""Commands that show the results of a run and change none: sql, report, show, view."""
 
 from __future__ import annotations
 
@@ -78,6 +78,27 @@ def show(
     if images is not None:
         paths = write_images(found, warehouse, images)
         print(f"{len(paths)} pictures in {images}")
+
+
+@app.command(epilog="Example: trajmill view --root trajmill-data --port 8080")
+def view(
+    host: Annotated[
+        str,
+        typer.Option("--host", help="Address to listen on; readers elsewhere need the printed link with its token."),
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0 for any that is free.")] = 8080,
+    token_file: Annotated[
+        Path | None,
+        typer.Option("--token-file", metavar="FILE", help="File with the token that readers must send."),
+    ] = None,
+    config: ConfigFile = None,
+    root: Root = None,
+) -> None:
+    """Serve pages of runs, rounds and trajectories for a browser, until Ctrl-C."""
+    from trajmill.flows.viewer.serve import ViewOptions, serve_viewer
+
+    options = ViewOptions(host, port, token_file)
+    serve_viewer(warehouse_of(config, root), options, lambda link: print(f"{link} (Ctrl-C ends it)", flush=True))
 
 
 def warehouse_of(config_file: Path | None, root: Path | None) -> Warehouse:

@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import signal
-import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
-import uvicorn
 from openenv.core.env_server import ConcurrencyConfig, create_fastapi_app
 from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse
@@ -47,30 +42,6 @@ def environment_app(host: EpisodeHost, sessions: int, token: str = "") -> ASGIAp
         mode="simulation",
     )
     return Guard(app, token)
-
-
-async def serve_app(app: ASGIApp, listener: socket.socket) -> None:
-    """Serve until SIGINT or SIGTERM, however often it comes; then end in order."""
-    server = _Server(uvicorn.Config(app, log_level="warning", lifespan="off", timeout_graceful_shutdown=2))
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, server.end)
-    try:
-        await server.serve(sockets=[listener])
-    finally:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.remove_signal_handler(number)
-
-
-class _Server(uvicorn.Server):
-    """Does not raise the signal again when it has ended, so that what remains to be written is."""
-
-    def end(self) -> None:
-        self.should_exit = True
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
 
 
 class Guard:

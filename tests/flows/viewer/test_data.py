@@ -1,0 +1,164 @@
+"""The JSON and the images of the viewer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from tests.flows.viewer.pages import AT, COUNT, HOSTILE, RUN, name
+from tests.warehouse.samples import commit_rows, png, stage_run, trajectory
+from trajmill.flows.viewer.app import viewer_app
+from trajmill.flows.viewer.catalogue import Catalogue
+from trajmill.flows.viewer.images import checked_image
+from trajmill.schemas.errors import BadInputError
+from trajmill.warehouse.layout import Warehouse, create_warehouse
+
+LOCAL = "http://127.0.0.1:8080"
+
+
+@pytest.fixture(scope="module")
+def client(hostile_warehouse: Warehouse) -> TestClient:
+    return TestClient(viewer_app(hostile_warehouse), base_url=LOCAL)
+
+
+def rows(client: TestClient, query: str = "") -> list[dict[str, Any]]:
+    answer = client.get(f"/api/trajectories?{query}")
+    assert answer.status_code == 200, answer.text
+    found: list[dict[str, Any]] = answer.json()["rows"]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("query", "count"),
+    [
+        ("", COUNT + 1),
+        ("run=run-a", COUNT + 1),
+        ("run=run-b", 0),
+        ("split=heldout_apps", 1),
+        ("app=mail&task=mail.send", 1),
+        ("outcome=passed&outcome=void", 3),
+        ("failure=environment", 1),
+        ("judged=unjudged", 2),
+        ("disagreement=with+the+check", 3),
+        ("disagreement=between+judges", 1),
+        ("policy=policy-2", 1),
+        ("purpose=train&round=1", COUNT),
+        ("text=CRASHED", 1),
+        ("text=window.hit%3D1", COUNT),
+        ("text=attempt+5", 1),
+        (f"text={name(4)[:9]}", 1),
+        ("text=%27+OR+true+--", 0),
+        ("app=%27%5D%29+OR+true+--", 0),
+        ("query=q-1", 1),
+    ],
+)
+def test_filters(client: TestClient, query: str, count: int) -> None:
+    page = client.get(f"/api/trajectories?{query}").json()
+    assert (page["total"], len(page["rows"])) == (count, count)
+
+
+@pytest.mark.parametrize("order", ["newest", "oldest", "longest", "shortest", "slowest"])
+def test_pages_go_on_where_the_one_before_ended_and_back(client: TestClient, order: str) -> None:
+    whole = [row["place"] for row in rows(client, f"order={order}")]
+    first = rows(client, f"order={order}&limit=3")
+    second = rows(client, f"order={order}&limit=3&after={first[-1]['place']}")
+    assert [row["place"] for row in first + second] == whole[:6]
+    assert rows(client, f"order={order}&limit=3&before={second[0]['place']}") == first
+
+
+def test_the_ends_of_the_pages_are_told(client: TestClient) -> None:
+    def ends(query: str) -> tuple[bool, bool]:
+        page = client.get(f"/api/trajectories?limit=3&{query}").json()
+        return page["first"], page["last"]
+
+    places = [row["place"] for row in rows(client)]
+    assert ends("") == (True, False)
+    assert ends(f"after={places[2]}") == (False, False)
+    assert ends(f"after={places[5]}") == (False, True)
+    assert ends(f"before={places[3]}") == (True, False)
+
+
+@pytest.mark.parametrize("query", ["order=place", "limit=100000", "round=x", "nonsense=1", "after=-1"])
+def test_a_wrong_question_is_refused(client: TestClient, query: str) -> None:
+    assert client.get(f"/api/trajectories?{query}").status_code == 422
+
+
+def test_facets_count_what_the_other_filters_leave(client: TestClient) -> None:
+    facets = client.get("/api/facets?outcome=passed").json()
+    assert {entry["value"]: entry["attempts"] for entry in facets["outcome"]} == {
+        "passed": 2,
+        "not passed": 5,
+        "void": 1,
+    }
+    assert facets["split"] == [{"value": "train", "attempts": 2}]
+    assert facets["app"] == [{"value": HOSTILE, "attempts": 2}, {"value": "mail", "attempts": 2}]
+
+
+def test_success_counts_checked_attempts_only(client: TestClient) -> None:
+    cells = client.get("/api/success?by=app&purpose=train").json()
+    assert {cell["name"]: (cell["passed"], cell["attempts"]) for cell in cells} == {"mail": (2, 6), HOSTILE: (2, 6)}
+
+
+def test_a_trajectory_has_what_every_judge_said(client: TestClient) -> None:
+    page = client.get(f"/api/trajectories/{RUN}/{name(0)}").json()
+    assert [(row["judge"], row["correct"]) for row in page["judgements"]] == [(None, True), ("strict", False)]
+    assert [vote["channel"] for vote in page["votes"]] == ["multimodal", "text"]
+    assert [step["index"] for step in page["steps"]] == [0, 1, 2]
+    assert page["screens"]["screen-0"] == [32, 48]
+    assert page["guidance"]["text"] == page["query"]["instruction"] == HOSTILE
+    assert {row["trajectory_id"] for row in page["others"]} == {name(number) for number in range(1, COUNT)}
+
+
+def test_a_short_link_leads_to_the_trajectory(client: TestClient) -> None:
+    answer = client.get(f"/t/{name(2)[:10]}", follow_redirects=False)
+    assert answer.headers["location"] == f"/trajectories/{RUN}/{name(2)}"
+
+
+@pytest.mark.parametrize(
+    ("path", "says"),
+    [
+        (f"trajectories/{RUN}/nothing", "has no trajectory 'nothing'"),
+        ("screens/nothing", "no screen 'nothing'"),
+        ("screens/screen-3", "no PNG, JPEG or WebP image"),
+    ],
+)
+def test_what_is_not_there_is_one_line(client: TestClient, path: str, says: str) -> None:
+    answer = client.get(f"/api/{path}")
+    assert answer.status_code == 404
+    assert says in answer.json()["detail"]
+
+
+def test_a_screenshot_is_sent_as_it_is_stored(client: TestClient) -> None:
+    answer = client.get("/api/screens/screen-1")
+    assert (answer.content, answer.headers["content-type"]) == (png(1), "image/png")
+
+
+def test_an_image_that_is_small_and_decodes_to_gigabytes_is_refused() -> None:
+    huge = png(0)[:16] + (60_000).to_bytes(4, "big") + (2_000).to_bytes(4, "big") + png(0)[24:]
+    with pytest.raises(BadInputError):
+        checked_image(huge)
+
+
+def test_what_lands_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trajmill.flows.viewer.catalogue._SECONDS_BETWEEN_LOOKS", 0.0)
+    warehouse = create_warehouse(tmp_path / "root")
+    catalogue = Catalogue(warehouse)
+    count = "SELECT count(*) AS n FROM attempts"
+    assert catalogue.ask(count, []) == [{"n": 0}]
+    commit_rows(warehouse, stage_run(), trajectory(0, AT, "q-0"))
+    assert catalogue.ask(count, []) == [{"n": 1}]
+
+
+@pytest.mark.slow
+def test_training_rows_name_the_releases_that_offer_them(small_run: Warehouse) -> None:
+    client = TestClient(viewer_app(small_run), base_url=LOCAL)
+    [run] = client.get("/api/runs").json()
+    assert [round_["round"] for round_ in run["rounds"]] == [1, 2]
+    learned = rows(client, "round=1&judged=correct&purpose=train")[0]
+    training = client.get(f"/api/trajectories/{run['run_id']}/{learned['trajectory_id']}/training").json()
+    assert training["examples"]
+    for row in training["examples"]:
+        assert row["releases"] == [f"{run['run_id']}-r0001", f"{run['run_id']}-r0002"]

@@ -1,0 +1,132 @@
+"""The viewer in the real Chromium: what models said stays text, marks are at their place, keys work."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import BrowserContext, Page, sync_playwright
+
+from tests.flows.viewer.pages import COUNT, HOSTILE, RUN, name, serving
+from trajmill.warehouse.layout import Warehouse
+
+pytestmark = pytest.mark.browser
+DRAWN = "#place:not([aria-busy]) > *"
+
+
+@pytest.fixture(scope="module")
+def context(hostile_warehouse: Warehouse) -> Iterator[BrowserContext]:
+    with serving(hostile_warehouse) as address, sync_playwright() as driver:
+        executable = shutil.which("chromium-headless-shell")
+        browser = driver.chromium.launch(executable_path=executable, args=["--no-sandbox", "--disable-gpu"])
+        yield browser.new_context(base_url=address, viewport={"width": 1400, "height": 860})
+        browser.close()
+
+
+@pytest.fixture
+def page(context: BrowserContext) -> Iterator[Page]:
+    page = context.new_page()
+    troubles: list[str] = []
+    page.on("pageerror", lambda error: troubles.append(str(error)))
+    page.on("console", lambda message: troubles.append(message.text) if message.type == "error" else None)
+    yield page
+    page.close()
+    # The stored SVG is refused; everything else loads.
+    assert [trouble for trouble in troubles if "404" not in trouble] == []
+
+
+def opened(page: Page, path: str) -> Page:
+    page.goto(path)
+    page.wait_for_selector(DRAWN)
+    return page
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/",
+        "/trajectories",
+        "/trajectories?task=" + "%22%3E%3Cscript%3Ewindow.hit%3D7%3C/script%3E",
+        f"/trajectories/{RUN}/{name(0)}",
+        f"/trajectories/{RUN}/{name(0)}?step=3",
+        "/trajectories/%3Cimg%20src=x%20onerror=window.hit=8%3E/x",
+        f"/compare?a={RUN}/{name(0)}&b={RUN}/{name(1)}",
+        "/success?purpose=train",
+    ],
+)
+def test_what_models_said_is_only_text(page: Page, path: str) -> None:
+    opened(page, path)
+    page.evaluate("for (const fold of document.querySelectorAll('details')) fold.open = true")
+    page.mouse.move(300, 200)
+    page.wait_for_timeout(50)
+    assert page.evaluate("window.hit") is None
+    assert (
+        page.locator("#place script, #place style, #place [onerror], #place [onmouseover], #place [onload]").count()
+        == 0
+    )
+    assert page.evaluate("[...document.querySelectorAll('a')].every((link) => !link.href.startsWith('javascript'))")
+    assert page.locator("#place").is_visible()
+
+
+def test_hostile_words_are_shown_as_they_are_and_control_characters_as_signs(page: Page) -> None:
+    opened(page, f"/trajectories/{RUN}/{name(0)}")
+    assert page.locator("h1").inner_text() == HOSTILE.replace("\x1b", "\u241b").replace("\u202e", "\ufffd")
+
+
+@pytest.mark.parametrize(("width", "scale"), [(1400, 1), (900, 1), (1100, 2)])
+def test_marks_are_at_their_place_at_every_scale(context: BrowserContext, width: int, scale: int) -> None:
+    page = opened(context.new_page(), f"/trajectories/{RUN}/{name(1)}")
+    page.set_viewport_size({"width": width, "height": 400 * scale})
+    image = page.locator(".stage img").bounding_box()
+    circle = page.locator(".marks circle.core").bounding_box()
+    box = page.locator(".marks rect.core").bounding_box()
+    assert image and circle and box
+    factor = image["width"] / 32
+    assert image["height"] / 48 == pytest.approx(factor, rel=0.02)
+    assert circle["x"] + circle["width"] / 2 == pytest.approx(image["x"] + 8 * factor, abs=1)
+    assert circle["y"] + circle["height"] / 2 == pytest.approx(image["y"] + 36 * factor, abs=1)
+    assert box["x"] + box["width"] / 2 == pytest.approx(image["x"] + 8 * factor, abs=1)
+    assert box["y"] + box["height"] / 2 == pytest.approx(image["y"] + 36 * factor, abs=1)
+    page.close()
+
+
+def test_keys_go_through_steps_and_trajectories(page: Page) -> None:
+    opened(page, "/trajectories?purpose=train")
+    rows = page.locator(".attempts tbody tr")
+    assert rows.count() == COUNT
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".rail li.at")
+    first = page.url
+    for key, step in (("ArrowRight", 2), ("k", 1), ("End", 3), ("Home", 1), ("j", 2)):
+        page.keyboard.press(key)
+        assert page.url.endswith(f"?step={step}")
+        assert page.locator(".rail li.at .number").inner_text() == str(step)
+    page.keyboard.press("n")
+    page.wait_for_function("before => location.pathname !== new URL(before).pathname", arg=first)
+    page.keyboard.press("u")
+    page.wait_for_selector(".attempts")
+    assert page.url.endswith("/trajectories?purpose=train")
+
+
+def test_two_rows_are_compared(page: Page) -> None:
+    opened(page, "/trajectories?purpose=train&order=oldest")
+    for key in ("x", "j", "x"):
+        page.keyboard.press(key)
+    page.wait_for_selector(".compare")
+    assert page.locator(".pair .side").count() == 6
+    assert "They part at step 1." in page.locator(".compare").inner_text()
+
+
+def test_a_filter_and_a_text_are_in_the_address(page: Page) -> None:
+    opened(page, "/trajectories")
+    page.locator(".value", has_text="void").click()
+    page.wait_for_selector(".chips")
+    assert page.url.endswith("/trajectories?outcome=void")
+    page.keyboard.press("/")
+    page.keyboard.type("crashed")
+    page.keyboard.press("Enter")
+    page.wait_for_url(lambda url: url.endswith("/trajectories?outcome=void&text=crashed"))
+    page.wait_for_selector(DRAWN)
+    assert page.locator(".attempts tbody tr").count() == 1
