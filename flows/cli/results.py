@@ -64,16 +64,19 @@ def show(
         Path | None,
         typer.Option("--images", metavar="FOLDER", help="Write each screen there, with the action drawn on it."),
     ] = None,
+    roles: Annotated[
+        bool, typer.Option("--roles", help="Print what each role of the agent was asked and answered, too.")
+    ] = False,
     config: ConfigFile = None,
     root: Root = None,
 ) -> None:
-    """Print a trajectory: its steps, the thoughts, and the verdicts."""
+    """Print a trajectory: its steps, the thoughts, the outputs of the agent's roles, and the verdicts."""
     from rich.console import Console
 
     from trajmill.flows.view.show import find_trajectory, print_trajectory, write_images
 
     warehouse = warehouse_of(config, root)
-    found = find_trajectory(warehouse, trajectory)
+    found = find_trajectory(warehouse, trajectory, with_calls=roles)
     print_trajectory(found, Console())
     if images is not None:
         paths = write_images(found, warehouse, images)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from PIL import Image
 
+from trajmill.flows.view.roles import RoleLine, role_lines
 from trajmill.pipelines.reading.episodes import read_episodes
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.tables.step import Step
@@ -34,6 +35,8 @@ class FilmstripFrame(NamedTuple):
     action: str
     label: str
     """GOOD, NEUTRAL, HARMFUL, or empty."""
+    roles: tuple[RoleLine, ...]
+    """What the other roles of the agent said."""
 
 
 class Filmstrip(NamedTuple):
@@ -104,7 +107,9 @@ def _frame(step: Step, label: str, screens: WarehouseScreens) -> FilmstripFrame:
     packed = io.BytesIO()
     small.save(packed, format="WEBP", quality=_QUALITY)
     uri = f"data:image/webp;base64,{base64.b64encode(packed.getvalue()).decode('ascii')}"
-    return FilmstripFrame(step.index + 1, uri, wide, step.thought, step.conclusion, step.action_kind, label)
+    return FilmstripFrame(
+        step.index + 1, uri, wide, step.thought, step.conclusion, step.action_kind, label, role_lines(step)
+    )
 
 
 _SOLVED = "t.status = 'finished' AND t.reward >= 1"

@@ -10,9 +10,12 @@ import pyarrow.compute as pc
 from rich.console import Console
 from rich.text import Text
 
+from trajmill.flows.view.roles import call_lines, role_lines
 from trajmill.pipelines.reading.episodes import read_episodes
+from trajmill.pipelines.reading.role_calls import read_role_calls
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.step import Step
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.schemas.tables.verdict import StepVerdict
@@ -38,10 +41,17 @@ class ShownTrajectory(NamedTuple):
     episode: Episode
     votes: tuple[ShownVote, ...]
     guidance: str | None
+    calls: tuple[ModelCall, ...] = ()
+    """What its roles were asked and answered, if that is to be shown."""
 
 
-def find_trajectory(warehouse: Warehouse, start: str) -> ShownTrajectory:
+def find_trajectory(warehouse: Warehouse, start: str, with_calls: bool = False) -> ShownTrajectory:
     """The trajectory whose id starts with `start`.
+
+    Args:
+        warehouse: where to look.
+        start: of its id.
+        with_calls: whether to read what its roles were asked and answered.
 
     Raises:
         BadInputError: there is none, or more than one.
@@ -52,7 +62,9 @@ def find_trajectory(warehouse: Warehouse, start: str) -> ShownTrajectory:
         # What a judge could not decide, a later round may have judged.
         episode = _episode(warehouse, found, None)
     votes = tuple(ShownVote(vote.channel.value, vote.correct, vote.reason) for vote in episode.trajectory_verdicts)
-    return ShownTrajectory(episode, votes, episode.guidance or None)
+    ids = [found.trajectory_id]
+    calls = read_role_calls(warehouse, found.run_id, ids, [found.round]) if with_calls else {}
+    return ShownTrajectory(episode, votes, episode.guidance or None, calls.get(found.trajectory_id, ()))
 
 
 class _Place(NamedTuple):
@@ -86,6 +98,8 @@ def print_trajectory(shown: ShownTrajectory, console: Console) -> None:
         console.print()
         for line in _step(step, verdicts.get(step.index)):
             console.print(line, soft_wrap=True)
+        for name, text in call_lines(call for call in shown.calls if call.step_index == step.index):
+            console.print(Text(f"     {name}: {_plain(text)}", style="dim"), soft_wrap=True)
 
 
 def write_images(shown: ShownTrajectory, warehouse: Warehouse, folder: Path) -> tuple[Path, ...]:
@@ -141,6 +155,8 @@ def _step(step: Step, verdict: StepVerdict | None) -> Iterable[Text]:
     yield Text(f"{step.index + 1:>3}  {_plain(step.action or 'no action could be read')}", style="bold")
     yield Text(f"     thought     {_plain(step.thought)}")
     yield Text(f"     conclusion  {_plain(step.conclusion)}")
+    for name, text in role_lines(step):
+        yield Text(f"     {name:<10}  {_plain(text)}", style="cyan")
     if verdict is not None:
         line = Text(f"     critic      {verdict.label}", style=_LABEL_STYLES[verdict.label])
         yield line.append(f"  {_plain(verdict.analysis)}")

@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+from tests.stages.agents.errand import obedient_worker, run
 from tests.warehouse.samples import commit_rows, judgement, query, stage_run, trajectory
-from trajmill.flows.view.show import find_trajectory
+from trajmill.flows.view.show import find_trajectory, print_trajectory
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.trajectory import Purpose
+from trajmill.stages.agents.mobile_agent_v3.spec import MobileAgentV3Spec
 from trajmill.warehouse.layout import Warehouse, create_warehouse
 
 FIRST, SECOND = stage_run("judge", 1), stage_run("judge", 2)
@@ -31,6 +35,24 @@ def test_a_judgement_of_a_later_round_is_shown(warehouse: Warehouse) -> None:
 def test_what_is_never_judged_is_shown(warehouse: Warehouse) -> None:
     name = trajectory(1, FIRST, "q").trajectory_id
     assert find_trajectory(warehouse, name).episode.judgement is None
+
+
+def test_the_outputs_of_roles_are_shown_and_what_they_were_asked(warehouse: Warehouse) -> None:
+    finished = run(MobileAgentV3Spec(), {"worker": obedient_worker()})
+    episode = finished.episode
+    commit_rows(
+        warehouse, stage_run("rollout", 1, "run"), episode.query, episode.trajectory, *episode.steps, *episode.calls
+    )
+    name = episode.trajectory.trajectory_id
+    console = Console(record=True, width=2000, file=StringIO())
+    print_trajectory(find_trajectory(warehouse, name), console)
+    plain = console.export_text()
+    assert 'plan        Open "Mail" and do there what the user asks.' in plain and "asked" not in plain
+    print_trajectory(find_trajectory(warehouse, name, with_calls=True), console)
+    lines = [line.strip() for line in console.export_text().splitlines()]
+    roles = [line.partition(":")[0] for line in lines if "is asked:" in line or " says:" in line]
+    assert roles == ["manager is asked", "manager says", "worker is asked", "worker says"]
+    assert any("[screen" in line and "### User Request ###" in line for line in lines)
 
 
 @pytest.mark.parametrize(("start", "says"), [("", "several trajectories"), ("nothing", "no trajectory starts with")])

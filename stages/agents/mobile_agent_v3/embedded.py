@@ -16,6 +16,9 @@ from trajmill.stages.agents.roles.embedded_role import EmbeddedRole, RoleQuestio
 from trajmill.stages.agents.roles.sections import NONE, numbered, read_items
 
 TRY_AGAIN = "Try again what had no effect: "
+_OPEN = 'Open "{}" and do there what the user asks.'
+_BEGUN = "Do in "
+_GO_ON = _BEGUN + '"{}" what the user asks.'
 _REPORT = "Report that the task is done."
 _QUOTED = re.compile(r'"[^"]*"')
 _MOST_NOTES = 5
@@ -24,7 +27,7 @@ _SETTLED = frozenset({"selected", "checked", "focused"})
 
 
 def embedded_manager() -> EmbeddedRole:
-    """Plans one subgoal for each app that the request names, and ticks them off as the apps are opened."""
+    """Plans one subgoal for each app that the request names; one is done when the next app is opened."""
     return EmbeddedRole("embedded-manager-1", _managed)
 
 
@@ -44,13 +47,9 @@ def _managed(asked: RoleQuestion) -> str:
 
 def _planned(asked: RoleQuestion) -> str:
     apps = _named_apps(asked.section("user request"), asked.screens)
-    subgoals = [f'Open "{app}" and do there what the user asks.' for app in apps]
     said = f"The request names {', '.join(apps)}." if apps else "The request names no app on this screen."
-    return _plan(said, (), (*(subgoals or [_one_subgoal(asked.section("user request"))]), _REPORT))
-
-
-def _one_subgoal(request: str) -> str:
-    return f"Do what the user asks: {request}"
+    subgoals = [_OPEN.format(app) for app in apps] or [f"Do what the user asks: {asked.section('user request')}"]
+    return _plan(said, (), (*subgoals, _REPORT))
 
 
 def _named_apps(request: str, screens: Iterable[Observation]) -> list[str]:
@@ -73,14 +72,24 @@ def _revised(asked: RoleQuestion) -> str:
     first = tuple(subgoal for subgoal in plan if not subgoal.startswith(TRY_AGAIN))
     if asked.section("outcome") == FAILURE:
         return _plan("The last action failed.", completed, (f"{TRY_AGAIN}{done}", *first))
-    # A subgoal is reached when the app of the one after it is opened.
-    reached = next((at for at, subgoal in enumerate(first) if at and _opens(done, subgoal)), 0)
-    return _plan("The plan goes on.", (*completed, *first[:reached]), first[reached:])
+    opened = next((subgoal for subgoal in first if _opens(done, subgoal)), None)
+    if opened is None:
+        return _plan("The plan goes on.", completed, first)
+    # What was begun in another app is done when the next app is opened.
+    begun = tuple(subgoal for subgoal in first if subgoal.startswith(_BEGUN))
+    later = tuple(subgoal for subgoal in first if subgoal not in (*begun, opened))
+    now = _GO_ON.format(_quoted(opened))
+    return _plan(f"{now} comes next.", (*completed, *begun), (now, *later))
 
 
 def _opens(done: str, subgoal: str) -> bool:
+    app = _quoted(subgoal)
+    return subgoal == _OPEN.format(app) and re.match(rf'(Opened|Tapped) "{re.escape(app)}"', done) is not None
+
+
+def _quoted(subgoal: str) -> str:
     named = _QUOTED.search(subgoal)
-    return named is not None and done.startswith(f"Opened {named[0]}")
+    return named[0].strip('"') if named else ""
 
 
 def _plan(thought: str, completed: tuple[str, ...], plan: tuple[str, ...]) -> str:

@@ -51,12 +51,15 @@ def test_the_manager_plans_a_subgoal_for_each_app_that_is_named_outside_quotes()
 
 def test_the_manager_goes_on_repairs_and_ends() -> None:
     state = TaskState((OPEN_WALLET, OPEN_MAIL, REPORT), outcome="SUCCESS")
-    assert revised(state, 'Opened "Wallet".') == state
-    later = revised(state, 'Opened "Mail".')
-    assert (later.completed, later.plan) == ((OPEN_WALLET,), (OPEN_MAIL, REPORT))
+    reading = revised(state, 'Tapped "Mail" on "Home screen".')
+    assert (reading.completed, reading.plan) == ((), ('Do in "Mail" what the user asks.', OPEN_WALLET, REPORT))
+    assert revised(reading, 'Tapped "Gift" on "Mail".') == reading
+    later = revised(reading, 'Opened "Wallet".')
+    assert later.completed == (reading.plan[0],)
+    assert later.plan == ('Do in "Wallet" what the user asks.', REPORT)
     failed = revised(later._replace(outcome="FAILURE"), 'Tapped "Go".')
-    assert failed.plan == ('Try again what had no effect: Tapped "Go".', OPEN_MAIL, REPORT)
-    assert revised(failed._replace(outcome="SUCCESS"), 'Tapped "Go".').plan == (OPEN_MAIL, REPORT)
+    assert failed.plan == ('Try again what had no effect: Tapped "Go".', *later.plan)
+    assert revised(failed._replace(outcome="SUCCESS"), 'Tapped "Go".').plan == later.plan
     assert revised(later, f"{WORKER_REPORTS} Reported success.").plan == ()
 
 
