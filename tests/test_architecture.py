@@ -86,7 +86,7 @@ def test_packages_of_stages_form_no_cycle() -> None:
     assert list(nx.simple_cycles(packages)) == []
 
 
-def test_no_room_is_crowded() -> None:
+def test_no_folder_has_more_than_sixteen_modules() -> None:
     files: dict[Path, int] = defaultdict(int)
     for source in _sources():
         files[source.path.parent] += source.path.name != "__init__.py"
@@ -98,7 +98,7 @@ def test_no_file_is_long() -> None:
     assert long == {}
 
 
-def test_a_class_name_is_used_once() -> None:
+def test_every_public_class_name_is_unique() -> None:
     places: dict[str, list[str]] = defaultdict(list)
     for source in _sources():
         for name in source.classes:

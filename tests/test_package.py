@@ -89,38 +89,38 @@ def run_in(folder: Path, *words: str) -> str:
     return done.stdout
 
 
-def test_the_traps_work(trapped: Path) -> None:
+def test_a_shadowed_import_is_noticed(trapped: Path) -> None:
     with pytest.raises(AssertionError, match="a module of the user was imported"):
         run_in(trapped, sys.executable, "-m", "trajmill.flows.cli")
     with pytest.raises(AssertionError, match="a module of the user was imported"):
         run_in(trapped, sys.executable, "-P", "-c", "import flows")
 
 
-def test_the_command_is_ours(trapped: Path) -> None:
+def test_the_started_command_runs_our_module(trapped: Path) -> None:
     command = Path(sys.executable).with_name("trajmill")
     assert "evolve" in run_in(trapped, str(command), "--help")
 
 
-def test_modules_are_ours(trapped: Path) -> None:
+def test_modules_of_the_project_are_the_ones_imported(trapped: Path) -> None:
     names = ", ".join(f"trajmill.{name}" for name in _OUR_FOLDERS)
     printed = run_in(trapped, sys.executable, "-P", "-c", f"import {names}; print(trajmill.schemas.__file__)")
     assert Path(printed.strip()).is_relative_to(_ROOT)
 
 
-def test_the_keeper_of_a_model_server_is_ours(trapped: Path) -> None:
+def test_the_keeper_of_a_model_server_runs_our_module(trapped: Path) -> None:
     assert run_in(trapped, sys.executable, "-P", "-c", _START_MODEL_SERVER) == "frozenset({'judge-7b'})\n"
 
 
-def test_the_prefect_server_is_ours(trapped: Path, prefect_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_prefect_server_runs_our_module(trapped: Path, prefect_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PREFECT_HOME", str(prefect_home))
     assert run_in(trapped, sys.executable, "-P", "-c", _START_PREFECT) == "healthy\n"
 
 
 @pytest.mark.browser
-def test_the_browsergym_player_is_ours(trapped: Path) -> None:
+def test_the_browsergym_player_runs_our_module(trapped: Path) -> None:
     assert run_in(trapped, sys.executable, "-P", "-c", _START_PLAYER) == "0.0\n"
 
 
 @pytest.mark.desktop
-def test_the_local_desktop_is_ours(trapped: Path) -> None:
+def test_the_local_desktop_runs_our_module(trapped: Path) -> None:
     assert run_in(trapped, sys.executable, "-P", "-c", _START_DESKTOP) == "True\n"

@@ -174,7 +174,7 @@ def test_every_finished_episode_survives_a_killed_server_and_is_there_once(tmp_p
         ({"host": "no.such.host.invalid"}, "no.such.host.invalid"),
     ],
 )
-def test_what_cannot_be_served_is_one_line(tmp_path: Path, options: dict[str, Any], line: str) -> None:
+def test_what_cannot_be_served_gives_one_error_line(tmp_path: Path, options: dict[str, Any], line: str) -> None:
     queries = QueriesSection(train=3, heldout_slots=1, heldout_phrasings=0, heldout_apps=0)
     config = Config(run=RunSection(root=tmp_path), queries=queries)
     with pytest.raises(BadInputError) as error:
@@ -183,12 +183,12 @@ def test_what_cannot_be_served_is_one_line(tmp_path: Path, options: dict[str, An
     assert "\n" not in str(error.value)
 
 
-def test_a_taken_port_is_one_line(tmp_path: Path) -> None:
+def test_a_taken_port_gives_one_error_line(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other, pytest.raises(BadInputError, match="name another port"):
         serve_environment(Config(run=RunSection(root=tmp_path)), ServeOptions(port=other.getsockname()[1]), print)
 
 
-def test_servers_that_do_not_answer_are_one_line(tmp_path: Path) -> None:
+def test_servers_that_do_not_answer_give_one_error_line(tmp_path: Path) -> None:
     environment = OpenEnvSpec(servers=("http://127.0.0.1:9", "nonsense"))
     with pytest.raises(EnvironmentFailure, match="no environment server tells its tasks: http://") as error:
         walk(Config(run=RunSection(root=tmp_path), environment=environment), queries=1)

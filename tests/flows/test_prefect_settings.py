@@ -59,7 +59,7 @@ def test_a_named_server_is_used_and_stays(prefect_server: None, tmp_path: Path) 
     assert not (tmp_path / "log").exists()
 
 
-def test_a_home_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+def test_a_home_that_cannot_be_written_gives_one_error_line(tmp_path: Path) -> None:
     from prefect.settings import PREFECT_API_URL, PREFECT_HOME, temporary_settings
 
     (tmp_path / "file").touch()

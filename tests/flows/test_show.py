@@ -56,6 +56,6 @@ def test_the_outputs_of_roles_are_shown_and_what_they_were_asked(warehouse: Ware
 
 
 @pytest.mark.parametrize(("start", "says"), [("", "several trajectories"), ("nothing", "no trajectory starts with")])
-def test_a_start_that_does_not_name_one_is_one_line(warehouse: Warehouse, start: str, says: str) -> None:
+def test_a_start_that_does_not_name_one_gives_one_error_line(warehouse: Warehouse, start: str, says: str) -> None:
     with pytest.raises(BadInputError, match=says):
         find_trajectory(warehouse, start)

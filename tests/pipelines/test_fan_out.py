@@ -114,7 +114,7 @@ def test_without_payloads_there_is_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("items", "shards", "lengths"), [(5, 2, [3, 2]), (1, 4, [1]), (0, 3, [])])
-def test_items_are_dealt_out_evenly(items: int, shards: int, lengths: list[int]) -> None:
+def test_items_are_distributed_evenly(items: int, shards: int, lengths: list[int]) -> None:
     assert [len(part) for part in split_evenly(list(range(items)), shards)] == lengths
 
 
@@ -139,7 +139,7 @@ class DropSome:
         return WrittenFiles({}, {"dull": amount, "odd": 1})
 
 
-def test_reasons_are_counted_over_all_shards_and_remembered(tmp_path: Path) -> None:
+def test_reasons_are_counted_over_all_shards_and_stored(tmp_path: Path) -> None:
     warehouse = create_warehouse(tmp_path / "warehouse")
     for _ in range(2):
         assert fan_out(warehouse, AT, [2, 3], DropSome(), BeamSettings()).dropped == {"dull": 5, "odd": 2}

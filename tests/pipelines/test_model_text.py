@@ -79,7 +79,7 @@ def test_any_text_becomes_rows(text: str, make: Callable[[str], Action | None]) 
         rows_to_arrow(table, rows).validate(full=True)
 
 
-def test_nasty_text_is_committed_and_read_by_sql(tmp_path: Path) -> None:
+def test_text_with_quotes_and_control_characters_is_committed_and_read_by_sql(tmp_path: Path) -> None:
     warehouse, at = create_warehouse(tmp_path), StageRun("run", 1, "rollout")
     tables = journalled(roll(NASTY, TypeText(text=NASTY)))
     commit_stage(warehouse, at, write_tables(warehouse, at, tables))

@@ -91,7 +91,7 @@ def test_making_a_release_again_changes_nothing(warehouse: Warehouse) -> None:
     assert shards(warehouse) == before
 
 
-def test_a_release_without_rows_has_no_shard(warehouse: Warehouse) -> None:
+def test_a_release_without_rows_writes_no_shard(warehouse: Warehouse) -> None:
     made(warehouse, 1, chosen([]))
     assert shards(warehouse) == {}
     assert released_rows(warehouse.release("r1"), SFT_FILE, ["example_id"]).num_rows == 0

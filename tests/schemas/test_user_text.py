@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from trajmill.schemas.dialects.user_text import UserText, compose, read
 
 
-def test_layout() -> None:
+def test_guidance_is_laid_out_as_task_hints_and_notes() -> None:
     text = compose("order a\npizza", "1. Open Bites.\n2. Tap it.", ["Opened it.", "Tapped; Step 9: no."])
     assert text == (
         "The user query: order a pizza\nGuidance:\n1. Open Bites.\n2. Tap it.\n"

@@ -124,7 +124,7 @@ def test_a_schema_is_followed(told: Told) -> None:
 
 
 @pytest.mark.parametrize(("name", "reason"), [("too long", "2048 tokens"), ("junk", "image does not decode")])
-def test_what_it_cannot_answer_is_one_line(told: Told, name: str, reason: str) -> None:
+def test_what_it_cannot_answer_gives_one_error_line(told: Told, name: str, reason: str) -> None:
     failure = told.answers[name]["failure"]
     assert reason in failure and "\n" not in failure
 

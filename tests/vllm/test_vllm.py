@@ -134,7 +134,7 @@ def test_several_samples(server: TinyServer) -> None:
     assert {other_seed.text, *other_seed.others} != samples
 
 
-def test_log_probabilities(server: TinyServer) -> None:
+def test_log_probabilities_are_read_from_the_answer(server: TinyServer) -> None:
     asked = replace(request("judge"), top_logprobs=3)
     completion = use(OpenAiModel(settings(server)), lambda model: model.complete(asked))
     assert len(completion.logprobs) == completion.output_tokens == 16
@@ -186,14 +186,14 @@ def test_what_is_in_the_cache_is_not_asked_again(server: TinyServer, tmp_path: P
     assert second.text == first.text
 
 
-def test_more_than_the_context_holds_is_one_line(server: TinyServer) -> None:
+def test_more_than_the_context_holds_gives_one_error_line(server: TinyServer) -> None:
     before = server.requests()
     with pytest.raises(ModelFailure, match=rf"^[^\n]*{SERVED_CONTEXT}[^\n]*$"):
         use(OpenAiModel(settings(server)), lambda model: model.complete(request("too much to read " * SERVED_CONTEXT)))
     assert server.requests() == before
 
 
-def test_a_picture_that_does_not_decode_is_one_line(server: TinyServer) -> None:
+def test_a_picture_that_does_not_decode_gives_one_error_line(server: TinyServer) -> None:
     broken = ScreenHandle("broken", Size(10, 10), lambda: b"\x89PNG no picture")
     with pytest.raises(ModelFailure, match=r"^[^\n]+$"):
         use(OpenAiModel(settings(server)), lambda model: model.complete(request("judge", broken)))
@@ -223,7 +223,7 @@ def test_adapters_are_loaded_and_swapped_in_the_running_server(server: TinyServe
     assert served_models(server.address) == frozenset({MODEL})
 
 
-def test_a_folder_without_a_model_is_one_line(vllm_python: Path, tmp_path: Path) -> None:
+def test_a_folder_without_a_model_gives_one_error_line(vllm_python: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     section = tiny_server(vllm_python, tmp_path / "empty", free_port())
     message = r"^the model server of endpoints.tiny ended with code \d+ while starting: [^\n]*empty[^\n]*$"

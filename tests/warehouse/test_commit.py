@@ -171,7 +171,7 @@ def test_rows_have_the_utc_time_at_which_they_were_written(warehouse: Warehouse)
     assert len(times) == 1 and before <= times.pop() <= datetime.now(UTC)
 
 
-def test_a_table_of_a_trajmill_without_times_is_read_and_gets_them(
+def test_a_table_from_a_version_without_times_is_read_and_gets_them(
     warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old, new = stage_run("judge", 1), stage_run("judge", 2)

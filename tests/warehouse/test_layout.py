@@ -41,7 +41,7 @@ def test_an_older_schema_version_is_raised_by_a_write(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"schema_version": "x"}', "\x00"])
-def test_a_damaged_version_file_is_one_line(tmp_path: Path, text: str) -> None:
+def test_a_damaged_version_file_gives_one_error_line(tmp_path: Path, text: str) -> None:
     (tmp_path / "warehouse.json").write_text(text)
     with pytest.raises(BadInputError, match=r"\A[^\n]*warehouse\.json:1: not a warehouse's version file"):
         open_warehouse(tmp_path)
@@ -59,7 +59,7 @@ def test_what_is_no_warehouse_is_refused(tmp_path: Path) -> None:
         assert not (tmp_path / name).exists()
 
 
-def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_cannot_be_written_gives_one_error_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(path: Path, text: str) -> None:
         raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
 

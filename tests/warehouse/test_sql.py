@@ -73,7 +73,7 @@ def test_files_outside_the_warehouse_cannot_be_read(filled: Warehouse, tmp_path:
         ("SELECT nothing FROM step_verdicts", "nothing"),
     ],
 )
-def test_a_wrong_query_is_one_line(filled: Warehouse, query: str, message: str) -> None:
+def test_a_wrong_query_gives_one_error_line(filled: Warehouse, query: str, message: str) -> None:
     with pytest.raises(BadInputError, match=message) as caught:
         run_sql(filled, query)
     assert "\n" not in str(caught.value)

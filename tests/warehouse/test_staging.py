@@ -41,7 +41,7 @@ def test_a_journal_that_does_not_exist_is_empty(tmp_path: Path) -> None:
     assert list(Journal(tmp_path / "none.jsonl").read()) == []
 
 
-def test_a_record_is_one_line(tmp_path: Path) -> None:
+def test_a_record_with_a_line_break_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="one line"):
         Journal(tmp_path / "journal.jsonl").append(b"a\nb")
 

@@ -105,7 +105,7 @@ def test_a_damaged_file_is_made_anew(warehouse: Warehouse) -> None:
     assert ask(warehouse, "SELECT count(*) AS n FROM step_verdicts") == [{"n": 8}]
 
 
-def test_a_committed_file_that_is_gone_is_one_line(warehouse: Warehouse) -> None:
+def test_a_committed_file_that_is_gone_gives_one_error_line(warehouse: Warehouse) -> None:
     commit_rows(warehouse, stage_run("judge"), *step_verdicts(5, stage_run("judge")))
     next(warehouse.table("step_verdicts").glob("*.parquet")).unlink()
     warehouse.database.unlink()

@@ -39,7 +39,9 @@ def test_build_prints_the_page_to_open(mine: Path, capsys: pytest.CaptureFixture
         (["serve", "nope.yaml"], "nope.yaml:1: "),
     ],
 )
-def test_bad_input_is_one_line(mine: Path, arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_input_gives_one_error_line(
+    mine: Path, arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(["apps", *arguments]) == 1
     shown = capsys.readouterr().err
     assert told in shown

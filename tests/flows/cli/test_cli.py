@@ -69,7 +69,7 @@ def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixtu
 
 
 @pytest.mark.parametrize("arguments", [["evolv"], ["evolve", "--rounds"], ["sql"], ["sql", "x", "--format", "xml"]])
-def test_wrong_usage_is_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_usage_gives_exit_status_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert run(arguments) == 2
     assert capsys.readouterr().err
 
@@ -104,7 +104,7 @@ def test_a_walk_in_which_everything_failed_is_1(
     assert shown.err == ("every walk failed; the table and the report say why\n" if all_failed else "")
 
 
-def test_bad_input_is_1_and_one_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_input_gives_exit_status_1_and_one_error_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("wrong.toml").write_text("[run]\nseeds = 3\n")
     assert run(["evolve", "--config", "wrong.toml"]) == 1
     shown = capsys.readouterr()
@@ -117,7 +117,9 @@ def test_traceback_is_shown_when_asked_for(folder: Path) -> None:
         run(["evolve", "--config", "missing.toml", "--traceback"])
 
 
-def test_an_unexpected_error_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unexpected_error_gives_one_error_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     def fail(config: Config) -> None:
         raise ZeroDivisionError("by nothing")
 
@@ -126,7 +128,7 @@ def test_an_unexpected_error_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys
     assert capsys.readouterr().err == "unexpected ZeroDivisionError: by nothing; --traceback shows where\n"
 
 
-def test_ctrl_c_is_130_and_says_that_the_same_command_continues(
+def test_ctrl_c_gives_exit_status_130_and_says_that_the_same_command_continues(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def interrupted(config: Config) -> None:
@@ -137,7 +139,7 @@ def test_ctrl_c_is_130_and_says_that_the_same_command_continues(
     assert capsys.readouterr().err.strip() == STOPPED
 
 
-def test_sigterm_is_143_and_says_that_the_same_command_continues(
+def test_sigterm_gives_exit_status_143_and_says_that_the_same_command_continues(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     stand_in(monkeypatch, "trajmill.flows.evolve", evolve=lambda config: signal.raise_signal(signal.SIGTERM))
@@ -145,7 +147,7 @@ def test_sigterm_is_143_and_says_that_the_same_command_continues(
     assert capsys.readouterr().err.strip() == STOPPED
 
 
-def test_a_folder_that_cannot_be_written_is_one_line(
+def test_a_folder_that_cannot_be_written_gives_one_error_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def refused(config: Config) -> None:
@@ -158,7 +160,7 @@ def test_a_folder_that_cannot_be_written_is_one_line(
     )
 
 
-def test_ctrl_c_that_an_engine_turned_into_an_error_is_ctrl_c(
+def test_an_error_that_ctrl_c_caused_in_an_engine_is_reported_as_ctrl_c(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     worth_retrying: list[bool] = []

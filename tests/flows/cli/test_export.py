@@ -97,7 +97,7 @@ def test_a_release_without_groups_is_no_rl_data(
         (("--format", "trl", "--family", "gui-owl", "--max-pixels", "1000"), "no step can be written for gui-owl"),
     ],
 )
-def test_a_wrong_request_is_one_line_and_leaves_nothing(
+def test_a_wrong_request_gives_one_error_line_and_leaves_nothing(
     arguments: tuple[str, ...], line: str, small_run: Warehouse, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert export(small_run, tmp_path / "out", *arguments) == 1

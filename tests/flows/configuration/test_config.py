@@ -98,7 +98,7 @@ def test_the_printed_configuration_reads_back_the_same(tmp_path: Path) -> None:
         ("[run\n", "1: not TOML: Expected ']' at the end of a table declaration"),
     ],
 )
-def test_a_mistake_is_one_line_that_says_where_and_what(tmp_path: Path, text: str, expected: str) -> None:
+def test_a_mistake_gives_one_error_line_that_says_where_and_what(tmp_path: Path, text: str, expected: str) -> None:
     assert mistakes(tmp_path, text) == [expected]
 
 

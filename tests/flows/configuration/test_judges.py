@@ -67,7 +67,7 @@ def test_the_default_asks_every_channel_once() -> None:
         ),
     ],
 )
-def test_what_cannot_be_is_one_line(tmp_path: Path, line: str, message: str) -> None:
+def test_an_impossible_judge_gives_one_error_line(tmp_path: Path, line: str, message: str) -> None:
     with pytest.raises(BadInputError) as refused:
         loaded(tmp_path, f"[judge]\n{line}\n")
     assert message in str(refused.value) and "\n" not in str(refused.value)

@@ -107,7 +107,7 @@ MISTAKES = [
     ("key", "old", "new", "reason"),
     [(key, *mistake) for key in KEYS for mistake in MISTAKES if mistake[0] in packaged(key)],
 )
-def test_a_prompt_that_misses_something_is_one_line_before_anything_is_asked(
+def test_a_prompt_that_misses_something_gives_one_error_line_before_anything_is_asked(
     tmp_path: Path, key: str, old: str, new: str, reason: str
 ) -> None:
     config = configured(tmp_path, key, packaged(key).replace(old, new))
@@ -118,7 +118,7 @@ def test_a_prompt_that_misses_something_is_one_line_before_anything_is_asked(
 
 
 @pytest.mark.parametrize("key", ["writer_guidance", "writer_refine"])
-def test_a_prompt_file_that_is_not_there_is_one_line(tmp_path: Path, key: str) -> None:
+def test_a_prompt_file_that_is_not_there_gives_one_error_line(tmp_path: Path, key: str) -> None:
     configured(tmp_path, key, "")
     (tmp_path / "my words.md").unlink()
     with pytest.raises(BadInputError, match=rf"^[^\n]*trajmill\.toml:2: prompts\.{key}: there is no my words\.md$"):

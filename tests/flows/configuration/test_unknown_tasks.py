@@ -15,7 +15,7 @@ DESKTOP = {"environment": {"kind": "desktop"}}
 
 
 @pytest.mark.parametrize("kind", ["simulated", "webapp"])
-def test_annotated_worlds_can_be_judged_by_what_is_embedded(kind: str) -> None:
+def test_annotated_worlds_can_be_judged_by_the_embedded_critics(kind: str) -> None:
     assert tasks_unknown_to_judge(Config.model_validate({"environment": {"kind": kind}})) is None
 
 

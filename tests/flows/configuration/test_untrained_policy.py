@@ -28,7 +28,7 @@ def test_it_is_made_once_where_the_endpoint_says(tmp_path: Path) -> None:
     assert make_untrained_policy(config, blind=True) == made._replace(is_new=False)
 
 
-def test_a_policy_that_is_no_such_model_is_one_line() -> None:
+def test_a_policy_that_is_no_such_model_gives_one_error_line() -> None:
     with pytest.raises(BadInputError, match=r"^models.policy is embedded; name an endpoint [^\n]*$"):
         make_untrained_policy(Config())
 

@@ -142,7 +142,7 @@ def test_what_could_not_be_judged_is_no_verdict(root: Path, server: FaultServer)
     assert f"{whole.unjudged} could not be judged" in shown(made)
 
 
-def test_a_judge_that_judges_nothing_is_one_line(root: Path, server: FaultServer) -> None:
+def test_a_judge_that_judges_nothing_gives_one_error_line(root: Path, server: FaultServer) -> None:
     server.key = "secret"
     config = config_with_judges(root, server.url)
     with pytest.raises(TrajmillError, match=r"Unauthorized|key"):
@@ -189,7 +189,7 @@ def test_a_labelled_set_is_judged_and_its_labels_count(root: Path, tmp_path: Pat
         ([], "run `trajmill rollout` first, or name a labelled set with --labels\n"),
     ],
 )
-def test_wrong_input_is_one_line(
+def test_wrong_input_gives_one_error_line(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],

@@ -163,7 +163,7 @@ def test_what_a_server_did_not_answer_is_a_failure_and_no_verdict_and_is_made_go
         ),
     ],
 )
-def test_wrong_input_is_one_line(
+def test_wrong_input_gives_one_error_line(
     root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
 ) -> None:
     file = tmp_path / "trajmill.toml"

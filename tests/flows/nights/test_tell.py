@@ -61,7 +61,7 @@ def test_a_webhook_gets_the_message(inbox: Inbox) -> None:
 
 
 @pytest.mark.slow
-def test_whoever_cannot_be_reached_is_named_and_the_others_are_told(inbox: Inbox, prefect_server: None) -> None:
+def test_an_unreachable_receiver_is_named_and_the_others_are_notified(inbox: Inbox, prefect_server: None) -> None:
     from prefect.blocks.notifications import CustomWebhookNotificationBlock
     from prefect.blocks.system import Secret
 

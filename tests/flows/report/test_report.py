@@ -62,7 +62,7 @@ def test_what_models_and_screens_said_is_text(page: Reader) -> None:
     assert not any(name.startswith("on") for name, _ in page.attributes)
 
 
-def test_the_page_needs_nothing_else(page: Reader) -> None:
+def test_the_page_loads_no_other_file(page: Reader) -> None:
     sources = [value or "" for name, value in page.attributes if name in ("src", "href", "xlink:href", "action")]
     assert sources
     assert all(source.startswith("data:image/webp;base64,") for source in sources)
@@ -78,7 +78,7 @@ def test_pictures_open_and_carry_the_mark(films: tuple[Filmstrip, ...]) -> None:
     assert numpy.count_nonzero((red > 180) & (green < 110) & (blue < 110)) > 50
 
 
-def test_the_trajectories_tell_the_story(films: tuple[Filmstrip, ...]) -> None:
+def test_the_page_shows_each_trajectory(films: tuple[Filmstrip, ...]) -> None:
     assert [film.title for film in films] == [
         "The first try",
         "The same query, the last round",
@@ -178,7 +178,7 @@ def test_labels_of_lines_that_end_together_do_not_overlap() -> None:
     assert min(after - before for before, after in pairwise(heights)) >= 16
 
 
-def test_bars_are_as_long_as_they_say() -> None:
+def test_bars_are_drawn_at_the_length_of_their_value() -> None:
     bars = [Bar("one", (Segment("a", 3.0), Segment("b", 1.0)), "4"), Bar("two", (Segment("b", 2.0),), "2")]
     svg = str(stacked_bars(bars, "t"))
     wide = numbers(r'<rect [^>]*width="([\d.]+)"', svg)
@@ -186,5 +186,5 @@ def test_bars_are_as_long_as_they_say() -> None:
     assert svg.count('class="series-1"') == 2
 
 
-def test_nothing_to_draw_is_no_chart() -> None:
+def test_without_values_there_is_no_chart() -> None:
     assert share_chart([], "t") == stacked_bars([], "t") == ""

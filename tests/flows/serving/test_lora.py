@@ -55,12 +55,12 @@ def test_the_predecessor_stays_when_the_successor_cannot_be_loaded(address: str,
     unload_adapter(address, "v3")
 
 
-def test_a_folder_that_holds_none(address: str, tmp_path: Path) -> None:
+def test_a_folder_without_an_adapter_is_refused(address: str, tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match=r"is no LoRA adapter: it has no adapter_config.json"):
         load_adapter(address, Adapter("v1", tmp_path))
 
 
-def test_a_server_that_takes_none(tmp_path: Path) -> None:
+def test_a_server_that_takes_no_adapter(tmp_path: Path) -> None:
     policy = ModelServer("policy", "policy-7b", stand_in(tmp_path, free_port()))
     with (
         served([policy], tmp_path),
@@ -69,6 +69,6 @@ def test_a_server_that_takes_none(tmp_path: Path) -> None:
         load_adapter(policy.address, adapter(tmp_path, "v1"))
 
 
-def test_no_server(tmp_path: Path) -> None:
+def test_without_a_server_one_line_says_so(tmp_path: Path) -> None:
     with pytest.raises(TrajmillError, match="does not answer"):
         load_adapter(f"http://127.0.0.1:{free_port()}/v1", adapter(tmp_path, "v1"))

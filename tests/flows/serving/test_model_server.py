@@ -102,7 +102,7 @@ def test_a_port_is_asked_for_twice(tmp_path: Path, port: int) -> None:
     assert is_deserted(port)
 
 
-def test_a_server_that_dies_while_starting_is_one_line_and_the_others_leave(tmp_path: Path, port: int) -> None:
+def test_a_server_that_dies_while_starting_gives_one_error_line_and_the_others_leave(tmp_path: Path, port: int) -> None:
     (tmp_path / "critic.log").write_text("OldError: of an earlier start\n")
     fine = ModelServer("writer", "writer-7b", stand_in(tmp_path, port))
     dying = ModelServer("critic", "judge-7b", stand_in(tmp_path, free_port(), "--die"))
@@ -122,7 +122,7 @@ def test_a_server_that_is_never_ready(tmp_path: Path, port: int) -> None:
         pass
 
 
-def test_arguments_that_give_it_another_name(tmp_path: Path, port: int) -> None:
+def test_arguments_that_rename_the_action(tmp_path: Path, port: int) -> None:
     critic = ModelServer("critic", "judge-7b", stand_in(tmp_path, port, "--served-model-name", "other"))
     message = "serves other, not judge-7b; leave --served-model-name out"
     with pytest.raises(BadInputError, match=message), served([critic], tmp_path):
@@ -130,7 +130,7 @@ def test_arguments_that_give_it_another_name(tmp_path: Path, port: int) -> None:
     assert is_deserted(port)
 
 
-def test_no_such_python(tmp_path: Path, port: int) -> None:
+def test_a_python_that_does_not_exist_is_named(tmp_path: Path, port: int) -> None:
     section = stand_in(tmp_path, port).model_copy(update={"python": tmp_path / "bin" / "python"})
     message = r"^endpoints.critic.serve.python: there is no program .*/bin/python; .*$"
     with pytest.raises(BadInputError, match=message), served([ModelServer("critic", "m", section)], tmp_path):

@@ -44,6 +44,6 @@ def test_a_program_that_does_not_listen_is_made_to_end() -> None:
     assert is_gone(process.pid)
 
 
-def test_it_ends_no_group_that_is_not_its_own() -> None:
+def test_it_kills_only_its_own_process_group() -> None:
     _, said = keeper("pass", start_new_session=False).communicate()
     assert said == "the keeper of a server has to lead a process group, which it ends as a whole\n"

@@ -35,7 +35,7 @@ pytestmark = pytest.mark.slow
         ("\xff\xfe" * 400 + "end\n", "\xff\xfe" * 200),
     ],
 )
-def test_last_words(tmp_path: Path, text: str, words: str) -> None:
+def test_the_last_lines_of_a_log_are_kept(tmp_path: Path, text: str, words: str) -> None:
     log = tmp_path / "server.log"
     log.write_text(text)
     assert error_in_log(log) == words

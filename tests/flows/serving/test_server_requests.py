@@ -53,7 +53,7 @@ def test_what_does_not_speak_http_is_no_server(answer: bytes) -> None:
 @pytest.mark.parametrize(
     "body", [b"", b"<html>", b"[]", b'{"data": 3}', b'{"data": [{}]}', b'{"data": [{"id": "\xff"}]']
 )
-def test_a_list_of_models_that_is_none(body: bytes) -> None:
+def test_a_malformed_list_of_models_is_refused(body: bytes) -> None:
     with saying(OK + body) as address:
         assert served_models(address) == ServerAnswer(0, "its list of models cannot be read")
 

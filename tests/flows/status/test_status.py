@@ -27,7 +27,7 @@ def test_the_results_come_with_their_trend(run_warehouse: Warehouse) -> None:
     assert results.failures == (("environment", 1),)
 
 
-def test_what_works_is_whoever_holds_the_lock(tmp_path: Path) -> None:
+def test_a_process_is_at_work_while_it_holds_the_lock(tmp_path: Path) -> None:
     config = Config.model_validate({"run": {"root": tmp_path}})
     context = RoundContext(config, create_warehouse(tmp_path), 1)
     assert working_stage(context).process is None

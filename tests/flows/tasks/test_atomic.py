@@ -58,7 +58,7 @@ def test_a_run_gets_operations_beside_its_tasks_and_held_out_programs_are_not_le
 
 
 @pytest.mark.desktop
-def test_they_are_walked_from_the_command_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_pathways_are_walked_from_the_command_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     one_program = CONFIG.replace('"mousepad", "pcmanfm"', '"mousepad"')
     Path("trajmill.toml").write_text(one_program.replace("heldout_slots = 1", "heldout_slots = 0"))
     assert run(["walk", "--source", "atomic"]) == 0
@@ -76,7 +76,7 @@ def test_they_are_walked_from_the_command_line(folder: Path, capsys: pytest.Capt
         (["--source", "atom"], ("", ""), "there is no source 'atom'; did you mean atomic?"),
     ],
 )
-def test_bad_input_is_one_line(
+def test_bad_input_gives_one_error_line(
     arguments: list[str], change: tuple[str, str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     place = CONFIG.rindex(change[0])

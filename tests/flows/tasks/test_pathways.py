@@ -155,7 +155,7 @@ def test_a_model_says_what_needs_a_selection_and_its_calls_are_kept(folder: Path
         ([], ("seconds = 20.0", "second_opinion = 'owl'"), "trajmill.toml:13: pathways.second_opinion: there is no [e"),
     ],
 )
-def test_bad_input_is_one_line(
+def test_bad_input_gives_one_error_line(
     arguments: list[str], change: tuple[str, str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("trajmill.toml").write_text(CONFIG.replace(*change) if change[0] else CONFIG)

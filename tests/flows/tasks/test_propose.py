@@ -278,7 +278,7 @@ def test_nothing_is_proposed_unless_it_is_asked_for(tmp_path: Path) -> None:
         ("example_tasks = 'none.jsonl'", ["2: queries.example_tasks: there is no none.jsonl"]),
     ],
 )
-def test_what_is_missing_is_a_line_each(tmp_path: Path, text: str, expected: list[str]) -> None:
+def test_mistakes_of_the_section_give_one_line_each(tmp_path: Path, text: str, expected: list[str]) -> None:
     (tmp_path / "good.jsonl").write_text(WRITTEN)
     path = tmp_path / "trajmill.toml"
     path.write_text(f"[queries]\n{text}\n")

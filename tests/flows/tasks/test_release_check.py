@@ -40,7 +40,7 @@ def export_spoiled(
     return files
 
 
-def test_what_is_not_sound_is_not_released(
+def test_a_release_that_fails_its_check_is_not_released(
     small_run: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shutil.copytree(small_run.root, tmp_path / "copy")

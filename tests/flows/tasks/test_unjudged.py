@@ -108,7 +108,9 @@ def do_round(run: RoundContext, until: str | None = None) -> None:
             return
 
 
-def test_an_outage_in_one_round_is_made_good_in_the_next(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_an_outage_left_unjudged_is_judged_in_the_next_round(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
     outage = Outage(monkeypatch)
     first, second = context(warehouse, 1), context(warehouse, 2)
     do_round(first)

@@ -29,7 +29,7 @@ def layout(conversation: Conversation[str]) -> list[tuple[str, str | None]]:
 
 
 @pytest.mark.parametrize("family", ["any", "gui-owl", "qwen2.5-vl", "qwen3-vl"])
-def test_these_are_shown_the_current_screen_and_told_all_conclusions(family: str) -> None:
+def test_families_without_history_images_get_the_current_screen_and_all_conclusions(family: str) -> None:
     made = asked(family, 6)
     assert layout(made) == [("system", None), ("user", "screen 7")]
     assert all(f"Step {n}: done {n}" in made.task for n in range(1, 7))

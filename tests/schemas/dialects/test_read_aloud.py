@@ -64,7 +64,7 @@ def test_the_prompt_is_the_task_and_what_was_pressed() -> None:
         "<do> fly",
     ],
 )
-def test_a_reply_without_one_whole_action_is_none(text: str) -> None:
+def test_a_reply_without_a_complete_action_has_no_action(text: str) -> None:
     read = DIALECT.parse(text, FRAME)
     assert isinstance(read, ParseFailure) and "\n" not in read.message
 

@@ -36,7 +36,7 @@ def step(operation: str, target: str = "", text: str = "") -> PathStep:
         (step("finish"), Terminate(status="success")),
     ],
 )
-def test_operations(operation: PathStep, action: Action) -> None:
+def test_each_operation_becomes_one_move(operation: PathStep, action: Action) -> None:
     assert next_move((operation,), showing("a", "b"), WalkPosition()) == WalkMove(action, WalkPosition(1))
 
 

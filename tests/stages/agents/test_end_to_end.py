@@ -63,7 +63,7 @@ def test_positions_are_read_in_the_models_space() -> None:
     assert act(agent, view()).action == Click(x=360, y=640)
 
 
-def test_words_that_are_no_action_are_kept() -> None:
+def test_text_around_the_action_is_kept() -> None:
     decision = act(EndToEndAgent(Scripted("I would rather not \ud800"), Platform.PHONE), view())
     assert decision.action is None and decision.conclusion == NO_ACTION
     assert decision.raw_response == "I would rather not ?"

@@ -99,7 +99,7 @@ def test_a_step_critic_of_another_package_judges_the_steps() -> None:
 
 
 @pytest.mark.usefixtures("other_package")
-def test_what_is_no_critic_is_one_line() -> None:
+def test_a_value_that_is_no_critic_gives_one_error_line() -> None:
     with pytest.raises(BadInputError, match=r"^trajmill\.critics: wrong is no .*TrajectoryCriticSpec$"):
         trajectory_critic_spec("wrong")
     with pytest.raises(BadInputError, match=r"^trajmill\.critics: strict is no .*StepCriticSpec$"):

@@ -56,7 +56,7 @@ def test_every_rule_can_be_read_back(drawn: list[tuple[int, int, str, int]]) -> 
     "text",
     ["", "text", "consensus()", "consensus(text:)x", "consensus(eyes)", "consensus(text:2 of 3)", "majority(text)"],
 )
-def test_what_is_no_rule_is_refused(text: str) -> None:
+def test_text_that_is_no_rule_is_refused(text: str) -> None:
     with pytest.raises(ValueError):
         read_rule(text)
 

@@ -9,7 +9,7 @@ from trajmill.stages.curate.reweight import plan_attempts, success_average, task
 averages = st.dictionaries(st.text("abc", min_size=1, max_size=3), st.floats(0, 1), min_size=1, max_size=12)
 
 
-def test_the_average_forgets() -> None:
+def test_the_success_average_weighs_recent_attempts_more() -> None:
     assert success_average([]) == 0.0
     assert success_average([True]) == 0.5
     assert success_average([True, False]) == 0.25
@@ -37,5 +37,5 @@ def test_every_query_gets_its_share_of_the_groups(given_: dict[str, float], tota
         assert abs(counts.get(query_id, 0) / size - groups * task_weight(average) / summed) < 1 + 1e-6
 
 
-def test_no_queries_no_attempts() -> None:
+def test_without_queries_there_are_no_attempts() -> None:
     assert plan_attempts({}, 10, 0) == []

@@ -87,5 +87,5 @@ def test_only_so_many_steps_with_the_same_reply_are_kept() -> None:
     assert training_set(table(*rows), None, per_reply=6).examples.equals(every.examples)
 
 
-def test_nothing_stays_nothing() -> None:
+def test_an_empty_input_stays_empty() -> None:
     assert training_set(table(), {}).examples.num_rows == 0

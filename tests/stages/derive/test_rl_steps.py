@@ -93,7 +93,7 @@ def test_all_steps_of_a_trajectory_share_its_advantage_and_its_weight() -> None:
     assert {row.step_weight for row in constant.rows} == {1.0}
 
 
-def test_a_row_says_whose_it_is() -> None:
+def test_a_row_names_its_group_and_its_policy_version() -> None:
     made = derive([success(2, "s", A), failure(4, "f", A)])
     assert {(r.group, r.group_size, r.policy_version, r.guided, r.replayed) for r in made.rows} == {
         ("a", 2, "m0", False, False)
@@ -173,7 +173,7 @@ def test_only_a_success_of_the_same_query_is_replayed() -> None:
         assert derive([failure(2, "f1", A), failure(2, "f2", A)], remembered={"a": memory}).rows == ()
 
 
-def test_what_is_no_evidence_about_the_policy_never_enters() -> None:
+def test_attempts_that_say_nothing_about_the_policy_give_no_rows() -> None:
     steps = [step(0, TAP), step(1, DONE)]
     void = [
         episode(steps, name="1", asked=A, status="failed", correct=False),

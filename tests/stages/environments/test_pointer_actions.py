@@ -21,7 +21,7 @@ from trajmill.stages.environments.desktop.pyautogui import as_command
         (Interact(text="log in"), []),
     ],
 )
-def test_on_a_page(action: Action, methods: list[str]) -> None:
+def test_actions_on_a_page(action: Action, methods: list[str]) -> None:
     assert [call.method for call in playwright_calls(action, 2)] == methods
 
 
@@ -40,10 +40,10 @@ def test_a_page_scrolls_to_the_right_for_positive_clicks_and_drags_in_its_own_pi
         (HorizontalScroll(x=2, y=4, clicks=2), [["moveTo", [2, 4]], ["hscroll", [2]]]),
     ],
 )
-def test_on_a_machine(action: Action, calls: list[object]) -> None:
+def test_actions_on_a_machine(action: Action, calls: list[object]) -> None:
     command = as_command(action)
     assert command is not None and json.loads(base64.b64decode(command[-1])) == calls
 
 
-def test_a_question_to_the_user_has_no_command() -> None:
+def test_asking_the_user_needs_no_command() -> None:
     assert as_command(Interact(text="log in")) is None

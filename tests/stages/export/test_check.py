@@ -54,7 +54,7 @@ def test_what_was_exported_is_sound(release: Path) -> None:
         ),
     ],
 )
-def test_a_spoilt_sft_row_is_found(release: Path, values: dict[str, Any], what: str) -> None:
+def test_a_damaged_sft_row_is_found(release: Path, values: dict[str, Any], what: str) -> None:
     spoil(release / SFT_FILE, 0, **values)
     problems = check_release(release, EXPORTERS, {}).problems
     assert any(what in problem.what for problem in problems)
@@ -70,7 +70,7 @@ def test_a_spoilt_sft_row_is_found(release: Path, values: dict[str, Any], what: 
         ({"prompt": [{"role": "user", "content": "<image><image>"}]}, "do not match"),
     ],
 )
-def test_a_spoilt_rl_row_is_found(release: Path, values: dict[str, Any], what: str) -> None:
+def test_a_damaged_rl_row_is_found(release: Path, values: dict[str, Any], what: str) -> None:
     spoil(release / RL_FILE, 0, **values)
     (problem,) = check_release(release, EXPORTERS, {}).problems
     assert what in problem.what and problem.file == RL_FILE

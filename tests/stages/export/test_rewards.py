@@ -96,7 +96,7 @@ def test_coda_adds_nearness_to_the_type() -> None:
     )
 
 
-def test_what_is_no_action_is_worse_than_a_wrong_one() -> None:
+def test_an_invalid_action_scores_less_than_a_wrong_one() -> None:
     wanted = target(Click(x=500, y=1000), BOX)
     assert action_rewards(["hello", reply(Click(x=1, y=1)), ""], [wanted] * 3) == [-0.5, 0.0, -0.5]
 

@@ -64,7 +64,7 @@ def test_every_line_names_its_target() -> None:
     assert written(episode, trees).guidance_id == guidance.guidance_id
 
 
-def test_what_had_no_effect_or_was_undone_is_left_out_with_its_reason() -> None:
+def test_steps_without_effect_or_undone_are_left_out_with_their_reason() -> None:
     trees = Trees()
     walk = Walk(launcher(), trees).tap("Food", menu()).stay(Wait()).stay(None)
     walk.tap("Past orders", history()).do(SystemButton(button="Back"), menu()).tap("Margherita", dish())

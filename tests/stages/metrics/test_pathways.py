@@ -40,7 +40,7 @@ def test_a_solved_task_after_a_collapse_counts_for_p_atsr_alone() -> None:
 
 
 @pytest.mark.parametrize("nothing", [[], [WalkedPathway((), 1)]])
-def test_nothing_has_no_rate(nothing: list[WalkedPathway]) -> None:
+def test_the_rate_of_no_trials_is_unknown(nothing: list[WalkedPathway]) -> None:
     for metric in (wpsr, matcr, p_atsr):
         with pytest.raises(ValueError, match="at least one task"):
             metric(nothing)

@@ -48,13 +48,13 @@ def test_the_version_of_a_users_file_changes_with_its_text(tmp_path: Path) -> No
         ("# system\n# user\n$task $screen for $ 5", "judge.md:3: a '$' that begins no field"),
     ],
 )
-def test_a_wrong_file_is_one_line_that_names_it(tmp_path: Path, text: str, told: str) -> None:
+def test_a_wrong_file_gives_one_error_line_that_names_it(tmp_path: Path, text: str, told: str) -> None:
     with pytest.raises(BadInputError, match=re.escape(told)) as error:
         read_prompt(written(tmp_path, text), FIELDS)
     assert "\n" not in str(error.value)
 
 
-def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_gives_one_error_line(tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match=r"none\.md: prompt file cannot be read"):
         read_prompt(tmp_path / "none.md", FIELDS)
     (tmp_path / "judge.md").write_bytes(b"# system\n\xff")

@@ -53,7 +53,7 @@ def test_its_own_server_is_one_of_the_addresses() -> None:
     assert spec.addresses == ("http://one/v1", "http://127.0.0.1:8001/v1")
 
 
-def test_a_key_that_is_not_set_and_a_missing_address_are_one_line() -> None:
+def test_a_key_that_is_not_set_and_a_missing_address_give_one_error_line() -> None:
     with pytest.raises(BadInputError, match=r"^KEY is not set: export the API key of http://one/v1 in it$"):
         SERVED.model_copy(update={"api_key_variable": "KEY"}).open({})
     with pytest.raises(BadInputError, match=r"^no address of a server with model 'm': name one in urls$"):

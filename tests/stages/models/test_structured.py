@@ -62,7 +62,7 @@ def test_an_answer_is_found_inside_other_text(text: str) -> None:
         ('{"correct": true, "reason": "", "steps": [NaN]}', "no JSON object"),
     ],
 )
-def test_anything_else_is_no_answer(text: str, told: str) -> None:
+def test_any_other_reply_is_an_invalid_answer(text: str, told: str) -> None:
     with pytest.raises(ValueError, match=told):
         parse_answer(text, Verdict)
 
@@ -153,7 +153,7 @@ def test_no_text_raises_anything_but_an_answer_failure(text: str, finish: str) -
     ],
     ids=["nested", "unterminated", "many", "deep", "long number"],
 )
-def test_a_large_reply_of_nonsense_is_refused(text: str) -> None:
+def test_a_large_malformed_reply_is_refused(text: str) -> None:
     with pytest.raises(ValueError):
         parse_answer(text, Verdict)
 
@@ -178,7 +178,7 @@ def test_several_records_are_one_request() -> None:
     assert (asked.n, asked.seed, asked.draws) == (3, 40, (10, 11, 12))
 
 
-def test_a_sample_that_is_no_answer_is_asked_for_again_by_itself() -> None:
+def test_an_invalid_sample_alone_is_asked_for_again() -> None:
     model, found = several(3, answers(GOOD, "perhaps", GOOD), GOOD)
     assert found == [VERDICT] * 3
     _, again = model.asked

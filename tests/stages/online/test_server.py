@@ -165,7 +165,7 @@ def test_an_environment_that_hangs_is_void() -> None:
         assert client.step(CLICK).screen.error == "toy: a step did not end within 0.2 s"
 
 
-def test_an_environment_that_cannot_be_started_is_one_line_and_one_void_row() -> None:
+def test_an_environment_that_cannot_be_started_gives_one_error_line_and_one_void_row() -> None:
     with (
         toy_server(ToySpec.of(refuses=True)) as server,
         EnvironmentClient(server.url) as client,
@@ -177,7 +177,7 @@ def test_an_environment_that_cannot_be_started_is_one_line_and_one_void_row() ->
     assert (made.failure.failure_class, made.failure.attempts) == (FailureClass.SETUP, 3)
 
 
-def test_who_goes_away_or_begins_anew_leaves_a_void_episode() -> None:
+def test_a_client_that_leaves_or_resets_leaves_a_void_episode() -> None:
     with toy_server() as server:
         client = EnvironmentClient(server.url)
         client.reset("press")
@@ -217,7 +217,7 @@ def test_only_served_queries_can_be_asked_for() -> None:
         assert client.reset("held_out").screen.query_id == "held_out"
 
 
-def test_a_step_says_one_thing_and_needs_an_episode() -> None:
+def test_wrong_requests_of_a_session_give_an_error_and_keep_it_open() -> None:
     async def lines(url: str) -> list[str]:
         said = []
         async with GenericEnvClient(url) as client:

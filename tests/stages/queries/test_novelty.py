@@ -33,7 +33,7 @@ def _other_dish(query: Query, dish: str) -> Query:
     )
 
 
-def test_something_new_is_new(index: InstructionIndex, train: Query) -> None:
+def test_a_new_query_is_not_a_duplicate(index: InstructionIndex, train: Query) -> None:
     assert index.novelty_of(_other_dish(train, "Diavola")) is Novelty.NEW
 
 

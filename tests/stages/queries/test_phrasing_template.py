@@ -97,5 +97,5 @@ def test_a_broken_template_is_refused_with_place_and_advice(text: str, complaint
         ("done!", "Done!"),
     ],
 )
-def test_tidying(rough: str, text: str) -> None:
+def test_texts_are_stripped_of_spaces_and_control_characters(rough: str, text: str) -> None:
     assert tidy(rough) == text

@@ -25,7 +25,7 @@ def test_it_runs_in_its_folder_and_all_it_prints_is_kept(tmp_path: Path) -> None
     assert (tmp_path / "log").read_text() == f"{tmp_path} a b\noh\n"
 
 
-def test_a_failure_is_one_line_with_its_last_words(tmp_path: Path) -> None:
+def test_a_failure_gives_one_error_line_with_its_last_words(tmp_path: Path) -> None:
     with pytest.raises(
         TrainingFailedError, match=r"ended with status 3: its last line is 'no GPU'; all .* is in .*log"
     ):
@@ -59,7 +59,7 @@ def test_a_trainer_that_goes_on_and_on_is_ended(tmp_path: Path) -> None:
         run_child(["sh", "-c", script], tmp_path / "log", ChildLimits(60.0, 2.0), tmp_path)
 
 
-def test_a_program_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+def test_a_program_that_is_not_there_gives_one_error_line(tmp_path: Path) -> None:
     with pytest.raises(TrainingFailedError, match="the trainer no-such-program cannot be started: No such file"):
         run_child(["no-such-program"], tmp_path / "log", PATIENT, tmp_path)
 

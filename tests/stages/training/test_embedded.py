@@ -227,7 +227,7 @@ def test_a_policy_is_trained_from_the_files_of_a_release(
     assert json.loads((tmp_path / "new" / "metrics.json").read_text())["loss"] == report.loss
 
 
-def test_a_missing_release_is_one_clear_line(tmp_path: Path) -> None:
+def test_a_missing_release_gives_one_error_line(tmp_path: Path) -> None:
     save_network(untrained_network(0, SMALL), tmp_path / "parent")
     with pytest.raises(BadInputError, match="a file of the release cannot be read"):
         train_policy(ParentPolicy(tmp_path / "parent"), tmp_path / "nowhere", RECIPE, 0, tmp_path / "new")

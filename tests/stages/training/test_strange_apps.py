@@ -66,7 +66,7 @@ def icon_of(app: str, asked: PolicyInput) -> int:
 
 
 @pytest.mark.parametrize(("share", "strange"), [(0.0, ("Stride",)), (1.0, APPS)])
-def test_a_strange_app_has_a_random_name_and_no_code(share: float, strange: tuple[str, ...]) -> None:
+def test_an_app_made_strange_has_a_random_name_and_no_code(share: float, strange: tuple[str, ...]) -> None:
     launcher = Launcher(InputReader())
     lessons = launcher.lessons()
     apps = apps_of(lessons)

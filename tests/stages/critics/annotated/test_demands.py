@@ -54,13 +54,13 @@ def options(music: bool, alerts: bool = False) -> tuple[UIElement, ...]:
 NO_MUSIC = query("I want no music, turn it off in the options.", ("food.options",), ("Music and alerts.",))
 
 
-def test_a_switch_that_only_the_instruction_names() -> None:
+def test_a_switch_that_only_the_instruction_mentions_is_found() -> None:
     trees = Trees()
     right = Walk(launcher(), trees).tap("Food", options(True)).tap("Music", options(False))
     assert verdict(right.end(NO_MUSIC), trees) == (True, [True, True], ["GOOD", "GOOD", "GOOD"])
 
 
-def test_the_wrong_switch_a_further_one_and_none() -> None:
+def test_pressing_the_wrong_switch_a_second_one_or_none_is_incorrect() -> None:
     for pressed in (["Alerts"], ["Music", "Alerts"], [], ["Music", "Music"]):
         trees = Trees()
         music, alerts = True, False
@@ -89,7 +89,7 @@ PIN = query(
 )
 
 
-def test_a_button_that_works_on_the_spot() -> None:
+def test_a_task_of_one_button_is_done_by_pressing_it_on_the_right_page() -> None:
     trees = Trees()
     start = Walk(launcher(), trees).tap("Food", chats()).tap("Chess Night", chat(False))
     assert verdict(start.tap("Pin chat", chat(True)).end(PIN), trees)[0]
@@ -113,7 +113,7 @@ TONE = query(
 )
 
 
-def test_a_list_that_sets_at_once_counts_by_its_last_pick() -> None:
+def test_a_list_that_applies_at_once_counts_by_its_last_choice() -> None:
     trees = Trees()
     start = Walk(launcher(), trees).tap("Food", tones("Drum")).tap("Harp", tones("Harp"))
     assert verdict(start.tap("Bell", tones("Bell")).end(TONE), trees)[0]
@@ -202,7 +202,7 @@ def test_a_choice_that_scrolls_out_of_sight_has_not_changed() -> None:
     assert verdict(order.end(), trees)[0]
 
 
-def test_a_task_of_which_only_the_words_are_known() -> None:
+def test_a_task_without_annotations_stays_unjudged() -> None:
     words_only = query("Click the button.", ("click-test",), ("A task page.",))
     trees = Trees()
     walk = Walk(menu(), trees).stay(SystemButton(button="Enter")).stay(SystemButton(button="Enter")).stay(None)

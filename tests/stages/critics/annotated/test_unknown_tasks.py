@@ -54,7 +54,7 @@ def test_their_trajectories_stay_unjudged_and_are_failures() -> None:
 
 
 @pytest.mark.parametrize("channel", [AnnotatedTextChannel(), AnnotatedTreeChannel()])
-def test_no_channel_votes_on_them(channel: AnnotatedTextChannel | AnnotatedTreeChannel) -> None:
+def test_no_channel_votes_on_tasks_without_annotations(channel: AnnotatedTextChannel | AnnotatedTreeChannel) -> None:
     trees = Trees()
     with pytest.raises(JudgeFailure):
         asyncio.run(channel.judge(right_walk(trees).end(android()), trees, []))

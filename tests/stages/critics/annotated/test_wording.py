@@ -16,18 +16,18 @@ from trajmill.stages.critics.annotated.wording import (
 @pytest.mark.parametrize(
     "title", ["Order placed", "Mail sent", "Saved", "You left", "Purchase complete", "Now playing", "Phone topped up"]
 )
-def test_titles_that_say_done(title: str) -> None:
+def test_titles_that_mean_finished_are_recognised(title: str) -> None:
     assert title_says_done(title)
 
 
 @pytest.mark.parametrize(
     "title", ["Delete this alarm?", "Saved places", "Past orders", "Feed the cat", "Settings", "Need help", ""]
 )
-def test_titles_that_do_not(title: str) -> None:
+def test_titles_that_do_not_mean_finished_are_passed_over(title: str) -> None:
     assert not title_says_done(title)
 
 
-def test_descriptions_that_say_done() -> None:
+def test_descriptions_that_mean_finished_are_recognised() -> None:
     assert description_says_done("Confirms the order.")
     assert description_says_done("The timer that was started.")
     assert not description_says_done("One alarm, to turn off or delete.")
@@ -45,7 +45,7 @@ def test_descriptions_that_say_done() -> None:
         ("Music", "Rides should have no music, see the ride options.", True),
     ],
 )
-def test_no_is_read_where_it_is_said(label: str, instruction: str, off: bool) -> None:
+def test_an_instruction_to_switch_off_is_recognised(label: str, instruction: str, off: bool) -> None:
     assert says_no(label, instruction) is off
 
 

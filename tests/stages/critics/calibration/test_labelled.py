@@ -130,7 +130,7 @@ def test_a_screen_that_two_trajectories_share_stays_until_both_are_done(tmp_path
         ({"screenshot_path": "elsewhere.png"}, "screenshot path 'elsewhere.png' is not under screenshots/"),
     ],
 )
-def test_what_cannot_be_read_is_one_line(tmp_path: Path, changes: dict[str, object], message: str) -> None:
+def test_what_cannot_be_read_gives_one_error_line(tmp_path: Path, changes: dict[str, object], message: str) -> None:
     path = write_trajectory(tmp_path, "webarena.1", ["go_back()"], **changes)
     with pytest.raises(UnreadableError, match=r"^[^\n]*$") as error:
         read_trajectory(path, tmp_path, LABEL, FolderScreens(), ORIGIN)
@@ -140,7 +140,7 @@ def test_what_cannot_be_read_is_one_line(tmp_path: Path, changes: dict[str, obje
 @pytest.mark.parametrize(
     "text", ["[" * 100_000, '{"goal": "x", "steps": [{"screenshot_path": "screenshots/\\u0000"}]}']
 )
-def test_a_hostile_file_is_one_line(tmp_path: Path, text: str) -> None:
+def test_a_hostile_file_gives_one_error_line(tmp_path: Path, text: str) -> None:
     path = write_trajectory(tmp_path, "webarena.1", ["go_back()"])
     path.write_text(text)
     with pytest.raises(UnreadableError, match=r"^webarena.1.json is no trajectory[^\n]{1,250}$"):
@@ -195,7 +195,7 @@ def test_the_first_opinion_on_a_trajectory_counts(tmp_path: Path) -> None:
         ("\x00\n", "annotations.csv"),
     ],
 )
-def test_malformed_labels_are_one_line(tmp_path: Path, text: str | None, message: str) -> None:
+def test_malformed_labels_give_one_error_line(tmp_path: Path, text: str | None, message: str) -> None:
     if text is not None:
         (tmp_path / "annotations.csv").write_text(text)
     with pytest.raises(BadInputError, match=r"^[^\n]*$") as error:

@@ -58,7 +58,7 @@ def test_every_action_without_a_tree(action: Action, words: str) -> None:
     assert action_in_words(action_to_json(action), (), SCREEN) == words
 
 
-def test_a_reply_that_is_no_action() -> None:
+def test_a_reply_without_an_action_is_refused() -> None:
     assert action_in_words(None, (), SCREEN) == "Gave a reply that is no action"
 
 

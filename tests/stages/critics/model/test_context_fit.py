@@ -65,6 +65,6 @@ def test_text_without_spaces_is_not_taken_for_short() -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"screens": 1}, {"tokens": 0}, {"pictures": 3}])
-def test_a_budget_without_room_is_none(wrong: dict[str, int]) -> None:
+def test_a_budget_of_no_pixels_is_refused(wrong: dict[str, int]) -> None:
     with pytest.raises(ValidationError):
         ContextBudget.model_validate(wrong)

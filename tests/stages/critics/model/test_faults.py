@@ -133,7 +133,7 @@ def test_a_server_that_stays_broken_gives_no_verdict(walk: PhoneWalk, fault: Fau
 
 
 @pytest.mark.parametrize("fault", PASSING)
-def test_a_fault_that_passes_leaves_no_trace_in_the_verdict(walk: PhoneWalk, fault: Fault) -> None:
+def test_a_temporary_fault_leaves_no_trace_in_the_verdict(walk: PhoneWalk, fault: Fault) -> None:
     with running_server([FaultReply(fault, "0")], writes=valid) as server:
         vote = ask(server, walk, _screenshots, attempts=8, seconds=0.7 if fault in SILENT else PATIENCE)
         assert len(server.received) >= 2

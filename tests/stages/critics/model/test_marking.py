@@ -60,7 +60,7 @@ def test_typing_is_a_box_round_the_input() -> None:
 
 
 @pytest.mark.parametrize("action", [Wait(), Terminate(status="success"), TypeText(text="x")])
-def test_what_has_no_place_has_no_mark(action: Action) -> None:
+def test_an_action_without_a_position_has_no_mark(action: Action) -> None:
     image = Image.new("RGB", SIZE, "white")
     assert not draw_mark(image, action, ())
     assert image.getextrema() == ((255, 255), (255, 255), (255, 255))

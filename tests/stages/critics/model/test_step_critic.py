@@ -163,7 +163,7 @@ def test_a_summary_without_spaces_is_bounded_too(walk: PhoneWalk) -> None:
         answer("GOOD") + answer("HARMFUL"),
     ],
 )
-def test_garbage_is_asked_again_and_then_no_label(walk: PhoneWalk, garbage: str) -> None:
+def test_a_malformed_answer_is_asked_for_again_and_then_gives_no_label(walk: PhoneWalk, garbage: str) -> None:
     def reply(request: ChatRequest) -> str:
         return garbage if request.step_index == 2 else answer()
 
@@ -185,7 +185,7 @@ def test_a_model_that_does_not_answer_is_a_model_failure(walk: PhoneWalk) -> Non
         judge(walk, ScriptedModel(lambda _: ModelFailure("gone")))
 
 
-def test_an_answer_that_was_cut_off_is_none(walk: PhoneWalk) -> None:
+def test_a_truncated_answer_is_no_answer(walk: PhoneWalk) -> None:
     with pytest.raises(JudgeFailure, match="cut off"):
         judge(walk, ScriptedModel(lambda _: Completion(answer()[:-10], 1, 1024, "length")))
 
@@ -199,7 +199,7 @@ def test_a_screen_that_is_missing_and_an_image_that_is_broken(walk: PhoneWalk) -
         pictures(model.asked[0])[0].encode()
 
 
-def test_an_action_that_is_none_is_a_failure_to_judge(walk: PhoneWalk) -> None:
+def test_an_invalid_action_is_a_failure_to_judge(walk: PhoneWalk) -> None:
     first = walk.episode.steps[0].model_copy(update={"action": '{"kind": "explode"}'})
     episode = walk.episode.model_copy(update={"steps": (first,)})
     with pytest.raises(JudgeFailure, match="cannot be read"):

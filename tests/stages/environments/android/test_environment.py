@@ -95,7 +95,7 @@ def test_an_app_without_a_package_is_opened_by_its_label(phone: Phone, server: A
 
 
 @pytest.mark.parametrize("name", ["No such app", "com.none.such", "'; reboot #", "$(reboot)"])
-def test_an_app_that_is_nowhere_leaves_the_launcher(phone: Phone, server: AdbServer, name: str) -> None:
+def test_an_app_that_does_not_exist_leaves_the_launcher_open(phone: Phone, server: AdbServer, name: str) -> None:
     assert play(phone, server, [OpenApp(app="Clock"), OpenApp(app=name)])[-1].app == ""
     assert "reboot" not in {words[0] for words in phone.ran}
 

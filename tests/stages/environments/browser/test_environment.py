@@ -248,7 +248,7 @@ def test_a_phone_has_touch_and_its_screenshots_have_its_pixels(site: str) -> Non
     assert size == (600, 800)
 
 
-def test_a_finger_drags_the_page_and_a_long_press_harms_nothing(site: str) -> None:
+def test_a_finger_drags_the_page_and_a_long_press_changes_nothing(site: str) -> None:
     async def work(environment: BrowserEnvironment) -> tuple[int, int]:
         first = await environment.reset(a_query(f"{site}/long", mobile=True, viewport=[300, 400]), 1)
         dragged = await environment.step(Swipe(x=300, y=700, x2=300, y2=100))

@@ -67,7 +67,7 @@ def test_a_query_that_says_nonsense_is_a_failure_of_the_task(query: Query) -> No
     assert failure_of(query) is FailureClass.TASK
 
 
-def test_a_selector_that_is_none_is_a_failure_of_the_task_and_is_never_run(site: str) -> None:
+def test_an_invalid_selector_is_a_failure_of_the_task_and_is_never_run(site: str) -> None:
     selector = "p'); document.body.textContent = 'run'; ('"
 
     async def work(environment: BrowserEnvironment) -> tuple[FailureClass, list[str]]:

@@ -133,7 +133,9 @@ class Remembering(BrowserGymFactory):
     ("victim", "blow"),
     [("browser", signal.SIGKILL), ("player", signal.SIGKILL), ("player", signal.SIGSTOP)],
 )
-def test_a_blow_costs_a_try_and_an_instance(queries: dict[str, Query], victim: str, blow: signal.Signals) -> None:
+def test_a_crash_of_the_environment_uses_up_a_try_and_an_instance(
+    queries: dict[str, Query], victim: str, blow: signal.Signals
+) -> None:
     factory, blows = Remembering(), [1]
     done: list[FinishedAttempt] = []
 

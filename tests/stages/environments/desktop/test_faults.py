@@ -107,7 +107,7 @@ def play(work: Callable[[DesktopEnvironment, LocalDesktops], Awaitable[T]], time
         ("dbus-daemon", signal.SIGKILL, "500"),
     ],
 )
-def test_a_blow_ends_the_episode_as_a_failure_of_the_environment_and_the_next_instance_works(
+def test_a_crash_ends_the_episode_as_an_environment_failure_and_the_next_instance_works(
     tmp_path: Path, victim: str, blow: signal.Signals, message: str
 ) -> None:
     query = query_of(tmp_path, config=[LAUNCH])
@@ -281,7 +281,7 @@ def test_a_malformed_start_state_is_a_mistake_of_the_task(tmp_path: Path) -> Non
     assert "config.0.type" in str(failure) and "\n" not in str(failure)
 
 
-def test_a_missing_program_of_the_desktop_is_one_line_that_says_what_to_run(
+def test_a_missing_program_of_the_desktop_gives_one_error_line_that_says_what_to_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))

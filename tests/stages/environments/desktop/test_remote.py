@@ -147,7 +147,7 @@ def test_a_machine_that_never_is_ready_is_a_setup_failure_and_is_given_back(tmp_
         assert "was not ready within 1 s" in str(failure) and "\n" not in str(failure)
 
 
-def test_more_episodes_than_machines_is_one_line(tmp_path: Path) -> None:
+def test_more_episodes_than_machines_gives_one_error_line(tmp_path: Path) -> None:
     async def one_too_many() -> str:
         async with osworld_machine(tmp_path) as machine:
             # Waiting for what one holds oneself would never end.

@@ -79,7 +79,7 @@ def test_typing_and_pressing_solves_a_page_and_its_own_reward_says_so() -> None:
     assert play(solve) == (0.0, 1.0, wanted)
 
 
-def test_a_list_of_a_select_can_be_pressed_by_pixel() -> None:
+def test_options_of_a_select_can_be_pressed_by_pixel() -> None:
     (query, *_) = queries("choose-list")
     wanted = query.instruction.removeprefix("Select ").split(" from ")[0]
 

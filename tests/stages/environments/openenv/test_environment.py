@@ -144,7 +144,7 @@ def test_servers_that_are_not_there_are_a_failure_of_the_setup() -> None:
         ('{"type": "error", "data": {"message": "out of\\nmemory", "code": "EXECUTION_ERROR"}}', "out of memory"),
     ],
 )
-def test_whatever_a_server_sends_is_one_line(raw: str, line: str) -> None:
+def test_whatever_a_server_sends_gives_one_error_line(raw: str, line: str) -> None:
     with pytest.raises(EnvironmentFailure) as error:
         read_answer(raw, "http://far")
     assert line in str(error.value)
@@ -183,6 +183,6 @@ def test_a_screenshot_that_is_too_large_is_not_sent() -> None:
 
 
 @pytest.mark.parametrize("address", ["", "far:8000", "ftp://far"])
-def test_an_address_that_is_none_is_one_line(address: str) -> None:
+def test_an_invalid_address_gives_one_error_line(address: str) -> None:
     with pytest.raises(BadInputError, match="is no address of an environment server"):
         session_address(address)

@@ -55,7 +55,7 @@ def foreign_server(tasks: list[object]) -> Iterator[str]:
         server.shutdown()
 
 
-def test_they_are_whole_and_of_the_splits_that_are_served(tmp_path: Path) -> None:
+def test_served_queries_are_complete_and_of_the_served_splits(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("secret\n")
     with toy_server(token="secret", splits=(Split.TRAIN, Split.HELDOUT_SLOTS)) as server:
         found = queries_of("http://127.0.0.1:9", server.url, token_file=tmp_path / "token")
@@ -81,14 +81,14 @@ def test_tasks_of_another_server_need_an_id_and_an_instruction() -> None:
         ({"query_id": "7", "start_state": "{}"}, "platform: Field required"),
     ],
 )
-def test_a_task_that_cannot_be_used_is_one_line(task: object, line: str) -> None:
+def test_a_task_that_cannot_be_used_gives_one_error_line(task: object, line: str) -> None:
     with foreign_server([task]) as url, pytest.raises(EnvironmentFailure, match=line) as error:
         queries_of(url)
     assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("text", ["", "two words", "x" * 1001, "tab\there"])
-def test_a_file_without_a_token_is_one_line(tmp_path: Path, text: str) -> None:
+def test_a_file_without_a_token_gives_one_error_line(tmp_path: Path, text: str) -> None:
     (tmp_path / "token").write_text(text)
     with pytest.raises(BadInputError, match="no token"):
         queries_of("http://127.0.0.1:9", token_file=tmp_path / "token")

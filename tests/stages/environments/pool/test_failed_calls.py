@@ -40,7 +40,7 @@ def test_a_call_that_hangs_is_a_failure_and_the_next_lease_gets_a_fresh_instance
 
 
 @pytest.mark.parametrize("error", [ConnectionResetError("the X server is gone"), TimeoutError(), ValueError("a\nb")])
-def test_whatever_an_environment_raises_is_one_line_of_its_failure(error: Exception) -> None:
+def test_whatever_an_environment_raises_gives_one_error_line_of_its_failure(error: Exception) -> None:
     pool = EnvironmentPool(CountingFactory([Faulty(raised=error)]), 1)
 
     async def work() -> EnvironmentFailure:
@@ -70,7 +70,7 @@ def test_a_task_that_is_wrong_does_not_cost_the_instance(kind: FailureClass, rep
     assert len(factory.made) == (2 if replaced else 1)
 
 
-def test_a_call_that_is_broken_off_costs_the_instance() -> None:
+def test_a_cancelled_call_discards_the_instance() -> None:
     factory = CountingFactory([Faulty(hanging="step")])
     pool = EnvironmentPool(factory, 1)
 

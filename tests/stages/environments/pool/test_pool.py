@@ -54,7 +54,7 @@ def test_an_instance_is_recycled_after_its_number_of_leases() -> None:
     assert len(factory.made) == 3 and factory.most_at_once == 1
 
 
-def test_an_instance_that_has_fallen_ill_is_not_lent_out() -> None:
+def test_an_unhealthy_instance_is_not_lent_out() -> None:
     factory = CountingFactory()
     pool = EnvironmentPool(factory, 1)
 

@@ -53,7 +53,7 @@ def test_the_screen_is_drawn_in_its_size() -> None:
         assert image.size == size == seen.screen.size
 
 
-def test_no_goal_no_score() -> None:
+def test_without_a_goal_there_is_no_score() -> None:
     env = phone()
     env.reset_now(query_of(), 0)
     assert env.score_now() is None
@@ -114,7 +114,7 @@ def test_setup_is_there_at_the_start_and_belongs_to_the_start() -> None:
     assert env.score_now() == 1.0, "nothing is left of the episode before"
 
 
-def test_true_is_not_one() -> None:
+def test_a_boolean_is_not_a_number() -> None:
     env = phone()
     seen = env.reset_now(query_of(goal='{"garden.holiday": 1}'), 0)
     press(env, press(env, seen, "Garden"), "Holiday mode")

@@ -142,7 +142,7 @@ def test_text_on_the_screen_is_never_markup() -> None:
     ],
     ids=lambda action: action.kind,
 )
-def test_what_means_nothing_changes_nothing(action: Action) -> None:
+def test_actions_without_meaning_change_nothing(action: Action) -> None:
     async def work(env: WebAppEnvironment) -> tuple[str, str]:
         await env.reset(query_of(Platform.PHONE), 0)
         before = await env.step(OpenApp(app="garden"))

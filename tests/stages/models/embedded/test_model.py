@@ -53,7 +53,7 @@ def model(network: PolicyNetwork) -> EmbeddedModel:
 
 
 @pytest.mark.slow
-def test_an_answer_does_not_depend_on_its_company(network: PolicyNetwork) -> None:
+def test_an_answer_does_not_depend_on_other_requests_in_its_batch(network: PolicyNetwork) -> None:
     requests = [
         request(seed, dish=dish) for seed in range(12) for dish in ("Pad Thai", "Greek Salad with nothing else")
     ]
@@ -84,7 +84,7 @@ def test_waiting_requests_are_answered_in_one_pass(network: PolicyNetwork) -> No
     assert texts == [model.answer([request(seed)])[0].text for seed in range(20)]
 
 
-def test_one_bad_request_spoils_no_other(model: EmbeddedModel) -> None:
+def test_one_bad_request_does_not_affect_the_others(model: EmbeddedModel) -> None:
     bad = ChatRequest("policy", (ChatMessage("user", ("The user query: nothing to see",)),))
 
     async def ask() -> list[object]:
@@ -135,7 +135,7 @@ def test_the_version_tells_weights_apart() -> None:
 
 
 @pytest.mark.parametrize("harm", ["config", "weights", "shape"])
-def test_a_broken_folder_is_one_clear_line(harm: str, network: PolicyNetwork, tmp_path: Path) -> None:
+def test_a_broken_folder_gives_one_error_line(harm: str, network: PolicyNetwork, tmp_path: Path) -> None:
     save_network(network, tmp_path)
     config = tmp_path / "config.json"
     if harm == "config":

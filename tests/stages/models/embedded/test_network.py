@@ -62,7 +62,7 @@ def test_shares_of_words_that_the_user_said() -> None:
     assert said["Place order"] == pytest.approx(0.5) and said["Small"] == said["finish"] == 0
 
 
-def test_a_rival_is_what_is_said_and_not_yet_chosen() -> None:
+def test_a_distractor_is_named_in_the_instruction_and_not_yet_chosen() -> None:
     seen = Seen("order a large Margherita, extra spicy")
     rival, leads = seen.match("rival"), seen.match("leads")
     assert rival["Place order"] == rival["finish"] == pytest.approx(1.0)
@@ -70,7 +70,7 @@ def test_a_rival_is_what_is_said_and_not_yet_chosen() -> None:
     assert rival["Extra spicy"] == pytest.approx(0.5)
 
 
-def test_a_silent_memory_of_pairs_says_nothing() -> None:
+def test_an_empty_memory_of_pairs_finds_no_pair() -> None:
     seen = Seen("order a big Margherita", "order a tiny Margherita")
     network = untrained_network(0)
     before = seen.logits(network)

@@ -18,7 +18,7 @@ def body(*finish_reasons: str) -> bytes:
     return json.dumps(answer).encode()
 
 
-def test_a_sample_that_was_broken_off_is_empty_and_keeps_its_place() -> None:
+def test_an_interrupted_sample_is_empty_and_keeps_its_place() -> None:
     answer = completion(body("stop", "abort", "length"), 3, 0.0, 0.0)
     assert (answer.text, answer.others) == ("sample 0", ("", "sample 2"))
 
@@ -29,7 +29,7 @@ def test_fewer_samples_than_asked_for_are_those_there_are() -> None:
 
 
 @pytest.mark.parametrize("reasons", [(), ("abort", "abort"), ("stop", "stop", "stop")])
-def test_none_that_is_whole_or_too_many_are_no_answer(reasons: tuple[str, ...]) -> None:
+def test_missing_incomplete_or_extra_choices_are_invalid(reasons: tuple[str, ...]) -> None:
     with pytest.raises(ExchangeFailure):
         completion(body(*reasons), 2, 0.0, 0.0)
 

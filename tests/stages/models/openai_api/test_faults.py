@@ -41,7 +41,7 @@ def test_every_fault_is_tried() -> None:
 
 
 @pytest.mark.parametrize("fault", list(_RETRIED))
-def test_a_passing_fault_is_asked_again(fault: Fault) -> None:
+def test_a_request_with_a_temporary_fault_is_sent_again(fault: Fault) -> None:
     with running_server([fault]) as server:
         assert asked(settings(server.url, **_BOUNDS)).text == "fine"
         assert len(server.received) == 2
@@ -49,7 +49,7 @@ def test_a_passing_fault_is_asked_again(fault: Fault) -> None:
 
 
 @pytest.mark.parametrize("fault", list(_RETRIED))
-def test_a_lasting_fault_is_one_line_after_the_last_attempt(fault: Fault) -> None:
+def test_a_lasting_fault_gives_one_error_line_after_the_last_attempt(fault: Fault) -> None:
     with running_server([fault] * 9) as server:
         with pytest.raises(ModelFailure) as failed:
             asked(settings(server.url, **_BOUNDS))
@@ -60,7 +60,7 @@ def test_a_lasting_fault_is_one_line_after_the_last_attempt(fault: Fault) -> Non
 
 
 @pytest.mark.parametrize("fault", list(_FINAL))
-def test_a_fault_of_the_request_is_one_line_at_once(fault: Fault) -> None:
+def test_a_fault_of_the_request_gives_one_error_line_at_once(fault: Fault) -> None:
     with running_server([fault]) as server:
         with pytest.raises(ModelFailure, match=re.escape(_FINAL[fault])) as failed:
             asked(settings(server.url, **_BOUNDS))
@@ -88,7 +88,7 @@ def test_a_server_that_asks_for_too_long_a_wait_fails_the_call(retry_after: str)
         assert len(server.received) == 1
 
 
-def test_no_server_at_all() -> None:
+def test_without_any_server_one_line_says_so() -> None:
     with running_server() as server:
         gone = server.url
     with pytest.raises(ModelFailure, match=r"no connection .*given up after 2 attempts"):

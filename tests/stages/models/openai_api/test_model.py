@@ -38,7 +38,7 @@ def test_the_tokens_of_a_reply_come_with_their_log_probabilities() -> None:
         assert [(body.get("logprobs"), body.get("return_token_ids")) for body in bodies] == [(True, True), (None, None)]
 
 
-def test_other_tokens_than_log_probabilities_are_one_line() -> None:
+def test_other_tokens_than_log_probabilities_give_one_error_line() -> None:
     message = r"^[^\n]*: 3 log probabilities for 4 tokens; given up[^\n]*$"
     with running_server([Fault.UNEVEN_TOKENS]) as server, pytest.raises(ModelFailure, match=message):
         asked(settings(server.url, attempts=1), request(with_tokens=True))

@@ -147,7 +147,7 @@ def test_a_place_given_to_a_caller_that_left_is_given_on() -> None:
     asyncio.run(run())
 
 
-def test_where_all_are_dead_they_are_asked_all_the_same() -> None:
+def test_where_all_servers_are_dead_they_are_still_asked() -> None:
     async def run() -> None:
         router = Router(["a", "b"], 4, 10.0, _never)
         for _ in range(2):

@@ -60,7 +60,7 @@ def test_an_adapter_acts_as_its_merged_weights_do(folder: Path, adapter: Path, t
     assert adapted.with_version("plain", folder) == plain
 
 
-def test_an_adapter_of_another_model_is_one_line(folder: Path, adapter: Path, tmp_path: Path) -> None:
+def test_an_adapter_of_another_model_gives_one_error_line(folder: Path, adapter: Path, tmp_path: Path) -> None:
     shutil.copytree(adapter, tmp_path / "other")
     cut = {name: weights[..., :2].contiguous() for name, weights in load_file(adapter / WEIGHTS).items()}
     save_file(cut, tmp_path / "other" / WEIGHTS)

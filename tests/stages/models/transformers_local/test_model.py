@@ -257,7 +257,7 @@ def test_a_text_model_is_read_too_and_sees_nothing(folder: Path, tmp_path: Path)
         one_by_one(model, chat("?", picture("red")))
 
 
-def test_a_folder_that_cannot_be_loaded_is_one_line(folder: Path, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_loaded_gives_one_error_line(folder: Path, tmp_path: Path) -> None:
     def refused(change: str, told: str) -> None:
         copied = tmp_path / change
         shutil.copytree(folder, copied)

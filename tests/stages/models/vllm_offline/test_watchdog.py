@@ -51,7 +51,7 @@ def test_a_dismissed_guard_leaves_the_engine_alone(engine: subprocess.Popen[byte
     assert engine.poll() is None
 
 
-def test_an_engine_that_ended_before_it_was_watched_is_no_trouble() -> None:
+def test_an_engine_that_ended_before_it_was_watched_is_ignored() -> None:
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
     guard = ProcessWatchdog({gone.pid})

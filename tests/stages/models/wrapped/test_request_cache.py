@@ -48,7 +48,7 @@ def test_what_was_answered_once_is_not_asked_again(tmp_path: Path) -> None:
     assert (calls, answer) == (0, ANSWER._replace(price=0.0, cached=True))
 
 
-def test_another_question_another_screen_another_seed_are_asked(tmp_path: Path) -> None:
+def test_another_prompt_screen_or_seed_is_another_request(tmp_path: Path) -> None:
     def show(screen: str) -> ChatRequest:
         return ChatRequest("critic", (ChatMessage("user", (ScreenHandle(screen, Size(1, 1), lambda: b""),)),))
 
@@ -169,7 +169,7 @@ def test_a_long_answer_whose_file_is_gone_is_a_miss(tmp_path: Path) -> None:
     assert ask(tmp_path, request(), answer=noise)[0] == 1
 
 
-def test_a_folder_that_holds_something_else_is_one_line(tmp_path: Path) -> None:
+def test_a_folder_that_holds_something_else_gives_one_error_line(tmp_path: Path) -> None:
     (tmp_path / "cache.db").write_bytes(b"no database" * 1000)
     with pytest.raises(BadInputError, match="no request cache") as error:
         CachedModel(ScriptedModel(lambda _: ""), tmp_path)

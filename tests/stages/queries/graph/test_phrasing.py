@@ -82,7 +82,7 @@ def test_a_template_that_names_an_optional_slot_needs_no_clause(order: TaskGraph
         ("Order Pad Thais, bigger.", ("dish", "size")),
     ],
 )
-def test_lost_slots(order: TaskGraph, text: str, lost: tuple[str, ...]) -> None:
+def test_slots_missing_in_the_instruction_are_named(order: TaskGraph, text: str, lost: tuple[str, ...]) -> None:
     draws = _draws(order, False, dish="Pad Thai", size="Large")
     phrasing = next(draw for draw in draws if draw.said["size"] == "big")
     assert lost_slots(text, phrasing.said) == lost

@@ -99,7 +99,7 @@ def test_an_instruction_that_says_all_of_it_is_let_through(order: TaskGraph, tex
         ),
     ],
 )
-def test_what_is_lost_invented_or_changed_is_said(order: TaskGraph, text: str, problem: str) -> None:
+def test_lost_invented_or_changed_slots_are_named(order: TaskGraph, text: str, problem: str) -> None:
     assert problem in _large_pad_thai(order, text)
 
 
@@ -119,7 +119,7 @@ def test_a_slot_that_is_not_asked_for_must_not_be_mentioned(order: TaskGraph) ->
     )
 
 
-def test_a_value_within_a_longer_one_is_no_value(world: World) -> None:
+def test_a_value_inside_a_longer_one_does_not_count(world: World) -> None:
     calendar = task_of(world, "calendar.create")
     drawn = chosen(calendar, day="Tuesday", time="10:00", title="Swim", reminder="10 minutes before")
     text = 'Put "Swim" into the Calendar on Tuesday at 10:00 and remind me 10 minutes before.'
@@ -160,7 +160,7 @@ def test_a_carried_value_must_not_be_told(world: World) -> None:
 
 
 @pytest.mark.slow
-def test_what_people_wrote_is_let_through(world: World) -> None:
+def test_instructions_written_by_people_pass_the_check(world: World) -> None:
     """The templates of the app files were written by hand: all of them say what they should."""
     writer, checked = GrammarWriter(), 0
     for task in world.tasks():

@@ -64,7 +64,7 @@ def generate(world: World, origin: Origin, server: FaultServer, attempts: int, i
     return asyncio.run(run())
 
 
-def test_faults_that_pass_change_no_query(world: World, origin: Origin) -> None:
+def test_temporary_faults_change_no_query(world: World, origin: Origin) -> None:
     passing = [fault for fault in QUICK if fault not in LASTING]
     script = [FaultReply(fault, "0") if fault else FaultReply() for fault in [*passing, None, None] * 3]
     with running_server(writes=writes, seconds=0.05) as server:

@@ -29,7 +29,7 @@ def test_the_packaged_programs_have_start_states_that_a_desktop_understands() ->
         ("3\n", "no list of programs"),
     ],
 )
-def test_a_wrong_file_is_one_line_that_names_it(text: str, said: str, tmp_path: Path) -> None:
+def test_a_wrong_file_gives_one_error_line_that_names_it(text: str, said: str, tmp_path: Path) -> None:
     file = tmp_path / "programs.yaml"
     file.write_text(text)
     with pytest.raises(BadInputError) as caught:

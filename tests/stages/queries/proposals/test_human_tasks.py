@@ -34,7 +34,7 @@ def test_one_task_a_line(tmp_path: Path) -> None:
         (b"\xff\xfe", "not UTF-8 (byte 0)"),
     ],
 )
-def test_a_wrong_file_is_one_line(tmp_path: Path, content: bytes, told: str) -> None:
+def test_a_wrong_file_gives_one_error_line(tmp_path: Path, content: bytes, told: str) -> None:
     file = tmp_path / "tasks.jsonl"
     file.write_bytes(content)
     with pytest.raises(BadInputError) as raised:
@@ -43,6 +43,6 @@ def test_a_wrong_file_is_one_line(tmp_path: Path, content: bytes, told: str) -> 
     assert "\n" not in str(raised.value)
 
 
-def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
+def test_a_missing_file_gives_one_error_line(tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match="example tasks cannot be read: No such file"):
         read_human_tasks(tmp_path / "none.jsonl")

@@ -204,7 +204,7 @@ def test_a_model_that_fails_on_one_ground_does_not_end_the_others(origin: Origin
 
 
 @pytest.mark.parametrize("answer", ["I cannot help with that.", "", tasks(), '{"tasks": [{"instruction": 3}]}'])
-def test_an_answer_that_is_none_is_a_failure(origin: Origin, answer: str) -> None:
+def test_an_invalid_answer_is_a_failure(origin: Origin, answer: str) -> None:
     made, _ = propose(lambda request: answer, origin)
     assert made.queries == ()
     assert [failure.failure_class for failure in made.failures] == [FailureClass.MODEL]
@@ -234,5 +234,5 @@ def test_a_heldout_app_gets_no_tasks(origin: Origin) -> None:
     ]
 
 
-def test_no_ground_gives_no_tasks(origin: Origin) -> None:
+def test_without_a_file_to_work_on_there_are_no_tasks(origin: Origin) -> None:
     assert propose(numbered, origin, [])[0] == Proposed((), ())

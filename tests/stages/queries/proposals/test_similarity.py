@@ -26,7 +26,7 @@ def test_the_task_most_alike_is_named() -> None:
     assert known.find("a b c d e f g h i x y") == SimilarTask("a b c d e f g h i x", False)
 
 
-def test_what_is_added_is_known() -> None:
+def test_an_added_task_is_found() -> None:
     known = KnownTasks()
     assert known.find("Open the clock.") is None
     known.add("Open the clock.")

@@ -116,21 +116,21 @@ def test_what_an_interrupted_command_left_is_there_for_the_next(parent: ParentPo
         ),
     ],
 )
-def test_a_trainer_that_leaves_no_such_model_is_one_line(
+def test_a_trainer_that_leaves_no_such_model_gives_one_error_line(
     script: str, said: str, parent: ParentPolicy, tmp_path: Path
 ) -> None:
     with pytest.raises(TrainingFailedError, match=said):
         train(script, parent, tmp_path)
 
 
-def test_the_embedded_policy_is_not_its_business(tmp_path: Path) -> None:
+def test_a_run_of_the_embedded_policy_is_left_alone(tmp_path: Path) -> None:
     save_network(untrained_network(0), tmp_path / "embedded")
     assert not CommandSpec(command=("true",)).trains(tmp_path / "embedded")
     with pytest.raises(BadInputError, match="no model in Hugging Face's layout"):
         train("pass", ParentPolicy(tmp_path / "embedded"), tmp_path)
 
 
-def test_a_wrong_placeholder_or_format_is_one_line() -> None:
+def test_a_wrong_placeholder_or_format_gives_one_error_line() -> None:
     with pytest.raises(ValidationError, match=r"nothing is known as \{realease\}; did you mean release\?"):
         CommandSpec(command=("train", "--data={realease}"))
     with pytest.raises(ValidationError, match="no export format of kind 'swifft'; did you mean swift"):

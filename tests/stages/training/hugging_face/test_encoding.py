@@ -122,7 +122,7 @@ def test_rows_that_weigh_nothing_are_not_learned(tmp_path: Path) -> None:
     assert rows["loss_weight"] == [1.0, 0.5]
 
 
-def test_a_release_without_accepted_rows_is_one_line(tmp_path: Path) -> None:
+def test_a_release_without_accepted_rows_gives_one_error_line(tmp_path: Path) -> None:
     write_supervised(tmp_path, (0.0, 0.0))
     with pytest.raises(BadInputError, match="no accepted row that weighs anything"):
         supervised_rows(supervised_files(tmp_path), tmp_path / "cache")
@@ -130,7 +130,7 @@ def test_a_release_without_accepted_rows_is_one_line(tmp_path: Path) -> None:
         rl_files(tmp_path)
 
 
-def test_a_file_that_is_none_of_ours_is_one_line(tmp_path: Path) -> None:
+def test_a_file_that_is_none_of_ours_gives_one_error_line(tmp_path: Path) -> None:
     (tmp_path / "trl").mkdir()
     (tmp_path / "trl" / "sft.parquet").write_bytes(b"not a file")
     with pytest.raises(BadInputError, match="is not a file of a release"):

@@ -38,7 +38,7 @@ def test_missing_packages_name_the_extra(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize(("python", "said"), [("/bin/false", "ended with status 1"), ("/bin/true", "without a report")])
-def test_a_process_that_reports_nothing_is_one_line(python: str, said: str, tmp_path: Path) -> None:
+def test_a_process_that_reports_nothing_gives_one_error_line(python: str, said: str, tmp_path: Path) -> None:
     parent = ParentPolicy(build_tiny_vlm(tmp_path / "model"), family=FAMILY)
     with pytest.raises(TrainingFailedError, match=said):
         RECIPE.model_copy(update={"python": python}).train(parent, tmp_path, 0, tmp_path / "new")

@@ -237,7 +237,7 @@ def test_a_loss_that_is_no_number_ends_the_training(parent: ParentPolicy, tmp_pa
 
 
 @pytest.mark.parametrize("error", [torch.OutOfMemoryError("CUDA out of memory"), MemoryError()])
-def test_memory_that_runs_out_is_one_line(
+def test_memory_that_runs_out_gives_one_error_line(
     error: Exception, parent: ParentPolicy, release: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: Any) -> None:
@@ -248,13 +248,13 @@ def test_memory_that_runs_out_is_one_line(
         trained(TRPO, parent, release, tmp_path)
 
 
-def test_missing_log_probabilities_are_one_line(parent: ParentPolicy, release: Path, tmp_path: Path) -> None:
+def test_missing_log_probabilities_give_one_error_line(parent: ParentPolicy, release: Path, tmp_path: Path) -> None:
     recipe = TRPO.model_copy(update={"old_log_probs": "stored"})
     with pytest.raises(BadInputError, match=r"6 of 6 RL rows have no log probabilities .*rl.tokens = true"):
         trained(recipe, parent, release, tmp_path)
 
 
-def test_a_model_of_another_family_is_one_line(parent: ParentPolicy, release: Path, tmp_path: Path) -> None:
+def test_a_model_of_another_family_gives_one_error_line(parent: ParentPolicy, release: Path, tmp_path: Path) -> None:
     other = parent._replace(family=family_named("gui-owl-1.5"))
     with pytest.raises(BadInputError, match="name the model's own family"):
         trained(TRPO, other, release, tmp_path / "new")
@@ -267,6 +267,6 @@ def test_a_model_of_another_family_is_one_line(parent: ParentPolicy, release: Pa
         trained(TRPO, ParentPolicy(broken, family=FAMILY), release, tmp_path / "new")
 
 
-def test_rows_that_do_not_divide_are_one_line(parent: ParentPolicy, release: Path, tmp_path: Path) -> None:
+def test_rows_that_do_not_divide_give_one_error_line(parent: ParentPolicy, release: Path, tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match=r"train.batch is 3, no multiple of rows_at_once times processes, 2"):
         trained(TRPO.model_copy(update={"batch": 3, "rows_at_once": 2}), parent, release, tmp_path)

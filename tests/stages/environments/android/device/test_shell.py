@@ -64,7 +64,7 @@ def test_the_stand_in_reads_a_line_of_commands_as_it_was_meant(first: list[str],
 
 
 @pytest.mark.parametrize("word", ["a\0b", "\ud800"])
-def test_what_no_argument_can_hold_is_refused(word: str) -> None:
+def test_text_that_no_command_line_can_hold_is_refused(word: str) -> None:
     with pytest.raises(ValueError):
         quote(word)
 

@@ -124,7 +124,7 @@ def test_disabled_things_are_not_clickable() -> None:
     assert read(button)[1].states == ("disabled",)
 
 
-def test_what_is_no_dump_is_no_tree() -> None:
+def test_text_that_is_no_dump_gives_no_tree() -> None:
     assert read_tree("ERROR: could not get idle state.", WINDOW) is None
     assert read_tree("", WINDOW) is None
     assert read_tree("<html/>", WINDOW) is None

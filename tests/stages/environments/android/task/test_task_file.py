@@ -38,7 +38,7 @@ def test_a_line_of_two_words_is_enough(tmp_path: Path) -> None:
         ('\n{"instruction": "x", "apps": [], "goal": {"shell": "rm"}}', ":2: goal.shell: Extra inputs"),
     ],
 )
-def test_a_mistake_is_one_line_with_its_place(tmp_path: Path, text: str, words: str) -> None:
+def test_a_mistake_gives_one_error_line_with_its_place(tmp_path: Path, text: str, words: str) -> None:
     path = tmp_path / "tasks.jsonl"
     path.write_text(text)
     with pytest.raises(BadInputError) as caught:

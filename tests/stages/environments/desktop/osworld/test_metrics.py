@@ -67,7 +67,9 @@ def rule(**rules: Any) -> dict[str, Any]:
         ("compare_csv", b"a,2\n", b"a,1\n", {"strict": False}, False),
     ],
 )
-def test_texts(metric: str, result: bytes, expected: Any, options: dict[str, Any], passes: bool) -> None:
+def test_each_metric_compares_as_its_options_say(
+    metric: str, result: bytes, expected: Any, options: dict[str, Any], passes: bool
+) -> None:
     assert METRICS[metric](result, expected, options) is passes
 
 

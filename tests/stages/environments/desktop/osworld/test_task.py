@@ -58,7 +58,7 @@ def test_what_is_not_done_is_refused_by_name_in_one_line(parts: dict[str, Any], 
     assert str(refusal.value).startswith("tasks/t.json: ") and "\n" not in str(refusal.value)
 
 
-def test_what_osworld_writes_beside_is_of_no_matter() -> None:
+def test_other_files_in_an_osworld_folder_are_ignored() -> None:
     task = parse_task(
         said(
             config=[step("launch", command=["a"]), step("sleep", seconds=1)],
@@ -81,7 +81,7 @@ def test_a_folder_becomes_queries_whatever_its_file_names(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("content", [None, "no json", '{"id": "t"}'])
-def test_a_folder_without_tasks_is_one_line(tmp_path: Path, content: str | None) -> None:
+def test_a_folder_without_tasks_gives_one_error_line(tmp_path: Path, content: str | None) -> None:
     if content is not None:
         (tmp_path / "t.json").write_text(content)
     with pytest.raises(BadInputError) as refusal:

@@ -27,7 +27,7 @@ def test_only_what_the_user_asks_for_is_a_constraint(order: TaskGraph) -> None:
     assert "large" in metadata.constraints[1].words
 
 
-def test_a_branch_shows_only_its_own_settings(world: World) -> None:
+def test_a_branch_of_the_path_shows_only_its_own_settings(world: World) -> None:
     wish = task_of(world, "bazaar.wish")
     searched = described(wish, chosen_through(wish, "bazaar.search", product="Yoga Mat"))
     browsed = described(wish, chosen_through(wish, "bazaar.shelf", product="Yoga Mat"))

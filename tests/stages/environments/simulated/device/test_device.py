@@ -160,7 +160,7 @@ def test_records_are_changed_and_removed() -> None:
     assert hand.env.score_now() == 0.0
 
 
-def test_what_means_nothing_changes_nothing() -> None:
+def test_actions_without_meaning_change_nothing() -> None:
     hand = Hand(PHONE)
     hand.press("Garden")
     hand.press("Basil")

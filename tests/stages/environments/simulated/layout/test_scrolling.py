@@ -50,7 +50,7 @@ def test_the_focused_row_is_shown(heights: list[int], offset: int, data: st.Data
     assert focus in [part.shape.text for part in shown.parts]
 
 
-def test_nothing_to_show() -> None:
+def test_a_list_without_rows_does_not_scroll() -> None:
     shown = place_rows([], Box(0, 0, 100, 100), 10, 50, "")
     assert shown.parts == ()
     assert (shown.scroll.up, shown.scroll.down) == (None, None)
