@@ -67,7 +67,7 @@ def short_lived_server(log: Path) -> Iterator[None]:
     """
     set_quiet_defaults()
     if names_a_server():
-        _named_server()
+        named_server()
         yield
         return
     from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
@@ -92,7 +92,7 @@ def long_lived_server(log: Path, port: int) -> Iterator[str]:
         TrajmillError: the server does not start (`log` has its messages), or the user's does not answer.
     """
     if names_a_server():
-        yield _named_server()
+        yield named_server()
         return
     if not _is_free(port):
         raise TrajmillError(
@@ -110,9 +110,16 @@ def names_a_server() -> bool:
     return get_current_settings().api.url is not None
 
 
-def _named_server() -> str:
+def named_server() -> str:
+    """The API address of the server that the user has named.
+
+    Raises:
+        TrajmillError: none is named, or it does not answer.
+    """
     from prefect.settings import get_current_settings
 
+    if not names_a_server():
+        raise TrajmillError("no Prefect server is named: set PREFECT_API_URL, e.g. to http://prefect:4200/api")
     address = str(get_current_settings().api.url)
     try:
         urllib.request.urlopen(f"{address.rstrip('/')}/health", timeout=10).close()

@@ -22,6 +22,7 @@ from trajmill.flows.cli import (
     importing,
     judges,
     loop,
+    nights,
     operations,
     policy,
     results,
@@ -46,6 +47,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.add_typer(loop.app)
+app.add_typer(nights.app)
 app.add_typer(judges.app)
 app.add_typer(derive.app)
 app.add_typer(results.app)

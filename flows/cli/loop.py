@@ -1,8 +1,7 @@
-"""Commands that move a run forward: the whole loop, each stage alone, the two served deployments."""
+"""Commands that move a run forward: the whole loop, and each stage alone."""
 
 from __future__ import annotations
 
-import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -177,43 +176,3 @@ def run_alone(stage: str, config_file: Path | None, new_run: bool = False) -> No
     )
     if stage in ("judge", "guide") and names_a_server():
         announce_landed(settings.run.root, accepted_since_training(settings), settings.serve.retrain_after_accepted)
-
-
-@app.command(epilog="Example: PREFECT_API_URL=http://127.0.0.1:4200/api trajmill serve")
-def serve(
-    config: ConfigFile = None,
-    port: Annotated[
-        int, typer.Option(min=1, max=65535, help="Port of the Prefect server that is started if none is named.")
-    ] = 4200,
-    new_run: NewRun = False,
-) -> None:
-    """Serve three deployments: collecting every night, retraining when enough has landed, and maintenance.
-
-    Uses the Prefect server that PREFECT_API_URL names; without one, it starts one here.
-    """
-    from rich.console import Console
-
-    from trajmill.flows.configuration.file import DEFAULT_FILE, load_config
-    from trajmill.flows.prefect_settings import long_lived_server, set_talkative_defaults
-
-    settings = load_config(config)
-    begin_or_ask(settings, new_run)
-    set_talkative_defaults()
-    from trajmill.warehouse.layout import create_warehouse
-
-    file = config or (DEFAULT_FILE if DEFAULT_FILE.exists() else None)
-    warehouse = create_warehouse(settings.run.root)
-    with long_lived_server(warehouse.root / "runs" / "prefect.log", port) as address:
-        from trajmill.flows.nights.deployments import serve_deployments
-        from trajmill.flows.status.flow_runs import remember_server
-
-        remember_server(warehouse.root, address)
-
-        Console().print(
-            f"Prefect server: {address}\nLet other commands report to it: export PREFECT_API_URL={address}",
-            highlight=False,
-            soft_wrap=True,
-        )
-        # With Python's default handling of the signal, Prefect's event loop ends cleanly on Ctrl-C.
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        serve_deployments(settings, file)
