@@ -51,7 +51,7 @@ def test_the_outputs_of_roles_are_shown_and_what_they_were_asked(warehouse: Ware
     print_trajectory(find_trajectory(warehouse, name, with_calls=True), console)
     lines = [line.strip() for line in console.export_text().splitlines()]
     roles = [line.partition(":")[0] for line in lines if "is asked:" in line or " says:" in line]
-    assert roles == ["manager is asked", "manager says", "worker is asked", "worker says"]
+    assert roles[:4] == ["manager is asked", "manager says", "worker is asked", "worker says"]
     assert any("[screen" in line and "### User Request ###" in line for line in lines)
 
 
