@@ -12,6 +12,9 @@ from trajmill.pipelines.reading.rewards import attempt_rewards
 from trajmill.schemas.dialects.families import ANY, Family
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.record import Origin
+from trajmill.schemas.tables.example import Example
+from trajmill.stages.curate.episodes import curated_episode
+from trajmill.stages.curate.spec import CurateSpec
 from trajmill.stages.derive.base import as_trusted
 from trajmill.stages.derive.end_to_end import end_to_end_examples
 from trajmill.stages.derive.rl_steps import PolicyWords, RLBatch, replayable, rl_steps
@@ -34,10 +37,12 @@ class DeriveExamples:
     """False uses every finished trajectory, whatever its judgement (an ablation)."""
     trust_step_critic: bool
     """False keeps the steps that the step critic found useless (an ablation)."""
+    curate: CurateSpec
+    """What is not learned from, though the judge accepted it."""
 
     def identity(self, trajectory_ids: Sequence[str]) -> object:
-        """The trajectories, and whether the judge and the step critic are trusted."""
-        return [list(trajectory_ids), self.trust_judge, self.trust_step_critic]
+        """The trajectories, whether the judge and the step critic are trusted, and what is curated."""
+        return [list(trajectory_ids), self.trust_judge, self.trust_step_critic, self.curate.identity()]
 
     def __call__(self, shard: str, trajectory_ids: Sequence[str]) -> WrittenFiles:
         """Write the examples of the trajectories."""
@@ -49,16 +54,18 @@ class DeriveExamples:
             with_verdicts=True,
             with_guidance=True,
         )
-        size_of = WarehouseScreens(self.warehouse).size
-        made = [
-            end_to_end_examples(as_trusted(episode, self.trust_judge, self.trust_step_critic), size_of, self.origin)
-            for episode in episodes
-        ]
-        rows = [example for one in made for example in one.examples]
-        return WrittenFiles(
-            write_tables(self.warehouse, self.at, {"examples": rows}, shard),
-            Counter(dropped.reason for one in made for dropped in one.dropped),
-        )
+        screens = WarehouseScreens(self.warehouse)
+        rows: list[Example] = []
+        dropped: Counter[str] = Counter()
+        for episode in episodes:
+            trusted = as_trusted(episode, self.trust_judge, self.trust_step_critic)
+            curated = curated_episode(trusted, self.curate, screens)
+            dropped.update(one.reason for one in curated.dropped)
+            if curated.episode is not None:
+                made = end_to_end_examples(curated.episode, screens.size, self.origin)
+                rows.extend(made.examples)
+                dropped.update(one.reason for one in made.dropped)
+        return WrittenFiles(write_tables(self.warehouse, self.at, {"examples": rows}, shard), dropped)
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from itertools import chain
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,8 +16,10 @@ from trajmill.pipelines.release_shards import NO_SHARED_ROWS, SharedRelease, Sha
 from trajmill.schemas.errors import TrajmillError
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Query
-from trajmill.stages.curate.leakage import TrainingText, example_texts, leaks_in_texts, rl_step_texts
-from trajmill.stages.curate.training_set import TrainingSet, training_set
+from trajmill.stages.curate.leak_check import LeakCheck, without_rows
+from trajmill.stages.curate.near_duplicates import alike_queries, without_alike_screens
+from trajmill.stages.curate.spec import CurateSpec
+from trajmill.stages.curate.training_set import Alike, TrainingSet, training_set
 from trajmill.stages.derive.end_to_end import KIND as END_TO_END
 from trajmill.stages.derive.rl_steps import compares_members
 from trajmill.stages.export.base import ExportedFile, Exporter
@@ -26,7 +29,6 @@ from trajmill.stages.export.selection import write_selection
 from trajmill.stages.export.spec import ExporterSpec
 from trajmill.stages.export.verl.exporter import RL_FILE
 from trajmill.stages.export.write import export_release
-from trajmill.stages.queries.split_leaks import leaks_in_queries
 from trajmill.warehouse.delta_log import table_versions
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.read import read_batches, read_table
@@ -61,6 +63,7 @@ class ReleaseRequest(NamedTuple):
     heldout_apps: Collection[str]
     left_out: Mapping[str, int]
     """By reason, the number of trajectories and steps that gave no example."""
+    curate: CurateSpec = CurateSpec()
 
 
 class Released(NamedTuple):
@@ -81,16 +84,28 @@ def make_release(warehouse: Warehouse, request: ReleaseRequest, queries: Sequenc
     versions = _versions(warehouse, request.name)
     examples = read_table(warehouse, "examples", rounds=range(origin.round + 1), run_id=origin.run_id)
     offered = examples.filter(pc.equal(examples["kind"], END_TO_END))
-    curated = training_set(offered, request.averages, request.keep_per_query, request.keep_per_reply)
-    rl_steps = read_table(warehouse, "rl_steps", _RL_TEXTS, rounds=[origin.round], run_id=origin.run_id)
-    texts = chain(example_texts(curated.examples.to_batches()), rl_step_texts(rl_steps.to_batches()))
-    _refuse_leaks(queries, texts, request.heldout_apps)
+    check = LeakCheck(queries, request.heldout_apps, request.curate)
+    chosen = training_set(
+        offered,
+        request.averages,
+        request.keep_per_query,
+        request.keep_per_reply,
+        _alike(queries, request.curate, WarehouseScreens(warehouse)),
+    )
+    clean = check.examples(chosen.examples)
+    curated = chosen._replace(examples=clean.rows)
+    rl_steps = check.rl_steps(read_table(warehouse, "rl_steps", _RL_TEXTS, rounds=[origin.round], run_id=origin.run_id))
     folder = _emptied(warehouse, request.name)
-    is_rl = compares_members(rl_steps)
+    is_rl = compares_members(rl_steps.rows)
     exporters = [each for each in (spec.open() for spec in request.formats) if is_rl or each.table != "rl_steps"]
     guidance = _guidance(warehouse, origin)
     of_round = _write_of_round(
-        warehouse, origin, folder, [each for each in exporters if each.table == "rl_steps"], guidance
+        warehouse,
+        origin,
+        folder,
+        [each for each in exporters if each.table == "rl_steps"],
+        guidance,
+        rl_steps.leaking,
     )
     shared = _write_supervised(
         warehouse,
@@ -100,7 +115,8 @@ def make_release(warehouse: Warehouse, request: ReleaseRequest, queries: Sequenc
         guidance,
     )
     files = [*of_round, *shared.exported(warehouse, folder)]
-    contents = _card_contents(request, curated, versions)._replace(
+    leaking = Counter(clean.left_out) + Counter({f"{why} (RL)": n for why, n in rl_steps.left_out.items()})
+    contents = _card_contents(request, curated, leaking, versions)._replace(
         notes=() if is_rl else (NO_GROUPS,), left_out=shared.left_out, left_out_rows=shared.left_out_rows
     )
     (folder / "README.md").write_text(dataset_card(contents, exporters, files), encoding="utf-8")
@@ -116,6 +132,15 @@ def make_release(warehouse: Warehouse, request: ReleaseRequest, queries: Sequenc
         shards=shared.files,
     )
     return Released(offered.num_rows, curated.examples.num_rows, _rows_of(files, RL_FILE))
+
+
+def _alike(queries: Sequence[Query], spec: CurateSpec, screens: WarehouseScreens) -> Alike:
+    """The queries and screens that count as one, where the configuration asks for it."""
+    instructions = {query.query_id: query.instruction for query in queries}
+    return Alike(
+        alike_queries(instructions, spec.near_queries) if spec.near_queries else {},
+        partial(without_alike_screens, screens=screens, bits=spec.near_screens) if spec.near_screens else None,
+    )
 
 
 def _versions(warehouse: Warehouse, name: str) -> Mapping[str, int]:
@@ -138,11 +163,13 @@ def _write_of_round(
     folder: Path,
     exporters: Sequence[Exporter],
     guidance: Mapping[str, str],
+    leaking: frozenset[str],
 ) -> list[ExportedFile]:
-    """Write the RL rows, which are those of one round and so of one release."""
+    """Write the RL rows, which are those of one round and so of one release, without the leaking ones."""
     if not exporters:
         return []
-    rows = read_batches(warehouse, "rl_steps", rounds=[origin.round], run_id=origin.run_id)
+    stored = read_batches(warehouse, "rl_steps", rounds=[origin.round], run_id=origin.run_id)
+    rows = (without_rows(batch, "rl_step_id", leaking) for batch in stored)
     files = export_release(folder, exporters, {"rl_steps": rows}, WarehouseScreens(warehouse))
     _refuse_problems(folder, exporters, guidance)
     return files
@@ -163,16 +190,6 @@ def _write_supervised(
         _refuse_problems(shared.new, exporters, guidance)
     write_selection(folder, shared.selected)
     return shared
-
-
-def _refuse_leaks(queries: Sequence[Query], texts: Iterable[TrainingText], heldout_apps: Collection[str]) -> None:
-    leaks = (*leaks_in_queries(queries, heldout_apps), *leaks_in_texts(queries, texts))
-    if leaks:
-        first = leaks[0]
-        raise TrajmillError(
-            f"{len(leaks)} leaks of held-out data into training, the first: {first.kind} of {first.heldout} in "
-            f"{first.found_in} ({first.detail}); nothing was released"
-        )
 
 
 def _refuse_problems(folder: Path, exporters: Sequence[Exporter], guidance: Mapping[str, str]) -> None:
@@ -201,7 +218,9 @@ def _guidance(warehouse: Warehouse, origin: Origin) -> Mapping[str, str]:
     return {trajectory_id: texts[guidance_id] for trajectory_id, guidance_id in pairs}
 
 
-def _card_contents(request: ReleaseRequest, curated: TrainingSet, versions: Mapping[str, int]) -> CardContents:
+def _card_contents(
+    request: ReleaseRequest, curated: TrainingSet, leaking: Mapping[str, int], versions: Mapping[str, int]
+) -> CardContents:
     examples = curated.examples
     return CardContents(
         name=request.name,
@@ -219,6 +238,8 @@ def _card_contents(request: ReleaseRequest, curated: TrainingSet, versions: Mapp
             DroppedRows("longer_success", curated.longer_success),
             DroppedRows("duplicate", curated.duplicate),
             *([DroppedRows("equal_reply", curated.equal_reply)] if request.keep_per_reply else []),
+            *([DroppedRows("near_screen", curated.near_screen)] if request.curate.near_screens else []),
+            *(DroppedRows(reason, rows) for reason, rows in sorted(leaking.items())),
         ),
     )
 

@@ -33,7 +33,7 @@ def missing_files(config: Config, folder: Path) -> list[Missing]:
 
 
 def _paths(value: object) -> tuple[Path, ...]:
-    values = value if isinstance(value, tuple) else (value,)
+    values = value if isinstance(value, tuple) else value.values() if isinstance(value, dict) else (value,)
     return tuple(each for each in values if isinstance(each, Path))
 
 

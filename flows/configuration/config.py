@@ -23,6 +23,7 @@ from trajmill.schemas.spec import OPERATIONAL, Fraction, Spec
 from trajmill.stages.agents.kinds import AGENTS
 from trajmill.stages.agents.spec import OFF_ROLE, AgentSpec, EndToEndSpec
 from trajmill.stages.critics.spec import JudgeSpec
+from trajmill.stages.curate.spec import CurateSpec
 from trajmill.stages.derive.spec import DeriveSpec, RLSpec
 from trajmill.stages.environments.kinds import ENVIRONMENTS
 from trajmill.stages.environments.simulated.spec import SimulatedSpec
@@ -195,6 +196,7 @@ class Config(Spec):
     rl: RLSpec = RLSpec()
     guidance: GuidanceSection = GuidanceSection()
     agent: Annotated[AgentSpec, by_kind(AGENTS, "end_to_end")] = EndToEndSpec()
+    curate: CurateSpec = CurateSpec()
     train: Annotated[RecipeSpec, by_kind(RECIPES, "embedded-sft")] = EmbeddedSftSpec()
     release: ReleaseSection = ReleaseSection()
     evaluate: EvaluateSection = EvaluateSection()

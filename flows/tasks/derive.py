@@ -50,6 +50,7 @@ def derive(context: RoundContext) -> StageReport:
             rounds=tuple(sorted(rounds)),
             trust_judge=context.config.judge.filter,
             trust_step_critic=context.config.judge.filter_steps,
+            curate=context.config.curate,
         )
         shards = split_evenly(chosen, context.config.rollout.workers)
         made = fan_out(context.warehouse, at, shards, job, context.beam)

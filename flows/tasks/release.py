@@ -37,6 +37,7 @@ def release(context: RoundContext) -> StageReport:
             created_at=datetime.now(UTC).isoformat(timespec="seconds"),
             heldout_apps=context.config.queries.unseen_app_names,
             left_out=left_out(context),
+            curate=context.config.curate,
         )
         released = make_release(context.warehouse, request, list(queries.values()))
         return StageOutcome(

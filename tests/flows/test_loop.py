@@ -28,6 +28,7 @@ from trajmill.schemas.tables.query import Query, Split
 from trajmill.schemas.tables.rl_step import RLStep
 from trajmill.schemas.tables.round_summary import RoundSummary
 from trajmill.schemas.tables.trajectory import Purpose, Trajectory
+from trajmill.stages.curate.spec import CurateSpec
 from trajmill.stages.export.selection import released_rows
 from trajmill.stages.export.trl.exporter import SFT_FILE
 from trajmill.warehouse.layout import Warehouse, open_warehouse
@@ -87,7 +88,9 @@ def test_no_example_is_derived_of_a_query_that_is_held_out(small_run: Warehouse,
     splits = {query.query_id: query.split for query in read_rows(small_run, Query)}
     measured = read_rows(small_run, Trajectory, rounds=[context.round])
     heldout = [row.trajectory_id for row in measured if splits[row.query_id] is not Split.TRAIN]
-    job = DeriveExamples(context.warehouse, context.at("again"), context.origin, (context.round,), True, True)
+    job = DeriveExamples(
+        context.warehouse, context.at("again"), context.origin, (context.round,), True, True, CurateSpec()
+    )
     made = job("00000", heldout)
     assert made.dropped == {"held_out": len(heldout)} and heldout and made.rows("examples") == 0
 
@@ -121,7 +124,9 @@ def test_replies_that_quote_their_hints_are_neither_learned_nor_released(
         release(context)
 
     monkeypatch.setattr("trajmill.pipelines.reading.episodes.guidance_texts", lambda *_: told)
-    job = DeriveExamples(context.warehouse, context.at("again"), context.origin, (context.round,), True, True)
+    job = DeriveExamples(
+        context.warehouse, context.at("again"), context.origin, (context.round,), True, True, CurateSpec()
+    )
     made = job("00000", sorted(set(learned)))
     quoting = sum(name in guided for name in learned)
     assert made.dropped["quotes_guidance"] == quoting > 0

@@ -160,6 +160,27 @@ def test_guidance_in_a_text_is_found(text: str, quotes: bool) -> None:
     assert not quotes_guidance(text, "")
 
 
+MODEL_GUIDANCE = '1. Tap Checkout to see what you owe.\n2. Tap Pay.\n3. Choose "Card" as the way of payment.'
+
+
+@pytest.mark.parametrize(
+    ("text", "quotes"),
+    [
+        ("I see the cart. As the guidance says, tap Checkout.", True),
+        ("As the guidance says, there is a cart.", False),
+        ("The hint tells me to tap Pay, so I do.", True),
+        ("As I was told, I choose the card for payment.", True),
+        ("Next I tap Checkout to see what you owe.", True),
+        ("Next I tap Checkout to see the total.", False),
+        ("Next I tap Pay.", False),
+        ("The tip of 10 % is chosen. Next I tap Pay.", False),
+        ("The hints are off in the settings. Next I tap Pay.", False),
+    ],
+)
+def test_guidance_that_is_cited_freely_is_found(text: str, quotes: bool) -> None:
+    assert quotes_guidance(text, MODEL_GUIDANCE) is quotes
+
+
 def test_a_detour_to_read_something_is_kept() -> None:
     trees = Trees()
     walk = Walk(launcher(), trees).tap("Food", history()).do(SystemButton(button="Home"), launcher())

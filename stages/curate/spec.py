@@ -1,0 +1,36 @@
+"""How training data is curated: `[curate]`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, NonNegativeInt
+
+from trajmill.schemas.spec import Fraction, Spec
+
+
+class CurateSpec(Spec):
+    """Which trajectories and steps become training rows, beside the judge's decision (see curation.md)."""
+
+    least_step_score: Annotated[float, Field(gt=0.0, le=1.0)] = 0.5
+    """Least score of a step that is learned from (tau of paper 2.2.3): GOOD is 1, NEUTRAL 0.5, HARMFUL 0. Above 0.5
+    only GOOD steps are learned from."""
+    consistent_thoughts: bool = True
+    """Whether steps are left out whose thought speaks of another kind of action, or of another element, than the action
+    that was taken."""
+    grounded_answers: bool = True
+    """Whether trajectories are left out whose answer never was on a screen. An answer can be checked only where screens
+    have accessibility trees."""
+    near_heldout: Fraction = 0.8
+    """Rows are left out that have so large a part of a held-out instruction in one line, in words that no training
+    instruction has; 0 looks for whole instructions alone."""
+    benchmarks: dict[str, Path] = {}
+    """Files with the tasks of benchmarks by NAME; rows that have one of them, or most of one, are left out. One task in
+    each line, or JSON (`.json`, `.jsonl`) with keys such as `instruction`, `goal` or `task`."""
+    near_queries: Fraction = 0.0
+    """Similarity of instructions (Jaccard, of runs of three letters) from which queries count as one: together they
+    give no more trajectories than one. 0 for never: the built-in apps have many queries that differ in one value."""
+    near_screens: NonNegativeInt = 0
+    """Rows are left out that give the same reply on a screen that looks like that of another row: bits by which their
+    perceptual hashes of 64 bits may differ; 0 for never."""
