@@ -13,6 +13,7 @@ from hypothesis import settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
+from tests.bucket_server import bucket_server, environment_for, new_bucket
 from tests.built_once import built_once
 
 # How long an example takes says nothing on a machine that is busy.
@@ -52,6 +53,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _place(item: pytest.Item) -> int:
     marks = {mark.name for mark in item.iter_markers()}
     return next((place for place, mark in enumerate(_FIRST) if mark in marks), len(_FIRST))
+
+
+@pytest.fixture(scope="session")
+def s3_endpoint() -> Iterator[str]:
+    """The address of an S3 server; one per worker."""
+    with bucket_server() as endpoint:
+        yield endpoint
+
+
+@pytest.fixture
+def bucket_url(s3_endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The URL of an empty folder in a bucket of the test's own; the environment leads to its server."""
+    for name, value in environment_for(s3_endpoint, tmp_path / "caches").items():
+        monkeypatch.setenv(name, value)
+    return new_bucket(s3_endpoint)
 
 
 @pytest.fixture(scope="session")

@@ -74,8 +74,13 @@ def disk_full_as_error(path: Path) -> Iterator[None]:
 
 def write_text(path: Path, text: str) -> None:
     """Write a small UTF-8 file that appears complete or not at all."""
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write a small file that appears complete or not at all."""
     with replacing(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+        temporary.write_bytes(data)
 
 
 def is_disk_full(error: Exception) -> bool:

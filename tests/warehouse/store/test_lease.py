@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from trajmill.warehouse.store.address import store_at
+from trajmill.warehouse.store.base import FileStore, HeldError, LeaseLostError
+from trajmill.warehouse.store.lease import create_generation, leased, number_of, this_process
+
+
+def test_one_at_a_time_holds_a_lock(store: FileStore) -> None:
+    at_work: list[int] = []
+
+    def work(number: int) -> None:
+        with store.hold("tables/screens/_lock", wait=True):
+            at_work.append(number)
+            assert at_work == [number]
+            at_work.remove(number)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(8)))
+
+
+def test_a_held_lock_is_refused_and_names_its_holder(store: FileStore) -> None:
+    name = "staging/run/lock"
+    assert store.holder(name) is None
+    with store.hold(name, wait=False):
+        held = store.holder(name)
+        assert held
+        with pytest.raises(HeldError, match=held), store.hold(name, wait=False):
+            pass
+    assert store.holder(name) is None
+    with store.hold(name, wait=False):
+        pass
+
+
+def test_a_lease_that_nobody_renews_is_taken_after_its_expiry(bucket_url: str) -> None:
+    store, name = store_at(bucket_url), "staging/run/lock"
+    # A holder on another machine, of which nobody hears again.
+    assert create_generation(store, name, 1, "1 on another", 1.0, process=["another boot", 1, 1, 1])
+    with pytest.raises(HeldError, match="1 on another"), leased(store, name, wait=False):
+        pass
+    with leased(store, name, wait=True):
+        assert store.holder(name) != "1 on another"
+
+
+def test_a_killed_holder_of_this_machine_is_not_waited_for(bucket_url: str) -> None:
+    store, name = store_at(bucket_url), "staging/run/lock"
+    boot, namespace, *_ = this_process()
+    assert create_generation(store, name, 1, "killed", 3600.0, process=[boot, namespace, 2**22 + 1, 17])
+    with leased(store, name, wait=False):
+        pass
+
+
+def test_who_stood_still_finds_the_lease_taken(bucket_url: str) -> None:
+    store, name = store_at(bucket_url), "staging/run/lock"
+    lost = pytest.raises(LeaseLostError, match="run the same command again")
+    with lost, leased(store, name, wait=False, seconds=0.4):
+        taken = max(number_of(file) for file in store.files(name)) + 1
+        while not create_generation(store, name, taken, "the next", 60.0):
+            taken += 1
+        time.sleep(20.0)
+    assert store.holder(name) == "the next"
+
+
+def test_a_lease_lives_as_long_as_its_holder_renews_it(bucket_url: str) -> None:
+    store, name = store_at(bucket_url), "staging/run/lock"
+    refused = threading.Event()
+    with leased(store, name, wait=False, seconds=0.8):
+        time.sleep(2.5)
+        try:
+            with leased(store, name, wait=False):
+                pass
+        except HeldError:
+            refused.set()
+    assert refused.is_set()
+    assert len(store.files(name)) <= 10, "old generations are deleted"

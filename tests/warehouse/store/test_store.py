@@ -1,0 +1,75 @@
+"""A folder and a bucket behave alike."""
+
+from __future__ import annotations
+
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from trajmill.schemas.errors import BadInputError
+from trajmill.warehouse.store.address import BucketUrl, address_of, store_at
+from trajmill.warehouse.store.base import FileStore
+
+
+def test_a_file_is_put_read_listed_and_deleted(store: FileStore) -> None:
+    assert store.get("a/b.json") is None and store.size("a/b.json") is None and store.files("a") == []
+    store.put("a/b.json", b"one")
+    store.put("a/b.json", b"three")
+    store.put("a/deep/c", b"")
+    store.put("other", b"x")
+    assert store.get("a/b.json") == b"three" and store.size("a/b.json") == 5
+    assert [(file.name, file.size) for file in store.files("a")] == [("a/b.json", 5), ("a/deep/c", 0)]
+    assert store.folders("a") == ["deep"] and "a" in store.folders("")
+    store.delete("a/b.json")
+    store.delete("a/b.json")
+    assert [file.name for file in store.files("a")] == ["a/deep/c"]
+
+
+def test_of_many_who_create_a_file_one_succeeds(store: FileStore) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        made = list(pool.map(lambda number: store.create("only", b"%d" % number), range(8)))
+    assert made.count(True) == 1
+    assert store.get("only") == b"%d" % made.index(True)
+
+
+def test_a_local_file_is_published_and_fetched_where_it_is_missing(store: FileStore) -> None:
+    with pytest.raises(FileNotFoundError):
+        store.fetch("models/one/weights")
+    path = store.local / "models/one/weights"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"w" * 1000)
+    store.publish("models/one/weights")
+    if store.local != Path(store.address):
+        path.unlink()
+    assert store.fetch("models/one/weights").read_bytes() == b"w" * 1000
+    if store.local != Path(store.address):
+        path.write_bytes(b"x" * 1000)
+        assert store.fetch("models/one/weights", anew=True).read_bytes() == b"w" * 1000
+
+
+def test_a_store_travels_to_a_worker(store: FileStore) -> None:
+    store.put("name", b"1")
+    other = pickle.loads(pickle.dumps(store))
+    assert other == store and other.get("name") == b"1"
+
+
+def test_a_bucket_that_is_not_there_is_one_line(bucket_url: str) -> None:
+    missing = store_at("s3://there-is-no-such-bucket/warehouse")
+    for use in (lambda: missing.get("a"), lambda: missing.put("a", b""), lambda: missing.files("a")):
+        with pytest.raises(BadInputError, match=r"\As3://there-is-no-such-bucket[^\n]*no such bucket[^\n]*\Z"):
+            use()
+
+
+@pytest.mark.parametrize(
+    "written", ["ftp://host/folder", "s3://", "s3:///folder", "s3://bucket/a?b", "s3://bucket/a%20b", "s3://bucket//a"]
+)
+def test_an_impossible_url_is_one_line(written: str) -> None:
+    with pytest.raises(BadInputError, match=r"\A[^\n]*correct the address of the warehouse\Z"):
+        store_at(written)
+
+
+def test_an_address_is_a_path_or_an_url() -> None:
+    assert address_of("trajmill-data") == Path("trajmill-data")
+    assert address_of("s3://bucket/nightly/") == BucketUrl("s3://bucket/nightly")

@@ -1,0 +1,220 @@
+"""A store in a bucket of S3, Google Cloud Storage or Azure, through obstore.
+
+Credentials, region and endpoint come from the environment (`AWS_*`, `GOOGLE_*`, `AZURE_*`) and are written nowhere.
+A put is the atomic step: a file that was not stored whole is not there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import obstore
+from obstore.exceptions import AlreadyExistsError, BaseError, NotSupportedError
+from obstore.store import from_url
+
+from trajmill.schemas.errors import BadInputError
+from trajmill.warehouse.atomic import replacing
+from trajmill.warehouse.store.base import StoredFile, StoreError
+from trajmill.warehouse.store.lease import holder, leased
+
+if TYPE_CHECKING:
+    import duckdb
+    from obstore.fsspec import FsspecStore
+    from obstore.store import ClientConfig, ObjectStore, RetryConfig
+    from pyarrow.fs import FileSystem
+
+_PATIENCE: RetryConfig = {"max_retries": 8, "retry_timeout": timedelta(seconds=90)}
+"""For answers like 503 and for cut connections."""
+_DENIED = ("AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "403 Forbidden", "401 Unauthorized")
+
+
+@dataclass(frozen=True)
+class BucketStore:
+    """The files below an URL; implements `FileStore`."""
+
+    address: str
+    """As `s3://bucket/folder`, without a `/` at the end."""
+
+    @property
+    def local(self) -> Path:
+        """A folder below the user's folder for caches, of this URL alone."""
+        caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        return caches / "trajmill" / hashlib.sha256(self.address.encode()).hexdigest()[:16]
+
+    def get(self, name: str) -> bytes | None:
+        """The bytes of a file; None if there is none."""
+        with self._one_line(name):
+            try:
+                return bytes(obstore.get(self._objects, name).bytes())
+            except FileNotFoundError as error:
+                self._check_bucket(error)
+                return None
+
+    def put(self, name: str, data: bytes) -> None:
+        """Store a small file, in the place of one with this name."""
+        with self._one_line(name):
+            obstore.put(self._objects, name, data)
+
+    def create(self, name: str, data: bytes) -> bool:
+        """Store a small file unless there is one of this name.
+
+        Raises:
+            BadInputError: the store cannot do that, so that nothing could keep two runs apart.
+        """
+        with self._one_line(name):
+            try:
+                obstore.put(self._objects, name, data, mode="create", use_multipart=False)
+            except AlreadyExistsError:
+                # After a lost reply the file that is there may be this one.
+                return self.get(name) == data
+            except (NotSupportedError, NotImplementedError) as error:
+                raise BadInputError(
+                    f"{self.address}: this store cannot create a file only if it is absent, which keeps two runs "
+                    "apart; use one that can (S3, Google Cloud Storage, Azure), or a folder"
+                ) from error
+        return True
+
+    def publish(self, name: str) -> None:
+        """Store the file that lies in `local` under this name."""
+        with self._one_line(name):
+            obstore.put(self._objects, name, self.local / name)
+
+    def fetch(self, name: str, anew: bool = False) -> Path:
+        """A copy of a file; one of the right size is taken for it, as files that are fetched never change."""
+        path, size = self.local / name, self.size(name)
+        if size is None:
+            raise FileNotFoundError(self.uri(name))
+        if anew or not path.is_file() or path.stat().st_size != size:
+            with replacing(path) as temporary, self._one_line(name), temporary.open("wb") as file:
+                for chunk in obstore.get(self._objects, name).stream():
+                    file.write(chunk)
+        return path
+
+    def size(self, name: str) -> int | None:
+        """The bytes of a file; None if there is none."""
+        with self._one_line(name):
+            try:
+                return obstore.head(self._objects, name)["size"]
+            except FileNotFoundError as error:
+                self._check_bucket(error)
+                return None
+
+    def files(self, folder: str) -> list[StoredFile]:
+        """All files below a folder, in the order of their names."""
+        with self._one_line(folder):
+            pages = obstore.list(self._objects, prefix=folder or None)
+            files = [
+                StoredFile(entry["path"], entry["size"], entry["last_modified"].timestamp())
+                for page in pages
+                for entry in page
+            ]
+        return sorted(files)
+
+    def folders(self, folder: str) -> list[str]:
+        """The last parts of the names of the folders in a folder."""
+        with self._one_line(folder):
+            found = obstore.list_with_delimiter(self._objects, prefix=folder or None)["common_prefixes"]
+        return sorted(name.rpartition("/")[2] for name in found)
+
+    def delete(self, name: str) -> None:
+        """Delete a file, and its copy on this machine."""
+        with self._one_line(name):
+            obstore.delete(self._objects, name)
+        (self.local / name).unlink(missing_ok=True)
+
+    def touch(self, name: str) -> None:
+        """Store a file once more, as nothing else changes its time."""
+        data = self.get(name)
+        if data is not None:
+            self.put(name, data)
+
+    def sync(self, names: list[str]) -> None:
+        """Nothing: a put returns when the store has the file."""
+
+    def hold(self, name: str, *, wait: bool) -> AbstractContextManager[None]:
+        """Hold a lease, which expires if this process stops."""
+        return leased(self, name, wait=wait)
+
+    def holder(self, name: str) -> str | None:
+        """Who holds a lease, and on which machine."""
+        return holder(self, name)
+
+    def uri(self, name: str) -> str:
+        """The URL of a file or folder."""
+        return f"{self.address}/{name}" if name else self.address
+
+    def arrow_files(self) -> tuple[FileSystem | None, str]:
+        """A file system that reads ranges; its names begin with that of the bucket."""
+        from pyarrow.fs import FSSpecHandler, PyFileSystem
+
+        parts = urlsplit(self.address)
+        return PyFileSystem(FSSpecHandler(self._ranges)), f"{parts.netloc}{parts.path}/"
+
+    def register(self, connection: duckdb.DuckDBPyConnection) -> None:
+        """Let DuckDB read the bucket through the same library, without an extension."""
+        connection.register_filesystem(self._ranges)
+
+    @property
+    def _objects(self) -> ObjectStore:
+        return _opened(self.address)
+
+    @property
+    def _ranges(self) -> FsspecStore:
+        from obstore.fsspec import FsspecStore
+
+        scheme: Any = urlsplit(self.address).scheme
+        store: FsspecStore = FsspecStore(scheme, client_options=_client(), retry_config=_PATIENCE)
+        return store
+
+    def _check_bucket(self, error: FileNotFoundError) -> None:
+        if "NoSuchBucket" in str(error):
+            raise BadInputError(f"{self.address}: there is no such bucket; make it, or correct run.root") from error
+
+    @contextmanager
+    def _one_line(self, name: str) -> Iterator[None]:
+        """Turn an error of the store into one line."""
+        try:
+            yield
+        except FileNotFoundError as error:
+            self._check_bucket(error)
+            raise
+        except OSError as error:
+            if error.errno is None:  # Not one of this machine's disk.
+                raise store_error(self.uri(name), error) from error
+            raise
+        except BaseError as error:
+            raise store_error(self.uri(name), error) from error
+
+
+def store_error(where: str, error: Exception) -> BadInputError | StoreError:
+    """The line about an error of obstore, or of Delta, DuckDB or pyarrow that read a bucket."""
+    text = str(error)
+    if "NoSuchBucket" in text:
+        return BadInputError(f"{where}: there is no such bucket; make it, or correct run.root")
+    if any(sign in text for sign in _DENIED):
+        return BadInputError(f"{where}: the store denies access; check the credentials in the environment")
+    reason = " ".join(text.split("\n\nDebug source", maxsplit=1)[0].split())[:300]
+    return StoreError(f"{where}: the store does not answer ({reason}); nothing was lost, run the same command again")
+
+
+def _client() -> ClientConfig:
+    # Options that are given replace what obstore would read from the environment.
+    plain = os.environ.get("AWS_ALLOW_HTTP", "").lower() in ("1", "true", "yes")
+    return {"timeout": "60s", "connect_timeout": "10s", "allow_http": plain}
+
+
+@lru_cache(maxsize=8)
+def _opened(address: str) -> ObjectStore:
+    try:
+        return from_url(address, client_options=_client(), retry_config=_PATIENCE)
+    except (BaseError, ValueError) as error:
+        raise BadInputError(f"{address}: cannot be opened ({str(error).splitlines()[0]}); correct run.root") from error

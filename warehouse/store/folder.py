@@ -1,0 +1,175 @@
+"""A store in a folder of this machine, or of a disk that several machines mount."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trajmill.warehouse.atomic import disk_full_as_error, sync, write_bytes
+from trajmill.warehouse.store.base import HeldError, StoredFile
+
+if TYPE_CHECKING:
+    import duckdb
+    from pyarrow.fs import FileSystem
+
+
+@dataclass(frozen=True)
+class FolderStore:
+    """The files of a folder; implements `FileStore`."""
+
+    local: Path
+    """Absolute path of the folder, symbolic links resolved."""
+
+    @property
+    def address(self) -> str:
+        """The path of the folder."""
+        return str(self.local)
+
+    def get(self, name: str) -> bytes | None:
+        """The bytes of a file; None if there is none."""
+        try:
+            return (self.local / name).read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def put(self, name: str, data: bytes) -> None:
+        """Store a small file, in the place of one with this name."""
+        path = self.local / name
+        write_bytes(path, data)
+        sync(path.parent)
+
+    def create(self, name: str, data: bytes) -> bool:
+        """Store a small file unless there is one of this name."""
+        path = self.local / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_native_id()}.tmp")
+        with disk_full_as_error(path):
+            try:
+                unfinished.write_bytes(data)
+                sync(unfinished)
+                # Unlike a rename, a link never replaces a file.
+                os.link(unfinished, path)
+            except FileExistsError:
+                return False
+            finally:
+                unfinished.unlink(missing_ok=True)
+        sync(path.parent)
+        return True
+
+    def publish(self, name: str) -> None:
+        """Nothing: the file is there."""
+
+    def fetch(self, name: str, anew: bool = False) -> Path:
+        """The path of a file. Raises FileNotFoundError if there is none."""
+        path = self.local / name
+        if not path.is_file():
+            raise FileNotFoundError(path)
+        return path
+
+    def size(self, name: str) -> int | None:
+        """The bytes of a file; None if there is none."""
+        path = self.local / name
+        return path.stat().st_size if path.is_file() else None
+
+    def files(self, folder: str) -> list[StoredFile]:
+        """All files below a folder, in the order of their names."""
+        found = []
+        for place, _, names in os.walk(self.local / folder):
+            for path in (Path(place, name) for name in names):
+                try:
+                    status = path.stat()
+                except FileNotFoundError:
+                    continue  # Somebody has deleted it meanwhile.
+                found.append(StoredFile(path.relative_to(self.local).as_posix(), status.st_size, status.st_mtime))
+        return sorted(found)
+
+    def folders(self, folder: str) -> list[str]:
+        """The names of the folders in a folder."""
+        path = self.local / folder
+        return sorted(each.name for each in path.iterdir() if each.is_dir()) if path.is_dir() else []
+
+    def delete(self, name: str) -> None:
+        """Delete a file, and the folders that it leaves empty; those at the top stay."""
+        path = self.local / name
+        path.unlink(missing_ok=True)
+        for above in path.relative_to(self.local).parents[:-2]:
+            try:
+                (self.local / above).rmdir()
+            except OSError:
+                return
+
+    def touch(self, name: str) -> None:
+        """Make the present the time at which a file was stored."""
+        os.utime(self.local / name)
+
+    def sync(self, names: list[str]) -> None:
+        """Return once files, and their names in the folders above them, survive a loss of power."""
+        paths = [self.local / name for name in names]
+        for path in paths:
+            sync(path)
+        for above in sorted({above for path in paths for above in path.parents if above.is_relative_to(self.local)}):
+            sync(above)
+
+    @contextmanager
+    def hold(self, name: str, *, wait: bool) -> Iterator[None]:
+        """Lock a file, which has the number of the process that holds it."""
+        path = self.local / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            _lock(descriptor, wait)
+            if not wait:
+                with disk_full_as_error(path):
+                    os.ftruncate(descriptor, 0)
+                    os.write(descriptor, str(os.getpid()).encode())
+            yield
+        finally:
+            os.close(descriptor)
+
+    def holder(self, name: str) -> str | None:
+        """The process that holds a lock."""
+        path = self.local / name
+        try:
+            process, inode = int(path.read_text()), path.stat().st_ino
+        except (OSError, ValueError):
+            return None
+        locks = Path("/proc/locks")
+        if not locks.exists():
+            return str(process) if _is_alive(process) else None
+        held = any(line.split()[5].endswith(f":{inode}") for line in locks.read_text().splitlines() if "FLOCK" in line)
+        return str(process) if held else None
+
+    def uri(self, name: str) -> str:
+        """The absolute path of a file or folder."""
+        return str(self.local / name)
+
+    def arrow_files(self) -> tuple[FileSystem | None, str]:
+        """Files are read by their absolute paths."""
+        return None, f"{self.local}/"
+
+    def register(self, connection: duckdb.DuckDBPyConnection) -> None:
+        """Nothing: DuckDB reads folders."""
+
+
+def _lock(descriptor: int, wait: bool) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        owner = os.read(descriptor, 20).decode("ascii", "replace").strip()
+        raise HeldError(owner or "of another machine") from None
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

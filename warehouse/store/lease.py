@@ -1,0 +1,229 @@
+"""Leases in a bucket: rows of generations that are only ever created, with an expiry.
+
+Generation n of a lease is the file `NAME/n`. Who wants the lease creates the generation after the newest; of several
+only one succeeds. The holder creates another before its own expires, and one that says `released` at the end. A holder
+that was stopped and comes back finds a newer generation and ends. Ages are differences of the times that the store
+gave to files, so no clock of a machine is trusted.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from trajmill.warehouse.store.base import FileStore, HeldError, LeaseLostError, StoredFile, StoreError
+
+SECONDS = 60.0
+"""Time after which a lease that nobody renews may be taken."""
+_RENEWALS = 4
+_CLOCK_STEP = 1.0
+"""Stores tell times in whole seconds."""
+_KEPT = 8
+"""Old generations that stay, so that a listing is short."""
+
+
+class Generation(NamedTuple):
+    """One file of a lease."""
+
+    number: int
+    owner: str
+    """Who holds it, for people; empty if it was released."""
+    process: list[Any]
+    """Names the process among all of its machine's; see `this_process`."""
+    seconds: float
+    """How long it holds."""
+    token: str
+    """Different in every generation."""
+
+
+@dataclass
+class _Lease:
+    """A lease that this process holds."""
+
+    store: FileStore
+    name: str
+    seconds: float
+    number: int
+    until: float
+    """When it expires, by this process's monotonic clock."""
+    lost: bool = False
+    ended: threading.Event = field(default_factory=threading.Event)
+
+    def renew_in_time(self) -> None:
+        """Create generations until the lease ends; interrupt the main thread if it is lost."""
+        while not self.ended.wait(self.seconds / _RENEWALS):
+            with suppress(StoreError):
+                began = time.monotonic()
+                self.lost = not create_generation(self.store, self.name, self.number + 1, _owner(), self.seconds)
+                if not self.lost:
+                    self.number += 1
+                    self.until = began + self.seconds
+            if self.lost or time.monotonic() > self.until:
+                self.lost = True
+                if not self.ended.is_set():
+                    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+                return
+
+
+@contextmanager
+def leased(store: FileStore, name: str, *, wait: bool, seconds: float = SECONDS) -> Iterator[None]:
+    """Hold a lease.
+
+    Args:
+        store: where its generations are.
+        name: its name.
+        wait: whether to wait for a holder; otherwise one is an error.
+        seconds: time after which others may take it if this process stops.
+
+    Raises:
+        HeldError: somebody holds it.
+        LeaseLostError: this process stopped for so long that another has taken it.
+    """
+    lease = _acquired(store, name, wait, seconds)
+    keeper = threading.Thread(target=lease.renew_in_time, daemon=True)
+    keeper.start()
+    try:
+        yield
+    except KeyboardInterrupt:
+        if lease.lost:
+            raise _lost(store, name) from None
+        raise
+    finally:
+        lease.ended.set()
+        keeper.join()
+        if not lease.lost:
+            # Who comes next need not wait for the expiry.
+            with suppress(StoreError):
+                create_generation(store, name, lease.number + 1, "", 0.0)
+    if lease.lost:
+        raise _lost(store, name)
+
+
+def holder(store: FileStore, name: str) -> str | None:
+    """Who holds a lease; None if nobody does. Nothing is taken by asking."""
+    newest = _newest(store, name)
+    return None if newest is None or _is_free(store, name, newest) else newest.owner
+
+
+def _acquired(store: FileStore, name: str, wait: bool, seconds: float) -> _Lease:
+    pause = 0.1
+    while True:
+        newest = _newest(store, name)
+        if newest is None or _is_free(store, name, newest):
+            began, number = time.monotonic(), newest.number + 1 if newest else 1
+            if create_generation(store, name, number, _owner(), seconds):
+                return _Lease(store, name, seconds, number, began + seconds)
+        elif not wait:
+            raise HeldError(newest.owner)
+        time.sleep(pause)
+        pause = min(2 * pause, 2.0)
+
+
+def create_generation(
+    store: FileStore, name: str, number: int, owner: str, seconds: float, process: list[Any] | None = None
+) -> bool:
+    """Create a generation; False if another process has created it or a later one.
+
+    Args:
+        store: where the lease is.
+        name: the name of the lease.
+        number: that of the generation; one more than the newest.
+        owner: who holds it, for people; empty to release it.
+        seconds: how long it holds.
+        process: the process that holds it, as `this_process` names it; None is this one.
+    """
+    body = Generation(number, owner, process or this_process(), seconds, uuid.uuid4().hex)
+    if not store.create(_file(name, number), json.dumps(body).encode()):
+        return False
+    numbers = sorted(map(number_of, store.files(name)))
+    if numbers[-1] != number:
+        # Its turn was long ago: the generations up to it were deleted while this process stood still.
+        store.delete(_file(name, number))
+        return False
+    for old in numbers[:-_KEPT]:
+        store.delete(_file(name, old))
+    return True
+
+
+def _newest(store: FileStore, name: str) -> Generation | None:
+    while files := store.files(name):
+        data = store.get(max(files).name)
+        if data is not None:
+            return Generation(*json.loads(data))
+    return None
+
+
+def _is_free(store: FileStore, name: str, newest: Generation) -> bool:
+    if not newest.owner:
+        return True
+    if _has_ended(newest.process):
+        return True
+    return _age(store, name, newest) > newest.seconds + _CLOCK_STEP
+
+
+def _age(store: FileStore, name: str, newest: Generation) -> float:
+    """Seconds since a generation was created, by the store's own clock."""
+    probe = f"{name}-clock/{uuid.uuid4().hex}"
+    store.put(probe, b"")
+    now = max(file.modified for file in store.files(f"{name}-clock"))
+    store.delete(probe)
+    created = [file.modified for file in store.files(name) if number_of(file) == newest.number]
+    # A generation that was deleted meanwhile has newer ones.
+    return now - created[0] if created else 0.0
+
+
+def _has_ended(process: list[Any]) -> bool:
+    """Whether a process was one of this machine and is no more."""
+    here = this_process()
+    if not here[0] or process[:2] != here[:2]:
+        return False
+    return bool(_start_of(process[2]) != process[3])
+
+
+def this_process() -> list[Any]:
+    """Boot of the machine, namespace of the process numbers, number and start of the process; no boot: not known."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        namespace = Path("/proc/self/ns/pid").stat().st_ino
+    except OSError:
+        boot, namespace = "", 0
+    return [boot, namespace, os.getpid(), _start_of(os.getpid())]
+
+
+def _start_of(process: int) -> int | None:
+    """When a process started, in ticks since the boot; None if it does not run."""
+    try:
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] in "ZX" else int(fields[19])
+
+
+def _owner() -> str:
+    return f"{os.getpid()} on {socket.gethostname()}"
+
+
+def _lost(store: FileStore, name: str) -> LeaseLostError:
+    return LeaseLostError(
+        f"{store.uri(name)}: this process stood still or was cut off for so long that its lease expired; "
+        "nothing was lost, run the same command again"
+    )
+
+
+def _file(name: str, number: int) -> str:
+    return f"{name}/{number:012d}"
+
+
+def number_of(file: StoredFile) -> int:
+    """The number of the generation that a file is."""
+    return int(file.name.rpartition("/")[2])
