@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.step import Step
 
-SHOWN: Final = ("outcome", "feedback", "notes", "completed", "plan", "knowledge")
+SHOWN: Final = ("outcome", "feedback", "notes", "completed", "plan", "instruction", "state", "knowledge")
 """The role outputs that are shown, in order; others are kept for the agent alone."""
 
 

@@ -12,6 +12,8 @@ AGENTS: Final = PartGroup(
     {
         "end_to_end": "trajmill.stages.agents.spec:EndToEndSpec",
         "explorer": "trajmill.stages.agents.spec:ExplorerSpec",
+        "ces": "trajmill.stages.agents.ces.spec:CesSpec",
+        "coda": "trajmill.stages.agents.coda.spec:CodaSpec",
         "mobile_agent_v3": "trajmill.stages.agents.mobile_agent_v3.spec:MobileAgentV3Spec",
         "reference": "trajmill.stages.agents.spec:ReferenceSpec",
     },

@@ -61,13 +61,12 @@ class MobileAgentV3Spec(AgentSpec):
             BadInputError: the folder of documents has none with text, or a prompt file is wrong.
             ValueError: there is no model for the Worker.
         """
-        from trajmill.stages.agents.end_to_end import EndToEndAgent
         from trajmill.stages.agents.mobile_agent_v3 import embedded
         from trajmill.stages.agents.mobile_agent_v3.agent import MobileAgentV3
         from trajmill.stages.agents.mobile_agent_v3.manager import open_manager
         from trajmill.stages.agents.mobile_agent_v3.notetaker import open_notetaker
         from trajmill.stages.agents.mobile_agent_v3.reflector import open_reflector
-        from trajmill.stages.agents.roles.opening import role_model
+        from trajmill.stages.agents.roles.opening import acting_role, role_model
 
         worker = given_model(model)
         manager = role_model(self, "manager", worker, embedded.embedded_manager, self.role_tokens)
@@ -77,15 +76,7 @@ class MobileAgentV3Spec(AgentSpec):
 
         def make(query: Query) -> Agent:
             return MobileAgentV3(
-                EndToEndAgent(
-                    worker.model,
-                    query.platform,
-                    worker.temperature,
-                    role="worker",
-                    family=worker.family,
-                    with_tokens=worker.with_tokens,
-                    max_tokens=self.max_tokens,
-                ),
+                acting_role(worker, "worker", query.platform, self.max_tokens),
                 open_manager(manager, files.manager_plan, files.manager_update) if manager else None,
                 open_reflector(reflector, files.reflector) if reflector else None,
                 open_notetaker(notetaker, files.notetaker) if notetaker else None,

@@ -12,7 +12,7 @@ from trajmill.schemas.record import content_id
 from trajmill.schemas.storable import storable
 from trajmill.stages.agents.base import AgentCall, EpisodeView
 from trajmill.stages.models.base import ChatMessage, ChatModel, ChatRequest
-from trajmill.stages.models.prompts import FilledPrompt
+from trajmill.stages.models.prompts import FilledPrompt, Prompt
 
 
 class RoleReply(NamedTuple):
@@ -45,3 +45,20 @@ class RoleModel:
         completion = await self.model.complete(request)
         call = AgentCall(request, completion, (perf_counter() - start) * 1000, model_version=self.model.version)
         return RoleReply(storable(completion.text), call)
+
+
+@dataclass(frozen=True, slots=True)
+class PromptedRole:
+    """A role with its one prompt."""
+
+    role: RoleModel
+    prompt: Prompt
+
+    async def ask(self, screens: Sequence[Observation], episode: EpisodeView, **fields: str) -> RoleReply:
+        """Ask with the prompt's fields filled in.
+
+        Raises:
+            KeyError: a field of the prompt is not given.
+            ModelFailure: the model did not answer.
+        """
+        return await self.role.ask(self.prompt.fill(**fields), screens, episode)

@@ -1,0 +1,1 @@
+"""CES: Coordinator, Executor and State Tracker (paper CES, 4.2)."""

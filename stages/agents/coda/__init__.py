@@ -1,0 +1,1 @@
+"""CODA: Planner and Executor (paper CODA, 3.2)."""
