@@ -13,7 +13,15 @@ from contextvars import ContextVar
 from typing import Protocol
 
 from rich.console import Console, RenderableType
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 Advance = Callable[[int], None]
 """Reports that so many more rows are done."""
@@ -22,8 +30,10 @@ Advance = Callable[[int], None]
 class Watcher(Protocol):
     """Shows the progress of long work."""
 
-    def stage(self, round_number: int, stage: str, total: int | None) -> AbstractContextManager[Advance]:
-        """Watch one stage; `total` is the number of rows it will do, None if unknown."""
+    def stage(
+        self, round_number: int, stage: str, total: int | None, unit: str = "rows"
+    ) -> AbstractContextManager[Advance]:
+        """Watch one stage; `total` is the number of rows, or of another unit, that it will do; None if unknown."""
         ...
 
     def show(self, content: RenderableType) -> None:
@@ -35,7 +45,7 @@ class Unwatched:
     """Shows nothing."""
 
     @contextmanager
-    def stage(self, round_number: int, stage: str, total: int | None) -> Iterator[Advance]:
+    def stage(self, round_number: int, stage: str, total: int | None, unit: str = "rows") -> Iterator[Advance]:
         """Watch one stage and show nothing."""
         yield lambda done: None
 
@@ -56,7 +66,7 @@ class ConsoleWatcher:
         self._showing = threading.Lock()
 
     @contextmanager
-    def stage(self, round_number: int, stage: str, total: int | None) -> Iterator[Advance]:
+    def stage(self, round_number: int, stage: str, total: int | None, unit: str = "rows") -> Iterator[Advance]:
         """Watch one stage; its bar disappears at its end."""
         started, done = time.monotonic(), 0
         with self._bar(f"round {round_number}  {stage}", total) as advance_bar:
@@ -69,7 +79,7 @@ class ConsoleWatcher:
             yield advance
         if not self._console.is_terminal:
             seconds = time.monotonic() - started
-            count = f"{done:>7,} rows" if done else " " * 12
+            count = f"{done:>7,} {unit}" if done else " " * 12
             line = f"round {round_number}  {stage:<14} {count}  {seconds:6.1f} s"
             self._console.print(line, highlight=False, soft_wrap=True)
 
@@ -102,6 +112,8 @@ def _bars(console: Console) -> Progress:
         BarColumn(bar_width=36),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
         console=console,
         transient=True,
         disable=not console.is_terminal,

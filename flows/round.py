@@ -28,6 +28,7 @@ from trajmill.flows.round_stages import COMMANDS, RoundStage, asks_models, neede
 from trajmill.flows.serving.models_ready import models_ready
 from trajmill.flows.stage import StageReport, Waiting, has_begun, report_of
 from trajmill.flows.tasks.judge import JUDGE, JUDGE_GUIDED
+from trajmill.flows.tasks.planned import planned_attempts
 from trajmill.flows.tasks.rollout import ROLLOUT
 from trajmill.pipelines.rollout import attempt_counter
 from trajmill.schemas.errors import BadInputError, TrajmillError
@@ -196,7 +197,8 @@ def watched(context: RoundContext, stage: str) -> Iterator[None]:
     """Show the finished episodes of a stage; they are counted in the staging folder, which all workers write to."""
     at = context.at(stage)
     counter = attempt_counter(context.warehouse, at)
-    with progress().stage(context.round, stage, None) as advance, _polling(counter.count, advance):
+    total = planned_attempts(context, stage)
+    with progress().stage(context.round, stage, total) as advance, _polling(counter.count, advance):
         yield
 
 

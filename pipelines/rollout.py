@@ -12,6 +12,7 @@ from typing import Self
 from trajmill.pipelines.agents import ActingAgent
 from trajmill.pipelines.drawing import ScreenWriter, screen_writer
 from trajmill.pipelines.fan_out import BeamSettings, WrittenFiles, fan_out, split_evenly
+from trajmill.pipelines.reading.slots import shown_slots
 from trajmill.schemas.record import Origin, Record, Row
 from trajmill.schemas.spec import identity_of
 from trajmill.schemas.tables.failure import Failure
@@ -21,6 +22,7 @@ from trajmill.schemas.tables.step import Step
 from trajmill.schemas.tables.trajectory import Trajectory
 from trajmill.stages.environments.spec import EnvironmentSpec
 from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits
+from trajmill.stages.rollout.slots import SlotBoard
 from trajmill.stages.rollout.worker import run_attempts
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.screens import write_screens
@@ -103,13 +105,16 @@ class RunAttempts:
             await screens.write(rollout.screens.values())
             journal.append(JournaledAttempt.of(rollout).model_dump_json().encode())
 
-        async with self.agent.open() as make_agent:
+        board = SlotBoard()
+        async with self.agent.open() as make_agent, shown_slots(board, journal.path):
             by_id = {attempt.trajectory_id(make_agent(attempt.query)): attempt for attempt in attempts}
             finished = {one.trajectory_id: one for one in _journaled(self._journals(), by_id)}
             remaining = [attempt for trajectory_id, attempt in by_id.items() if trajectory_id not in finished]
             for platform, of_platform in _by_platform(remaining).items():
                 factory = self.environment.factory(platform)
-                await run_attempts(of_platform, make_agent, factory, self.limits, self.origin, record, self.concurrency)
+                await run_attempts(
+                    of_platform, make_agent, factory, self.limits, self.origin, record, self.concurrency, board
+                )
         finished |= {one.trajectory_id: one for one in _journaled([journal.path], by_id)}
         return [finished[trajectory_id] for trajectory_id in sorted(by_id)]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 from trajmill.flows.cli.loop import ConfigFile
@@ -12,12 +14,27 @@ app = typer.Typer()
 
 
 @app.command(epilog="Example: trajmill status --config trajmill.toml")
-def status(config: ConfigFile = None, root: Root = None) -> None:
+def status(
+    config: ConfigFile = None,
+    root: Root = None,
+    live: Annotated[
+        bool, typer.Option("--live", help="Show what each rollout slot waits for, every second, until Ctrl-C.")
+    ] = False,
+) -> None:
     """Show what runs now, the last and the next flows, success, judge, money, disk, and what needs a person."""
     from trajmill.flows.configuration.file import load_config
+
+    settings, warehouse = load_config(config), warehouse_of(config, root)
+    if live:
+        from rich.console import Console
+
+        from trajmill.flows.status.live import watch
+
+        watch(settings, warehouse, Console(highlight=False))
+        return
     from trajmill.flows.status.page import status_lines
 
-    print("\n".join(status_lines(load_config(config), warehouse_of(config, root))))
+    print("\n".join(status_lines(settings, warehouse)))
 
 
 @app.command(epilog="Example: trajmill doctor --config trajmill.toml")

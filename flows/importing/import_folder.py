@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.context import RoundContext
 from trajmill.flows.landed_event import accepted_since_training
-from trajmill.flows.progress import progress
+from trajmill.flows.progress import Advance, progress
 from trajmill.flows.round import current_round
 from trajmill.flows.serving.models_ready import models_ready
 from trajmill.flows.stage import StageOutcome, StageReport, has_begun, report_of, run_once
@@ -36,6 +36,7 @@ from trajmill.warehouse.views import refresh_views
 
 IMPORT = "import"
 _JUDGE = "judge_import"
+_KB = 1024
 
 
 class ImportReport(NamedTuple):
@@ -74,10 +75,11 @@ def import_folder(config: Config, layout: LayoutSpec, folder: Path) -> ImportRep
         context = _landing_round(config)
         stack.enter_context(models_ready(config, logs))
         number = _finish_stopped(context)
-        with progress().stage(context.round, IMPORT, sum(file.stat().st_size for file in files)) as advance:
+        total = sum(file.stat().st_size for file in files) // _KB
+        with progress().stage(context.round, IMPORT, total, "KB") as advance:
             found = (each for file in files for each in layout.read(file, folder))
             bad: list[BadRecording] = []
-            landed = _land(context, number, layout, found, bad, advance)
+            landed = _land(context, number, layout, found, bad, _in_kilobytes(advance))
         with progress().stage(context.round, _JUDGE, None):
             judged = _judge(context, number)
         refresh_views(warehouse)
@@ -92,6 +94,18 @@ def import_folder(config: Config, layout: LayoutSpec, folder: Path) -> ImportRep
         judged.accepted,
         accepted_since_training(config),
     )
+
+
+def _in_kilobytes(advance: Advance) -> Advance:
+    """Takes bytes, and passes on whole kilobytes."""
+    done = 0
+
+    def advance_bytes(more: int) -> None:
+        nonlocal done
+        before, done = done, done + more
+        advance(done // _KB - before // _KB)
+
+    return advance_bytes
 
 
 def has_imports(context: RoundContext) -> bool:
@@ -127,7 +141,7 @@ def _land(
     layout: LayoutSpec,
     found: Iterator[Found],
     bad: list[BadRecording],
-    advance: Callable[[int], None],
+    advance: Advance,
 ) -> StageReport:
     def work(at: StageRun) -> StageOutcome:
         held_out = HeldOut.of(context.all_queries.values(), context.config.queries.unseen_app_names)

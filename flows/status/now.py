@@ -8,14 +8,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from trajmill.flows.context import RoundContext
-from trajmill.flows.policies.policy import BASELINE
 from trajmill.flows.round import current_round
-from trajmill.flows.round_stages import RoundStage, stages_of
+from trajmill.flows.round_stages import stages_of
 from trajmill.flows.stage import report_of
-from trajmill.flows.tasks.evaluate import EVALUATE
-from trajmill.flows.tasks.guide import GUIDED
-from trajmill.flows.tasks.measure import measured_queries
-from trajmill.flows.tasks.rollout import ROLLOUT
+from trajmill.flows.tasks.planned import planned_attempts
 from trajmill.pipelines.rollout import attempt_counter
 
 _MARKER = "done.json"
@@ -53,7 +49,7 @@ def working_stage(context: RoundContext) -> WorkingStage:
         stage.name,
         owner_of(lock),
         attempt_counter(context.warehouse, within.at(stage.name)).count(),
-        _total(within, stage),
+        planned_attempts(within, stage.name),
         max(time.time() - began, 0.0),
     )
 
@@ -79,12 +75,3 @@ def owner_of(lock: Path) -> int | None:
 
 def _markers(context: RoundContext) -> list[Path]:
     return list(context.warehouse.staging(context.run_id).glob(f"*/{_MARKER}"))
-
-
-def _total(context: RoundContext, stage: RoundStage) -> int | None:
-    config = context.config
-    if stage.name == ROLLOUT:
-        return config.unguided_episodes
-    if stage.name == GUIDED:
-        return config.rollout.episodes_per_round - config.unguided_episodes
-    return len(measured_queries(context)) if stage.name in (BASELINE, EVALUATE) else None

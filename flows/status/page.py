@@ -29,7 +29,7 @@ def status_lines(config: Config, warehouse: Warehouse) -> list[str]:
     needs = list(_needs(runs, now, disk)) or ["nothing"]
     lines = [
         _row("run", f"{context.run_id} in {warehouse.root}"),
-        _row("now", _now_line(now)),
+        _row("now", now_line(now)),
         *_rows("last", [f"{run.deployment} {run.state} at {run.time}: {run.line}" for run in runs.last]),
         *_rows("next", [f"{run.deployment} at {run.time}" for run in runs.next]),
         *([_row("server", runs.problem)] if runs.problem else []),
@@ -53,7 +53,8 @@ def _rows(name: str, texts: Sequence[str]) -> list[str]:
     return [_row(name if place == 0 else "", text) for place, text in enumerate(texts)]
 
 
-def _now_line(now: WorkingStage) -> str:
+def now_line(now: WorkingStage) -> str:
+    """What works now, how far it is, and how long it needs."""
     where = f"round {now.round}, {now.stage}"
     if now.process is None:
         return f"nobody is at work; {where} is next"

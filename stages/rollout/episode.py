@@ -28,6 +28,7 @@ from trajmill.stages.environments.base import Environment
 from trajmill.stages.environments.screen_goal import checked_on_screen
 from trajmill.stages.models.model_call_row import model_call_row
 from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits
+from trajmill.stages.rollout.slots import Slot, SlotState
 from trajmill.stages.rollout.storable_decision import storable_decision
 
 T = TypeVar("T")
@@ -37,6 +38,8 @@ T = TypeVar("T")
 class _Transcript:
     """The events of one episode so far."""
 
+    slot: Slot = field(default_factory=Slot)
+    """Is told what the episode waits for."""
     decisions: list[Decision] = field(default_factory=list)
     observations: list[Observation] = field(default_factory=list)
     environment_seconds: float = 0.0
@@ -47,7 +50,8 @@ class _Transcript:
         """Await the environment and add the time to its seconds."""
         start = perf_counter()
         try:
-            return await work
+            with self.slot.waiting(SlotState.ENVIRONMENT):
+                return await work
         finally:
             self.environment_seconds += perf_counter() - start
 
@@ -60,14 +64,14 @@ class _Transcript:
 
 
 async def run_episode(
-    attempt: Attempt, agent: Agent, environment: Environment, limits: Limits, origin: Origin
+    attempt: Attempt, agent: Agent, environment: Environment, limits: Limits, origin: Origin, slot: Slot | None = None
 ) -> FinishedAttempt:
-    """Run one attempt.
+    """Run one attempt; its slot is told what it waits for.
 
     A `StageError` of the environment or the model, or the time limit, is not raised: it ends the episode, the
     trajectory gets its class, and a void episode also has a `Failure`.
     """
-    transcript = _Transcript()
+    transcript = _Transcript(slot or Slot())
     start = perf_counter()
     failure: StageError | None = None
     reward: float | None = None
@@ -100,13 +104,15 @@ async def _act_until_done(
             tuple(transcript.observations[:-1]),
         )
         try:
-            decision = storable_decision(await agent.act(view))
+            with transcript.slot.waiting(SlotState.MODEL):
+                decision = storable_decision(await agent.act(view))
         except AgentStopped:
             return StopReason.STEP_LIMIT
         transcript.account(decision.calls)
         if decision.action is not None:
             observation = await transcript.timed(environment.step(decision.action))
         transcript.decisions.append(decision)
+        transcript.slot.step = len(transcript.decisions)
         transcript.observations.append(observation)
         if decision.action is not None and ends_episode(decision.action):
             return StopReason.AGENT_DONE

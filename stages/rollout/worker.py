@@ -14,6 +14,7 @@ from trajmill.stages.environments.base import EnvironmentFactory
 from trajmill.stages.environments.pool.pool import EnvironmentPool
 from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits, Recorder
 from trajmill.stages.rollout.episode import run_episode, void_attempt
+from trajmill.stages.rollout.slots import Slot, SlotBoard, SlotState
 
 _RETRIED = (FailureClass.ENVIRONMENT, FailureClass.SETUP)
 
@@ -26,19 +27,20 @@ async def run_attempts(
     origin: Origin,
     record: Recorder,
     concurrency: int,
+    board: SlotBoard | None = None,
 ) -> None:
-    """Run all attempts, `concurrency` at a time.
+    """Run all attempts, `concurrency` at a time; the board shows what each waits for.
 
     `record` gets each finished attempt once, also void ones, in the order in which they finish. After an environment
     failure, the attempt is tried again on a fresh instance, at most `limits.environment_tries` times in total. An error
     of `record` ends all attempts and is raised.
     """
     pool = EnvironmentPool(factory, concurrency, limits.environment)
-    queue = iter(attempts)
+    queue, slots = iter(attempts), board or SlotBoard()
     try:
         async with asyncio.TaskGroup() as group:
             for _ in range(min(concurrency, len(attempts))):
-                group.create_task(_run_queue(queue, make_agent, pool, limits, origin, record))
+                group.create_task(_run_queue(queue, make_agent, pool, limits, origin, record, slots.add()))
     except ExceptionGroup as errors:
         # The errors of all tasks have one cause, e.g. a full disk.
         raise errors.exceptions[0] from None
@@ -53,17 +55,20 @@ async def _run_queue(
     limits: Limits,
     origin: Origin,
     record: Recorder,
+    slot: Slot,
 ) -> None:
     for attempt in queue:
-        await record(await _with_retries(attempt, make_agent, pool, limits, origin))
+        finished = await _with_retries(attempt, make_agent, pool, limits, origin, slot)
+        with slot.waiting(SlotState.STORING):
+            await record(finished)
 
 
 async def _with_retries(
-    attempt: Attempt, make_agent: AgentMaker, pool: EnvironmentPool, limits: Limits, origin: Origin
+    attempt: Attempt, make_agent: AgentMaker, pool: EnvironmentPool, limits: Limits, origin: Origin, slot: Slot
 ) -> FinishedAttempt:
     failed: Failure | None = None
     for tried in range(1, limits.environment_tries + 1):
-        finished = await try_once(attempt, make_agent(attempt.query), pool, limits, origin)
+        finished = await try_once(attempt, make_agent(attempt.query), pool, limits, origin, slot)
         if finished.failure is None or finished.failure.failure_class not in _RETRIED:
             return replace(finished, earlier_failure=failed and _with_recovery_note(failed))
         failed = finished.failure.model_copy(update={"attempts": tried})
@@ -71,12 +76,15 @@ async def _with_retries(
 
 
 async def try_once(
-    attempt: Attempt, agent: Agent, pool: EnvironmentPool, limits: Limits, origin: Origin
+    attempt: Attempt, agent: Agent, pool: EnvironmentPool, limits: Limits, origin: Origin, slot: Slot | None = None
 ) -> FinishedAttempt:
     """Roll out an attempt in an environment of the pool; it is void where none can be started."""
+    slot = slot or Slot()
+    slot.step = 0
     try:
-        async with pool.lease() as environment:
-            return await run_episode(attempt, agent, environment, limits, origin)
+        with slot.waiting(SlotState.INSTANCE):
+            async with pool.lease() as environment:
+                return await run_episode(attempt, agent, environment, limits, origin, slot)
     except EnvironmentFailure as error:
         return void_attempt(attempt, agent, origin, error)
 
