@@ -39,7 +39,7 @@ def _paths(value: object) -> tuple[Path, ...]:
 
 def missing_for_environment(config: Config) -> list[Missing]:
     """Missing keys that the environment of the run needs."""
-    other_queries = bool(config.pathways.queries or config.pathways.file)
+    other_queries = bool(config.pathways.queries or config.pathways.file or config.graphs.files)
     return [
         Missing(("environment", each.key), f"environment.{each.key} {each.message}")
         for each in config.environment.missing(other_queries)
@@ -100,6 +100,13 @@ def missing_for_operations(config: Config) -> list[Missing]:
         return []
     kind = config.environment.kind
     return [Missing(("atomic",), f'atomic: its programs are those of environment.kind = "desktop", not {kind}')]
+
+
+def missing_for_graphs(config: Config) -> list[Missing]:
+    """Missing files of the graphs that queries are wanted from."""
+    if not config.graphs.any_wanted or config.graphs.files:
+        return []
+    return [Missing(("graphs", "files"), "graphs.files is missing: the files of the apps' graphs (see graphs.md)")]
 
 
 def missing_for_groups(config: Config) -> list[Missing]:

@@ -32,6 +32,7 @@ from trajmill.stages.export.kinds import exporter_spec
 from trajmill.stages.models.kinds import MODELS
 from trajmill.stages.models.spec import ModelSpec
 from trajmill.stages.queries.graph.spec import GraphQueriesSpec
+from trajmill.stages.queries.live.spec import LiveQueriesSpec
 from trajmill.stages.training.embedded.spec import EmbeddedSftSpec
 from trajmill.stages.training.kinds import RECIPES
 from trajmill.stages.training.spec import RecipeSpec
@@ -208,6 +209,7 @@ class Config(Spec):
     """Judges beside the one that decides, by name."""
     pathways: PathwaysSection = PathwaysSection()
     atomic: AtomicSection = AtomicSection()
+    graphs: LiveQueriesSpec = LiveQueriesSpec()
     derive: Annotated[DeriveSpec, OPERATIONAL] = DeriveSpec()
     beam: Annotated[BeamSection, OPERATIONAL] = BeamSection()
     serve: Annotated[ServeSection, OPERATIONAL] = ServeSection()
@@ -226,7 +228,12 @@ class Config(Spec):
             if keys != POLICY_ROLE:
                 models.setdefault(".".join(keys), []).append(self._identity_behind(name))
         decisive = super().identity() | {"models": models}
-        for asked, section in ((self.pathways.queries, "pathways"), (self.atomic.wanted, "atomic")):
+        other_queries = {
+            "pathways": self.pathways.queries,
+            "atomic": self.atomic.wanted,
+            "graphs": self.graphs.files or self.graphs.any_wanted,
+        }
+        for section, asked in other_queries.items():
             if not asked:
                 del decisive[section]
         return decisive

@@ -14,6 +14,7 @@ from trajmill.flows.configuration.check import (
     missing_files,
     missing_for_environment,
     missing_for_fresh,
+    missing_for_graphs,
     missing_for_groups,
     missing_for_operations,
     missing_for_proposals,
@@ -51,6 +52,7 @@ def load_config(path: Path | None = None) -> Config:
         *missing_for_proposals(config),
         *missing_for_fresh(config),
         *missing_for_operations(config),
+        *missing_for_graphs(config),
         *missing_for_groups(config),
         *missing_runner(config),
     ]

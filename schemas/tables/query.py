@@ -22,6 +22,8 @@ class Source(StrEnum):
     """How a query was made."""
 
     DAG = "dag"
+    GRAPH = "graph"
+    """Sampled from the graph of a live app; its path is walked by element ids."""
     ATOMIC = "atomic"
     PATHWAY = "pathway"
     SCREENSHOT = "screenshot"

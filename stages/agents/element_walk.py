@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import NamedTuple
 
 from trajmill.schemas.actions import Action, Click, Drag, PressKeys, Scroll, Terminate, TypeText, Wait
 from trajmill.schemas.observation import Observation, UIElement
 from trajmill.schemas.tables.query import PathStep
+from trajmill.stages.environments.element_names import targets
 
 _MOST_WAITS = 20
 _WAIT_SECONDS = 0.25
@@ -49,20 +49,6 @@ def next_move(path: tuple[PathStep, ...], observation: Observation, position: Wa
     if missing:
         return _wait(position)
     return WalkMove(_action(step, tree), WalkPosition(position.step + 1))
-
-
-def targets(elements: Iterable[UIElement]) -> dict[str, UIElement]:
-    """The elements by their names in paths: the element id, or `role:text` without one.
-
-    If several elements have one name, the first has it without a number, the others are numbered from 2: `button:OK#2`.
-    """
-    named: dict[str, UIElement] = {}
-    seen: dict[str, int] = {}
-    for element in elements:
-        name = element.element_id or f"{element.role}:{element.text}"
-        seen[name] = count = seen.get(name, 0) + 1
-        named[name if count == 1 else f"{name}#{count}"] = element
-    return named
 
 
 def _wait(position: WalkPosition) -> WalkMove:

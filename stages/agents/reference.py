@@ -14,7 +14,7 @@ from trajmill.stages.agents.rows import rows_before
 from trajmill.stages.environments.simulated.goals.walker import Position, Walker
 
 _STEP, _UPWARDS, _WAITS = "step", "upwards", "waits"
-_IN_REAL_PROGRAMS = frozenset({Source.IMPORTED, Source.PATHWAY, Source.ATOMIC})
+_IN_REAL_PROGRAMS = frozenset({Source.IMPORTED, Source.PATHWAY, Source.ATOMIC, Source.GRAPH, Source.CAUSAL})
 
 
 class _Move(NamedTuple):

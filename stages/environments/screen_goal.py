@@ -4,44 +4,77 @@ from __future__ import annotations
 
 import json
 
-from pydantic import ValidationError
+from pydantic import ValidationError, model_validator
+from pydantic_core import PydanticCustomError
 
 from trajmill.schemas.actions import Action
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
-from trajmill.schemas.observation import Observation
+from trajmill.schemas.observation import Observation, UIElement
 from trajmill.schemas.record import Record
 from trajmill.schemas.tables.query import Platform, Query
 from trajmill.stages.environments.base import Environment
+from trajmill.stages.environments.element_names import targets
 
 KEY = "showing"
-"""Key of this goal in a goal's JSON; the other keys are the environment's own goal, and both must be met."""
+LACKING = "lacking"
+"""Keys of this goal in a goal's JSON; the other keys are the environment's own goal, and all must be met."""
 
 
 class Showing(Record):
-    """An element that must be on the screen."""
+    """An element that must be on the screen; what is empty or null is not compared."""
 
-    role: str
-    text: str
+    role: str = ""
+    text: str | None = None
     """Its complete text."""
+    id: str = ""
+    """The platform's own name for it."""
+    target: str = ""
+    """Its name in paths."""
     state: str = ""
-    """A state that it must have; empty for any."""
+    """A state that it must have."""
+    any_state: tuple[str, ...] = ()
+    """States of which it must have one."""
     value: str | None = None
-    """Its complete value; null for any."""
+    """Its complete value."""
+
+    @model_validator(mode="after")
+    def _refuse_anything(self) -> Showing:
+        if not (self.role or self.text or self.id or self.target):
+            raise PydanticCustomError("element", "an element needs one of the keys role, text, id and target")
+        return self
+
+    def agrees(self, element: UIElement) -> bool:
+        """Whether an element is the wanted one; its name in paths is not compared."""
+        return (
+            self.role in ("", element.role)
+            and self.text in (None, element.text)
+            and self.id in ("", element.element_id)
+            and (not self.state or self.state in element.states)
+            and (not self.any_state or not set(self.any_state).isdisjoint(element.states))
+            and self.value in (None, element.value)
+        )
 
 
-class _Goal(Record):
-    showing: tuple[Showing, ...]
+class ScreenGoal(Record):
+    """What the last screen must show, and what it must not show."""
+
+    showing: tuple[Showing, ...] = ()
+    lacking: tuple[Showing, ...] = ()
+
+
+def holds_on(observation: Observation, goal: ScreenGoal) -> bool:
+    """Whether an observation shows all that is wanted, and nothing that must be absent."""
+    shown = any(is_shown(observation, absent) for absent in goal.lacking)
+    return not shown and all(is_shown(observation, wanted) for wanted in goal.showing)
 
 
 def is_shown(observation: Observation, wanted: Showing) -> bool:
     """Whether an element is in the tree of an observation."""
-    return any(
-        element.role == wanted.role
-        and element.text == wanted.text
-        and (not wanted.state or wanted.state in element.states)
-        and wanted.value in (None, element.value)
-        for element in observation.elements or ()
-    )
+    elements = observation.elements or ()
+    if not wanted.target:
+        return any(map(wanted.agrees, elements))
+    named = targets(elements).get(wanted.target)
+    return named is not None and wanted.agrees(named)
 
 
 def checked_on_screen(environment: Environment, query: Query) -> Environment:
@@ -50,23 +83,23 @@ def checked_on_screen(environment: Environment, query: Query) -> Environment:
     Raises:
         EnvironmentFailure: the goal about the screen is malformed (class `task`).
     """
-    if KEY not in query.goal:
+    if KEY not in query.goal and LACKING not in query.goal:
         return environment
     goal = json.loads(query.goal)
-    if not isinstance(goal, dict) or KEY not in goal:
+    if not isinstance(goal, dict) or not {KEY, LACKING} & set(goal):
         return environment
     try:
-        showing = _Goal.model_validate({KEY: goal.pop(KEY)}).showing
+        wanted = ScreenGoal.model_validate({key: goal.pop(key) for key in (KEY, LACKING) if key in goal})
     except ValidationError as error:
         raise EnvironmentFailure(f"{query.task}: goal: {error.errors()[0]['msg']}", FailureClass.TASK) from error
-    return _CheckedOnScreen(environment, showing, json.dumps(goal))
+    return _CheckedOnScreen(environment, wanted, json.dumps(goal))
 
 
 class _CheckedOnScreen:
     """Keeps the last observation, and asks the environment only for its own part of the goal."""
 
-    def __init__(self, environment: Environment, showing: tuple[Showing, ...], own_goal: str) -> None:
-        self._environment, self._showing, self._own_goal = environment, showing, own_goal
+    def __init__(self, environment: Environment, wanted: ScreenGoal, own_goal: str) -> None:
+        self._environment, self._wanted, self._own_goal = environment, wanted, own_goal
         self._seen: Observation | None = None
 
     @property
@@ -90,9 +123,8 @@ class _CheckedOnScreen:
         return self._seen
 
     async def score(self) -> float | None:
-        """0 if a wanted element is not shown, else the environment's own score, or 1 if it has none."""
-        seen = self._seen
-        if seen is None or not all(is_shown(seen, wanted) for wanted in self._showing):
+        """0 if the last screen is not the wanted one, else the environment's own score, or 1 if it has none."""
+        if self._seen is None or not holds_on(self._seen, self._wanted):
             return 0.0
         own = await self._environment.score()
         return 1.0 if own is None else own

@@ -16,12 +16,14 @@ from trajmill.stages.queries.atomic.base import AtomicApp
 from trajmill.stages.queries.atomic.queries import AtomicCounts
 from trajmill.stages.queries.atomic.walked_queries import queries_for_operations
 from trajmill.stages.queries.graph.from_world import WriterModel, queries_from_world
+from trajmill.stages.queries.live.divide import UnseenApps
+from trajmill.stages.queries.live.from_graphs import queries_from_graphs
 from trajmill.stages.queries.new_queries import NewQueries
 from trajmill.stages.queries.own_queries import own_queries
 
 
 def new_queries(context: RoundContext) -> NewQueries:
-    """The queries of all splits: the environment's own, then those from pathways and for atomic operations, if any.
+    """The queries of all splits: the environment's own, then those from pathways, for operations and from app graphs.
 
     Raises:
         BadInputError: a file of tasks or programs, an app or a page is wrong or missing.
@@ -31,10 +33,13 @@ def new_queries(context: RoundContext) -> NewQueries:
         made = made.with_more(queries_by_pathways(context))
     if context.config.atomic.wanted:
         made = made.with_more(_for_operations(context))
+    if context.config.graphs.any_wanted:
+        made = made.with_more(_from_app_graphs(context))
     if not (made.queries or made.failures):
         raise BadInputError(
             f"there are no queries: the environment {context.environment.kind!r} brings none; "
-            "name a file of tasks (environment.tasks), or ask for queries by pathways (pathways.queries)"
+            "name a file of tasks (environment.tasks), or ask for queries by pathways (pathways.queries) or from "
+            "graphs of apps (graphs.files, graphs.train)"
         )
     return made
 
@@ -49,14 +54,31 @@ def _own_queries(context: RoundContext) -> NewQueries:
 
 
 def _from_graph(graph: World, context: RoundContext) -> NewQueries:
-    writer = context.config.models.writer
-    model = None if writer == EMBEDDED else _writer_model(context, writer)
     config = context.config
+    model = _writer_model(context)
     return asyncio.run(queries_from_world(graph, config.queries, config.run.seed, context.origin, model))
 
 
-def _writer_model(context: RoundContext, endpoint: str) -> WriterModel:
+def _from_app_graphs(context: RoundContext) -> NewQueries:
     config = context.config
+    return asyncio.run(
+        queries_from_graphs(
+            config.graphs,
+            UnseenApps(config.queries.heldout_app_names, config.queries.validation_app_names),
+            context.environment,
+            config.rollout.concurrency,
+            config.run.seed,
+            context.origin,
+            _writer_model(context),
+        )
+    )
+
+
+def _writer_model(context: RoundContext) -> WriterModel | None:
+    """The language model that writes queries; None if the grammar writes them."""
+    config, endpoint = context.config, context.config.models.writer
+    if endpoint == EMBEDDED:
+        return None
     return WriterModel(model_of(config, endpoint), prompts_of(config).writer, config.endpoints[endpoint].max_in_flight)
 
 

@@ -33,6 +33,7 @@ from trajmill.stages.queries.graph.slot_check import (
     vocabulary_of,
     without_quotes,
 )
+from trajmill.stages.queries.live.base import LiveBrief
 from trajmill.stages.queries.phrasing_template import one_line
 
 ROLE = "writer"
@@ -110,28 +111,36 @@ class ModelWriter:
             ModelFailure: the model did not answer, or no answer was valid.
         """
         slots = known_slots(brief.task, brief.sample.asked)
-        vocabulary = vocabulary_of(brief.metadata)
-        common = {"task": brief.metadata.description, "slots": _slots_text(slots, brief.metadata)}
-        platform, pages = _platform_text(brief.metadata.platform), _pages_text(brief.metadata)
+        return await self._write(brief.task.name, brief.metadata, slots, brief.heldout, brief.seed)
+
+    async def write_live(self, brief: LiveBrief) -> Written:
+        """Both steps for a sample of a live app's graph; raises as `write`."""
+        return await self._write(brief.sample.task, brief.metadata, brief.slots, brief.heldout, brief.seed)
+
+    async def _write(
+        self, task: str, metadata: PathMetadata, slots: tuple[KnownSlot, ...], heldout: bool, seed: int
+    ) -> Written:
+        vocabulary = vocabulary_of(metadata)
+        common = {"task": metadata.description, "slots": _slots_text(slots, metadata)}
+        platform, pages = _platform_text(metadata.platform), _pages_text(metadata)
         synthesis = PromptedModel(self.model, self.prompts.synthesise)
         raw = await _accepted_draft(
             synthesis,
             synthesis.request(ROLE, {**common, "platform": platform, "pages": pages}, sampling=_SYNTHESIS),
-            f"{brief.task.name}: synthesis",
+            f"{task}: synthesis",
             lambda text: check_instruction(text, slots, vocabulary, LONGEST_RAW),
         )
-        style = Random(brief.seed).choice(self.prompts.heldout if brief.heldout else self.prompts.trained)
+        style = Random(seed).choice(self.prompts.heldout if heldout else self.prompts.trained)
         refinement = PromptedModel(self.model, style)
-        sampling = Sampling(TEMPERATURE, seed=_seed(brief.seed, 0), max_tokens=_MAX_TOKENS)
+        sampling = Sampling(TEMPERATURE, seed=_seed(seed, 0), max_tokens=_MAX_TOKENS)
         refined = await _accepted_draft(
             refinement,
             refinement.request(ROLE, {**common, "raw": raw.text}, sampling=sampling),
-            f"{brief.task.name}: refinement",
-            lambda text: _in_style(text, check_instruction(text, slots, vocabulary), brief.heldout),
+            f"{task}: refinement",
+            lambda text: _in_style(text, check_instruction(text, slots, vocabulary), heldout),
         )
-        mark = HELDOUT_MARK if brief.heldout else _TRAIN_MARK
-        phrasing = f"{brief.task.name}/{mark}-{style.version}"
-        return Written(raw.text, refined.text, phrasing, refined.checked.said)
+        mark = HELDOUT_MARK if heldout else _TRAIN_MARK
+        return Written(raw.text, refined.text, f"{task}/{mark}-{style.version}", refined.checked.said)
 
 
 async def _accepted_draft(

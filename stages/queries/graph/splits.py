@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from itertools import islice
 from random import Random
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.nearest import instead_of
@@ -19,6 +19,18 @@ HELDOUT_SHARE = 6
 """Each held-out split gets at most one in six goals of a task; so training keeps at least half."""
 DRAWS_PER_GOAL = 8
 """Draws for each wanted goal; after them the task is taken to have no more goals."""
+
+
+class GoalWithKey(Protocol):
+    """What a query asks for."""
+
+    @property
+    def key(self) -> tuple[tuple[str, str], ...]:
+        """Pairs of slot and value; equal for goals that ask for the same thing."""
+        ...
+
+
+GoalT = TypeVar("GoalT", bound=GoalWithKey)
 
 
 class TaskSides(NamedTuple):
@@ -63,7 +75,7 @@ def draw_goals(task: TaskGraph, wanted: int, rng: Random) -> tuple[TaskSample, .
     return tuple(found.values())
 
 
-def share_goals(goals: Sequence[TaskSample], wanted: Mapping[Split, int]) -> dict[Split, tuple[TaskSample, ...]]:
+def share_goals(goals: Sequence[GoalT], wanted: Mapping[Split, int]) -> dict[Split, tuple[GoalT, ...]]:
     """Give each goal of a task to one split; training gets the goals that the held-out splits do not need.
 
     Training gets the goals in which slot values first appear. The held-out splits get goals whose values training has
@@ -80,10 +92,10 @@ def share_goals(goals: Sequence[TaskSample], wanted: Mapping[Split, int]) -> dic
     return {Split.TRAIN: (*ordered[:trained], *spare[sum(share.values()) :]), **shares}
 
 
-def _values_first(goals: Sequence[TaskSample]) -> list[TaskSample]:
+def _values_first(goals: Sequence[GoalT]) -> list[GoalT]:
     seen: set[tuple[str, str]] = set()
-    first: list[TaskSample] = []
-    later: list[TaskSample] = []
+    first: list[GoalT] = []
+    later: list[GoalT] = []
     for goal in goals:
         (later if seen.issuperset(goal.key) else first).append(goal)
         seen.update(goal.key)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from trajmill.schemas.observation import Observation, UIElement
 from trajmill.schemas.record import content_id
-from trajmill.stages.agents.element_walk import targets
+from trajmill.stages.environments.element_names import targets
 
 _OPENS_DIALOG = ("...", "…")
 

@@ -62,6 +62,12 @@ COPY = {"role": "menu_item", "text": "Copy"}
         ({"showing": [COPY | {"state": "clickable"}]}, [0.0, 0.0]),
         ({"showing": [COPY | {"value": "held"}]}, [0.0, 0.0]),
         ({"showing": [COPY, {"role": "menu_item", "text": "Nothing"}]}, [0.0, 0.0]),
+        ({"showing": [{"target": "toy/Edit/menu_item:Copy"}]}, [0.0, 1.0]),
+        ({"showing": [{"target": "toy/Edit/menu_item:Copy", "text": "Paste"}]}, [0.0, 0.0]),
+        ({"showing": [{"id": "toy/Edit/menu_item:Copy", "any_state": ["checked", "disabled"]}]}, [0.0, 1.0]),
+        ({"showing": [{"id": "toy/Edit/menu_item:Copy", "any_state": ["checked"]}]}, [0.0, 0.0]),
+        ({"lacking": [COPY]}, [1.0, 0.0]),
+        ({"lacking": [COPY], "own": 0}, [0.0, 0.0]),
         ({"showing": [COPY], "own": 0}, [0.0, 0.0]),
         ({"showing": [COPY], "own": 1}, [0.0, 1.0]),
         ({"own": 1}, [1.0, 1.0]),
@@ -78,6 +84,6 @@ def test_an_environment_without_such_a_goal_is_left_as_it_is() -> None:
 
 
 def test_a_goal_that_cannot_be_read_is_a_fault_of_the_task() -> None:
-    with pytest.raises(EnvironmentFailure) as caught:
-        checked_on_screen(Toy([]), query({"showing": [{"text": "no role"}]}))
+    with pytest.raises(EnvironmentFailure, match="needs one of the keys") as caught:
+        checked_on_screen(Toy([]), query({"showing": [{"state": "checked"}]}))
     assert caught.value.failure_class is FailureClass.TASK

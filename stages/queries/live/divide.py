@@ -1,0 +1,75 @@
+"""Divides the goals of live apps between the splits: whole apps are held out, then goals of each task."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from trajmill.schemas.tables.query import Split
+from trajmill.stages.graphs.base import AppGraph
+from trajmill.stages.queries.graph.splits import HELDOUT_GOALS, share_goals
+from trajmill.stages.queries.live.base import LiveSample
+from trajmill.stages.queries.live.sampling import samples_by_task
+
+REPHRASINGS = 20
+"""How many instructions are tried for one goal of a split in which a goal may have several."""
+_REPHRASED = (Split.TRAIN, Split.VALIDATION, Split.HELDOUT_APPS)
+_SPARE = 3
+"""Goals for each wanted query of a held-out split; the surplus makes up for walks that fail."""
+
+
+class LiveCandidate(NamedTuple):
+    """A query that may be made."""
+
+    sample: LiveSample
+    split: Split
+    heldout: bool
+    """Whether it must have a phrasing that training never sees."""
+    turn: int
+    """0 for the first instruction of its goal."""
+
+
+class UnseenApps(NamedTuple):
+    """Apps that training never sees."""
+
+    heldout: Collection[str] = ()
+    validation: Collection[str] = ()
+
+
+def candidates(
+    graphs: Sequence[AppGraph], wanted: Mapping[Split, int], unseen: UnseenApps, seed: int
+) -> dict[Split, Iterator[LiveCandidate]]:
+    """The candidates of each split, its tasks in turn; held-out goals have values that training does not have.
+
+    Args:
+        graphs: the graphs of the apps.
+        wanted: by split, the number of queries.
+        unseen: whole apps for the held-out and the validation split.
+        seed: decides on the values.
+    """
+    shares: dict[Split, list[tuple[LiveSample, ...]]] = {split: [] for split in Split}
+    by_graph = [(graph.app, samples_by_task(graph, seed)) for graph in graphs]
+    tasks = sum(len(of_graph) for _, of_graph in by_graph)
+    of_task = {split: _SPARE * math.ceil(wanted[split] / max(tasks, 1)) for split in HELDOUT_GOALS}
+    for app, of_graph in by_graph:
+        for goals in of_graph.values():
+            if app in unseen.heldout:
+                shares[Split.HELDOUT_APPS].append(goals)
+            elif app in unseen.validation:
+                shares[Split.VALIDATION].append(goals)
+            else:
+                for split, given in share_goals(goals, {Split.TRAIN: len(goals), **of_task}).items():
+                    shares[split].append(given)
+    return {split: _in_turn(split, shares[split]) for split in Split}
+
+
+def _in_turn(split: Split, tasks: Sequence[tuple[LiveSample, ...]]) -> Iterator[LiveCandidate]:
+    """One goal of each task, then the next of each; then all again with other words."""
+    for turn in range(REPHRASINGS if split in _REPHRASED else 1):
+        for number in range(max(map(len, tasks), default=0)):
+            for goals in tasks:
+                if number < len(goals):
+                    odd = split is Split.HELDOUT_APPS and (turn + number) % 2 == 1
+                    heldout = split is Split.HELDOUT_PHRASINGS or odd
+                    yield LiveCandidate(goals[number], split, heldout, turn)

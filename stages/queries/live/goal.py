@@ -1,0 +1,97 @@
+"""The goal check of a route: what the last screen must show, in words that any environment can check."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+
+from trajmill.stages.environments.screen_goal import KEY, LACKING, ScreenGoal, Showing
+from trajmill.stages.graphs.base import Feature, GraphSlot, SlotKind
+from trajmill.stages.graphs.operations import OFF
+from trajmill.stages.graphs.recognise import filled
+from trajmill.stages.queries.live.base import LiveSample, Route, RouteMove, Setting
+
+_PLACE = re.compile(r"\{([a-z0-9][a-z0-9_-]*)\}")
+_MARKED = ("checked", "selected")
+"""States of an option that was chosen."""
+
+
+def goal_json(sample: LiveSample) -> str:
+    """The goal check of a sample: its page is reached, and all values stand there."""
+    goal = screen_goal(sample)
+    return json.dumps(
+        {
+            key: [each.model_dump(exclude_defaults=True) for each in elements]
+            for key, elements in ((KEY, goal.showing), (LACKING, goal.lacking))
+            if elements
+        },
+        ensure_ascii=False,
+    )
+
+
+def screen_goal(sample: LiveSample) -> ScreenGoal:
+    """What the last screen of a sample shows, and what it does not show."""
+    page = sample.graph.pages[sample.end].recognise
+    showing = [_wanted(feature) for feature in page.shows]
+    lacking = [_wanted(feature) for feature in page.lacks]
+    for move in ending(sample.moves, sample.end):
+        showing += [_wanted(filled(feature, move.values)) for feature in move.transition.shows]
+        lacking += [_wanted(filled(feature, move.values)) for feature in move.transition.lacks]
+    for setting in sample.final:
+        is_off = setting.spec(sample.graph).kind is SlotKind.SWITCH and setting.value == OFF
+        (lacking if is_off else showing).append(_set(setting, setting.spec(sample.graph)))
+    return ScreenGoal(showing=tuple(dict.fromkeys(showing)), lacking=tuple(dict.fromkeys(lacking)))
+
+
+def checks_values(route: Route) -> bool:
+    """Whether the screen at the end of a route tells every value that is set on the way."""
+    checked = {id(move) for move in ending(route.moves, route.end)}
+    return all(
+        needed <= (_told(move) if id(move) in checked else set())
+        for move in route.moves
+        if (needed := set(slots_of(route, move)))
+    )
+
+
+def slots_of(route: Route, move: RouteMove) -> tuple[str, ...]:
+    """The slots that a move needs, the pressed one last."""
+    page = route.graph.pages[move.page]
+    pressed = (move.transition.by,) if move.transition.by in page.slots else ()
+    return tuple(dict.fromkeys((*move.transition.slots, *pressed)))
+
+
+def ending(moves: tuple[RouteMove, ...], end: str) -> tuple[RouteMove, ...]:
+    """The moves whose effects stand on the last page: the one that leads there, and those that stay on it."""
+    found: list[RouteMove] = []
+    for move in reversed(moves):
+        found.insert(0, move)
+        if move.page != end:
+            break
+    return tuple(found)
+
+
+def _told(move: RouteMove) -> set[str]:
+    return set(_names((*move.transition.shows, *move.transition.lacks)))
+
+
+def _names(features: Iterable[Feature]) -> Iterator[str]:
+    for feature in features:
+        for text in (feature.text, feature.value):
+            yield from _PLACE.findall(text or "")
+
+
+def _wanted(feature: Feature) -> Showing:
+    return Showing(role=feature.role, text=feature.text, id=feature.id, state=feature.state, value=feature.value)
+
+
+def _set(setting: Setting, slot: GraphSlot) -> Showing:
+    match slot.kind:
+        case SlotKind.SWITCH:
+            return Showing(target=slot.target, any_state=_MARKED)
+        case SlotKind.FIELD:
+            return Showing(target=slot.target, value=setting.value)
+        case _ if slot.opens:
+            return Showing(target=slot.opens, value=setting.value)
+        case _:
+            return Showing(target=slot.target_of(setting.value), any_state=_MARKED)

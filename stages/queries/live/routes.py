@@ -1,0 +1,74 @@
+"""Finds the routes of a graph whose end can be checked (GUI-Owl 6.2, step 1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import combinations, islice
+from typing import Any
+
+import networkx as nx
+
+from trajmill.stages.graphs.base import AppGraph, GraphTransition, SlotKind
+from trajmill.stages.graphs.network import walkable
+from trajmill.stages.queries.live.base import Route, RouteMove
+from trajmill.stages.queries.live.goal import checks_values
+
+DEPTH = 5
+"""Most transitions on the way to a page."""
+_WAYS = 3
+"""Most ways to one page; the shortest ones."""
+_WAYS_LOOKED_AT = 200
+_REPEATS = 2
+"""Most transitions that stay on the last page."""
+_SET_TOGETHER = 2
+"""Most slots that are set on the last page."""
+
+
+def routes(graph: AppGraph) -> tuple[Route, ...]:
+    """All routes that can be asked for: to a page, to a change on it, and to values that are set on it.
+
+    Nothing that leaves the app, destroys something or needs a log-in is on a route. A route is left out if the screen
+    at its end does not tell its values, because then no check could tell right from wrong.
+    """
+    allowed = walkable(graph)
+    found = [route for page in graph.pages for way in _ways(allowed, graph, page) for route in _from(allowed, way)]
+    return tuple(route for route in found if checks_values(route))
+
+
+def _ways(allowed: nx.MultiDiGraph[str], graph: AppGraph, page: str) -> Iterator[Route]:
+    """The shortest ways from the start to a page."""
+    if page == graph.start:
+        yield Route(graph, ())
+        return
+    if not nx.has_path(allowed, graph.start, page):
+        return
+    longest = min(DEPTH, int(nx.shortest_path_length(allowed, graph.start, page)) + 1)
+    ways: Iterator[Any] = nx.all_simple_edge_paths(allowed, graph.start, page, cutoff=longest)
+    for way in sorted(islice(ways, _WAYS_LOOKED_AT), key=len)[:_WAYS]:
+        yield Route(graph, tuple(RouteMove(first, _transition(allowed, first, last, key)) for first, last, key in way))
+
+
+def _from(allowed: nx.MultiDiGraph[str], way: Route) -> Iterator[Route]:
+    """The routes that a way to a page gives."""
+    page = way.graph.pages[way.end]
+    if way.moves and page.recognise.shows:
+        yield way
+    staying: Mapping[Any, Any] = allowed.get_edge_data(way.end, way.end, default={})
+    loops = [RouteMove(way.end, data["transition"]) for data in staying.values() if _changes(data["transition"])]
+    for number in range(1, _REPEATS + 1):
+        for chosen in combinations(loops * number, number):
+            yield way._replace(moves=(*way.moves, *chosen))
+    used = {slot for move in loops for slot in (*move.transition.slots, move.transition.by)}
+    settable = [name for name, slot in page.slots.items() if slot.kind is not SlotKind.LIST and name not in used]
+    for number in range(1, _SET_TOGETHER + 1):
+        for slots in combinations(settable, number):
+            yield way._replace(final=slots)
+
+
+def _transition(allowed: nx.MultiDiGraph[str], first: str, last: str, key: int) -> GraphTransition:
+    found: GraphTransition = allowed.get_edge_data(first, last)[key]["transition"]
+    return found
+
+
+def _changes(transition: GraphTransition) -> bool:
+    return bool(transition.shows or transition.lacks)

@@ -1,0 +1,73 @@
+"""Query sets from graphs: splits, walks that fail, and walks in a simulated app."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+
+from tests.stages.queries.live.shop import LIST
+from trajmill.schemas.record import Origin
+from trajmill.schemas.tables.query import Query, Split
+from trajmill.stages.environments.simulated.environment import SimulatedFactory
+from trajmill.stages.environments.simulated.world import World
+from trajmill.stages.graphs.base import AppGraph
+from trajmill.stages.graphs.from_simulated import graph_of_app
+from trajmill.stages.queries.live.divide import UnseenApps
+from trajmill.stages.queries.live.generate import LiveRequest, WalkQueries, generate_live
+from trajmill.stages.queries.live.spec import LiveQueriesSpec
+from trajmill.stages.queries.live.wording import LiveGrammar
+from trajmill.stages.queries.new_queries import NewQueries
+from trajmill.stages.queries.real_walk import WalkedQueries, walk_all
+from trajmill.stages.queries.split_leaks import leaks_in_queries
+
+WANTED = LiveQueriesSpec(train=12, validation=2, heldout_slots=2, heldout_phrasings=2)
+
+
+class CountedWalk:
+    """Passes every path, except those through some page."""
+
+    def __init__(self, refused: str = "no page") -> None:
+        self.refused, self.walked = refused, 0
+
+    async def __call__(self, queries: Sequence[Query]) -> WalkedQueries:
+        self.walked += len(queries)
+        return WalkedQueries(tuple(query for query in queries if self.refused not in query.pages[-1]), ())
+
+
+def made_of(graph: AppGraph, walk: WalkQueries, origin: Origin, settings: LiveQueriesSpec = WANTED) -> NewQueries:
+    request = LiveRequest((graph,), settings, UnseenApps(heldout=("away",)), 0)
+    return asyncio.run(generate_live(request, LiveGrammar(), walk, origin))
+
+
+def test_equal_seeds_give_equal_queries_and_a_path_is_walked_once(origin: Origin) -> None:
+    first, second = CountedWalk(), CountedWalk()
+    made = made_of(LIST, first, origin)
+    assert made == made_of(LIST, second, origin)
+    assert len({(query.goal, query.path) for query in made.queries}) == first.walked == second.walked < 16
+    assert {query.validation for query in made.queries} == {"passed"}
+    assert sum(query.split is Split.TRAIN for query in made.queries) == 12
+
+
+def test_a_task_whose_walks_are_refused_gives_no_query(origin: Origin) -> None:
+    queries = made_of(LIST, CountedWalk("options"), origin).queries
+    assert queries and not [query for query in queries if "options" in query.task]
+
+
+def test_an_unseen_app_is_not_trained_on(origin: Origin) -> None:
+    away = LIST.model_copy(update={"app": "away"})
+    queries = made_of(away, CountedWalk(), origin, LiveQueriesSpec(train=3, heldout_apps=4)).queries
+    assert Counter(query.split for query in queries) == {Split.HELDOUT_APPS: 4}
+
+
+def test_queries_of_a_simulated_app_are_walked_in_it(world: World, origin: Origin) -> None:
+    clock = graph_of_app(world.apps["clock"])
+
+    async def walk(queries: Sequence[Query]) -> WalkedQueries:
+        return await walk_all(SimulatedFactory(world, clock.platform), queries, "generate", origin)
+
+    made = made_of(clock, walk, origin)
+    splits = Counter(query.split for query in made.queries)
+    assert splits[Split.TRAIN] == 12 and splits[Split.VALIDATION] and splits[Split.HELDOUT_PHRASINGS]
+    assert leaks_in_queries(made.queries, ()) == ()
+    assert {query.task.partition(".")[0] for query in made.queries} == {"clock"}

@@ -1,0 +1,99 @@
+"""Routes, values, goals and words of a graph."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from tests.stages.queries.live.shop import LIST
+from trajmill.schemas.record import Origin
+from trajmill.schemas.tables.query import Query, Source, Split
+from trajmill.stages.queries.live.base import LiveSample
+from trajmill.stages.queries.live.drafting import draft_live, live_path
+from trajmill.stages.queries.live.routes import routes
+from trajmill.stages.queries.live.sampling import samples_by_task
+from trajmill.stages.queries.live.wording import LiveGrammar, as_wish
+
+
+def of(task: str) -> tuple[LiveSample, ...]:
+    return samples_by_task(LIST, 0)[f"list.{task}"]
+
+
+def query_for(sample: LiveSample, origin: Origin, heldout: bool = False) -> Query:
+    return asyncio.run(draft_live(sample, Split.TRAIN, heldout, LiveGrammar(), origin, 3))
+
+
+def test_nothing_destructive_is_on_a_route() -> None:
+    assert not [route for route in routes(LIST) if any(move.transition.by == "clear" for move in route.moves)]
+
+
+def test_each_task_has_its_values_once_and_never_a_default() -> None:
+    found = {task: len(samples) for task, samples in samples_by_task(LIST, 0).items()}
+    assert found == {
+        "list.visit": 1,
+        "list.things-add": 3,
+        "list.things-add-add": 3,
+        "list.thing-thing": 2,
+        "list.options-set-dark": 1,
+        "list.options-set-order": 2,
+        "list.options-set-dark-set-order": 2,
+    }
+
+
+def test_a_route_whose_end_does_not_tell_a_value_is_left_out() -> None:
+    page = LIST.pages["things"]
+    untold = tuple(each.model_copy(update={"shows": ()}) for each in page.transitions)
+    graph = LIST.model_copy(update={"pages": {**LIST.pages, "things": page.model_copy(update={"transitions": untold})}})
+    assert {task for task in samples_by_task(graph, 0) if "add" in task or task == "list.thing-thing"} == set()
+
+
+def test_the_goal_names_the_page_and_the_values(origin: Origin) -> None:
+    (first, *_) = of("things-add")
+    query = query_for(first, origin)
+    assert json.loads(query.goal) == {
+        "showing": [{"role": "heading", "text": "Things"}, {"role": "list_item", "text": first.settings[0].value}]
+    }
+    assert query.source is Source.GRAPH and query.pages == ("list.things",)
+    steps = [(step.operation, step.target, step.text) for step in query.path]
+    value = first.settings[0].value
+    assert steps == [("tap", "new", ""), ("replace", "new", value), ("tap", "add", ""), ("finish", "", "")]
+
+
+def test_values_that_are_set_are_states_of_their_elements(origin: Origin) -> None:
+    (sample,) = of("options-set-dark")
+    assert json.loads(query_for(sample, origin).goal)["showing"][1] == {
+        "target": "checkbox:Dark",
+        "any_state": ["checked", "selected"],
+    }
+
+
+def test_an_item_of_a_list_is_scrolled_to() -> None:
+    operations = [step.operation for step in live_path(of("thing-thing")[0])]
+    assert operations == ["scroll", "tap", "finish"]
+
+
+@pytest.mark.parametrize("task", list(samples_by_task(LIST, 0)))
+@pytest.mark.parametrize("heldout", [False, True])
+def test_every_value_is_said(task: str, heldout: bool, origin: Origin) -> None:
+    for sample in samples_by_task(LIST, 0)[task]:
+        query = query_for(sample, origin, heldout)
+        assert all(slot.said and slot.said in query.instruction for slot in query.slots), query.instruction
+        assert query.phrasing.rpartition("/")[2].startswith("h") is heldout
+
+
+@pytest.mark.parametrize(
+    ("does", "wish"),
+    [
+        ("Adds {new} to the list.", "add {new} to the list"),
+        ("Goes back.", "go back"),
+        ("Presses it.", "press it"),
+        ("Copies the text", "copy the text"),
+        ("Searches.", "search"),
+        ("Closes the window.", "close the window"),
+        ("Saves it.", "save it"),
+    ],
+)
+def test_what_an_element_does_becomes_a_wish(does: str, wish: str) -> None:
+    assert as_wish(does) == wish
