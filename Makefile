@@ -56,8 +56,7 @@ types: .venv/installed-dev
 pytest: .venv/installed-dev
 	$(BIN)/python -m compileall -q schemas warehouse stages pipelines flows   # once, not by each worker
 	$(BIN)/pytest -n auto --durations=25 -m "not vllm and not trainers"
-	$(BIN)/pytest -n 2 -rs tests/trainers
-	$(BIN)/pytest -rs tests/vllm
+	$(BIN)/pytest -n 2 -rs tests/vllm tests/trainers
 
 quick: .venv/installed-dev ## the tests that need no browser, X server or model server, and are not slow: a minute and a half
 	$(BIN)/pytest -n 2 --hypothesis-profile quick -m "not browser and not desktop and not vllm and not trainers and not slow"
