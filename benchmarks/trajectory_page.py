@@ -1,9 +1,10 @@
-"""Seconds of one trajectory's page (`trajmill show`) in a warehouse that holds a finished run many times over.
+"""Seconds of one trajectory's page in a warehouse that holds a finished run many times over.
 
     trajmill evolve && python -m benchmarks.trajectory_page trajmill-data --copies 19
 
 The copies have run and trajectory ids of their own, and a commit for each stage and round, as if as many runs had used
-one root. Prints wall seconds of the first page, which finds nothing in memory, and the median of ten others.
+one root. Prints wall seconds of `trajmill show`, which finds nothing in memory (the median of ten, without starting
+Python), and of a page of `trajmill view` (the first one, and the median of ten others).
 """
 
 from __future__ import annotations
@@ -12,14 +13,17 @@ import argparse
 import random
 import statistics
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from time import perf_counter
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
+from starlette.testclient import TestClient
 
 from trajmill.flows.view.show import find_trajectory
+from trajmill.flows.viewer.app import viewer_app
 from trajmill.warehouse.columns import file_schema
 from trajmill.warehouse.commit import commit_stage
 from trajmill.warehouse.delta_log import committed_files
@@ -48,14 +52,17 @@ def main() -> None:
 
 
 def _print(warehouse: Warehouse, what: str) -> None:
-    ids = read_table(warehouse, "trajectories", ["trajectory_id"])["trajectory_id"].to_pylist()
-    seconds = [_seconds(warehouse, chosen) for chosen in random.Random(0).sample(ids, 11)]
-    print(f"{what}: {seconds[0]:.3f} s, then {statistics.median(seconds[1:]):.3f} s")
+    rows = read_table(warehouse, "trajectories", ["run_id", "trajectory_id"]).to_pylist()
+    chosen = random.Random(0).sample(rows, 11)
+    shown = statistics.median(_seconds(find_trajectory, warehouse, row["trajectory_id"]) for row in chosen[1:])
+    client = TestClient(viewer_app(warehouse), base_url="http://localhost")
+    pages = [_seconds(client.get, f"/api/trajectories/{row['run_id']}/{row['trajectory_id']}") for row in chosen]
+    print(f"{what}: show {shown:.3f} s; view {pages[0]:.3f} s, then {statistics.median(pages[1:]):.3f} s")
 
 
-def _seconds(warehouse: Warehouse, trajectory_id: str) -> float:
+def _seconds(work: Callable[..., object], *given: object) -> float:
     start = perf_counter()
-    find_trajectory(warehouse, trajectory_id)
+    work(*given)
     return perf_counter() - start
 
 

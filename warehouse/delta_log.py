@@ -37,6 +37,22 @@ class Snapshot(NamedTuple):
     """Whether columns were added since the first commit, so that some files may lack them."""
 
 
+class FileBounds(NamedTuple):
+    """The files of a table's version with the least and the greatest value of their columns."""
+
+    log: pa.Table
+
+    def names(self, rounds: Collection[int] | None, where: Mapping[str, str]) -> list[str]:
+        """Names of the files that can have rows of some rounds and with some values of columns, sorted."""
+        kept = pc.is_valid(self.log["path"])
+        if rounds is not None:
+            in_rounds = [_between(self.log, "round", number) for number in rounds]
+            kept = pc.and_(kept, reduce(pc.or_, in_rounds, pa.scalar(False)))
+        for column, value in where.items():
+            kept = pc.and_(kept, _between(self.log, column, value))
+        return sorted(self.log.filter(kept)["path"].to_pylist())
+
+
 def delta_table(warehouse: Warehouse, table: str, version: int | None = None) -> DeltaTable | None:
     """The Delta table at a version (None: the newest); None if nothing was committed to it.
 
@@ -54,6 +70,11 @@ def delta_table(warehouse: Warehouse, table: str, version: int | None = None) ->
         raise BadInputError(f"{path}: not a log of Delta ({reason}); restore it from a copy") from error
 
 
+def file_bounds(delta: DeltaTable) -> FileBounds:
+    """The files of a table's version with the bounds that its log has."""
+    return FileBounds(pa.table(delta.get_add_actions(flatten=True)))
+
+
 def logged_names(delta: DeltaTable) -> list[str]:
     """File names of a table's version, sorted, relative to the table's folder."""
     return sorted(pa.table(delta.get_add_actions()).column("path").to_pylist())
@@ -65,18 +86,17 @@ def committed_files(
     version: int | None = None,
     rounds: Collection[int] | None = None,
     run_id: str | None = None,
-    where: Mapping[str, str] | None = None,
 ) -> list[Path]:
     """Absolute paths of the Parquet files of a table's version, sorted; empty if nothing was committed.
 
-    With `rounds`, `run_id`, or values that other columns must have (`where`), files without such rows are left out by
-    the log's statistics; the others may still have other rows.
+    With `rounds` or `run_id`, files without such rows are left out by the log's statistics; the others may still have
+    rows of other rounds and runs.
     """
     delta = delta_table(warehouse, table, version)
     if delta is None:
         return []
-    equal = dict(where or {}) if run_id is None else {**(where or {}), "run_id": run_id}
-    names = _names_of(delta, rounds, equal) if rounds is not None or equal else logged_names(delta)
+    where = {} if run_id is None else {"run_id": run_id}
+    names = file_bounds(delta).names(rounds, where) if rounds is not None or where else logged_names(delta)
     return [warehouse.table(table) / name for name in names]
 
 
@@ -113,17 +133,6 @@ def _first_column_count(folder: Path) -> int:
     actions = map(json.loads, (folder / _FIRST_ENTRY).read_text(encoding="utf-8").splitlines())
     [schema] = [action["metaData"]["schemaString"] for action in actions if "metaData" in action]
     return len(json.loads(schema)["fields"])
-
-
-def _names_of(delta: DeltaTable, rounds: Collection[int] | None, equal: Mapping[str, str]) -> list[str]:
-    log = pa.table(delta.get_add_actions(flatten=True))
-    kept = pc.is_valid(log["path"])
-    if rounds is not None:
-        in_rounds = [_between(log, "round", number) for number in rounds]
-        kept = pc.and_(kept, reduce(pc.or_, in_rounds, pa.scalar(False)))
-    for column, value in equal.items():
-        kept = pc.and_(kept, _between(log, column, value))
-    return sorted(log.filter(kept)["path"].to_pylist())
 
 
 def _between(log: pa.Table, column: str, value: int | str) -> pa.ChunkedArray:

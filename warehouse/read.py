@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from collections.abc import Collection, Iterator, Sequence
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -25,7 +25,6 @@ def read_table(
     *,
     rounds: Collection[int] | None = None,
     run_id: str | None = None,
-    where: Mapping[str, str] | None = None,
     version: int | None = None,
 ) -> pa.Table:
     """Read committed rows of a table, in the order of their files' names.
@@ -38,15 +37,13 @@ def read_table(
         columns: names of the columns to read, all if None.
         rounds: only rows of these rounds.
         run_id: only rows of this run.
-        where: only rows with these values, by column. Files and row groups without them are not read, so one trajectory
-            is found fast.
         version: the table's version, the newest if None.
 
     Raises:
         BadInputError: a committed file or an entry of the table's log is missing or damaged.
     """
     with damage_as_error(warehouse.table(table)):
-        return _scanner(warehouse, table, columns, _Wanted(rounds, run_id, where or {}), version).to_table()
+        return _scanner(warehouse, table, columns, rounds, run_id, version).to_table()
 
 
 def read_batches(
@@ -60,7 +57,7 @@ def read_batches(
 ) -> Iterator[pa.RecordBatch]:
     """Read as `read_table` does, batch by batch and in constant memory."""
     with damage_as_error(warehouse.table(table)):
-        yield from _scanner(warehouse, table, columns, _Wanted(rounds, run_id, {}), version).to_batches()
+        yield from _scanner(warehouse, table, columns, rounds, run_id, version).to_batches()
 
 
 def read_rows(
@@ -91,26 +88,20 @@ def table_of(record: type[Row]) -> str:
     raise KeyError(record.__name__)
 
 
-class _Wanted(NamedTuple):
-    """The rows to read."""
-
-    rounds: Collection[int] | None
-    run_id: str | None
-    where: Mapping[str, str]
-
-
 def _scanner(
-    warehouse: Warehouse, table: str, columns: Sequence[str] | None, wanted: _Wanted, version: int | None
+    warehouse: Warehouse,
+    table: str,
+    columns: Sequence[str] | None,
+    rounds: Collection[int] | None,
+    run_id: str | None,
+    version: int | None,
 ) -> ds.Scanner:
-    rounds, run_id, where = wanted
-    files = [str(path) for path in committed_files(warehouse, table, version, rounds, run_id, where)]
+    files = [str(path) for path in committed_files(warehouse, table, version, rounds, run_id)]
     schema = file_schema(table).remove_metadata()
     condition = ds.scalar(True)
     if rounds is not None:
         condition = condition & ds.field("round").isin(list(rounds))
     if run_id is not None:
         condition = condition & (ds.field("run_id") == run_id)
-    for column, value in where.items():
-        condition = condition & (ds.field(column) == value)
     dataset = ds.dataset(files, schema=schema, format="parquet") if files else ds.dataset(schema.empty_table())
     return dataset.scanner(columns=None if columns is None else list(columns), filter=condition)

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-import pyarrow.compute as pc
 from rich.console import Console
 from rich.text import Text
 
 from trajmill.flows.view.roles import call_lines, role_lines
-from trajmill.pipelines.reading.episodes import read_episodes
 from trajmill.pipelines.reading.role_calls import read_role_calls
+from trajmill.pipelines.reading.trajectory import TRAJECTORY_TABLES, places_of, read_trajectory
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.step import Step
-from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.schemas.tables.verdict import StepVerdict
 from trajmill.stages.critics.model.marking import marked_screen
 from trajmill.warehouse.layout import Warehouse
-from trajmill.warehouse.read import read_table
+from trajmill.warehouse.lookup import RowLookup
 from trajmill.warehouse.screens import WarehouseScreens
 
 _LABEL_STYLES = {"GOOD": "green", "NEUTRAL": "dim", "HARMFUL": "red"}
@@ -56,37 +55,30 @@ def find_trajectory(warehouse: Warehouse, start: str, with_calls: bool = False) 
     Raises:
         BadInputError: there is none, or more than one.
     """
-    found = _place(warehouse, start)
-    episode = _episode(warehouse, found, [found.round])
-    if episode.judgement is None and episode.trajectory.purpose is not Purpose.EVALUATE:
-        # What a judge could not decide, a later round may have judged.
-        episode = _episode(warehouse, found, None)
-    votes = tuple(ShownVote(vote.channel.value, vote.correct, vote.reason) for vote in episode.trajectory_verdicts)
-    ids = [found.trajectory_id]
-    calls = read_role_calls(warehouse, found.run_id, ids, [found.round]) if with_calls else {}
-    return ShownTrajectory(episode, votes, episode.guidance or None, calls.get(found.trajectory_id, ()))
-
-
-class _Place(NamedTuple):
-    """Where the rows of a trajectory are."""
-
-    trajectory_id: str
-    run_id: str
-    round: int
-
-
-def _place(warehouse: Warehouse, start: str) -> _Place:
-    rows = read_table(warehouse, "trajectories", list(_Place._fields))
-    found = rows.filter(pc.starts_with(rows["trajectory_id"], start)).to_pylist()
-    if len(found) != 1:
-        raise BadInputError(_not_one(start, len(found)))
-    return _Place(**found[0])
-
-
-def _episode(warehouse: Warehouse, place: _Place, rounds: Sequence[int] | None) -> Episode:
+    lookup = RowLookup(warehouse)
+    lookup.open_logs(TRAJECTORY_TABLES)
+    places = places_of(lookup, start)
+    if len(places) != 1:
+        raise BadInputError(_not_one(start, len(places)))
+    [place] = places
+    records = read_trajectory(lookup, place)
+    if records.query is None:
+        raise BadInputError(f"{warehouse.root}: the query of trajectory {place.trajectory_id} is missing")
+    judgements = [row for row in records.judgements if row.judge is None]
+    votes = tuple(vote for vote in records.votes if vote.judge is None)
+    episode = Episode(
+        query=records.query,
+        trajectory=records.trajectory,
+        guidance=records.guidance.text if records.guidance else "",
+        steps=records.steps,
+        step_verdicts=tuple(verdict for verdict in records.step_verdicts if verdict.judge is None),
+        trajectory_verdicts=votes,
+        judgement=judgements[-1] if judgements else None,
+    )
+    shown = tuple(ShownVote(vote.channel.value, vote.correct, vote.reason) for vote in votes)
     ids = [place.trajectory_id]
-    (episode,) = read_episodes(warehouse, place.run_id, ids, rounds, with_verdicts=True, with_guidance=True)
-    return episode
+    calls = read_role_calls(warehouse, place.run_id, ids, [place.round]) if with_calls else {}
+    return ShownTrajectory(episode, shown, episode.guidance or None, calls.get(place.trajectory_id, ()))
 
 
 def print_trajectory(shown: ShownTrajectory, console: Console) -> None:
@@ -99,7 +91,7 @@ def print_trajectory(shown: ShownTrajectory, console: Console) -> None:
         for line in _step(step, verdicts.get(step.index)):
             console.print(line, soft_wrap=True)
         for name, text in call_lines(call for call in shown.calls if call.step_index == step.index):
-            console.print(Text(f"     {name}: {_plain(text)}", style="dim"), soft_wrap=True)
+            console.print(_line(f"     {name}: {text}", "dim"), soft_wrap=True)
 
 
 def write_images(shown: ShownTrajectory, warehouse: Warehouse, folder: Path) -> tuple[Path, ...]:
@@ -110,7 +102,9 @@ def write_images(shown: ShownTrajectory, warehouse: Warehouse, folder: Path) -> 
     """
     screens = WarehouseScreens(warehouse)
     steps = shown.episode.steps
-    pictures = [(f"{step.index + 1:02d}-{step.action_kind}.png", marked_screen(step, screens)) for step in steps]
+    pictures = [
+        (f"{step.index + 1:02d}-{_file_word(step.action_kind)}.png", marked_screen(step, screens)) for step in steps
+    ]
     if steps:
         pictures.append((f"{len(steps) + 1:02d}-end.png", screens.image(steps[-1].screen_after)))
     try:
@@ -132,34 +126,37 @@ def _not_one(start: str, found: int) -> str:
 def _heading(shown: ShownTrajectory) -> Iterable[Text]:
     episode = shown.episode
     trajectory = episode.trajectory
-    yield Text(_plain(episode.query.instruction), style="bold")
-    yield Text(
+    yield _line(episode.query.instruction, "bold")
+    yield _line(
         f"trajectory {trajectory.trajectory_id}, round {trajectory.round}, {trajectory.purpose} attempt of "
         f"{trajectory.agent} ({trajectory.model_version}) on {episode.query.platform}"
     )
-    yield Text(f"{trajectory.steps} steps, stopped by {trajectory.stop_reason}, reward {_reward(trajectory.reward)}")
+    yield _line(f"{trajectory.steps} steps, stopped by {trajectory.stop_reason}, reward {_reward(trajectory.reward)}")
     if trajectory.failure_message:
-        yield Text(f"failed ({trajectory.failure_class}): {_plain(trajectory.failure_message)}", style="red")
+        yield _line(f"failed ({trajectory.failure_class}): {trajectory.failure_message}", "red")
     if shown.guidance:
-        yield Text(f"guidance: {_plain(shown.guidance)}")
+        yield _line(f"guidance: {shown.guidance}")
     if episode.judgement is not None:
-        verdict = "correct" if episode.judgement.correct else "not correct"
-        yield Text(
-            f"judged {verdict} by {episode.judgement.rule}", style="green" if episode.judgement.correct else "red"
-        )
+        correct = episode.judgement.correct
+        verdict = "correct" if correct else "not correct"
+        yield _line(f"judged {verdict} by {episode.judgement.rule}", "green" if correct else "red")
     for vote in shown.votes:
-        yield Text(f"  {vote.channel}: {'correct' if vote.correct else 'not correct'}; {_plain(vote.reason)}")
+        yield _line(f"  {vote.channel}: {'correct' if vote.correct else 'not correct'}; {vote.reason}")
 
 
 def _step(step: Step, verdict: StepVerdict | None) -> Iterable[Text]:
-    yield Text(f"{step.index + 1:>3}  {_plain(step.action or 'no action could be read')}", style="bold")
-    yield Text(f"     thought     {_plain(step.thought)}")
-    yield Text(f"     conclusion  {_plain(step.conclusion)}")
+    yield _line(f"{step.index + 1:>3}  {step.action or 'no action could be read'}", "bold")
+    yield _line(f"     thought     {step.thought}")
+    yield _line(f"     conclusion  {step.conclusion}")
     for name, text in role_lines(step):
-        yield Text(f"     {name:<10}  {_plain(text)}", style="cyan")
+        yield _line(f"     {name:<10}  {text}", "cyan")
     if verdict is not None:
-        line = Text(f"     critic      {verdict.label}", style=_LABEL_STYLES[verdict.label])
-        yield line.append(f"  {_plain(verdict.analysis)}")
+        line = _line(f"     critic      {verdict.label}", _LABEL_STYLES[verdict.label])
+        yield line.append(_plain(f"  {verdict.analysis}"))
+
+
+def _line(text: str, style: str = "") -> Text:
+    return Text(_plain(text), style=style)
 
 
 def _reward(reward: float | None) -> str:
@@ -167,5 +164,10 @@ def _reward(reward: float | None) -> str:
 
 
 def _plain(text: str) -> str:
-    """Untrusted text on one line, without control characters."""
+    """Text of any origin on one line, without control characters."""
     return "".join(letter if letter.isprintable() else " " for letter in text)
+
+
+def _file_word(text: str) -> str:
+    """Text of any origin as a part of a file's name."""
+    return re.sub(r"[^a-z_]", "_", text)[:40]

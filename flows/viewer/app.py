@@ -19,12 +19,15 @@ from trajmill.flows.viewer.listing import AttemptPage, FacetValue, PageRequest, 
 from trajmill.flows.viewer.overview import RunCard, run_cards
 from trajmill.flows.viewer.success import Group, SuccessCell, success_over_rounds
 from trajmill.flows.viewer.training import TrainingRows, training_rows
-from trajmill.flows.viewer.trajectory import ShownTrajectoryPage, trajectory_named, trajectory_page
+from trajmill.flows.viewer.trajectory import TrajectoryPage, trajectory_named, trajectory_page
+from trajmill.pipelines.reading.trajectory import TRAJECTORY_TABLES
 from trajmill.schemas.errors import BadInputError
 from trajmill.warehouse.layout import Warehouse
+from trajmill.warehouse.lookup import RowLookup
 
 _PLACES = ("/", "/trajectories", "/success", "/trajectories/{run_id}/{trajectory_id}", "/compare")
 _MEDIA_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+_NOT_SHOWN = {"steps": {"__all__": {"reply_token_ids", "reply_logprobs"}}}
 _FOR_EVER = {"cache-control": "private, max-age=31536000, immutable"}
 _ASK_AGAIN = {"cache-control": "no-cache"}
 
@@ -74,6 +77,9 @@ def _add_pages(app: FastAPI) -> None:
 
 
 def _add_data(app: FastAPI, warehouse: Warehouse, catalogue: Catalogue, screens: SharedScreens) -> None:
+    lookup = RowLookup(warehouse)
+    lookup.open_logs(TRAJECTORY_TABLES)
+
     @app.get("/api/runs")
     def runs() -> list[RunCard]:
         return run_cards(warehouse, catalogue)
@@ -90,13 +96,13 @@ def _add_data(app: FastAPI, warehouse: Warehouse, catalogue: Catalogue, screens:
     def success(wanted: Annotated[_SuccessRequest, Query()]) -> list[SuccessCell]:
         return success_over_rounds(catalogue, wanted, wanted.by)
 
-    @app.get("/api/trajectories/{run_id}/{trajectory_id}")
-    def trajectory(run_id: str, trajectory_id: str) -> ShownTrajectoryPage:
-        return trajectory_page(warehouse, catalogue, screens, run_id, trajectory_id)
+    @app.get("/api/trajectories/{run_id}/{trajectory_id}", response_model_exclude=_NOT_SHOWN)
+    def trajectory(run_id: str, trajectory_id: str) -> TrajectoryPage:
+        return trajectory_page(lookup, catalogue, screens, run_id, trajectory_id)
 
     @app.get("/api/trajectories/{run_id}/{trajectory_id}/training")
     def training(run_id: str, trajectory_id: str) -> TrainingRows:
-        return training_rows(warehouse, run_id, trajectory_id)
+        return training_rows(warehouse, lookup, run_id, trajectory_id)
 
     @app.get("/api/screens/{screen_id}")
     def screen(screen_id: str) -> Response:

@@ -59,3 +59,19 @@ def test_the_outputs_of_roles_are_shown_and_what_they_were_asked(warehouse: Ware
 def test_a_start_that_does_not_name_one_gives_one_error_line(warehouse: Warehouse, start: str, says: str) -> None:
     with pytest.raises(BadInputError, match=says):
         find_trajectory(warehouse, start)
+
+
+def test_no_field_brings_control_characters_to_the_terminal(tmp_path: Path) -> None:
+    warehouse = create_warehouse(tmp_path / "hostile")
+    escape = "\x1b]0;owned\x07\x9b31m\r"
+    named = {"agent": escape, "model_version": escape, "failure_message": escape, "failure_class": "environment"}
+    row = trajectory(0, FIRST, "q", **named)
+    asked = query("q", FIRST).model_copy(update={"instruction": escape})
+    rule = judgement(row.trajectory_id, FIRST, correct=True).model_copy(update={"rule": escape})
+    commit_rows(warehouse, FIRST, asked, row, rule)
+    console = Console(file=StringIO(), force_terminal=False, color_system=None)
+    print_trajectory(find_trajectory(warehouse, row.trajectory_id), console)
+    assert isinstance(console.file, StringIO)
+    shown = console.file.getvalue()
+    assert "owned" in shown
+    assert not [letter for letter in shown if not letter.isprintable() and letter != "\n"]

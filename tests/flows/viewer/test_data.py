@@ -14,7 +14,10 @@ from trajmill.flows.viewer.app import viewer_app
 from trajmill.flows.viewer.catalogue import Catalogue
 from trajmill.flows.viewer.images import checked_image
 from trajmill.schemas.errors import BadInputError
+from trajmill.stages.export.selection import released_rows
+from trajmill.stages.export.trl.exporter import SFT_FILE
 from trajmill.warehouse.layout import Warehouse, create_warehouse
+from trajmill.warehouse.releases import release_names
 
 LOCAL = "http://127.0.0.1:8080"
 
@@ -157,8 +160,14 @@ def test_training_rows_name_the_releases_that_offer_them(small_run: Warehouse) -
     client = TestClient(viewer_app(small_run), base_url=LOCAL)
     [run] = client.get("/api/runs").json()
     assert [round_["round"] for round_ in run["rounds"]] == [1, 2]
-    learned = rows(client, "round=1&judged=correct&purpose=train")[0]
-    training = client.get(f"/api/trajectories/{run['run_id']}/{learned['trajectory_id']}/training").json()
-    assert training["examples"]
-    for row in training["examples"]:
-        assert row["releases"] == [f"{run['run_id']}-r0001", f"{run['run_id']}-r0002"]
+    offered = {
+        name: set(released_rows(small_run.release(name), SFT_FILE, ["example_id"])["example_id"].to_pylist())
+        for name in release_names(small_run)
+    }
+    in_releases: list[list[str]] = []
+    for learned in rows(client, "round=1&judged=correct&purpose=train&limit=5"):
+        training = client.get(f"/api/trajectories/{run['run_id']}/{learned['trajectory_id']}/training").json()
+        for row in training["examples"]:
+            assert row["releases"] == [name for name in offered if row["example"]["example_id"] in offered[name]]
+            in_releases.append(row["releases"])
+    assert list(offered) in in_releases

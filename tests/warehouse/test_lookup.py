@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.warehouse.samples import commit_rows, query, stage_run, step_verdicts, trajectory
+from trajmill.schemas.errors import BadInputError
+from trajmill.warehouse.layout import Warehouse, create_warehouse
+from trajmill.warehouse.lookup import RowLookup
+from trajmill.warehouse.read import read_table
+from trajmill.warehouse.upkeep.compact import compact_table
+
+TABLE = "step_verdicts"
+FIRST, SECOND = stage_run("judge", 1), stage_run("judge", 2)
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Warehouse:
+    warehouse = create_warehouse(tmp_path / "root")
+    for at in (FIRST, SECOND):
+        commit_rows(warehouse, at, *step_verdicts(20, at))
+    return warehouse
+
+
+def test_a_row_is_found_by_its_values_as_it_is_stored(warehouse: Warehouse) -> None:
+    stored = read_table(warehouse, TABLE, rounds=[2]).slice(7, 1)
+    wanted = {"trajectory_id": stored["trajectory_id"][0].as_py()}
+    lookup = RowLookup(warehouse)
+    assert lookup.read(TABLE, where=wanted).select(stored.column_names).to_pylist() == stored.to_pylist()
+    assert lookup.read(TABLE, where=wanted, rounds=[1]).num_rows == 0
+    assert lookup.read(TABLE, where=wanted, run_id="other").num_rows == 0
+    starts = {"trajectory_id": wanted["trajectory_id"][:10]}
+    assert lookup.read(TABLE, ["index"], starts=starts).to_pylist() == [{"index": 7}]
+
+
+def test_what_is_committed_later_is_found_too(warehouse: Warehouse) -> None:
+    lookup = RowLookup(warehouse)
+    lookup.open_logs([TABLE, "queries"])
+    assert lookup.read("queries", where={"query_id": "late"}).num_rows == 0
+    commit_rows(warehouse, FIRST, query("late", FIRST))
+    assert lookup.read("queries", where={"query_id": "late"}).num_rows == 1
+    compact_table(warehouse, TABLE, fewest=1)
+    assert lookup.read(TABLE, run_id=FIRST.run_id).num_rows == 40
+
+
+def test_values_are_never_read_as_sql(warehouse: Warehouse) -> None:
+    lookup = RowLookup(warehouse)
+    assert lookup.read(TABLE, where={"trajectory_id": "' OR true --"}).num_rows == 0
+    with pytest.raises(KeyError):
+        lookup.read(TABLE, where={'index" = 1 OR "index': "x"})
+
+
+def test_a_missing_file_is_one_line(warehouse: Warehouse) -> None:
+    row = trajectory(0, FIRST, "q")
+    commit_rows(warehouse, FIRST, row)
+    next(warehouse.table("trajectories").glob("*.parquet")).unlink()
+    with pytest.raises(BadInputError, match="a committed file is missing or damaged"):
+        RowLookup(warehouse).read("trajectories", where={"trajectory_id": row.trajectory_id})

@@ -1,0 +1,116 @@
+"""Finds the few rows of one trajectory, query or guidance in milliseconds, however many rows a table has."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+import duckdb
+import pyarrow as pa
+
+from trajmill.schemas.errors import BadInputError
+from trajmill.warehouse.checks.unreadable import unreadable
+from trajmill.warehouse.columns import stored_schema
+from trajmill.warehouse.delta_log import FileBounds, delta_table, file_bounds, newest_log_entry
+from trajmill.warehouse.layout import Warehouse
+from trajmill.warehouse.views import OFFLINE
+
+
+class _KnownTable(NamedTuple):
+    log_entry: str
+    bounds: FileBounds | None
+    """None for a table without a commit."""
+
+
+class RowLookup:
+    """Reads rows by the values of their columns; several threads may use it.
+
+    A table's log is read once for each commit. Its bounds of rounds, runs and ids tell which files can have the rows.
+    Of these DuckDB reads the columns of the condition, and of the others only what belongs to the rows that it found;
+    row groups without them are skipped by their statistics. pyarrow decodes whole row groups.
+    """
+
+    def __init__(self, warehouse: Warehouse) -> None:
+        """Read nothing yet."""
+        self._warehouse = warehouse
+        self._database = duckdb.connect(config=OFFLINE)
+        # Committed files never change, so their footers are kept.
+        self._database.execute("SET parquet_metadata_cache = true")
+        self._known: dict[str, _KnownTable] = {}
+
+    def open_logs(self, tables: Collection[str]) -> None:
+        """Read the logs of tables side by side, which takes a third of the time of one after the other.
+
+        Raises:
+            BadInputError: an entry of a table's log is missing or damaged.
+        """
+        with ThreadPoolExecutor(len(tables)) as pool:
+            list(pool.map(self._bounds, tables))
+
+    def read(
+        self,
+        table: str,
+        columns: Sequence[str] | None = None,
+        *,
+        run_id: str | None = None,
+        rounds: Collection[int] | None = None,
+        where: Mapping[str, str] | None = None,
+        starts: Mapping[str, str] | None = None,
+    ) -> pa.Table:
+        """Read the rows for which everything holds; columns that no file has are absent.
+
+        Args:
+            table: its name.
+            columns: names of columns to read, which every file must have; all if None.
+            run_id: the run of the rows.
+            rounds: the rounds of the rows.
+            where: the values of columns.
+            starts: how the texts of columns start.
+
+        Raises:
+            BadInputError: a committed file or an entry of the table's log is missing or damaged.
+            KeyError: no such table or column.
+        """
+        equal = dict(where or {}) if run_id is None else {**(where or {}), "run_id": run_id}
+        files = self._files(table, rounds, equal)
+        schema = stored_schema(table)
+        if not files:
+            return schema.empty_table().select(list(columns or schema.names))
+        names = [_quoted(schema, column) for column in columns or ()]
+        conditions = [f"{_quoted(schema, column)} = ?" for column in equal]
+        conditions += [f"starts_with({_quoted(schema, column)}, ?)" for column in starts or {}]
+        parameters: list[object] = [files, *equal.values(), *(starts or {}).values()]
+        if rounds is not None:
+            conditions.append("list_contains(?, round)")
+            parameters.append(list(rounds))
+        # A union of the columns opens every file before the first row is read.
+        union = "false" if columns else "true"
+        query = (
+            f"SELECT {', '.join(names) or '*'} "
+            f"FROM read_parquet(?, union_by_name = {union}, hive_partitioning = false) "
+            f"WHERE {' AND '.join(conditions) or 'true'}"
+        )
+        try:
+            with self._database.cursor() as cursor:
+                return cursor.sql(query, params=parameters).to_arrow_table()
+        except duckdb.Error as error:
+            raise BadInputError(unreadable(self._warehouse.table(table), error)) from error
+
+    def _files(self, table: str, rounds: Collection[int] | None, equal: Mapping[str, str]) -> list[str]:
+        folder = self._warehouse.table(table)
+        bounds = self._bounds(table)
+        return [] if bounds is None else [str(folder / name) for name in bounds.names(rounds, equal)]
+
+    def _bounds(self, table: str) -> FileBounds | None:
+        entry = newest_log_entry(self._warehouse, table)
+        known = self._known.get(table)
+        if known is None or known.log_entry != entry:
+            delta = delta_table(self._warehouse, table)
+            known = _KnownTable(entry, None if delta is None else file_bounds(delta))
+            self._known[table] = known
+        return known.bounds
+
+
+def _quoted(schema: pa.Schema, column: str) -> str:
+    return f'"{schema.field(column).name}"'
