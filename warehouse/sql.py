@@ -8,9 +8,11 @@ import io
 import json
 import math
 import tempfile
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import duckdb
 import pyarrow as pa
@@ -24,28 +26,101 @@ Format = Literal["table", "csv", "json"]
 
 _READS = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
 _WIDEST_CELL = 60
+_ROWS_AT_ONCE = 2048
+_SPILLED_AT_MOST = 4
+"""Disk space of a query, as a multiple of its memory."""
+
+
+class QueryLimits(NamedTuple):
+    """Bounds of one query."""
+
+    seconds: float = 600.0
+    megabytes: int = 4096
+    """Memory of the query, and of its answer."""
+    rows: int | None = None
+    """Rows after which the answer is cut off; None for all."""
+
+
+class SqlAnswer(NamedTuple):
+    """The answer to a query."""
+
+    rows: pa.Table
+    is_whole: bool
+    """Whether there are no further rows."""
 
 
 def run_sql(warehouse: Warehouse, query: str) -> pa.Table:
+    """All rows of the answer to one SELECT over the tables and views of a warehouse; see `answer_sql`."""
+    return answer_sql(warehouse, query).rows
+
+
+def answer_sql(warehouse: Warehouse, query: str, limits: QueryLimits = QueryLimits()) -> SqlAnswer:
     """Answer one SELECT over the tables and views of a warehouse.
 
-    The query can read only the files of the warehouse, and writes nothing.
+    The query can read only the files of the warehouse, and writes nothing but temporary files of its own.
 
     Raises:
-        BadInputError: the query is wrong or does more than read, or a committed file is missing or damaged.
+        BadInputError: the query is wrong, does more than read, or reaches a limit; or a committed file is missing or
+            damaged.
     """
     with tempfile.TemporaryDirectory() as spare:
         database = _fresh_views(warehouse, Path(spare))
         with connect(warehouse, database) as connection:
+            connection.execute(f"SET memory_limit = '{limits.megabytes}MiB'")
+            connection.execute(f"SET temp_directory = {quoted(spare)}")
+            connection.execute(f"SET max_temp_directory_size = '{limits.megabytes * _SPILLED_AT_MOST}MiB'")
             connection.execute(f"SET allowed_directories = [{quoted(str(warehouse.root))}]")
             connection.execute("SET enable_external_access = false")
             connection.execute("SET lock_configuration = true")
             try:
                 _check_reads_only(connection, query)
-                answer = connection.sql(query)
-                return pa.table({}) if answer is None else answer.to_arrow_table()
+                with _stopped_after(connection, limits.seconds):
+                    return _answer(connection, query, limits)
+            except duckdb.InterruptException as error:
+                raise BadInputError(
+                    f"query: it took longer than {limits.seconds:g} s, and was stopped; "
+                    "read less (WHERE round = ..., LIMIT), or allow more with --seconds"
+                ) from error
+            except duckdb.OutOfMemoryException as error:
+                raise BadInputError(_too_large(limits)) from error
             except duckdb.Error as error:
                 raise BadInputError(_one_line(warehouse, error)) from error
+
+
+def _answer(connection: duckdb.DuckDBPyConnection, query: str, limits: QueryLimits) -> SqlAnswer:
+    """The rows of an answer, batch by batch, until a limit."""
+    answer = connection.sql(query)
+    if answer is None:
+        return SqlAnswer(pa.table({}), True)
+    reader = answer.to_arrow_reader(_ROWS_AT_ONCE)
+    batches, rows, size = list[pa.RecordBatch](), 0, 0
+    for batch in reader:
+        batches.append(batch)
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if limits.rows is not None and rows > limits.rows:
+            return SqlAnswer(pa.Table.from_batches(batches).slice(0, limits.rows), False)
+        if size > limits.megabytes << 20:
+            raise BadInputError(_too_large(limits))
+    return SqlAnswer(pa.Table.from_batches(batches, reader.schema), True)
+
+
+@contextmanager
+def _stopped_after(connection: duckdb.DuckDBPyConnection, seconds: float) -> Iterator[None]:
+    """Interrupt the query of the block after some seconds."""
+    timer = threading.Timer(seconds, connection.interrupt)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _too_large(limits: QueryLimits) -> str:
+    return (
+        f"query: it needs more than {limits.megabytes:,} MB of memory; name the columns that you need (images are "
+        "large), add LIMIT, or allow more with --memory"
+    )
 
 
 def format_rows(rows: pa.Table, form: Format) -> str:

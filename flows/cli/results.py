@@ -31,15 +31,24 @@ class RowFormat(StrEnum):
 
 @app.command(epilog='Example: trajmill sql "SELECT * FROM funnel WHERE round = 1" --format csv')
 def sql(
-    query: Annotated[str, typer.Argument(help="One SELECT; SHOW TABLES lists tables and views.")],
+    query: Annotated[
+        str | None, typer.Argument(help="One SELECT; SHOW TABLES lists tables and views. A prompt without one.")
+    ] = None,
     form: Annotated[RowFormat, typer.Option("--format", "-f", help="How to print the rows.")] = RowFormat.TABLE,
+    seconds: Annotated[float, typer.Option(min=0.1, help="Longest time of a query.")] = 600.0,
+    memory: Annotated[int, typer.Option(min=64, help="Most memory of a query, in MB.")] = 4096,
     config: ConfigFile = None,
     root: Root = None,
 ) -> None:
     """Ask the warehouse a question in SQL (DuckDB), over committed rows only."""
-    from trajmill.warehouse.sql import format_rows, run_sql
+    from trajmill.flows.sql.prompt import SqlPrompt
+    from trajmill.warehouse.sql import QueryLimits, answer_sql, format_rows
 
-    print(format_rows(run_sql(warehouse_of(config, root), query), form.value), end="")
+    warehouse, limits = warehouse_of(config, root), QueryLimits(seconds, memory)
+    if query is None:
+        SqlPrompt(warehouse, form.value, limits).run()
+        return
+    print(format_rows(answer_sql(warehouse, query, limits).rows, form.value), end="")
 
 
 @app.command(epilog="Example: trajmill report")

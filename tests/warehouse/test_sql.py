@@ -12,7 +12,7 @@ import pytest
 from tests.warehouse.samples import commit_rows, stage_run, step_verdicts
 from trajmill.schemas.errors import BadInputError
 from trajmill.warehouse.layout import Warehouse, create_warehouse, open_warehouse
-from trajmill.warehouse.sql import format_rows, run_sql
+from trajmill.warehouse.sql import QueryLimits, answer_sql, format_rows, run_sql
 
 
 @pytest.fixture(scope="module")
@@ -132,3 +132,25 @@ def test_the_table_form_is_aligned_and_shows_no_control_characters() -> None:
 def test_columns_of_the_same_name_are_all_shown() -> None:
     rows = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"])
     assert format_rows(rows, "csv") == "a,a\n1,2\n"
+
+
+@pytest.mark.parametrize(
+    ("query", "limits", "words"),
+    [
+        ("SELECT count(*) FROM range(1000000000000)", QueryLimits(seconds=0.2), "longer than 0.2 s"),
+        ("SELECT list(range) FROM range(100000000)", QueryLimits(megabytes=64), "more than 64 MB"),
+        ("SELECT repeat('x', 100000) FROM range(100000)", QueryLimits(megabytes=64), "more than 64 MB"),
+    ],
+)
+def test_a_query_is_stopped_at_its_limits(filled: Warehouse, query: str, limits: QueryLimits, words: str) -> None:
+    with pytest.raises(BadInputError, match=words):
+        answer_sql(filled, query, limits)
+
+
+def test_an_answer_is_cut_off_and_says_so(filled: Warehouse) -> None:
+    cut = answer_sql(filled, "SELECT * FROM range(10000)", QueryLimits(rows=7))
+    assert (cut.rows.num_rows, cut.is_whole) == (7, False)
+    whole = answer_sql(filled, "SELECT * FROM range(7)", QueryLimits(rows=7))
+    assert (whole.rows.num_rows, whole.is_whole) == (7, True)
+    empty = answer_sql(filled, "SELECT 1 AS one WHERE false", QueryLimits(rows=7))
+    assert (empty.rows.column_names, empty.rows.num_rows) == (["one"], 0)

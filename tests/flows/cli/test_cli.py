@@ -68,7 +68,7 @@ def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixtu
     assert f"trajmill {command}" in shown
 
 
-@pytest.mark.parametrize("arguments", [["evolv"], ["evolve", "--rounds"], ["sql"], ["sql", "x", "--format", "xml"]])
+@pytest.mark.parametrize("arguments", [["evolv"], ["evolve", "--rounds"], ["show"], ["sql", "x", "--format", "xml"]])
 def test_wrong_usage_gives_exit_status_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert run(arguments) == 2
     assert capsys.readouterr().err

@@ -1,0 +1,1 @@
+"""Asks the warehouse questions at a prompt."""

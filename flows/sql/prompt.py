@@ -1,0 +1,129 @@
+"""A prompt for SQL: statements over several lines, names that complete, and a history that lasts."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from pathlib import Path
+from typing import Final
+
+from trajmill.schemas.errors import TrajmillError
+from trajmill.warehouse.layout import Warehouse
+from trajmill.warehouse.sql import Format, QueryLimits, answer_sql, format_rows
+
+_FIRST, _MORE = "trajmill> ", "     ...> "
+_MOST_ROWS: Final = 1000
+"""Rows that the prompt prints of one answer."""
+_MOST_HISTORY: Final = 2000
+_HELP: Final = """\
+A statement ends with ; and may have several lines. Tab completes the names of tables and views.
+.tables        tables and views
+.columns NAME  the columns of one
+.quit          leave; so does Ctrl-D. Ctrl-C drops what was typed."""
+
+
+class SqlPrompt:
+    """Reads statements and prints their answers until its input ends."""
+
+    def __init__(self, warehouse: Warehouse, form: Format, limits: QueryLimits) -> None:
+        self._warehouse = warehouse
+        self._form: Format = form
+        self._limits = limits._replace(rows=_MOST_ROWS)
+
+    def run(self) -> None:
+        """Ask until the end of the input. A statement that fails is one line, and ends nothing."""
+        typed = sys.stdin.isatty()
+        if typed:
+            print(f"{self._warehouse.root}: committed rows, read-only; .help says more")
+        with _remembered(self._names) if typed else nullcontext():
+            for statement in _statements(typed):
+                if statement == ".quit":
+                    return
+                try:
+                    print(self._said(statement), flush=True)
+                except TrajmillError as error:
+                    print(error, file=sys.stderr, flush=True)
+                except KeyboardInterrupt:
+                    print("stopped", file=sys.stderr, flush=True)
+
+    def _said(self, statement: str) -> str:
+        match statement.split():
+            case [".tables"]:
+                return "\n".join(self._names())
+            case [".columns", name]:
+                quoted = name.replace('"', '""')
+                return self._answer(f'SELECT column_name, column_type FROM (DESCRIBE "{quoted}")')
+            case [command, *_] if command.startswith("."):
+                return _HELP
+            case _:
+                return self._answer(statement)
+
+    def _answer(self, statement: str) -> str:
+        answer = answer_sql(self._warehouse, statement, self._limits)
+        rows = format_rows(answer.rows, self._form).rstrip("\n")
+        return rows if answer.is_whole else f"{rows}\nonly the first {_MOST_ROWS:,}; `trajmill sql QUERY` prints all"
+
+    def _names(self) -> list[str]:
+        names: list[str] = answer_sql(self._warehouse, "SHOW TABLES").rows.column(0).to_pylist()
+        return names
+
+
+def _statements(typed: bool) -> Iterator[str]:
+    """The statements of standard input; what stands before its end needs no semicolon."""
+    lines: list[str] = []
+    while True:
+        try:
+            lines.append(input((_MORE if lines else _FIRST) if typed else ""))
+        except KeyboardInterrupt:
+            print()
+            lines = []
+            continue
+        except EOFError:
+            break
+        said = "\n".join(lines).strip()
+        if said.endswith(";") or said.startswith("."):
+            yield said.rstrip(";")
+            lines = []
+        elif not said:
+            lines = []
+    if typed:
+        print()
+    elif lines:
+        yield "\n".join(lines)
+
+
+@contextmanager
+def _remembered(names: Callable[[], list[str]]) -> Iterator[None]:
+    """Complete names with Tab, and keep what is typed in the user's state folder, where that can be written."""
+    try:
+        import readline
+    except ImportError:  # Python may be built without it.
+        yield
+        return
+    known = names()
+
+    def complete(text: str, place: int) -> str | None:
+        found = [name for name in known if name.startswith(text)]
+        return found[place] if place < len(found) else None
+
+    readline.set_completer(complete)
+    readline.parse_and_bind("tab: complete")
+    readline.set_history_length(_MOST_HISTORY)
+    history = state_folder() / "sql_history"
+    with suppress(OSError):
+        readline.read_history_file(history)
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            history.parent.mkdir(parents=True, exist_ok=True)
+            readline.write_history_file(history)
+
+
+def state_folder() -> Path:
+    """Where programs of the user keep what should last, as the XDG base directories say."""
+    named = os.environ.get("XDG_STATE_HOME", "")
+    base = Path(named) if named.startswith("/") else Path.home() / ".local" / "state"
+    return base / "trajmill"

@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import io
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from trajmill.flows.sql.prompt import SqlPrompt, state_folder
+from trajmill.warehouse.layout import Warehouse, create_warehouse
+from trajmill.warehouse.sql import QueryLimits
+
+
+def said(warehouse: Warehouse, text: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:
+    monkeypatch.setattr(sys, "stdin", io.StringIO(text))
+    SqlPrompt(warehouse, "csv", QueryLimits()).run()
+    return capsys.readouterr().out
+
+
+def test_statements_have_several_lines_and_a_wrong_one_ends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    warehouse = create_warehouse(tmp_path)
+    monkeypatch.setattr(
+        sys, "stdin", io.StringIO("SELECT 1\n  AS one;\n\nSELECT nope;\nDROP TABLE steps;\nSELECT 2 AS two")
+    )
+    SqlPrompt(warehouse, "csv", QueryLimits()).run()
+    printed = capsys.readouterr()
+    assert printed.out == "one\n1\ntwo\n2\n"
+    wrong = printed.err.splitlines()
+    assert len(wrong) == 2 and "nope" in wrong[0] and "read-only" in wrong[1]
+
+
+def test_what_there_is_is_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    warehouse = create_warehouse(tmp_path)
+    assert {"steps", "success_by_round"} <= set(said(warehouse, ".tables\n", monkeypatch, capsys).split())
+    assert "screen_before,VARCHAR" in said(warehouse, ".columns steps\n", monkeypatch, capsys)
+    assert ".quit" in said(warehouse, ".what\n", monkeypatch, capsys)
+    assert said(warehouse, ".quit\nSELECT 1;\n", monkeypatch, capsys) == ""
+
+
+def test_a_long_answer_is_cut_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = said(create_warehouse(tmp_path), "FROM range(5000);", monkeypatch, capsys).splitlines()
+    assert len(lines) == 1002 and lines[-1] == "only the first 1,000; `trajmill sql QUERY` prints all"
+
+
+def test_the_state_folder_is_the_users(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert state_folder() == tmp_path / "trajmill"
+    monkeypatch.setenv("XDG_STATE_HOME", "relative")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert state_folder() == tmp_path / ".local/state/trajmill"
+
+
+@pytest.mark.slow
+def test_a_terminal_has_a_prompt_and_a_history(tmp_path: Path) -> None:
+    create_warehouse(tmp_path / "data")
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-c", "from trajmill.flows.cli.app import main; main()", "sql", "--root", "data"],
+        cwd=tmp_path,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env=os.environ | {"XDG_STATE_HOME": str(tmp_path / "state"), "TERM": "dumb"},
+    )
+    os.close(theirs)
+    words = ""
+    try:
+        for expected, answer in (("trajmill> ", b"SELECT 40 +\n"), ("...> ", b"2 AS n;\n"), ("(1 row)", b"\x04")):
+            while expected not in words:
+                words += os.read(ours, 4096).decode()
+            words = ""
+            os.write(ours, answer)
+        while process.poll() is None:
+            os.read(ours, 4096)
+    except OSError:
+        pass  # The terminal closes when the process ends.
+    finally:
+        process.kill()
+        os.close(ours)
+    assert process.wait() == 0
+    assert "2 AS n;" in (tmp_path / "state/trajmill/sql_history").read_text()
