@@ -74,7 +74,13 @@ class DeriveKind:
     ) -> list[DerivedRows]:
         wanted = {source.trajectory_id: source.steps for source in sources}
         episodes = read_episodes(
-            self.warehouse, self.at.run_id, wanted, rounds=self.rounds, with_verdicts=True, with_guidance=True
+            self.warehouse,
+            self.at.run_id,
+            wanted,
+            rounds=self.rounds,
+            with_verdicts=True,
+            with_guidance=True,
+            with_calls=self.spec.with_calls,
         )
         free = asyncio.Semaphore(self.concurrency)
         async with OpenEndpoints(self.maker.origin, sink) as endpoints:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import NamedTuple, TypeVar
 
 import pyarrow as pa
@@ -13,12 +13,13 @@ from trajmill.pipelines.reading.queries import queries_named, queries_of
 from trajmill.pipelines.reading.verdicts import of_judge
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.record import Row
+from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.registry import rows_from_arrow
 from trajmill.schemas.tables.step import Step
 from trajmill.schemas.tables.trajectory import Trajectory
 from trajmill.schemas.tables.verdict import Judgement, StepVerdict, TrajectoryVerdict
 from trajmill.warehouse.layout import Warehouse
-from trajmill.warehouse.read import read_table
+from trajmill.warehouse.read import read_batches, read_table
 
 R = TypeVar("R", bound=Row)
 _FEW_QUERIES = 10
@@ -31,6 +32,7 @@ def read_episodes(
     rounds: Collection[int] | None = None,
     with_verdicts: bool = False,
     with_guidance: bool = False,
+    with_calls: bool = False,
 ) -> list[Episode]:
     """Read the episodes of some trajectories, in the order of their ids.
 
@@ -41,6 +43,7 @@ def read_episodes(
         rounds: rounds of these trajectories, to read less; None reads all rounds.
         with_verdicts: whether to read the step verdicts, votes and judgement of the run's own judge.
         with_guidance: whether to read the guidance of the attempts.
+        with_calls: whether to read the requests that were made during the attempts, not those of the judge.
     """
     chosen = _Chosen(run_id, pa.array(sorted(trajectory_ids), pa.string()), rounds)
     trajectories = _rows(warehouse, "trajectories", Trajectory, chosen)
@@ -60,6 +63,10 @@ def read_episodes(
             votes[vote.trajectory_id].append(vote)
         found = _verdicts(warehouse, "judgements", Judgement, chosen)
         judgements = {judgement.trajectory_id: judgement for judgement in found}
+    calls: dict[str, list[ModelCall]] = defaultdict(list)
+    if with_calls:
+        for call in _rollout_calls(warehouse, chosen):
+            calls[call.trajectory_id or ""].append(call)
     guided = with_guidance and any(trajectory.guidance_id for trajectory in trajectories)
     hints = guidance_texts(warehouse, run_id) if guided else {}
     return [
@@ -73,9 +80,20 @@ def read_episodes(
                 sorted(votes[trajectory.trajectory_id], key=lambda vote: (vote.channel, vote.vote))
             ),
             judgement=judgements.get(trajectory.trajectory_id),
+            calls=tuple(calls[trajectory.trajectory_id]),
         )
         for trajectory in sorted(trajectories, key=lambda row: row.trajectory_id)
     ]
+
+
+def _rollout_calls(warehouse: Warehouse, chosen: _Chosen) -> Iterator[ModelCall]:
+    """The calls of some trajectories; most rows of the table are a judge's, so it is read batch by batch."""
+    for batch in read_batches(warehouse, "model_calls", rounds=chosen.rounds, run_id=chosen.run_id):
+        wanted = pc.and_(
+            pc.is_in(batch["trajectory_id"], chosen.ids), pc.invert(pc.starts_with(batch["role"], "critic"))
+        )
+        found = pa.Table.from_batches([batch.filter(wanted)])
+        yield from _records("model_calls", ModelCall, found)
 
 
 def guidance_texts(warehouse: Warehouse, run_id: str) -> dict[str, str]:

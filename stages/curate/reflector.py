@@ -2,50 +2,45 @@
 
 from __future__ import annotations
 
-import random
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Mapping
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+POSITIVE: Final = "reflector_positive"
+NEGATIVE: Final = "reflector_negative"
+"""Variants of the rows of a Reflector."""
 
 
-class Reflection(NamedTuple):
-    """What a Reflector said of one step."""
+def retained_reflections(positive: Mapping[int, bool]) -> frozenset[int]:
+    """The steps of one trajectory whose reflections are learned from, by the paper's two rules.
 
-    trajectory_id: str
-    step_index: int
-    positive: bool
-    """Whether it called the step a success."""
-
-
-def balanced_reflections(reflections: Iterable[Reflection], seed: int) -> list[Reflection]:
-    """The reflections that are learned from, in order of trajectory and step.
-
-    The two rules of the paper: a negative reflection on step i is kept if step i + 1 was called positive; otherwise
-    reflections are kept only from trajectories whose steps were all called positive. Then as many of the larger side
-    are drawn at random as the smaller side has.
+    A negative reflection on step i is kept if step i + 1 was called positive. Otherwise reflections are kept only if
+    all steps of the trajectory were called positive.
 
     Args:
-        reflections: of any number of trajectories, in any order.
-        seed: decides which of the larger side stay.
+        positive: by index of the step, whether the Reflector called it a success.
     """
-    by_trajectory: dict[str, dict[int, Reflection]] = defaultdict(dict)
-    for each in reflections:
-        by_trajectory[each.trajectory_id][each.step_index] = each
-    negative = [each for steps in by_trajectory.values() for each in steps.values() if _was_repaired(each, steps)]
-    positive = [
-        each
-        for steps in by_trajectory.values()
-        if all(one.positive for one in steps.values())
-        for each in steps.values()
-    ]
-    size = min(len(negative), len(positive))
-    return sorted([*_drawn(negative, size, seed), *_drawn(positive, size, seed)])
+    if all(positive.values()):
+        return frozenset(positive)
+    return frozenset(step for step, success in positive.items() if not success and positive.get(step + 1, False))
 
 
-def _was_repaired(reflection: Reflection, steps: dict[int, Reflection]) -> bool:
-    after = steps.get(reflection.step_index + 1)
-    return not reflection.positive and after is not None and after.positive
+def with_equal_reflections(examples: pa.Table) -> pa.Table:
+    """The rows with as many positive as negative reflections; rows of other roles stay.
+
+    Of the larger side those with the smallest ids are kept, which are hashes and so a random sample.
+
+    Args:
+        examples: in the schema of table `examples`.
+    """
+    sides = {variant: _ids(examples, variant) for variant in (POSITIVE, NEGATIVE)}
+    size = min(map(len, sides.values()))
+    surplus = [example_id for ids in sides.values() for example_id in sorted(ids)[size:]]
+    return examples.filter(pc.invert(pc.is_in(examples["example_id"], pa.array(surplus, pa.string()))))
 
 
-def _drawn(reflections: Sequence[Reflection], size: int, seed: int) -> list[Reflection]:
-    return random.Random(seed).sample(sorted(reflections), size)
+def _ids(examples: pa.Table, variant: str) -> Collection[str]:
+    ids: list[str] = examples.filter(pc.equal(examples["variant"], variant))["example_id"].to_pylist()
+    return ids

@@ -41,6 +41,8 @@ class KindSpec(Spec):
     """Rises when the deriver makes other rows of the same input."""
     once_per_screen: ClassVar[bool] = False
     """Whether it derives from screens; one that several steps show is then used once in a round."""
+    with_calls: ClassVar[bool] = False
+    """Whether it derives from what roles of agents were asked and said."""
     roles: ClassVar[tuple[str, ...]] = ()
     """The models that it can ask: `writer`, `describer`."""
     needs: ClassVar[tuple[str, ...]] = ()

@@ -6,7 +6,16 @@ from typing import Final
 
 from trajmill.stages.derive.grounding.spec import GroundingSpec
 from trajmill.stages.derive.kind_spec import KindSpec
+from trajmill.stages.derive.roles.spec import CesDataSpec, CodaDataSpec, RftDataSpec, RolesSpec
 from trajmill.stages.derive.step_data import StepDataSpec
 
-DERIVED_KINDS: Final[dict[str, type[KindSpec]]] = {spec.name: spec for spec in (StepDataSpec, GroundingSpec)}
+_SPECS: Final[tuple[type[KindSpec], ...]] = (
+    StepDataSpec,
+    GroundingSpec,
+    RolesSpec,
+    CesDataSpec,
+    CodaDataSpec,
+    RftDataSpec,
+)
+DERIVED_KINDS: Final[dict[str, type[KindSpec]]] = {spec.name: spec for spec in _SPECS}
 """The specs of all kinds that `trajmill derive KIND` makes."""

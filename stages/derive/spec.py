@@ -10,6 +10,7 @@ from trajmill.schemas.spec import OPERATIONAL, Spec
 from trajmill.stages.derive.grounding.spec import GroundingSpec
 from trajmill.stages.derive.kind_spec import KindSpec
 from trajmill.stages.derive.prompt_files import DerivePromptFiles
+from trajmill.stages.derive.roles.spec import CesDataSpec, CodaDataSpec, RftDataSpec, RolesSpec
 from trajmill.stages.derive.step_data import StepDataSpec
 
 
@@ -53,6 +54,10 @@ class DeriveSpec(Spec):
     prompts: DerivePromptFiles = DerivePromptFiles()
     step: StepDataSpec = StepDataSpec()
     grounding: GroundingSpec = GroundingSpec()
+    roles: RolesSpec = RolesSpec()
+    ces: CesDataSpec = CesDataSpec()
+    coda: CodaDataSpec = CodaDataSpec()
+    rft: RftDataSpec = RftDataSpec()
 
     def kind(self, name: str) -> KindSpec:
         """The spec of a kind. Raises AttributeError for a name that is none."""

@@ -38,6 +38,15 @@ class _Line(NamedTuple):
     """Whether an agent that repeats it must have read it."""
 
 
+def without_guidance(text: str, guidance: str) -> str:
+    """A prompt without its guidance, in the forms in which the dialects and the agents of several roles write it."""
+    hints = guidance.strip()
+    if not hints:
+        return text
+    block = re.compile(rf"\n+(?:## )?Guidance:?\n{re.escape(hints)}")
+    return block.sub("", text).replace(f" Guidance: {' '.join(hints.split())}", "")
+
+
 def quotes_guidance(text: str, guidance: str) -> bool:
     """Whether a text contains a line of the guidance, repeats one without its number, or cites one freely.
 

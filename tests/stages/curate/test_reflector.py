@@ -1,29 +1,37 @@
 from __future__ import annotations
 
-from trajmill.stages.curate.reflector import Reflection, balanced_reflections
+from collections import Counter
+
+import pytest
+
+from tests.stages.curate.test_training_set import examples_of, table
+from trajmill.stages.curate.reflector import NEGATIVE, POSITIVE, retained_reflections, with_equal_reflections
 
 
-def said(trajectory: str, marks: str) -> list[Reflection]:
-    """Reflections on the steps of a trajectory: + is positive, - negative."""
-    return [Reflection(trajectory, index, mark == "+") for index, mark in enumerate(marks)]
+@pytest.mark.parametrize(
+    ("marks", "kept"),
+    [
+        ("++++", {0, 1, 2, 3}),
+        ("+-++", {1}),
+        ("+--+", {2}),
+        ("++-", set()),
+        ("-+-+", {0, 2}),
+        ("---", set()),
+        ("", set()),
+    ],
+)
+def test_the_papers_two_rules(marks: str, kept: set[int]) -> None:
+    """A repaired failure teaches; a success only in a trajectory without a failure."""
+    assert retained_reflections({index: mark == "+" for index, mark in enumerate(marks)}) == kept
 
 
-def test_a_negative_reflection_stays_if_the_next_step_was_positive() -> None:
-    kept = balanced_reflections([*said("a", "+-+--+-"), *said("clean", "+++++")], seed=0)
-    assert [(each.step_index) for each in kept if not each.positive] == [1, 4]
-
-
-def test_positive_reflections_come_only_from_trajectories_without_a_negative_one_and_both_are_equally_many() -> None:
-    rows = [*said("a", "-+-+-+"), *said("b", "++"), *said("c", "++++++"), *said("d", "++++-")]
-    kept = balanced_reflections(rows, seed=0)
-    positive = [each for each in kept if each.positive]
-    assert {each.trajectory_id for each in positive} <= {"b", "c"}
-    assert len(positive) == len(kept) - len(positive) == 3
-    assert kept == balanced_reflections(rows[::-1], seed=0)
-    assert any(balanced_reflections(rows, seed) != kept for seed in range(1, 5))
-
-
-def test_one_side_alone_gives_nothing() -> None:
-    assert balanced_reflections(said("a", "+++"), seed=0) == []
-    assert balanced_reflections(said("a", "-+-"), seed=0) == []
-    assert balanced_reflections([], seed=0) == []
+def test_both_sides_are_made_equally_many_and_other_roles_stay() -> None:
+    made = [example for number in range(4) for example in examples_of(3, f"t{number}", "q")]
+    variants = [POSITIVE] * 7 + [NEGATIVE] * 3 + ["manager"] * 2
+    rows = [row.model_copy(update={"variant": variant}) for row, variant in zip(made, variants, strict=True)]
+    balanced = with_equal_reflections(table(*rows))
+    assert Counter(balanced["variant"].to_pylist()) == {POSITIVE: 3, NEGATIVE: 3, "manager": 2}
+    again = with_equal_reflections(table(*rows[::-1]))
+    assert set(again["example_id"].to_pylist()) == set(balanced["example_id"].to_pylist())
+    assert with_equal_reflections(table(*rows[:7], rows[-1]))["variant"].to_pylist() == ["manager"]
+    assert with_equal_reflections(table(*made[:2])).num_rows == 2, "rows of other kinds have no variant"

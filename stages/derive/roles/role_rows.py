@@ -1,0 +1,81 @@
+"""Makes a row of each thing that a role said in an accepted trajectory (GUI-Owl 2.2.3, mode 2 of online sampling).
+
+The rows of a Reflector follow rules of their own: see `curate/reflector.py`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from trajmill.schemas.episode import Episode
+from trajmill.schemas.tables.model_call import ModelCall
+from trajmill.schemas.tables.step import Step
+from trajmill.schemas.tables.verdict import StepLabel
+from trajmill.stages.agents.mobile_agent_v3.task_state import SUCCESS
+from trajmill.stages.curate.reflector import NEGATIVE, POSITIVE, retained_reflections
+from trajmill.stages.derive.base import DerivedRows, unfit
+from trajmill.stages.derive.collected import Collected, Lesson, Maker
+from trajmill.stages.derive.end_to_end import LEARNED_FROM
+from trajmill.stages.derive.roles.spec import RolesSpec
+from trajmill.stages.derive.roles.spoken import is_of_role, spoken
+
+REFLECTOR = "reflector"
+
+
+@dataclass(frozen=True)
+class RoleRows:
+    """Derives role data; needs no model."""
+
+    spec: RolesSpec
+    maker: Maker
+
+    async def derive(self, episode: Episode, only: frozenset[int] | None) -> DerivedRows:
+        """One example for each kept call of a role; its variant is the role."""
+        collected = Collected(self.maker, episode)
+        calls = [call for call in episode.calls if is_of_role(call) and call.role in (self.spec.only or (call.role,))]
+        reason = unfit(episode, LEARNED_FROM) or (None if calls else "no_role_calls")
+        if reason is not None:
+            collected.refuse(reason)
+            return collected.rows()
+        steps = {step.index: step for step in episode.steps}
+        labels = {verdict.index: verdict.label for verdict in episode.step_verdicts}
+        reflections = _reflections(episode)
+        retained = retained_reflections(reflections)
+        for call in calls:
+            step = steps.get(-1 if call.step_index is None else call.step_index)
+            if call.role == REFLECTOR:
+                variant, refused = _reflection(call, reflections, retained)
+            else:
+                variant, refused = call.role, _refused(episode, step, labels)
+            said = refused or spoken(call, episode.guidance)
+            if isinstance(said, str):
+                collected.refuse(said, step, variant=variant)
+            else:
+                collected.add(Lesson(said.messages, said.screens, variant, call.made_by), step)
+        return collected.rows()
+
+
+def _reflections(episode: Episode) -> Mapping[int, bool]:
+    """By index of a step, whether the Reflector called it a success; the step after it has the outcome."""
+    outcomes = {step.index - 1: json.loads(step.role_outputs).get("outcome") for step in episode.steps}
+    return {index: outcome == SUCCESS for index, outcome in outcomes.items() if outcome and index >= 0}
+
+
+def _reflection(call: ModelCall, reflections: Mapping[int, bool], retained: frozenset[int]) -> tuple[str, str]:
+    """The variant of a reflection, and why it is refused; empty if it is kept."""
+    reflected = (call.step_index or 0) - 1
+    if reflected not in reflections:
+        return REFLECTOR, "no_outcome"
+    variant = POSITIVE if reflections[reflected] else NEGATIVE
+    return variant, "" if reflected in retained else "reflection_not_retained"
+
+
+def _refused(episode: Episode, step: Step | None, labels: Mapping[int, StepLabel]) -> str:
+    """Why what a role said before a step is not learned; empty if it is."""
+    if episode.judgement is None or not episode.judgement.correct:
+        return "judged_incorrect"
+    if step is None or step.action is None:
+        return "unparsed"
+    return "harmful" if labels.get(step.index) is StepLabel.HARMFUL else ""

@@ -1,0 +1,89 @@
+"""Warm-up rows for CES, in the form of appendix B.1, on a step of its case study."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.stages.derive.samples import DONE, ORIGIN, TAP, episode, query, step
+from trajmill.schemas.actions import Action, Answer, Click, LongPress, OpenApp, Swipe, SystemButton, Terminate, TypeText
+from trajmill.schemas.episode import Episode
+from trajmill.schemas.geometry import Box
+from trajmill.schemas.tables.step import TargetElement
+from trajmill.schemas.tables.verdict import StepLabel
+from trajmill.stages.derive.base import DerivedRows
+from trajmill.stages.derive.collected import Maker
+from trajmill.stages.derive.roles.ces_rows import CesRows, instruction_of
+
+TASK = "Organize a business meeting with saltyfunsweets using ZOOM Cloud Meetings."
+BOX = Box(600, 300, 700, 400)
+
+
+def meeting(labels: tuple[StepLabel, ...] = ()) -> Episode:
+    schedule = step(0, TAP).model_copy(
+        update={
+            "thought": "I should select the 'Schedule' option to set up a new meeting.",
+            "conclusion": "I have accessed the 'Schedule' section in the Zoom app.",
+            "target": TargetElement(role="button", text="Schedule", bounds=BOX),
+        }
+    )
+    done = step(1, DONE).model_copy(update={"thought": "Nothing is left."})
+    return episode([schedule, done], asked=query().model_copy(update={"instruction": TASK}), labels=labels)
+
+
+def derived(given: Episode) -> DerivedRows:
+    return asyncio.run(CesRows(Maker("ces", "test/1", ORIGIN)).derive(given, None))
+
+
+def test_a_coordinators_row_has_the_intention_and_the_low_level_instruction() -> None:
+    first, last, tracker = derived(meeting()).examples
+    thought = "I should select the 'Schedule' option to set up a new meeting."
+    assert first.messages[-1].content == f'<think>{thought}</think><answer>Tap "Schedule".</answer>'
+    asked = first.messages[1].content
+    assert TASK in asked and asked.endswith("<image>") and "### Current state ###\nnone" in asked
+    assert (first.variant, first.screens, first.box, first.written_by) == ("coordinator", ("s0",), BOX, "template")
+    assert last.messages[-1].content == "<think>Nothing is left.</think><answer>The task is complete.</answer>"
+    assert "I have accessed the 'Schedule' section" in last.messages[1].content
+    assert tracker.variant == "state_tracker"
+
+
+def test_a_state_trackers_row_has_the_context_of_the_next_step_and_its_action() -> None:
+    tracker = derived(meeting()).examples[-1]
+    assert tracker.messages[-1].content == "<answer>I have accessed the 'Schedule' section in the Zoom app.</answer>"
+    asked = tracker.messages[1].content
+    assert '"kind":"click"' in asked and "I should select" in asked and "<image>" not in asked
+    assert (tracker.screens, tracker.source_screens, tracker.step_index) == ((), ("s1",), 0)
+    assert tracker.action is not None and "terminate" in tracker.action
+
+
+def test_bad_steps_and_elements_without_a_name_are_refused() -> None:
+    rows = derived(meeting((StepLabel.HARMFUL,)))
+    assert [row.variant for row in rows.examples] == ["coordinator"]
+    assert {(row.variant, row.reason) for row in rows.refusals} == {
+        ("coordinator", "harmful"),
+        ("state_tracker", "harmful"),
+    }
+    nameless = derived(episode([step(0, TAP), step(1, DONE)]))
+    assert [(row.reason, row.variant) for row in nameless.refusals] == [("element_without_name", "coordinator")]
+
+
+@pytest.mark.parametrize(
+    ("action", "named", "said"),
+    [
+        (Click(x=1, y=1), "Cart", 'Tap "Cart".'),
+        (Click(x=1, y=1, count=2), "Cart", 'Double-tap "Cart".'),
+        (Click(x=1, y=1), "", None),
+        (LongPress(x=1, y=1), "Cart", 'Hold "Cart".'),
+        (TypeText(text="Bob"), "Name", 'Type "Bob" into "Name".'),
+        (TypeText(text="Bob"), "", 'Type "Bob".'),
+        (Swipe(x=5, y=900, x2=5, y2=100), "", "Scroll down."),
+        (Swipe(x=900, y=5, x2=100, y2=5), "", "Scroll right."),
+        (SystemButton(button="Home"), "", "Press Home."),
+        (OpenApp(app="Zoom"), "", 'Open "Zoom".'),
+        (Answer(text="3 pm"), "", 'The task is complete. Answer "3 pm".'),
+        (Terminate(status="failure"), "", None),
+    ],
+)
+def test_the_instruction_of_an_action(action: Action, named: str, said: str | None) -> None:
+    assert instruction_of(action, named) == said

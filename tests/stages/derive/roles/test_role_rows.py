@@ -1,0 +1,161 @@
+"""Role data from what roles were asked and said."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+
+import pytest
+
+from tests.stages.derive.samples import COMMON, DONE, ORIGIN, TAP, episode, step
+from tests.stages.derive.screens import BlankScreens
+from trajmill.schemas.episode import Episode
+from trajmill.schemas.geometry import Box
+from trajmill.schemas.tables.example import Example
+from trajmill.schemas.tables.model_call import ModelCall
+from trajmill.schemas.tables.step import TargetElement
+from trajmill.schemas.tables.verdict import StepLabel
+from trajmill.stages.derive.base import DerivedRows
+from trajmill.stages.derive.collected import Maker
+from trajmill.stages.derive.kind_spec import KindSpec, Tools
+from trajmill.stages.derive.prompt_files import derive_prompts
+from trajmill.stages.derive.roles.spec import CodaDataSpec, RftDataSpec, RolesSpec
+
+GOOD, NEUTRAL, HARMFUL = StepLabel.GOOD, StepLabel.NEUTRAL, StepLabel.HARMFUL
+
+
+def call(
+    role: str, index: int, said: str | None = None, screens: Sequence[str] = ("s0",), **changes: object
+) -> ModelCall:
+    parts = [f"Ask {role} {index}", *({"screen": screen} for screen in screens)]
+    messages = [{"role": "system", "content": ["Be a role."]}, {"role": "user", "content": parts}]
+    values: dict[str, object] = {
+        "call_id": f"{role}{index}",
+        "trajectory_id": "t",
+        "step_index": index,
+        "role": role,
+        "payload_hash": "x",
+        "messages": json.dumps(messages),
+        "response": f"{role} says {index}" if said is None else said,
+        "input_tokens": 1,
+        "output_tokens": 1,
+        "latency_ms": 1.0,
+        "price": 0.0,
+        "error": None,
+        **COMMON,
+        "made_by": f"{role}-model",
+    }
+    return ModelCall.model_validate(values | changes)
+
+
+def derived(given: Episode, spec: KindSpec) -> DerivedRows:
+    tools = Tools(Maker(spec.name, "test/1", ORIGIN), BlankScreens(), lambda screen: None, derive_prompts())
+    return asyncio.run(spec.open(tools).derive(given, None))
+
+
+def kept(rows: DerivedRows) -> list[tuple[int | None, str | None]]:
+    return [(row.step_index, row.variant) for row in rows.examples]
+
+
+def refused(rows: DerivedRows) -> list[tuple[int | None, str]]:
+    return [(row.step_index, row.reason) for row in rows.refusals]
+
+
+def walk(outcomes: str, calls: Sequence[ModelCall], correct: bool = True, labels: Sequence[StepLabel] = ()) -> Episode:
+    """An episode whose Reflector called the steps before the last one what `outcomes` says, + or -."""
+    steps = [step(n, TAP) for n in range(len(outcomes))] + [step(len(outcomes), DONE)]
+    marked = [
+        each.model_copy(update={"role_outputs": json.dumps({"outcome": "SUCCESS" if mark == "+" else "FAILURE"})})
+        for each, mark in zip(steps[1:], outcomes, strict=True)
+    ]
+    return episode([steps[0], *marked], correct=correct, labels=labels).model_copy(update={"calls": tuple(calls)})
+
+
+def reflections(count: int) -> list[ModelCall]:
+    return [call("reflector", n + 1, screens=(f"s{n}", f"s{n + 1}")) for n in range(count)]
+
+
+def test_each_role_gives_the_conversation_that_it_had() -> None:
+    rows = derived(
+        walk("++", [call("manager", 0), call("worker", 0), call("critic.text", 0), call("policy", 1)]), RolesSpec()
+    )
+    assert kept(rows) == [(0, "manager"), (0, "worker")]
+    first: Example = rows.examples[0]
+    assert [(message.role, message.content) for message in first.messages] == [
+        ("system", "Be a role."),
+        ("user", "Ask manager 0<image>"),
+        ("assistant", "manager says 0"),
+    ]
+    assert (first.screens, first.written_by, first.kind) == (("s0",), "manager-model", "roles")
+    assert kept(derived(walk("++", [call("manager", 0), call("worker", 0)]), RolesSpec(only=("worker",)))) == [
+        (0, "worker")
+    ]
+
+
+def test_steps_that_were_judged_bad_calls_without_answer_and_quoted_guidance_teach_no_role() -> None:
+    calls = [
+        call("worker", 0),
+        call("worker", 1),
+        call("manager", 2, response=None, error="timeout"),
+        call("notetaker", 2, "As the guidance says, tap Checkout."),
+    ]
+    given = walk("++", calls, labels=[GOOD, HARMFUL, GOOD]).model_copy(update={"guidance": "1. Tap Checkout."})
+    rows = derived(given, RolesSpec())
+    assert kept(rows) == [(0, "worker")]
+    assert refused(rows) == [(1, "harmful"), (2, "no_answer"), (2, "quotes_guidance")]
+    assert refused(derived(walk("+", [call("worker", 0)], correct=False), RolesSpec())) == [(0, "judged_incorrect")]
+    assert refused(derived(walk("+", []), RolesSpec())) == [(None, "no_role_calls")]
+
+
+@pytest.mark.parametrize("form", ["go{}", "\n\nGuidance:\n{}\nTask progress: none", "go Guidance: {one_line}"])
+def test_guidance_in_the_prompt_of_a_role_is_taken_out(form: str) -> None:
+    guidance = "1. Tap Checkout.\n2. Tap Pay."
+    asked = form.format(guidance, one_line=guidance.replace("\n", " "))
+    messages = json.dumps([{"role": "user", "content": [asked]}])
+    given = walk("+", [call("worker", 0, messages=messages)]).model_copy(update={"guidance": guidance})
+    rows = derived(given, RolesSpec())
+    if form == "go{}":
+        assert refused(rows) == [(0, "quotes_guidance")]
+    else:
+        assert "Tap" not in rows.examples[0].messages[0].content
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "expected"),
+    [
+        ("+++", [(1, "reflector_positive"), (2, "reflector_positive"), (3, "reflector_positive")]),
+        ("+-+", [(2, "reflector_negative")]),
+        ("+--", []),
+    ],
+)
+def test_reflections_are_kept_by_the_papers_rules(outcomes: str, expected: list[tuple[int, str]]) -> None:
+    rows = derived(walk(outcomes, reflections(3), correct=False), RolesSpec())
+    assert kept(rows) == expected
+    assert {reason for _, reason in refused(rows)} <= {"reflection_not_retained"}
+
+
+def test_planners_teach_a_generalist_by_clean_successes_alone() -> None:
+    planned = walk("+", [call("planner", 0, "Tap the cart.", ("s9", "s0")), call("planner", 1, "Done.", ("s0", "s1"))])
+    target = TargetElement(role="button", text="Cart", bounds=Box(1, 2, 3, 4))
+    first = planned.steps[0].model_copy(update={"target": target})
+    planned = planned.model_copy(update={"steps": (first, *planned.steps[1:])})
+    rows = derived(planned, CodaDataSpec())
+    assert [(row.variant, row.written_by, row.box) for row in rows.examples] == [
+        ("bites", "planner-model", Box(1, 2, 3, 4)),
+        ("bites", "planner-model", None),
+    ]
+    assert rows.examples[0].messages[1].content.endswith("<image><image>") and rows.examples[0].action == first.action
+    assert planned.judgement is not None
+    redundant = {"judgement": planned.judgement.model_copy(update={"redundant_steps": (1,)})}
+    assert refused(derived(planned.model_copy(update=redundant), CodaDataSpec())) == [(None, "not_clean")]
+    assert refused(derived(walk("+", []), CodaDataSpec())) == [(None, "no_planner")]
+
+
+def test_candidates_need_a_process_reward() -> None:
+    good = walk("++", [], labels=[GOOD, GOOD, NEUTRAL])
+    assert kept(derived(good, RftDataSpec())) == [(0, "positive"), (1, "positive"), (2, "positive")]
+    poor = walk("++", [], labels=[GOOD, HARMFUL, NEUTRAL])
+    assert refused(derived(poor, RftDataSpec())) == [(None, "low_process_reward")]
+    assert (1, "harmful") in refused(derived(poor, RftDataSpec(least_reward=0.5)))
+    assert refused(derived(walk("+", [], correct=False), RftDataSpec())) == [(None, "judged_incorrect")]
