@@ -28,7 +28,7 @@ from trajmill.stages.environments.base import Environment
 from trajmill.stages.environments.screen_goal import checked_on_screen
 from trajmill.stages.models.model_call_row import model_call_row
 from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits
-from trajmill.stages.rollout.slots import Slot, SlotState
+from trajmill.stages.rollout.slots import RolloutSlot, SlotState
 from trajmill.stages.rollout.storable_decision import storable_decision
 
 T = TypeVar("T")
@@ -38,7 +38,7 @@ T = TypeVar("T")
 class _Transcript:
     """The events of one episode so far."""
 
-    slot: Slot = field(default_factory=Slot)
+    slot: RolloutSlot = field(default_factory=RolloutSlot)
     """Is told what the episode waits for."""
     decisions: list[Decision] = field(default_factory=list)
     observations: list[Observation] = field(default_factory=list)
@@ -64,14 +64,19 @@ class _Transcript:
 
 
 async def run_episode(
-    attempt: Attempt, agent: Agent, environment: Environment, limits: Limits, origin: Origin, slot: Slot | None = None
+    attempt: Attempt,
+    agent: Agent,
+    environment: Environment,
+    limits: Limits,
+    origin: Origin,
+    slot: RolloutSlot | None = None,
 ) -> FinishedAttempt:
     """Run one attempt; its slot is told what it waits for.
 
     A `StageError` of the environment or the model, or the time limit, is not raised: it ends the episode, the
     trajectory gets its class, and a void episode also has a `Failure`.
     """
-    transcript = _Transcript(slot or Slot())
+    transcript = _Transcript(slot or RolloutSlot())
     start = perf_counter()
     failure: StageError | None = None
     reward: float | None = None

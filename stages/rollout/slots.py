@@ -36,7 +36,7 @@ class SlotView(NamedTuple):
 
 
 @dataclass(slots=True)
-class Slot:
+class RolloutSlot:
     """One place in which attempts run, one after another."""
 
     state: SlotState = SlotState.IDLE
@@ -67,11 +67,11 @@ class SlotBoard:
 
     def __init__(self) -> None:
         """Begin without slots."""
-        self._slots: list[Slot] = []
+        self._slots: list[RolloutSlot] = []
 
-    def add(self) -> Slot:
+    def add(self) -> RolloutSlot:
         """A further slot."""
-        self._slots.append(Slot())
+        self._slots.append(RolloutSlot())
         return self._slots[-1]
 
     def views(self) -> list[SlotView]:

@@ -14,7 +14,7 @@ from trajmill.stages.environments.base import EnvironmentFactory
 from trajmill.stages.environments.pool.pool import EnvironmentPool
 from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits, Recorder
 from trajmill.stages.rollout.episode import run_episode, void_attempt
-from trajmill.stages.rollout.slots import Slot, SlotBoard, SlotState
+from trajmill.stages.rollout.slots import RolloutSlot, SlotBoard, SlotState
 
 _RETRIED = (FailureClass.ENVIRONMENT, FailureClass.SETUP)
 
@@ -55,7 +55,7 @@ async def _run_queue(
     limits: Limits,
     origin: Origin,
     record: Recorder,
-    slot: Slot,
+    slot: RolloutSlot,
 ) -> None:
     for attempt in queue:
         finished = await _with_retries(attempt, make_agent, pool, limits, origin, slot)
@@ -64,7 +64,7 @@ async def _run_queue(
 
 
 async def _with_retries(
-    attempt: Attempt, make_agent: AgentMaker, pool: EnvironmentPool, limits: Limits, origin: Origin, slot: Slot
+    attempt: Attempt, make_agent: AgentMaker, pool: EnvironmentPool, limits: Limits, origin: Origin, slot: RolloutSlot
 ) -> FinishedAttempt:
     failed: Failure | None = None
     for tried in range(1, limits.environment_tries + 1):
@@ -76,10 +76,15 @@ async def _with_retries(
 
 
 async def try_once(
-    attempt: Attempt, agent: Agent, pool: EnvironmentPool, limits: Limits, origin: Origin, slot: Slot | None = None
+    attempt: Attempt,
+    agent: Agent,
+    pool: EnvironmentPool,
+    limits: Limits,
+    origin: Origin,
+    slot: RolloutSlot | None = None,
 ) -> FinishedAttempt:
     """Roll out an attempt in an environment of the pool; it is void where none can be started."""
-    slot = slot or Slot()
+    slot = slot or RolloutSlot()
     slot.step = 0
     try:
         with slot.waiting(SlotState.INSTANCE):
