@@ -158,5 +158,6 @@ def tasks_unknown_to_judge(config: Config) -> str | None:
     roles = " and ".join(f"models.critic.{channel}" for channel in embedded)
     return (
         f"the embedded critics know no task of environment {config.environment.kind!r}: trajectories stay unjudged and "
-        f'teach nothing; map {roles} to a model, or set judge.channels = ["programmatic"]'
+        f'teach nothing; map {roles} to a model, set judge.channels = ["programmatic"], or judge by graphs of the apps '
+        '(judge.text_critic = "graph_way", judge.multimodal_critic = "graph_end")'
     )

@@ -70,7 +70,8 @@ def judge_named(config: Config, name: str) -> NamedJudge:
     return _judge(config, name, section, voting)
 
 
-def _judge(config: Config, name: str, spec: JudgeSpec, roles: CriticRoles) -> NamedJudge:
+def _judge(config: Config, name: str, section: JudgeSpec, roles: CriticRoles) -> NamedJudge:
+    spec = section.model_copy(update={"graphs": section.graphs or config.graphs.files})
     critics = CriticModels(
         step=next(iter(models_of(config, [roles.step])), None),
         text=models_of(config, roles.text),

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
+from trajmill.schemas.spec import Spec
 from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.critics.base import StepCritic, TrajectoryCritic
 from trajmill.stages.critics.calibration.noisy import NoisyChannel
@@ -21,6 +22,8 @@ from trajmill.stages.critics.voting import ChannelCritics
 from trajmill.stages.models.base import ChatModel
 from trajmill.stages.models.context_budget import USUAL_BUDGET, ContextBudget
 from trajmill.stages.models.prompted import Sampling
+
+SpecT = TypeVar("SpecT", bound=Spec)
 
 
 class JudgeConstruction(NamedTuple):
@@ -46,7 +49,7 @@ class JudgeConstruction(NamedTuple):
     def _step_critic(self) -> StepCritic:
         model = self.models.step
         if model is None:
-            return step_critic_spec(self.spec.step_critic).open()
+            return self._knowing_graphs(step_critic_spec(self.spec.step_critic)).open()
         return ModelStepCritic(
             self.connect(model), self.models.prompts.step, Sampling(seed=self.models.seed), model.budget
         )
@@ -69,11 +72,16 @@ class JudgeConstruction(NamedTuple):
                     for model, budget in models
                 ]
             case Channel.TEXT:
-                return [trajectory_critic_spec(self.spec.text_critic).open()]
+                return [self._knowing_graphs(trajectory_critic_spec(self.spec.text_critic)).open()]
             case Channel.MULTIMODAL:
-                return [trajectory_critic_spec(self.spec.multimodal_critic).open()]
+                return [self._knowing_graphs(trajectory_critic_spec(self.spec.multimodal_critic)).open()]
             case Channel.PROGRAMMATIC:
                 return [ProgrammaticChannel()]
+
+    def _knowing_graphs(self, critic: SpecT) -> SpecT:
+        """The spec of a critic with the graphs of the judge, if it judges by graphs."""
+        asks = "graphs" in type(critic).model_fields
+        return critic.model_copy(update={"graphs": self.spec.graphs}) if asks else critic
 
     def _captioner(self) -> ScreenCaptioner:
         if self.models.describer is None:

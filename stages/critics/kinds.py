@@ -18,6 +18,9 @@ CRITICS: Final = PartGroup(
         "annotated_step": "trajmill.stages.critics.annotated.spec:AnnotatedStepSpec",
         "annotated_text": "trajmill.stages.critics.annotated.spec:AnnotatedTextSpec",
         "annotated_tree": "trajmill.stages.critics.annotated.spec:AnnotatedTreeSpec",
+        "graph_step": "trajmill.stages.critics.app_graph.spec:GraphStepSpec",
+        "graph_way": "trajmill.stages.critics.app_graph.spec:GraphWaySpec",
+        "graph_end": "trajmill.stages.critics.app_graph.spec:GraphEndSpec",
     },
 )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Protocol
 
 from pydantic import Field, NonNegativeInt, PositiveInt, ValidationInfo, field_validator
@@ -90,6 +91,9 @@ class JudgeSpec(Spec):
     """Kind of the critic that votes in the text channel if `models.critic.text` names no model."""
     multimodal_critic: Annotated[str, known_by(trajectory_critic_spec)] = "annotated_tree"
     """Kind of the critic that votes in the multimodal channel if `models.critic.multimodal` names no model."""
+    graphs: tuple[Path, ...] = ()
+    """Files of the graphs that critics of the kinds `graph_step`, `graph_way` (text channel) and `graph_end`
+    (multimodal channel) judge by; those of `[graphs]` if empty."""
     false_positive: Fraction = 0.0
     """For studies of calibration: share of wrong trajectories that each channel calls correct at random."""
     false_negative: Fraction = 0.0

@@ -24,6 +24,9 @@ from trajmill.stages.queries.real_walk import PASSED, WalkedQueries
 FAILURES_OF_TASK = 3
 """After so many refused walks, and none that passed, a task gives no more queries."""
 
+_AT_ONCE = 16
+"""Most queries that are walked before the refusals are counted."""
+
 WalkQueries = Callable[[Sequence[Query]], Awaitable[WalkedQueries]]
 """Walks the paths of queries in the live environment."""
 
@@ -71,7 +74,7 @@ class _Generation:
     async def fill(self, split: Split, wanted: int, found: Iterator[LiveCandidate]) -> None:
         """Add `wanted` queries to a split, if there are so many candidates."""
         missing = wanted
-        while missing and (batch := list(islice(self._open(found), missing))):
+        while missing and (batch := list(islice(self._open(found), min(missing, _AT_ONCE)))):
             drafts = [query for each in batch if (query := await self._draft(each)) is not None]
             passed = await self._walked(drafts)
             self.queries += passed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from trajmill.stages.environments.screen_goal import KEY, LACKING, ScreenGoal, Showing
 from trajmill.stages.graphs.base import Feature, GraphSlot, SlotKind
@@ -35,9 +35,13 @@ def screen_goal(sample: LiveSample) -> ScreenGoal:
     page = sample.graph.pages[sample.end].recognise
     showing = [_wanted(feature) for feature in page.shows]
     lacking = [_wanted(feature) for feature in page.lacks]
-    for move in ending(sample.moves, sample.end):
-        showing += [_wanted(filled(feature, move.values)) for feature in move.transition.shows]
-        lacking += [_wanted(filled(feature, move.values)) for feature in move.transition.lacks]
+    last = len(sample.moves) - len(ending(sample.moves, sample.end))
+    for number, move in enumerate(sample.moves):
+        # What an earlier page showed may be gone, but not what was made there; if it is, the walk of the query tells.
+        kept = move.transition.shows if number >= last else _with_values(move.transition.shows)
+        showing += [_wanted(filled(feature, move.values)) for feature in kept]
+        gone = move.transition.lacks if number >= last else ()
+        lacking += [_wanted(filled(feature, move.values)) for feature in gone]
     for setting in sample.final:
         is_off = setting.spec(sample.graph).kind is SlotKind.SWITCH and setting.value == OFF
         (lacking if is_off else showing).append(_set(setting, setting.spec(sample.graph)))
@@ -45,13 +49,8 @@ def screen_goal(sample: LiveSample) -> ScreenGoal:
 
 
 def checks_values(route: Route) -> bool:
-    """Whether the screen at the end of a route tells every value that is set on the way."""
-    checked = {id(move) for move in ending(route.moves, route.end)}
-    return all(
-        needed <= (_told(move) if id(move) in checked else set())
-        for move in route.moves
-        if (needed := set(slots_of(route, move)))
-    )
+    """Whether the screen tells every value that is set on the way."""
+    return all(set(slots_of(route, move)) <= _told(move) for move in route.moves)
 
 
 def slots_of(route: Route, move: RouteMove) -> tuple[str, ...]:
@@ -72,13 +71,16 @@ def ending(moves: tuple[RouteMove, ...], end: str) -> tuple[RouteMove, ...]:
 
 
 def _told(move: RouteMove) -> set[str]:
-    return set(_names((*move.transition.shows, *move.transition.lacks)))
+    return {name for feature in move.transition.shows for name in _names(feature)}
 
 
-def _names(features: Iterable[Feature]) -> Iterator[str]:
-    for feature in features:
-        for text in (feature.text, feature.value):
-            yield from _PLACE.findall(text or "")
+def _with_values(features: Iterable[Feature]) -> tuple[Feature, ...]:
+    return tuple(feature for feature in features if _names(feature))
+
+
+def _names(feature: Feature) -> list[str]:
+    """The slots whose values a feature names."""
+    return _PLACE.findall(f"{feature.text or ''} {feature.value or ''}")
 
 
 def _wanted(feature: Feature) -> Showing:

@@ -73,6 +73,9 @@ class LiveGrammar:
             return _OPEN, {**app, "item": setting.value}, {setting.name: setting.value}
         wishes = [_act(sample, move, rng) for move in acts]
         wishes += [_set(sample, setting, rng) for setting in sample.final]
+        if sample.moves and sample.moves[-1] not in acts:
+            going = rng.choice(("go to", "open", "get to"))
+            wishes.append(_Wish(f"{going} {page_name(sample.graph, sample.end)}", {}))
         said = {name: words for wish in wishes for name, words in wish.said.items()}
         return _DO, {**app, "wish": " and ".join(wish.text for wish in wishes)}, said
 

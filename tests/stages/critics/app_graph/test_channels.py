@@ -1,0 +1,125 @@
+"""The judge by the graph of an app, on episodes in a simulated app whose own check says who is right."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import NamedTuple
+
+import pytest
+
+from trajmill.schemas.episode import Episode
+from trajmill.schemas.errors import JudgeFailure
+from trajmill.schemas.observation import ObservedScreens
+from trajmill.schemas.record import Origin
+from trajmill.schemas.tables.query import PathStep, Query, Split
+from trajmill.schemas.tables.trajectory import Purpose
+from trajmill.schemas.tables.verdict import StepLabel
+from trajmill.stages.agents.reference import ReferenceAgent
+from trajmill.stages.critics.app_graph.channels import GraphEndChannel, GraphWayChannel
+from trajmill.stages.critics.app_graph.step_critic import GraphStepCritic
+from trajmill.stages.critics.base import Vote
+from trajmill.stages.environments.simulated.environment import SimulatedFactory
+from trajmill.stages.environments.simulated.world import World, load_world
+from trajmill.stages.graphs.base import AppGraph, Mark, Recogniser
+from trajmill.stages.graphs.from_simulated import graph_of_app
+from trajmill.stages.queries.live.drafting import draft_live
+from trajmill.stages.queries.live.sampling import samples_by_task
+from trajmill.stages.queries.live.wording import LiveGrammar
+from trajmill.stages.rollout.base import Attempt, Limits
+from trajmill.stages.rollout.episode import run_episode
+
+ORIGIN = Origin(round=1, run_id="run", code_version="code")
+
+
+class Played(NamedTuple):
+    episode: Episode
+    screens: ObservedScreens
+
+
+@pytest.fixture(scope="module")
+def world() -> World:
+    return load_world()
+
+
+@pytest.fixture(scope="module")
+def clock(world: World) -> AppGraph:
+    return graph_of_app(world.apps["clock"])
+
+
+def query_for(clock: AppGraph, task: str, value: str) -> Query:
+    samples = samples_by_task(clock, 0)[f"clock.{task}"]
+    sample = next(each for each in samples if value in [setting.value for setting in each.settings])
+    return asyncio.run(draft_live(sample, Split.TRAIN, False, LiveGrammar(), ORIGIN, 0))
+
+
+def played(world: World, query: Query, path: tuple[PathStep, ...] | None = None) -> Played:
+    """The reference agent's episode; with another path, it does something else than the query asks."""
+
+    async def play() -> Played:
+        environment = await SimulatedFactory(world, query.platform)()
+        acting = query if path is None else query.model_copy(update={"path": path})
+        attempt = Attempt(query, Purpose.TRAIN, 0, 0)
+        done = await run_episode(attempt, ReferenceAgent(acting), environment, Limits(), ORIGIN)
+        return Played(done.episode, ObservedScreens(done.screens))
+
+    return asyncio.run(play())
+
+
+def votes(clock: AppGraph, played: Played) -> tuple[Vote, Vote]:
+    graphs = {clock.app: clock}
+
+    async def ask() -> tuple[Vote, Vote]:
+        steps = await GraphStepCritic(graphs).judge(*played)
+        return (
+            await GraphWayChannel(graphs).judge(*played, steps),
+            await GraphEndChannel(graphs).judge(*played, steps),
+        )
+
+    return asyncio.run(ask())
+
+
+def test_what_the_reference_agent_does_is_correct(world: World, clock: AppGraph) -> None:
+    for task, value in (("options-set-snooze", "5 minutes"), ("running-lengths", "3 minutes")):
+        episode = played(world, query_for(clock, task, value))
+        assert episode.episode.trajectory.reward == 1.0
+        assert [vote.correct for vote in votes(clock, episode)] == [True, True]
+
+
+def test_another_value_is_wrong_at_the_end(world: World, clock: AppGraph) -> None:
+    asked, done = (query_for(clock, "options-set-snooze", value) for value in ("5 minutes", "20 minutes"))
+    way, end = votes(clock, played(world, asked, done.path))
+    assert (way.correct, end.correct) == (True, False)
+    assert "5 minutes" in end.reason
+
+
+def test_another_page_and_an_early_end_are_wrong(world: World, clock: AppGraph) -> None:
+    asked, other = (query_for(clock, "options-set-snooze", "5 minutes"), query_for(clock, "timer-set-sound", "Gong"))
+    assert "timer" in votes(clock, played(world, asked, other.path))[1].reason
+    gave_up = played(world, asked, asked.path[:-1])
+    assert not votes(clock, gave_up)[1].correct
+
+
+def test_something_destructive_is_wrong_on_the_way(world: World, clock: AppGraph) -> None:
+    query = query_for(clock, "running-lengths", "3 minutes")
+    page = clock.pages["home"]
+    elements = {
+        name: element.model_copy(update={"marks": (Mark.DESTRUCTIVE,)}) for name, element in page.elements.items()
+    }
+    marked = clock.model_copy(update={"pages": {**clock.pages, "home": page.model_copy(update={"elements": elements})}})
+    way, _ = votes(marked, played(world, query))
+    assert not way.correct and "destructive" in way.reason and way.first_error_step is not None
+
+
+def test_an_unknown_end_or_query_is_unjudged(world: World, clock: AppGraph) -> None:
+    query = query_for(clock, "options-set-snooze", "5 minutes")
+    unknown = {name: page.model_copy(update={"recognise": Recogniser()}) for name, page in clock.pages.items()}
+    with pytest.raises(JudgeFailure, match="does not know"):
+        votes(clock.model_copy(update={"pages": unknown}), played(world, query))
+    with pytest.raises(JudgeFailure, match="no graph has its pages"):
+        votes(clock.model_copy(update={"app": "other"}), played(world, query))
+
+
+def test_steps_that_do_something_of_the_task_are_good(world: World, clock: AppGraph) -> None:
+    episode = played(world, query_for(clock, "options-set-snooze", "5 minutes"))
+    labels = [step.label for step in asyncio.run(GraphStepCritic({clock.app: clock}).judge(*episode))]
+    assert labels[-2:] == [StepLabel.GOOD, StepLabel.GOOD] and StepLabel.HARMFUL not in labels
