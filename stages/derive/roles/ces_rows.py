@@ -2,7 +2,8 @@
 
 The paper takes the annotations of GUI-Odyssey; here an accepted step has them: what it thought is the intention, its
 action on a named element the low-level instruction, and the conclusions before the next step are that step's context.
-The rows keep the right action and its element, so they are the task pool of the stages with execution feedback, too.
+A row names the step whose action its reply must lead to, so the rows are the task pool of the stages with execution
+feedback, too: the right action and its element stand in table `steps`.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class CesRows:
     maker: Maker
 
     async def derive(self, episode: Episode, only: frozenset[int] | None) -> DerivedRows:
-        """A Coordinator's row for each good step, and a State Tracker's for each but the last."""
+        """A Coordinator's row for each good step, and a State Tracker's for each step after a good one."""
         collected = Collected(self.maker, episode)
         reason = unfit(episode, LEARNED_FROM)
         if reason is None and episode.judgement is not None and not episode.judgement.correct:
@@ -61,7 +62,7 @@ class CesRows:
             _collect(collected, made, step, COORDINATOR)
         for step, after in pairwise(episode.steps):
             made = "harmful" if step.index in harmful else _tracker_row(episode, step, after)
-            _collect(collected, made, step, STATE_TRACKER)
+            _collect(collected, made, after, STATE_TRACKER)
         return collected.rows()
 
 
@@ -129,7 +130,7 @@ def _tracker_row(episode: Episode, step: Step, after: Step) -> Lesson | str:
 def _lesson(
     episode: Episode, target: Step, asked: FilledPrompt, reply: str, variant: str, with_screen: bool
 ) -> Lesson | str:
-    """A row whose right action is that of `target`, the step that follows from the reply."""
+    """A row whose reply leads to the action of `target`; the reply itself is text and no action."""
     if target.action is None:
         return "unparsed"
     user = asked.user + (IMAGE_PLACEHOLDER if with_screen else "")
@@ -141,15 +142,8 @@ def _lesson(
         Message(role="user", content=user),
         Message(role="assistant", content=reply),
     )
-    return Lesson(
-        messages,
-        (target.screen_before,) if with_screen else (),
-        variant,
-        TEMPLATE,
-        action_from_json(target.action),
-        target.target.bounds if target.target is not None else None,
-        (target.screen_before,),
-    )
+    shown = (target.screen_before,) if with_screen else ()
+    return Lesson(messages, shown, variant, TEMPLATE, sources=(target.screen_before,))
 
 
 def _context(episode: Episode, step: Step) -> str:

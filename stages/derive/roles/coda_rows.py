@@ -2,14 +2,13 @@
 
 Only clean successes teach: the judge called the trajectory correct, no step redundant and none wrong. A row's variant
 is the app of its screen and its author the Planner that wrote it, so that specialists of several apps can be told
-apart. The row keeps the positive action and its element, with which CODA rewards candidate plans (equation 1).
+apart. The positive action of a row, with which CODA rewards candidate plans (equation 1), is that of its step.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from trajmill.schemas.actions import action_from_json
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.step import Step
@@ -50,10 +49,7 @@ def _lesson(step: Step, call: ModelCall, guidance: str) -> Lesson | str:
     if step.action is None:
         return "unparsed"
     said = spoken(call, guidance)
-    if isinstance(said, str):
-        return said
-    box = step.target.bounds if step.target is not None else None
-    return Lesson(said.messages, said.screens, step.app_before, call.made_by, action_from_json(step.action), box)
+    return said if isinstance(said, str) else Lesson(said.messages, said.screens, step.app_before, call.made_by)
 
 
 def _not_clean(episode: Episode) -> str | None:

@@ -42,19 +42,19 @@ def test_a_coordinators_row_has_the_intention_and_the_low_level_instruction() ->
     assert first.messages[-1].content == f'<think>{thought}</think><answer>Tap "Schedule".</answer>'
     asked = first.messages[1].content
     assert TASK in asked and asked.endswith("<image>") and "### Current state ###\nnone" in asked
-    assert (first.variant, first.screens, first.box, first.written_by) == ("coordinator", ("s0",), BOX, "template")
+    assert (first.variant, first.screens, first.step_index) == ("coordinator", ("s0",), 0)
+    assert (first.written_by, first.action) == ("template", None), "the reply is no action"
     assert last.messages[-1].content == "<think>Nothing is left.</think><answer>The task is complete.</answer>"
     assert "I have accessed the 'Schedule' section" in last.messages[1].content
     assert tracker.variant == "state_tracker"
 
 
-def test_a_state_trackers_row_has_the_context_of_the_next_step_and_its_action() -> None:
+def test_a_state_trackers_row_has_the_context_of_the_step_that_it_leads_to() -> None:
     tracker = derived(meeting()).examples[-1]
     assert tracker.messages[-1].content == "<answer>I have accessed the 'Schedule' section in the Zoom app.</answer>"
     asked = tracker.messages[1].content
     assert '"kind":"click"' in asked and "I should select" in asked and "<image>" not in asked
-    assert (tracker.screens, tracker.source_screens, tracker.step_index) == ((), ("s1",), 0)
-    assert tracker.action is not None and "terminate" in tracker.action
+    assert (tracker.screens, tracker.source_screens, tracker.step_index) == ((), ("s1",), 1)
 
 
 def test_bad_steps_and_elements_without_a_name_are_refused() -> None:
