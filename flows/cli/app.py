@@ -19,6 +19,7 @@ from trajmill.flows.cli import (
     derive,
     env,
     export,
+    graph,
     importing,
     judges,
     loop,
@@ -59,6 +60,7 @@ app.add_typer(untrained.app)
 app.add_typer(apps.app, name="apps")
 app.add_typer(policy.app, name="policy")
 app.add_typer(env.app, name="env")
+app.add_typer(graph.app, name="graph")
 
 
 def _print_version(wanted: bool) -> None:

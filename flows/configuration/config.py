@@ -29,6 +29,7 @@ from trajmill.stages.environments.kinds import ENVIRONMENTS
 from trajmill.stages.environments.simulated.spec import SimulatedSpec
 from trajmill.stages.environments.spec import EnvironmentSpec
 from trajmill.stages.export.kinds import exporter_spec
+from trajmill.stages.graphs.explore.spec import ExploreSpec
 from trajmill.stages.models.kinds import MODELS
 from trajmill.stages.models.spec import ModelSpec
 from trajmill.stages.queries.graph.spec import GraphQueriesSpec
@@ -211,6 +212,7 @@ class Config(Spec):
     atomic: AtomicSection = AtomicSection()
     graphs: LiveQueriesSpec = LiveQueriesSpec()
     derive: Annotated[DeriveSpec, OPERATIONAL] = DeriveSpec()
+    explore: Annotated[ExploreSpec, OPERATIONAL] = ExploreSpec()
     beam: Annotated[BeamSection, OPERATIONAL] = BeamSection()
     serve: Annotated[ServeSection, OPERATIONAL] = ServeSection()
     retention: Annotated[RetentionSection, OPERATIONAL] = RetentionSection()

@@ -56,9 +56,10 @@ def _wait(position: WalkPosition) -> WalkMove:
 
 
 def _scroll(step: PathStep, tree: dict[str, UIElement], position: WalkPosition) -> WalkMove:
-    """Scroll over the middle one of the elements with the role of the target."""
+    """Scroll over the middle one of the elements with the role of the target, else over what can be scrolled."""
     role = step.target.rpartition("/")[2].partition(":")[0]
     alike = [element for element in tree.values() if element.role == role]
+    alike = alike or [element for element in tree.values() if "scrollable_down" in element.states]
     if not alike:
         return _wait(position)
     x, y = alike[len(alike) // 2].bounds.center

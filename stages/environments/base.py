@@ -59,6 +59,16 @@ class HealthChecked(Protocol):
         ...
 
 
+@runtime_checkable
+class Confined(Protocol):
+    """An environment that lets its apps reach only some addresses."""
+
+    @property
+    def refused(self) -> tuple[str, ...]:
+        """The addresses that were asked for since the last reset and refused."""
+        ...
+
+
 class Belongings(NamedTuple):
     """What must be removed if an environment's `close` hangs or its worker is killed."""
 

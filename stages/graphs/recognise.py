@@ -17,7 +17,7 @@ _MOST_DIFFERENT_BITS = 12
 def page_on(graph: AppGraph, observation: Observation) -> str | None:
     """The page of a graph that an observation shows; None if no recogniser holds.
 
-    If several hold, the page with the most features is taken, then the first one.
+    If several hold, the one that shows most features is taken, then the one that lacks most, then the first one.
     """
     found = pages_on(graph, observation)
     return max(found, key=lambda name: _weight(graph.pages[name].recognise)) if found else None
@@ -93,5 +93,5 @@ def _filled(text: str, values: Mapping[str, str]) -> str:
     return text
 
 
-def _weight(recogniser: Recogniser) -> int:
-    return len(recogniser.shows) + len(recogniser.lacks) + bool(recogniser.screen)
+def _weight(recogniser: Recogniser) -> tuple[int, int]:
+    return len(recogniser.shows) + bool(recogniser.screen), len(recogniser.lacks)

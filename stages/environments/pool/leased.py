@@ -10,7 +10,7 @@ from trajmill.schemas.actions import Action
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass, StageError, TrajmillError
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.query import Platform, Query
-from trajmill.stages.environments.base import Environment
+from trajmill.stages.environments.base import Confined, Environment
 
 T = TypeVar("T")
 
@@ -49,6 +49,11 @@ class LeasedEnvironment:
     def name(self) -> str:
         """The environment's name."""
         return self._environment.name
+
+    @property
+    def refused(self) -> tuple[str, ...]:
+        """The addresses that a confined environment has refused."""
+        return self._environment.refused if isinstance(self._environment, Confined) else ()
 
     async def reset(self, query: Query, seed: int) -> Observation:
         """Reset the environment; a hanging reset is a failure of class `setup`."""

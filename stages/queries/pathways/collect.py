@@ -11,9 +11,9 @@ from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.pathway import Pathway
 from trajmill.schemas.tables.query import Query
 from trajmill.stages.environments.base import EnvironmentFactory
+from trajmill.stages.graphs.explore.deny_list import packaged_deny_list
 from trajmill.stages.models.prompted import PromptedModel
 from trajmill.stages.queries.pathways.base import STAGE, PathwayProgram, WalkBounds, WalkTally
-from trajmill.stages.queries.pathways.deny_list import packaged_deny_list
 from trajmill.stages.queries.pathways.queries import PathwaySettings, pathway_queries
 from trajmill.stages.queries.pathways.search import deep_search
 from trajmill.stages.queries.pathways.selection import needs_by_model, needs_by_tree

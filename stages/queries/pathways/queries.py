@@ -15,11 +15,11 @@ from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.pathway import EndKind, Evidence, Pathway
 from trajmill.schemas.tables.query import PathStep, Query, Slot, Source, Split
 from trajmill.stages.environments.screen_goal import KEY
+from trajmill.stages.graphs.explore.deny_list import DenyList
 from trajmill.stages.queries.base import Written
 from trajmill.stages.queries.difficulty import difficulty, step_limit
 from trajmill.stages.queries.novelty import InstructionIndex, Novelty
 from trajmill.stages.queries.pathways.base import STAGE, PathwayProgram
-from trajmill.stages.queries.pathways.deny_list import DenyList
 from trajmill.stages.queries.pathways.wording import PathwayBrief, PathwayWriter
 from trajmill.stages.queries.split_leaks import leaks_in_queries
 

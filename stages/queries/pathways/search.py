@@ -11,8 +11,8 @@ from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.pathway import Pathway, PathwayStep
 from trajmill.stages.environments.base import EnvironmentFactory
+from trajmill.stages.graphs.explore.deny_list import DenyList
 from trajmill.stages.queries.pathways.base import STAGE, PathwayProgram, WalkBounds, WalkResult
-from trajmill.stages.queries.pathways.deny_list import DenyList
 from trajmill.stages.queries.pathways.elements import ElementKey, ProgramState, plain_name, promises_dialog
 from trajmill.stages.queries.pathways.navigator import ElementMissing, Navigator, OutOfBounds, ProgramEnded
 from trajmill.stages.queries.pathways.press_result import PressResult, menu_entry, press_result

@@ -7,6 +7,7 @@ import base64
 import hashlib
 from contextlib import suppress
 from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
 from playwright.async_api import CDPSession, Error, Frame, Page
 
@@ -26,6 +27,7 @@ _INSIDE = """
 }
 """
 _SECONDS_PER_FRAME = 2.0
+_LONGEST_ADDRESS = 200
 
 
 async def observe_page(page: Page, viewport: Viewport, app: str, session: CDPSession) -> Observation:
@@ -41,7 +43,8 @@ async def observe_page(page: Page, viewport: Viewport, app: str, session: CDPSes
         playwright.async_api.Error: the page is gone, or has gone to another address meanwhile.
     """
     elements = await frame_elements(page, viewport, await page.evaluate(read_script("elements")))
-    return make_observation(await screenshot(session), viewport.pixels, (title_element(app, viewport), *elements), app)
+    title = title_element(app, viewport, _place_of(page.url))
+    return make_observation(await screenshot(session), viewport.pixels, (title, *elements), app)
 
 
 async def screenshot(session: CDPSession) -> bytes:
@@ -92,9 +95,14 @@ def make_observation(png: bytes, size: Size, elements: tuple[UIElement, ...], ap
     return Observation(ScreenHandle(digest.hexdigest(), size, lambda: png), elements, app)
 
 
-def title_element(app: str, viewport: Viewport) -> UIElement:
-    """The first element of every tree."""
-    return UIElement("heading", app, Box(0, 0, viewport.pixels.width, 1), ("title",))
+def title_element(app: str, viewport: Viewport, address: str = "") -> UIElement:
+    """The first element of every tree; its value is the address of the page within its site."""
+    return UIElement("heading", app, Box(0, 0, viewport.pixels.width, 1), ("title",), address)
+
+
+def _place_of(url: str) -> str:
+    parts = urlsplit(url)
+    return urlunsplit(("", "", parts.path, parts.query, parts.fragment))[:_LONGEST_ADDRESS]
 
 
 async def frame_elements(page: Page, viewport: Viewport, rows: list[Any]) -> list[UIElement]:

@@ -17,9 +17,9 @@ from trajmill.stages.agents.reference import ReferenceAgent
 from trajmill.stages.environments.simulated.environment import SimulatedFactory
 from trajmill.stages.environments.simulated.spec import FaultRates
 from trajmill.stages.environments.simulated.world import World
+from trajmill.stages.graphs.explore.deny_list import packaged_deny_list
 from trajmill.stages.queries.pathways.base import PathwayProgram, WalkBounds
 from trajmill.stages.queries.pathways.collect import CollectedPathways, collect_pathways, make_queries
-from trajmill.stages.queries.pathways.deny_list import packaged_deny_list
 from trajmill.stages.queries.pathways.queries import PathwayQueries, PathwaySettings, pathway_queries
 from trajmill.stages.queries.pathways.wording import PathwayGrammar
 from trajmill.stages.queries.real_walk import walk_all

@@ -1,0 +1,109 @@
+"""Explores an app of the configuration, and writes its graph with the pictures of its pages."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from trajmill.flows.configuration.config import Config
+from trajmill.schemas.observation import Observation
+from trajmill.stages.environments.pool.pool import EnvironmentPool
+from trajmill.stages.graphs.base import AppGraph
+from trajmill.stages.graphs.explore.base import ExploredApp
+from trajmill.stages.graphs.explore.build import GraphBuilder
+from trajmill.stages.graphs.explore.deny_list import packaged_deny_list
+from trajmill.stages.graphs.explore.explore import Exploration, Explored
+from trajmill.stages.graphs.explore.journal import ExploreJournal
+from trajmill.stages.graphs.file import read_graph, write_graph
+from trajmill.stages.graphs.merge import keep_annotations
+
+
+class ExploreReport(NamedTuple):
+    """The result of one call."""
+
+    path: Path
+    graph: AppGraph
+    explored: Explored
+
+
+class GraphFiles(NamedTuple):
+    """The files of one graph."""
+
+    graph: Path
+
+    @property
+    def journal(self) -> Path:
+        """What was tried, so that the next call goes on."""
+        return self.graph.with_suffix(".journal.jsonl")
+
+    @property
+    def screens(self) -> Path:
+        """The folder of the pictures."""
+        return self.graph.with_suffix(".screens")
+
+    def picture(self, screen_id: str) -> Path:
+        """The picture of a screen."""
+        return self.screens / f"{screen_id}.png"
+
+
+def graph_files(config: Config, name: str, out: Path | None = None) -> GraphFiles:
+    """The files of an app's graph, in the folder of the configuration unless `out` names the YAML file."""
+    return GraphFiles(out or config.explore.file(name))
+
+
+def explore_app(
+    config: Config,
+    name: str,
+    out: Path | None = None,
+    progress: Callable[[int, int], None] = lambda pages, trials: None,
+) -> ExploreReport:
+    """Explore an app as far as the bounds of `[explore]` allow; a second call goes on.
+
+    What people wrote in the file of the graph stays.
+
+    Args:
+        config: the configuration.
+        name: an app of `[explore.apps]`.
+        out: the YAML file; in the folder of `[explore]` if None.
+        progress: called with the numbers of pages and trials so far.
+
+    Raises:
+        BadInputError: the app is unknown, or its files are wrong.
+        TrajmillError: the app does not start.
+    """
+    app = config.explore.app(name, config.environment.kind)
+    files = graph_files(config, name, out)
+    old = read_graph(files.graph) if files.graph.exists() else None
+    explored = asyncio.run(_explore(config, app, files, progress))
+    builder = GraphBuilder(app, explored.book, explored.trials, packaged_deny_list())
+    pictures = {
+        page.first.screen_id: str(files.picture(page.first.screen_id).relative_to(files.graph.parent))
+        for page in explored.book.pages
+        if files.picture(page.first.screen_id).exists()
+    }
+    graph = builder.build(pictures)
+    if old is not None:
+        graph = keep_annotations(graph, old, builder.screens_by_page)
+    write_graph(graph, files.graph)
+    return ExploreReport(files.graph, graph, explored)
+
+
+async def _explore(
+    config: Config, app: ExploredApp, files: GraphFiles, progress: Callable[[int, int], None]
+) -> Explored:
+    def keep(seen: Observation) -> None:
+        picture = files.picture(seen.screen.screen_id)
+        if not picture.exists():
+            picture.parent.mkdir(parents=True, exist_ok=True)
+            picture.write_bytes(seen.screen.encode())
+
+    pool = EnvironmentPool(config.environment.factory(app.platform), config.explore.instances)
+    try:
+        exploration = Exploration(
+            pool, app, config.explore, packaged_deny_list(), ExploreJournal(files.journal, app), keep
+        )
+        return await exploration.run(config.explore.instances, progress)
+    finally:
+        await pool.close()

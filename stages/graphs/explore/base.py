@@ -1,0 +1,166 @@
+"""The records of an exploration: the app, the bounds, what was seen and what was tried."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Any, NamedTuple
+
+from pydantic import PositiveFloat, PositiveInt
+
+from trajmill.schemas.observation import Observation, UIElement
+from trajmill.schemas.record import Record
+from trajmill.schemas.spec import OPERATIONAL, Spec
+from trajmill.schemas.tables.query import PathStep, Platform
+from trajmill.stages.environments.element_names import targets
+from trajmill.stages.graphs.base import AppGraph, GraphPage, Name
+
+
+class ExploredApp(Record):
+    """An app to explore."""
+
+    name: Name
+    title: str = ""
+    """Its name in instructions."""
+    description: str = ""
+    platform: Platform
+    start_state: dict[str, Any] = {}
+    opening: tuple[PathStep, ...] = ()
+    """Operations that bring it to the front after a reset, if the start state does not."""
+
+    def empty_graph(self) -> AppGraph:
+        """The graph before anything was seen."""
+        return AppGraph(
+            app=self.name,
+            title=self.title,
+            description=self.description,
+            platform=self.platform,
+            start_state=self.start_state,
+            opening=self.opening,
+            start="start",
+            pages={"start": GraphPage()},
+        )
+
+
+class ExploreBounds(Spec):
+    """How far an exploration goes."""
+
+    depth: PositiveInt = 10
+    """Most operations from the start to a page whose elements are tried."""
+    breadth: PositiveInt = 60
+    """Most trials on one page."""
+    pages: PositiveInt = 60
+    """Most pages; what leads to further ones is recorded as a change."""
+    actions: Annotated[PositiveInt, OPERATIONAL] = 4000
+    """Most actions of one call; the next call goes on."""
+    seconds: Annotated[PositiveFloat, OPERATIONAL] = 600.0
+    """Longest time of one call; the next call goes on."""
+    submit: bool = True
+    """Whether forms are sent: the Enter key in a field, and buttons after all fields are filled."""
+    text: str = "trajmill"
+    """The harmless text that fields are filled with; a field that wants a number or an address may refuse it."""
+
+
+class TrialKind(StrEnum):
+    """What is tried with an element."""
+
+    PRESS = "press"
+    DOUBLE = "double"
+    """A double click on something that a single click only selects."""
+    FILL = "fill"
+    ENTER = "enter"
+    """A field is filled, then the Enter key is pressed."""
+    SUBMIT = "submit"
+    """All fields of the page are filled, then a button is pressed."""
+
+
+class Effect(StrEnum):
+    """What a trial did."""
+
+    NOTHING = "nothing"
+    CHANGED = "changed"
+    """The screen shows something else."""
+    LEFT = "left"
+    """It led out of the app, or ended it."""
+    FAILED = "failed"
+    """The environment failed, or an element on the way was not there."""
+
+
+class WalkedScreen(Record):
+    """A screen without its pixels."""
+
+    screen_id: str
+    app: str
+    elements: tuple[UIElement, ...]
+
+    @property
+    def by_target(self) -> dict[str, UIElement]:
+        """The elements by their names in paths."""
+        return targets(self.elements)
+
+    @property
+    def content(self) -> tuple[object, ...]:
+        """What the screen shows, without positions and the focus; equal for screens that say the same."""
+        kept = [
+            (e.role, e.text, e.value, e.element_id, tuple(sorted(set(e.states) - {"focused"}))) for e in self.elements
+        ]
+        return (self.app, *kept)
+
+    @property
+    def has_elements(self) -> bool:
+        """Whether it shows more than a title."""
+        return any("title" not in element.states for element in self.elements)
+
+
+def seen_screen(observation: Observation) -> WalkedScreen:
+    """The record of an observation; one without a tree has no elements."""
+    return WalkedScreen(
+        screen_id=observation.screen.screen_id, app=observation.app, elements=observation.elements or ()
+    )
+
+
+class PlannedTrial(NamedTuple):
+    """Something to try."""
+
+    way: tuple[PathStep, ...]
+    """The operations from the start to the screen."""
+    screen_id: str
+    """The screen that showed the element."""
+    kind: TrialKind
+    target: str
+    """The element, by its name in paths."""
+    steps: tuple[PathStep, ...]
+    """The operations of the trial; the last one is what is tried."""
+
+    @property
+    def name(self) -> tuple[TrialKind, str]:
+        """What it is called on its page."""
+        return self.kind, self.target
+
+    def failed(self, reason: str) -> Trial:
+        """The trial that could not be carried out."""
+        return Trial(before=self.screen_id, effect=Effect.FAILED, reason=reason, **self.common)
+
+    @property
+    def common(self) -> dict[str, Any]:
+        """What the trial has in common with its record."""
+        return {"way": self.way, "kind": self.kind, "target": self.target, "steps": self.steps}
+
+
+class Trial(Record):
+    """One thing that was tried, and its effect."""
+
+    before: str
+    """Id of the screen before it."""
+    way: tuple[PathStep, ...]
+    kind: TrialKind
+    target: str
+    steps: tuple[PathStep, ...]
+    effect: Effect
+    after: str = ""
+    """Id of the screen after it; empty if it failed."""
+    undone: bool = False
+    """Whether a second press undid it, so that it is a switch."""
+    address: str = ""
+    """Where it led to, if it left the app."""
+    reason: str = ""
+    """Why it failed."""

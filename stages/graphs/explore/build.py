@@ -1,0 +1,224 @@
+"""Makes the graph of an app from the pages and trials of an exploration."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from trajmill.schemas.observation import UIElement
+from trajmill.schemas.tables.query import PathStep
+from trajmill.stages.graphs.base import (
+    OUTSIDE,
+    AppGraph,
+    Feature,
+    GraphElement,
+    GraphPage,
+    GraphTransition,
+    Mark,
+    Recogniser,
+    SlotKind,
+)
+from trajmill.stages.graphs.explore.base import Effect, ExploredApp, Trial, TrialKind, WalkedScreen
+from trajmill.stages.graphs.explore.changes import says_slot, screen_change
+from trajmill.stages.graphs.explore.deny_list import DenyList
+from trajmill.stages.graphs.explore.naming import element_names, name_of_address, slug, unique, word_of
+from trajmill.stages.graphs.explore.pages import FoundPage, PageBook
+from trajmill.stages.graphs.explore.plan import FIELDS, asks_for_password, is_denied
+from trajmill.stages.graphs.explore.recognisers import recognisers
+from trajmill.stages.graphs.explore.slots import FoundSlot, slots_of
+
+_OPERATIONS = {TrialKind.DOUBLE: "double_tap", TrialKind.ENTER: "key"}
+
+
+class _PageParts(NamedTuple):
+    """What the transitions of a page refer to."""
+
+    name: str
+    page: FoundPage
+    slots: list[FoundSlot]
+    elements: dict[str, str]
+    """By target, the name of an element."""
+
+    def slot_with(self, target: str) -> FoundSlot | None:
+        return next((slot for slot in self.slots if target in slot.targets), None)
+
+
+class GraphBuilder:
+    """Builds one graph."""
+
+    def __init__(self, app: ExploredApp, book: PageBook, trials: Sequence[Trial], deny_list: DenyList) -> None:
+        """Take what an exploration has found."""
+        self._app, self._book, self._deny_list = app, book, deny_list
+        self._screens = {screen.screen_id: screen for page in book.pages for screen in page.screens}
+        self._trials: dict[int, list[Trial]] = defaultdict(list)
+        for trial in trials:
+            page = book.page_of(trial.before)
+            if page is not None:
+                self._trials[page.number].append(trial)
+        self._leaving = {trial.target: trial for trial in trials if trial.effect is Effect.LEFT}
+        self._names = self._page_names()
+
+    @property
+    def screens_by_page(self) -> dict[str, list[WalkedScreen]]:
+        """By name of a page, its screens."""
+        return {self._names[page.number]: page.screens for page in self._book.pages}
+
+    def build(self, screenshots: Mapping[str, str]) -> AppGraph:
+        """The graph.
+
+        Args:
+            screenshots: by screen id, the file of its picture.
+        """
+        found = recognisers(self._book.pages)
+        parts = [self._parts(page) for page in self._book.pages]
+        pages = {
+            part.name: self._page(part, recogniser, screenshots) for part, recogniser in zip(parts, found, strict=True)
+        }
+        return self._app.empty_graph().model_copy(update={"start": parts[0].name, "pages": pages})
+
+    def _parts(self, page: FoundPage) -> _PageParts:
+        slots = slots_of(page, self._trials[page.number], self._screens)
+        in_slots = {target for slot in slots for target in slot.targets}
+        below = self._book.below(page)
+        elements = {
+            target: found.element
+            for target, found in page.elements.items()
+            if target not in in_slots and self._belongs(page, target, found.element, target in below)
+        }
+        names = element_names(elements, [slot.name for slot in slots])
+        return _PageParts(self._names[page.number], page, slots, names)
+
+    def _belongs(self, page: FoundPage, target: str, element: UIElement, is_below: bool) -> bool:
+        """Whether an element is listed: it was tried, or can be operated and stands on no page below."""
+        tried = any(trial.target == target for trial in self._trials[page.number])
+        operable = element.clickable or element.role in FIELDS
+        return tried or (operable and not is_below and bool(element.text or element.element_id))
+
+    def _page(self, part: _PageParts, recogniser: Recogniser, screenshots: Mapping[str, str]) -> GraphPage:
+        transitions = self._transitions(part)
+        return GraphPage(
+            title=_title(part.page),
+            recognise=recogniser,
+            marks=(Mark.NEEDS_LOGIN,) if asks_for_password(part.page) else (),
+            screenshot=screenshots.get(part.page.first.screen_id, ""),
+            elements={name: self._element(part, target) for target, name in part.elements.items()},
+            slots={slot.name: slot.slot for slot in part.slots},
+            transitions=transitions,
+        )
+
+    def _element(self, part: _PageParts, target: str) -> GraphElement:
+        element = part.page.elements[target].element
+        marks = []
+        if is_denied(element, self._deny_list):
+            marks.append(Mark.DESTRUCTIVE)
+        if target in self._leaving:
+            marks.append(Mark.LEAVES)
+        return GraphElement(target=target, role=element.role, name=element.text, marks=tuple(marks), box=element.bounds)
+
+    def _transitions(self, part: _PageParts) -> tuple[GraphTransition, ...]:
+        found: list[GraphTransition] = []
+        for trial in self._trials[part.page.number]:
+            transition = self._transition(part, trial)
+            if transition is not None and not any(_says_no_more(transition, other) for other in found):
+                found.append(transition)
+        return tuple(found)
+
+    def _transition(self, part: _PageParts, trial: Trial) -> GraphTransition | None:
+        if trial.kind is TrialKind.FILL or trial.undone or trial.effect not in (Effect.CHANGED, Effect.LEFT):
+            return None
+        used = _slots_used(part, trial.steps)
+        slot = part.slot_with(trial.target)
+        by = slot.name if slot is not None else part.elements[trial.target]
+        keys = trial.steps[-1].text if trial.kind is TrialKind.ENTER else ""
+        common = {
+            "by": by,
+            "operation": _OPERATIONS.get(trial.kind, "tap"),
+            "keys": keys,
+            "slots": tuple(used.values()),
+        }
+        if trial.effect is Effect.LEFT:
+            return GraphTransition.model_validate(
+                {**common, "to": OUTSIDE, "marks": (Mark.LEAVES,), "address": trial.address}
+            )
+        to = self._book.page_of(trial.after)
+        if to is None:  # beyond the most pages
+            return None
+        values = dict(used)
+        if slot is not None and slot.slot.kind in (SlotKind.LIST, SlotKind.CHOICE):
+            values[part.page.elements[trial.target].element.text] = slot.name
+        change = screen_change(self._screens[trial.before], self._screens[trial.after], values)
+        shows = tuple(each for each in change.shows if not _is_filled_field(each))
+        if to.number != part.page.number:
+            return GraphTransition.model_validate(
+                {**common, "to": self._names[to.number], "shows": tuple(filter(says_slot, shows))}
+            )
+        if not (shows or change.lacks):
+            return None
+        return GraphTransition.model_validate({**common, "to": part.name, "shows": shows, "lacks": change.lacks})
+
+    def _page_names(self) -> list[str]:
+        names: list[str] = []
+        for page in self._book.pages:
+            names.append(unique(self._page_name(page), [*names, OUTSIDE]))
+        return names
+
+    def _page_name(self, page: FoundPage) -> str:
+        """A name by what is new on the page, or by the element that opened it."""
+        if not page.number:
+            return "start"
+        origin = next(
+            (
+                (trial, number)
+                for number, trials in self._trials.items()
+                for trial in trials
+                if trial.after == page.first.screen_id
+            ),
+            None,
+        )
+        pressed = self._pressed_text(origin[0]) if origin else ""
+        before = self._book.pages[origin[1]] if origin else page
+        if page.key.menu - before.key.menu:
+            return f"{slug(pressed) or 'open'}-menu"
+        if page.key.title != before.key.title:
+            return slug(page.key.title) or "page"
+        if page.key.dialogs - before.key.dialogs:
+            return slug(min(page.key.dialogs - before.key.dialogs)) or f"{slug(pressed)}-dialog".strip("-")
+        if page.key.address != before.key.address:
+            name = name_of_address(page.key.address)
+            return (name if name != name_of_address(before.key.address) else "") or slug(pressed) or name or "page"
+        return slug(pressed) or "page"
+
+    def _pressed_text(self, trial: Trial) -> str:
+        if trial.kind in (TrialKind.ENTER, TrialKind.FILL):
+            return "filled"
+        element = self._screens[trial.before].by_target.get(trial.target)
+        return word_of(element) if element else ""
+
+
+def _title(page: FoundPage) -> str:
+    """What the page calls itself: its dialog, its first heading, else its title bar."""
+    heading = next((e.text for e in page.first.elements if e.role == "heading" and "title" not in e.states), "")
+    return next(iter(sorted(page.key.dialogs)), "") or heading or page.key.title
+
+
+def _slots_used(part: _PageParts, steps: Sequence[PathStep]) -> dict[str, str]:
+    """By the typed text, the slots that the steps of a trial fill."""
+    used: dict[str, str] = {}
+    for step in steps:
+        slot = part.slot_with(step.target) if step.operation == "replace" else None
+        if slot is not None:
+            used[step.text] = slot.name
+    return used
+
+
+def _is_filled_field(feature: Feature) -> bool:
+    """Whether a feature only says that the field of a slot holds its value."""
+    return feature.role in FIELDS and says_slot(feature)
+
+
+def _says_no_more(transition: GraphTransition, known: GraphTransition) -> bool:
+    """Whether a transition leads where a known one leads, and the slots that it sets stand nowhere afterwards."""
+    alike = (transition.by, transition.keys, transition.to) == (known.by, known.keys, known.to)
+    same_slots = transition.slots == known.slots or not any(map(says_slot, transition.shows))
+    return alike and same_slots

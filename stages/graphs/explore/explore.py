@@ -1,0 +1,227 @@
+"""Explores a running app with several environments at a time, and keeps what it finds in a journal."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from typing import NamedTuple
+
+from trajmill.schemas.errors import EnvironmentFailure, TrajmillError
+from trajmill.schemas.observation import Observation
+from trajmill.schemas.tables.query import PathStep, Platform
+from trajmill.stages.environments.pool.pool import EnvironmentPool
+from trajmill.stages.graphs.explore.base import (
+    Effect,
+    ExploreBounds,
+    ExploredApp,
+    PlannedTrial,
+    Trial,
+    TrialKind,
+    seen_screen,
+)
+from trajmill.stages.graphs.explore.deny_list import DenyList
+from trajmill.stages.graphs.explore.journal import ExploreJournal, Tried
+from trajmill.stages.graphs.explore.pages import FoundPage, PageBook
+from trajmill.stages.graphs.explore.plan import origin_of, trials_on
+from trajmill.stages.graphs.explore.walker import AppWalker, Budget, OutOfBoundsError, WayLost
+from trajmill.stages.graphs.start import graph_start
+
+_MOST_ENVIRONMENT_FAILURES = 5
+_SECONDS_BETWEEN_LOOKS = 0.05
+_MOST_PAGES_PER_ELEMENT = 4
+"""Pages on which one element is tried; a navigation bar is the same on all pages."""
+_TrialKey = tuple[int, tuple[TrialKind, str]]
+"""The number of a page, and the kind and the target of a trial on it."""
+
+
+class Explored(NamedTuple):
+    """What an exploration has found."""
+
+    book: PageBook
+    trials: tuple[Trial, ...]
+    complete: bool
+    """Whether nothing is left to try within the bounds on depth, breadth and pages."""
+    actions: int
+    """Actions and resets of this call."""
+    failures: tuple[str, ...]
+    """Crashes and hangs of environments in this call."""
+
+
+class Findings:
+    """The pages and trials so far, and what is still to be tried."""
+
+    def __init__(self, bounds: ExploreBounds, deny_list: DenyList, platform: Platform) -> None:
+        self.book = PageBook()
+        self.trials: list[Trial] = []
+        self._bounds, self._deny_list, self._platform = bounds, deny_list, platform
+        self._taken: set[_TrialKey] = set()
+        """Trials that are done, or that somebody carries out."""
+        self._elsewhere: Counter[tuple[TrialKind, str]] = Counter()
+        """By kind and element, the pages on which it was tried."""
+        self._leaving: set[tuple[TrialKind, str]] = set()
+
+    def add(self, tried: Tried) -> None:
+        """Add a trial and its screens."""
+        trial = tried.trial
+        page = self.book.add(tried.before, trial.way)
+        name = (trial.kind, trial.target)
+        self._taken.add((page.number, name))
+        self._elsewhere[name] += 1
+        self.trials.append(trial)
+        if trial.effect is Effect.LEFT:
+            self._leaving.add(name)
+        after = tried.after if trial.effect is Effect.CHANGED else None
+        origin = origin_of(page, trial.target)
+        if after is not None and (self.book.knows(after, origin) or len(self.book.pages) < self._bounds.pages):
+            self.book.add(after, (*trial.way, *trial.steps), origin)
+
+    def claim(self, at: tuple[PathStep, ...] | None) -> PlannedTrial | None:
+        """The next trial, which nobody else gets; one at the place where the walker stands comes first."""
+        waiting = [(page, trial) for page in self.book.pages for trial in self._planned(page)]
+        if not waiting:
+            return None
+        page, trial = next((each for each in waiting if each[1].way == at), waiting[0])
+        self._taken.add((page.number, trial.name))
+        return trial
+
+    def give_back(self, trial: PlannedTrial) -> None:
+        """Let somebody else try it."""
+        page = self.book.page_of(trial.screen_id)
+        if page is not None:
+            self._taken.discard((page.number, trial.name))
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing is left to try."""
+        return not any(self._planned(page) for page in self.book.pages)
+
+    def _planned(self, page: FoundPage) -> list[PlannedTrial]:
+        planned = trials_on(page, self.book.below(page), self._bounds, self._deny_list, self._platform)
+        return [
+            trial
+            for trial in planned
+            if (page.number, trial.name) not in self._taken
+            and trial.name not in self._leaving
+            and self._elsewhere[trial.name] < _MOST_PAGES_PER_ELEMENT
+        ]
+
+
+class Exploration:
+    """One call: goes on with what the journal holds, until all is tried or the bounds are reached."""
+
+    def __init__(
+        self,
+        pool: EnvironmentPool,
+        app: ExploredApp,
+        bounds: ExploreBounds,
+        deny_list: DenyList,
+        journal: ExploreJournal,
+        keep_picture: Callable[[Observation], None],
+    ) -> None:
+        """Start nothing yet.
+
+        Args:
+            pool: the environments; it stays open.
+            app: the app to explore.
+            bounds: how far to go.
+            deny_list: elements that are never pressed.
+            journal: holds what was tried; it is appended to.
+            keep_picture: called with each screen by which a page was found, maybe several times.
+        """
+        self._pool, self._app, self._journal, self._keep_picture = pool, app, journal, keep_picture
+        self._start = graph_start(app.empty_graph())
+        self._findings = Findings(bounds, deny_list, app.platform)
+        self._budget = Budget(bounds.actions, bounds.seconds)
+        self._busy = 0
+        self._failures: list[str] = []
+
+    async def run(self, workers: int, progress: Callable[[int, int], None] = lambda pages, trials: None) -> Explored:
+        """Explore with some environments at a time.
+
+        Args:
+            workers: number of environments.
+            progress: called after each trial with the numbers of pages and trials.
+
+        Raises:
+            BadInputError: the journal belongs to another app.
+            TrajmillError: the app could not be started.
+        """
+        for tried in self._journal.read():
+            self._findings.add(tried)
+        self._journal.open()
+        try:
+            if not self._findings.book.pages:
+                await self._first_screen()
+            async with asyncio.TaskGroup() as group:
+                for _ in range(workers):
+                    group.create_task(self._work(progress))
+        finally:
+            self._journal.close()
+        found = self._findings
+        return Explored(found.book, tuple(found.trials), found.is_complete, self._budget.used, tuple(self._failures))
+
+    async def _first_screen(self) -> None:
+        """See the start without trying anything."""
+        try:
+            async with self._pool.lease() as environment:
+                seen = await AppWalker(environment, self._start, self._app.opening, self._budget).go(())
+        except EnvironmentFailure as error:
+            raise TrajmillError(f"{self._app.name} does not start: {error}") from error
+        self._findings.book.add(seen_screen(seen), ())
+        self._keep(seen)
+
+    async def _work(self, progress: Callable[[int, int], None]) -> None:
+        while len(self._failures) <= _MOST_ENVIRONMENT_FAILURES and not self._budget.is_spent:
+            try:
+                async with self._pool.lease() as environment:
+                    await self._walk(AppWalker(environment, self._start, self._app.opening, self._budget), progress)
+                return
+            except OutOfBoundsError:
+                return
+            except EnvironmentFailure as error:
+                self._failures.append(str(error))
+
+    async def _walk(self, walker: AppWalker, progress: Callable[[int, int], None]) -> None:
+        """Try one thing after the other, until nothing is left and nobody may find more."""
+        while True:
+            planned = self._findings.claim(walker.way)
+            if planned is None:
+                if not self._busy:
+                    return
+                await asyncio.sleep(_SECONDS_BETWEEN_LOOKS)
+                continue
+            self._busy += 1
+            try:
+                await self._try(walker, planned)
+            finally:
+                self._busy -= 1
+            progress(len(self._findings.book.pages), len(self._findings.trials))
+
+    async def _try(self, walker: AppWalker, planned: PlannedTrial) -> None:
+        try:
+            result = await walker.attempt(planned)
+        except OutOfBoundsError:
+            self._findings.give_back(planned)
+            raise
+        except EnvironmentFailure as error:
+            self._add(planned.failed(str(error)), None, None)
+            if not isinstance(error, WayLost):
+                raise
+        else:
+            self._add(*result)
+
+    def _add(self, trial: Trial, before: Observation | None, after: Observation | None) -> None:
+        first = seen_screen(before) if before else self._findings.book.screen(trial.before)
+        tried = Tried(trial, first, seen_screen(after) if after else None)
+        self._journal.add(tried)
+        self._findings.add(tried)
+        for seen in (before, after):
+            if seen is not None:
+                self._keep(seen)
+
+    def _keep(self, seen: Observation) -> None:
+        """Keep the picture of a screen by which a page was found."""
+        page = self._findings.book.page_of(seen.screen.screen_id)
+        if page is not None and page.first.screen_id == seen.screen.screen_id:
+            self._keep_picture(seen)

@@ -1,0 +1,68 @@
+"""Gives pages, elements and slots names that people can read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from trajmill.schemas.observation import UIElement
+
+_LONGEST = 40
+_SIGNS = {
+    "+": "plus",
+    "-": "minus",
+    "*": "times",
+    "×": "times",
+    "/": "divide",
+    "÷": "divide",
+    "=": "equals",
+    "%": "percent",
+    ".": "point",
+    "(": "open",
+    ")": "close",
+    "<": "less",
+    ">": "more",
+}
+_ADDRESS = re.compile(r"[/#?&=._-]+")
+
+
+def slug(text: str) -> str:
+    """A text as a name: small letters, digits and `-`; empty if nothing is left."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:_LONGEST].strip("-")
+
+
+def unique(name: str, taken: Iterable[str]) -> str:
+    """A name, with a number where it is taken."""
+    names = set(taken)
+    count = 1
+    candidate = name
+    while candidate in names:
+        count += 1
+        candidate = f"{name}-{count}"
+    return candidate
+
+
+def element_names(elements: Mapping[str, UIElement], taken: Iterable[str] = ()) -> dict[str, str]:
+    """By target, a name for each element: its text, its id or its role."""
+    names: dict[str, str] = {}
+    used = set(taken)
+    for target, element in elements.items():
+        names[target] = unique(word_of(element) or "element", used)
+        used.add(names[target])
+    return names
+
+
+def word_of(element: UIElement) -> str:
+    """An element's text, id, signs or role, as a name."""
+    own_id = slug(element.element_id.rpartition("/")[2].rpartition(":")[2])
+    # A text with a number in it, such as "Clear completed (1)", changes.
+    if own_id and any(map(str.isdigit, element.text)):
+        return own_id
+    signs = "-".join(_SIGNS[sign] for sign in element.text if sign in _SIGNS)
+    return slug(element.text) or signs or own_id or slug(element.role)
+
+
+def name_of_address(address: str) -> str:
+    """The last word of an address within a site, e.g. `active` for `/todo/#/active`; empty without one."""
+    words = [word for word in _ADDRESS.split(address) if word and not word.isdigit() and word != "html"]
+    return slug(words[-1]) if words else ""

@@ -1,0 +1,158 @@
+"""Merges the screens of an exploration into pages."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from trajmill.schemas.observation import UIElement
+from trajmill.schemas.tables.query import PathStep
+from trajmill.stages.graphs.explore.base import WalkedScreen
+
+_LEAST_ALIKE = 0.8
+"""Least Jaccard index of the operable elements of two screens of one page."""
+_CONTENT = frozenset({"list_item", "icon", "value", "text", "image", "list", "heading", "title", "cell"})
+"""Roles of elements that come and go with the content of a page."""
+_NUMBERS = re.compile(r"\d+|[0-9a-f]{8,}")
+_MARKS = "*• "
+"""Characters that title bars add to the name of a changed document."""
+
+
+class PageKey(NamedTuple):
+    """What must be equal on all screens of a page."""
+
+    app: str
+    title: str
+    address: str
+    """Without numbers, which name things rather than pages."""
+    dialogs: frozenset[str]
+    menu: frozenset[str]
+    """The menu bar, and the entries of open menus."""
+    tabs: frozenset[str]
+    """The tabs in front."""
+
+    def stands_over(self, other: PageKey) -> bool:
+        """Whether it is the other page with a menu or a dialog opened over it."""
+        return self.app in (other.app, "") and (other.menu < self.menu or other.dialogs < self.dialogs)
+
+
+class ListOrigin(NamedTuple):
+    """A list of items; what they lead to is one page, whatever its title."""
+
+    page: int
+    items: str
+
+
+class FoundElement(NamedTuple):
+    """An element of a page, and how it was reached."""
+
+    element: UIElement
+    way: tuple[PathStep, ...]
+    screen_id: str
+
+
+@dataclass
+class FoundPage:
+    """A page with all its screens."""
+
+    number: int
+    key: PageKey
+    names: frozenset[tuple[str, str]]
+    """The operable elements of its first screen, by role and name."""
+    way: tuple[PathStep, ...]
+    """The first known way to it."""
+    origin: ListOrigin | None
+    """The list of which an item led to it."""
+    screens: list[WalkedScreen] = field(default_factory=list)
+    elements: dict[str, FoundElement] = field(default_factory=dict)
+    """By the names in paths, on the screen that showed them first."""
+
+    @property
+    def first(self) -> WalkedScreen:
+        """The screen that it was found by."""
+        return self.screens[0]
+
+
+class PageBook:
+    """The pages found so far, in the order of their discovery."""
+
+    def __init__(self) -> None:
+        self.pages: list[FoundPage] = []
+        self._by_screen: dict[str, FoundPage] = {}
+
+    def page_of(self, screen_id: str) -> FoundPage | None:
+        """The page of a screen that was added; None for another one."""
+        return self._by_screen.get(screen_id)
+
+    def below(self, page: FoundPage) -> frozenset[str]:
+        """The elements that stand on pages below a page with a menu or a dialog, by their names in paths."""
+        lower = (other for other in self.pages if page.key.stands_over(other.key))
+        return frozenset(target for other in lower for target in other.elements)
+
+    def screen(self, screen_id: str) -> WalkedScreen:
+        """A screen that was added. Raises KeyError for another one."""
+        return next(each for each in self._by_screen[screen_id].screens if each.screen_id == screen_id)
+
+    def knows(self, screen: WalkedScreen, origin: ListOrigin | None = None) -> bool:
+        """Whether a screen belongs to a page that was found."""
+        return screen.screen_id in self._by_screen or self._alike(screen, origin) is not None
+
+    def add(self, screen: WalkedScreen, way: tuple[PathStep, ...], origin: ListOrigin | None = None) -> FoundPage:
+        """Add a screen to its page, which may be new.
+
+        Args:
+            screen: the screen.
+            way: the operations that led to it.
+            origin: the list of which an item was pressed last.
+        """
+        known = self._by_screen.get(screen.screen_id)
+        page = known or self._alike(screen, origin) or self._new_page(screen, way, origin)
+        if known is None:
+            self._by_screen[screen.screen_id] = page
+            page.screens.append(screen)
+        for target, element in screen.by_target.items():
+            page.elements.setdefault(target, FoundElement(element, way, screen.screen_id))
+        return page
+
+    def _alike(self, screen: WalkedScreen, origin: ListOrigin | None) -> FoundPage | None:
+        key, names = page_key(screen), operable(screen)
+
+        def same(page: FoundPage) -> bool:
+            if origin is not None and page.origin == origin:
+                return page.key._replace(title="", address="") == key._replace(title="", address="")
+            return page.key == key
+
+        return next((page for page in self.pages if same(page) and _is_alike(page.names, names)), None)
+
+    def _new_page(self, screen: WalkedScreen, way: tuple[PathStep, ...], origin: ListOrigin | None) -> FoundPage:
+        page = FoundPage(len(self.pages), page_key(screen), operable(screen), way, origin)
+        self.pages.append(page)
+        return page
+
+
+def page_key(screen: WalkedScreen) -> PageKey:
+    """What tells pages apart, whatever their content."""
+    title = next((element for element in screen.elements if "title" in element.states), None)
+    return PageKey(
+        app=screen.app,
+        title=title.text.strip(_MARKS) if title else "",
+        address=_NUMBERS.sub("0", title.value) if title else "",
+        dialogs=frozenset(e.text for e in screen.elements if e.role == "dialog"),
+        menu=frozenset(e.text for e in screen.elements if e.role in ("menu", "menu_item")),
+        tabs=frozenset(e.text for e in screen.elements if e.role == "tab" and "selected" in e.states),
+    )
+
+
+def operable(screen: WalkedScreen) -> frozenset[tuple[str, str]]:
+    """The elements of a screen that belong to the page rather than to its content, by role and name."""
+    return frozenset(
+        (element.role, element.element_id or element.text)
+        for element in screen.elements
+        if element.role not in _CONTENT and "title" not in element.states and (element.element_id or element.text)
+    )
+
+
+def _is_alike(first: frozenset[tuple[str, str]], second: frozenset[tuple[str, str]]) -> bool:
+    both = first | second
+    return not both or len(first & second) >= _LEAST_ALIKE * len(both)

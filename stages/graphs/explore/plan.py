@@ -1,0 +1,148 @@
+"""Decides what is tried on a page of a running app, and what never is."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Sequence
+from itertools import islice
+
+from trajmill.schemas.observation import UIElement
+from trajmill.schemas.tables.query import PathStep, Platform
+from trajmill.stages.graphs.explore.base import ExploreBounds, PlannedTrial, TrialKind
+from trajmill.stages.graphs.explore.deny_list import DenyList
+from trajmill.stages.graphs.explore.pages import FoundElement, FoundPage, ListOrigin
+
+ITEMS = frozenset({"list_item", "icon", "radio", "cell"})
+"""Roles of elements of which several are alike; only the first ones are tried."""
+_MOST_ITEMS = 2
+FIELDS = frozenset({"text_field", "search_field"})
+BUTTONS = frozenset({"button", "icon_button"})
+_OPENED_BY_TWO = frozenset({"icon", "list_item"})
+
+
+def trials_on(
+    page: FoundPage, below: Collection[str], bounds: ExploreBounds, deny_list: DenyList, platform: Platform
+) -> Iterator[PlannedTrial]:
+    """What to try on a page, in this order: presses, fields, forms; at most as many as the bounds say.
+
+    Args:
+        page: the page.
+        below: elements of the page below a menu or a dialog, which are tried there.
+        bounds: bounds of the exploration.
+        deny_list: elements that are never pressed.
+        platform: on a desktop, items may need two presses.
+    """
+    if len(page.way) >= bounds.depth:
+        return
+    planned = (
+        *_presses(page, deny_list, platform),
+        *_fields(page, bounds),
+        *_forms(page, bounds, deny_list, platform),
+    )
+    yield from islice((trial for trial in planned if trial.target not in below), bounds.breadth)
+
+
+def is_denied(element: UIElement, deny_list: DenyList) -> bool:
+    """Whether an element is never tried: what it does may not be undone, or reaches beyond the app."""
+    return deny_list.denies(element.text)
+
+
+def asks_for_password(page: FoundPage) -> bool:
+    """Whether a page has a field for a password; nothing is typed or sent there."""
+    return any("password" in found.element.states for found in page.elements.values())
+
+
+def items_of(page: FoundPage) -> dict[str, list[str]]:
+    """The elements that are alike, by their role and the common part of their ids: names in paths."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for target, each in page.elements.items():
+        if each.element.role in ITEMS and (each.element.clickable or each.element.role == "radio"):
+            found[_kind_of_item(each.element)].append(target)
+    return dict(found)
+
+
+def origin_of(page: FoundPage, target: str) -> ListOrigin | None:
+    """The list that an element is an item of; None for another element."""
+    found = page.elements.get(target)
+    if found is None or found.element.role not in ITEMS:
+        return None
+    return ListOrigin(page.number, _kind_of_item(found.element))
+
+
+def fields_of(page: FoundPage) -> list[str]:
+    """The fields of a page that can be filled."""
+    return [target for target, found in page.elements.items() if _is_field(found.element)]
+
+
+def filling_of(fields: Sequence[str], text: str, way: Sequence[PathStep]) -> tuple[PathStep, ...]:
+    """The operations that fill fields, each with a text that was not typed on the way either."""
+    typed = sum(step.operation == "replace" for step in way)
+    texts = [f"{text} {typed + number}" if typed + number > 1 else text for number in range(1, len(fields) + 1)]
+    return tuple(
+        step
+        for target, own in zip(fields, texts, strict=True)
+        for step in (
+            PathStep(page="", operation="tap", target=target),
+            PathStep(page="", operation="replace", target=target, text=own),
+        )
+    )
+
+
+def _presses(page: FoundPage, deny_list: DenyList, platform: Platform) -> Iterator[PlannedTrial]:
+    skipped = {target for items in items_of(page).values() for target in items[_MOST_ITEMS:]}
+    for target, found in page.elements.items():
+        element = found.element
+        if not element.clickable or target in skipped or element.role in FIELDS or is_denied(element, deny_list):
+            continue
+        if not (element.text or element.element_id or element.role == "checkbox"):
+            continue
+        yield _planned(found, TrialKind.PRESS, target, "tap")
+        if element.role in _OPENED_BY_TWO and platform is Platform.DESKTOP:
+            yield _planned(found, TrialKind.DOUBLE, target, "double_tap")
+
+
+def _fields(page: FoundPage, bounds: ExploreBounds) -> Iterator[PlannedTrial]:
+    for target in fields_of(page):
+        found = page.elements[target]
+        filling = filling_of([target], bounds.text, found.way)
+        yield PlannedTrial(found.way, found.screen_id, TrialKind.FILL, target, filling)
+        if bounds.submit and not asks_for_password(page):
+            enter = PathStep(page="", operation="key", target="", text="enter")
+            yield PlannedTrial(found.way, found.screen_id, TrialKind.ENTER, target, (*filling, enter))
+
+
+def _forms(page: FoundPage, bounds: ExploreBounds, deny_list: DenyList, platform: Platform) -> Iterator[PlannedTrial]:
+    fields = fields_of(page)
+    if not bounds.submit or not fields or asks_for_password(page):
+        return
+    filling = filling_of(fields, bounds.text, page.elements[fields[0]].way)
+    for target, found in page.elements.items():
+        together = all(page.elements[each].screen_id == found.screen_id for each in fields)
+        if found.element.role in BUTTONS and together and not is_denied(found.element, deny_list):
+            # On a phone the keyboard may cover the button.
+            operations = ("scroll", "tap") if platform is Platform.PHONE else ("tap",)
+            presses = (PathStep(page="", operation=operation, target=target) for operation in operations)
+            yield PlannedTrial(found.way, found.screen_id, TrialKind.SUBMIT, target, (*filling, *presses))
+
+
+def _planned(found: FoundElement, kind: TrialKind, target: str, operation: str) -> PlannedTrial:
+    return PlannedTrial(
+        found.way, found.screen_id, kind, target, (PathStep(page="", operation=operation, target=target),)
+    )
+
+
+def _is_field(element: UIElement) -> bool:
+    return (
+        element.role in FIELDS and "editable" in element.states and not {"password", "disabled"} & set(element.states)
+    )
+
+
+def _kind_of_item(element: UIElement) -> str:
+    """What elements of one list have in common."""
+    name = element.element_id
+    if not name:
+        return element.role
+    for mark in (":", "/"):
+        if mark in name:
+            return f"{element.role} {name.rpartition(mark)[0]}"
+    return f"{element.role} {name}"

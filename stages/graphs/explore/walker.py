@@ -1,0 +1,195 @@
+"""Carries trials out in a running app: goes to a screen, tries something, and tells the effect."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from trajmill.schemas.actions import Action, PressKeys, SystemButton, Terminate, Wait
+from trajmill.schemas.errors import EnvironmentFailure, FailureClass
+from trajmill.schemas.observation import Observation
+from trajmill.schemas.tables.query import PathStep, Platform, Query
+from trajmill.stages.agents.element_walk import WalkPosition, next_move
+from trajmill.stages.environments.base import Confined, Environment
+from trajmill.stages.graphs.explore.base import Effect, PlannedTrial, Trial, TrialKind, WalkedScreen, seen_screen
+
+_WAIT = Wait(seconds=0.3)
+_MOST_READINGS = 40
+_SWITCHES = frozenset({"checkbox", "switch"})
+
+
+class OutOfBoundsError(Exception):
+    """The exploration has used up its actions or its time."""
+
+
+class WayLost(EnvironmentFailure):
+    """An element on the way is not there; the environment works."""
+
+
+class Budget:
+    """The actions and seconds of one call, shared by all walkers."""
+
+    def __init__(self, actions: int, seconds: float) -> None:
+        self.used, self._actions, self._end = 0, actions, time.monotonic() + seconds
+
+    def spend(self) -> None:
+        """Count an action or a reset.
+
+        Raises:
+            OutOfBoundsError: nothing is left.
+        """
+        self.used += 1
+        if self.is_spent:
+            raise OutOfBoundsError
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether nothing is left."""
+        return self.used > self._actions or time.monotonic() > self._end
+
+
+class TrialResult(NamedTuple):
+    """A trial, and the screens before and after it."""
+
+    trial: Trial
+    before: Observation
+    after: Observation | None
+
+
+class AppWalker:
+    """One leased environment with the app; it remembers where it stands, and resets only if it must."""
+
+    def __init__(self, environment: Environment, start: Query, opening: Sequence[PathStep], budget: Budget) -> None:
+        self._environment, self._start, self._opening, self._budget = environment, start, tuple(opening), budget
+        self.way: tuple[PathStep, ...] | None = None
+        """The operations since the start; None if a reset is needed."""
+        self._seen: Observation | None = None
+
+    async def go(self, way: tuple[PathStep, ...]) -> Observation:
+        """Go to the screen at the end of some operations; it resets the app unless it stands there.
+
+        Raises:
+            WayLost: an element on the way is not there.
+            EnvironmentFailure: the environment failed.
+            OutOfBoundsError: the exploration is over.
+        """
+        if self.way != way or self._seen is None:
+            self.way = None
+            self._budget.spend()
+            self._seen = await self._environment.reset(self._start, 0)
+            if self._environment.platform is not Platform.WEB:
+                await self._until_complete()
+            await self._do((*self._opening, *way))
+            self.way = way
+        return self._seen
+
+    async def attempt(self, planned: PlannedTrial) -> TrialResult:
+        """Carry out one trial; raises as `go`, if the screen of the trial cannot be reached."""
+        before = await self.go(planned.way)
+        self.way = None
+        refused = self._refused()
+        try:
+            await self._do(planned.steps)
+        except WayLost as error:
+            return self._result(planned, before, None, Effect.FAILED, reason=str(error))
+        first, after = seen_screen(before), seen_screen(self._current())
+        if first.content == after.content and self._environment.platform is not Platform.WEB:
+            await self._act(_WAIT)
+            after = seen_screen(self._current())
+        new = self._refused()[len(refused) :]
+        if _is_outside(first, after, new):
+            address = new[-1] if new else after.app
+            return self._result(planned, before, self._seen, Effect.LEFT, address=address)
+        if first.content == after.content:
+            self.way = planned.way
+            return self._result(planned, before, self._seen, Effect.NOTHING)
+        shown = self._seen
+        self.way = (*planned.way, *planned.steps)
+        undone = await self._go_back(planned, first, after)
+        return self._result(planned, before, shown, Effect.CHANGED, undone=undone)
+
+    async def _go_back(self, planned: PlannedTrial, first: WalkedScreen, after: WalkedScreen) -> bool:
+        """Press a switch a second time, or leave a menu or a dialog; returns whether a second press undid the first."""
+        was, now = first.by_target.get(planned.target), after.by_target.get(planned.target)
+        if planned.kind is TrialKind.PRESS and was and now and was.role in _SWITCHES:
+            if ("checked" in was.states) != ("checked" in now.states):
+                self.way = None
+                await self._do(planned.steps)
+                if seen_screen(self._current()).content == first.content:
+                    self.way = planned.way
+                    return True
+        elif any(e.role in ("menu_item", "dialog") and e not in first.elements for e in after.elements):
+            phone = self._environment.platform is Platform.PHONE
+            self.way = None
+            await self._act(SystemButton(button="Back") if phone else PressKeys(keys=("escape",)))
+            if seen_screen(self._current()).content == first.content:
+                self.way = planned.way
+        return False
+
+    def _result(
+        self,
+        planned: PlannedTrial,
+        before: Observation,
+        after: Observation | None,
+        effect: Effect,
+        undone: bool = False,
+        address: str = "",
+        reason: str = "",
+    ) -> TrialResult:
+        trial = Trial(
+            **planned.common,
+            before=before.screen.screen_id,
+            effect=effect,
+            after=after.screen.screen_id if after is not None else "",
+            undone=undone,
+            address=address,
+            reason=reason,
+        )
+        return TrialResult(trial, before, after)
+
+    async def _do(self, steps: Sequence[PathStep]) -> None:
+        position, path = WalkPosition(), tuple(steps)
+        while position.step < len(path):
+            action, position = next_move(path, self._current(), position)
+            if isinstance(action, Terminate):
+                lost = path[position.step]
+                raise WayLost(f"cannot {lost.operation} {lost.target}", FailureClass.TASK)
+            await self._act(action)
+
+    async def _until_complete(self) -> None:
+        """Wait until the tree is complete: a large program fills it some time after its window appears."""
+        last: WalkedScreen | None = None
+        for _ in range(_MOST_READINGS):
+            seen = seen_screen(self._current())
+            if seen.has_elements and last is not None and seen.content == last.content:
+                return
+            last = seen
+            await self._act(_WAIT)
+        raise EnvironmentFailure(f"the app shows nothing after {_MOST_READINGS} looks", FailureClass.SETUP)
+
+    async def _act(self, action: Action) -> None:
+        self._budget.spend()
+        self._seen = await self._environment.step(action)
+        await asyncio.sleep(0)
+
+    def _current(self) -> Observation:
+        assert self._seen is not None, "there was no reset"
+        return self._seen
+
+    def _refused(self) -> tuple[str, ...]:
+        return self._environment.refused if isinstance(self._environment, Confined) else ()
+
+
+def _is_outside(before: WalkedScreen, after: WalkedScreen, refused: Sequence[str]) -> bool:
+    """Whether a press led out of the app: to nothing, to another app, or to a refused address that hides the page."""
+    if not after.has_elements:
+        return True
+    hidden = not _names(before) & _names(after)
+    # An open menu may belong to no app, while the page is still there.
+    return (after.app != before.app and (bool(after.app) or hidden)) or (bool(refused) and hidden)
+
+
+def _names(screen: WalkedScreen) -> set[str]:
+    return {target for target, element in screen.by_target.items() if "title" not in element.states}

@@ -1,0 +1,148 @@
+"""Keeps what people wrote in a graph when the app is explored again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from trajmill.schemas.geometry import Size
+from trajmill.schemas.observation import Observation, ScreenHandle
+from trajmill.stages.graphs.base import (
+    AppGraph,
+    GraphElement,
+    GraphPage,
+    GraphSlot,
+    GraphTransition,
+    Recogniser,
+)
+from trajmill.stages.graphs.explore.base import WalkedScreen
+from trajmill.stages.graphs.recognise import page_on, recognises
+
+
+def keep_annotations(new: AppGraph, old: AppGraph, screens: Mapping[str, Sequence[WalkedScreen]]) -> AppGraph:
+    """The new graph with the names, words, values and additions of the old one.
+
+    A page is the same if the old graph recognises it on its screens. Pages, slots and transitions that only the old
+    graph has stay: an exploration that went less far is no reason to lose them.
+
+    Args:
+        new: what the exploration has found.
+        old: the graph that people may have edited.
+        screens: by name of a new page, its screens.
+    """
+    names = _renamed(new, old, screens)
+    pages: dict[str, GraphPage] = {}
+    for name, page in new.pages.items():
+        moved = _with_ends(page, names)
+        known = old.pages.get(names[name])
+        others = [each for other, seen in screens.items() if other != name for each in seen]
+        pages[names[name]] = _page(moved, known, screens.get(name, ()), others) if known else moved
+    kept = {name: page for name, page in old.pages.items() if name not in pages}
+    return new.model_copy(
+        update={
+            "title": old.title or new.title,
+            "description": old.description or new.description,
+            "start": names[new.start],
+            "pages": {**pages, **kept},
+        }
+    )
+
+
+def _renamed(new: AppGraph, old: AppGraph, screens: Mapping[str, Sequence[WalkedScreen]]) -> dict[str, str]:
+    """By its new name, the old name of each page; pages that the old graph lacks keep theirs if it is free."""
+    names: dict[str, str] = {}
+    for name in new.pages:
+        known = next((page_on(old, _observation(screen)) for screen in screens.get(name, ())), None)
+        if known is not None and known not in names.values():
+            names[name] = known
+    for name in new.pages:
+        taken = {*names.values(), *old.pages}
+        while name not in names:
+            number = 2
+            while f"{name}-{number}" in taken:
+                number += 1
+            names[name] = name if name not in taken else f"{name}-{number}"
+    return names
+
+
+def _with_ends(page: GraphPage, names: Mapping[str, str]) -> GraphPage:
+    transitions = tuple(each.model_copy(update={"to": names.get(each.to, each.to)}) for each in page.transitions)
+    return page.model_copy(update={"transitions": transitions})
+
+
+def _page(new: GraphPage, old: GraphPage, own: Sequence[WalkedScreen], others: Sequence[WalkedScreen]) -> GraphPage:
+    keys = _same_keys(new, old)
+    elements = {
+        keys.get(name, name): _element(each, old.elements.get(keys.get(name, "")))
+        for name, each in new.elements.items()
+    }
+    slots = {keys.get(name, name): _slot(each, old.slots.get(keys.get(name, ""))) for name, each in new.slots.items()}
+    elements = {**elements, **{name: each for name, each in old.elements.items() if name not in (*elements, *slots)}}
+    slots = {**slots, **{name: each for name, each in old.slots.items() if name not in (*elements, *slots)}}
+    return GraphPage(
+        title=old.title or new.title,
+        description=old.description or new.description,
+        recognise=old.recognise if _still_tells(old.recognise, own, others) else new.recognise,
+        marks=tuple(dict.fromkeys((*old.marks, *new.marks))),
+        screenshot=new.screenshot or old.screenshot,
+        elements={name: each for name, each in elements.items() if name not in slots},
+        slots=slots,
+        transitions=_transitions(new, old, keys),
+    )
+
+
+def _same_keys(new: GraphPage, old: GraphPage) -> dict[str, str]:
+    """By new name, the old name of the element or slot with the same target."""
+    by_target = {target: name for name, target in _targets(old).items()}
+    found: dict[str, str] = {}
+    for name, target in _targets(new).items():
+        known = by_target.get(target)
+        if known is not None and known not in found.values():
+            found[name] = known
+    return found
+
+
+def _targets(page: GraphPage) -> dict[str, str]:
+    elements = {name: each.target for name, each in page.elements.items()}
+    return elements | {name: each.target for name, each in page.slots.items()}
+
+
+def _element(new: GraphElement, old: GraphElement | None) -> GraphElement:
+    if old is None:
+        return new
+    marks = tuple(dict.fromkeys((*old.marks, *new.marks)))
+    return new.model_copy(update={"name": old.name or new.name, "does": old.does or new.does, "marks": marks})
+
+
+def _slot(new: GraphSlot, old: GraphSlot | None) -> GraphSlot:
+    if old is None:
+        return new
+    values = old.values or new.values
+    return old.model_copy(update={"values": values, "targets": {**new.targets, **old.targets}})
+
+
+def _transitions(new: GraphPage, old: GraphPage, keys: Mapping[str, str]) -> tuple[GraphTransition, ...]:
+    """Those of the old page as they were written, and those that are new."""
+    renamed = [
+        each.model_copy(
+            update={"by": keys.get(each.by, each.by), "slots": tuple(keys.get(slot, slot) for slot in each.slots)}
+        )
+        for each in new.transitions
+    ]
+    known = {_way(each) for each in old.transitions}
+    return (*old.transitions, *(each for each in renamed if _way(each) not in known))
+
+
+def _way(transition: GraphTransition) -> tuple[object, ...]:
+    return transition.by, transition.operation, transition.keys, transition.to
+
+
+def _still_tells(recogniser: Recogniser, own: Sequence[WalkedScreen], others: Sequence[WalkedScreen]) -> bool:
+    """Whether a recogniser holds on all screens of its page and on no other one."""
+    return all(recognises(recogniser, _observation(each)) for each in own) and not any(
+        recognises(recogniser, _observation(each)) for each in others
+    )
+
+
+def _observation(screen: WalkedScreen) -> Observation:
+    """An observation without pixels."""
+    return Observation(ScreenHandle(screen.screen_id, Size(1, 1), bytes), screen.elements, screen.app)

@@ -1,0 +1,136 @@
+from pathlib import Path
+
+import pytest
+
+from tests.stages.graphs.explore.exploring import explore, simulated_app
+from trajmill.schemas.errors import BadInputError
+from trajmill.stages.graphs.base import OUTSIDE, Mark, SlotKind
+from trajmill.stages.graphs.explore.base import Effect, ExploreBounds, TrialKind
+from trajmill.stages.graphs.explore.journal import ExploreJournal
+from trajmill.stages.graphs.file import graph_text, parse_graph
+
+
+@pytest.fixture(scope="module")
+def notes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The journal of a whole exploration of the notes."""
+    journal = tmp_path_factory.mktemp("notes") / "notes.jsonl"
+    explore(simulated_app("notes"), journal)
+    return journal
+
+
+def test_all_pages_are_found_that_nothing_denied_leads_to(notes: Path) -> None:
+    found = explore(simulated_app("notes"), notes)
+    titles = {page.title for page in found.graph.pages.values()}
+    assert found.explored.complete
+    assert titles >= {"Notes", "New note", "Shopping list", "Note options", "Move note", "Note moved", "Note saved"}
+    assert not titles & {"Delete this note?", "Note deleted"}
+
+
+def test_fields_switches_choices_and_lists_are_slots(notes: Path) -> None:
+    graph = explore(simulated_app("notes"), notes).graph
+    slots = graph.pages["new-note"].slots
+    assert {name: slot.kind for name, slot in slots.items()} == {
+        "title": SlotKind.FIELD,
+        "text": SlotKind.FIELD,
+        "pin-this-note": SlotKind.SWITCH,
+        "folder": SlotKind.CHOICE,
+    }
+    assert slots["folder"].values == ("Personal", "House", "School", "Travel")
+    assert slots["folder"].default == "Personal"
+    assert graph.pages["start"].slots["notes"].kind is SlotKind.LIST
+
+
+def test_what_a_form_leaves_on_the_next_page_is_said_by_its_slots(notes: Path) -> None:
+    graph = explore(simulated_app("notes"), notes).graph
+    save = next(each for each in graph.pages["new-note"].transitions if each.slots)
+    assert save.by == "save-note"
+    assert save.slots == ("title", "text")
+    assert {feature.text for feature in save.shows} == {"Title: {title}", "Text: {text}"}
+
+
+def test_what_items_of_a_list_lead_to_is_one_page(notes: Path) -> None:
+    graph = explore(simulated_app("notes"), notes).graph
+    opened = [each.to for each in graph.pages["start"].transitions if each.by == "notes"]
+    assert len(opened) == 1
+    # Its title is the item's, so that it is no feature.
+    assert all(feature.state != "title" for feature in graph.pages[opened[0]].recognise.shows)
+
+
+def test_what_destroys_is_marked_and_never_pressed(notes: Path) -> None:
+    found = explore(simulated_app("notes"), notes)
+    marked = {each.target for page in found.graph.pages.values() for each in page.elements.values() if each.marks}
+    assert "notes.note/delete" in marked
+    assert not any(trial.target in marked for trial in found.explored.trials)
+
+
+def test_a_killed_exploration_goes_on_where_it_was(notes: Path, tmp_path: Path) -> None:
+    lines = notes.read_text().splitlines(keepends=True)
+    journal = tmp_path / "notes.jsonl"
+    journal.write_text("".join(lines[:20]) + lines[20][: len(lines[20]) // 2])
+    app = simulated_app("notes")
+    before = len(ExploreJournal(journal, app).read())
+    found = explore(app, journal)
+    assert found.explored.complete
+    assert 0 < before < len(found.explored.trials)
+    names = [(trial.before, trial.kind, trial.target) for trial in found.explored.trials]
+    assert len(names) == len(set(names))
+    assert {page.title for page in found.graph.pages.values()} == {
+        page.title for page in explore(app, notes).graph.pages.values()
+    }
+
+
+def test_a_call_ends_at_its_bounds_and_the_next_goes_on(tmp_path: Path) -> None:
+    app, journal = simulated_app("clock"), tmp_path / "clock.jsonl"
+    first = explore(app, journal, ExploreBounds(actions=40), workers=1)
+    assert not first.explored.complete
+    assert first.explored.actions <= 41
+    second = explore(app, journal)
+    assert second.explored.complete
+    assert second.explored.trials[: len(first.explored.trials)] == first.explored.trials
+
+
+def test_the_number_of_pages_is_bounded(tmp_path: Path) -> None:
+    found = explore(simulated_app("clock"), tmp_path / "clock.jsonl", ExploreBounds(pages=3))
+    assert len(found.graph.pages) == 3
+    assert found.explored.complete
+
+
+def test_a_button_that_closes_the_program_leaves_and_menus_are_pages(tmp_path: Path) -> None:
+    found = explore(simulated_app("writer"), tmp_path / "writer.jsonl")
+    start = found.graph.pages["start"]
+    assert {each.to for each in start.transitions} >= {"tools-menu", "help-menu"}
+    assert any(each.to == OUTSIDE and Mark.LEAVES in each.marks for _, each in found.graph.transitions())
+    assert "writer-options" in found.graph.pages
+    assert not any("desktop" in page.title for page in found.graph.pages.values())
+
+
+def test_the_graph_can_be_written_and_read(notes: Path, tmp_path: Path) -> None:
+    found = explore(simulated_app("notes"), notes)
+    (tmp_path / "notes.yaml").write_text(graph_text(found.graph))
+    reading = parse_graph(tmp_path / "notes.yaml")
+    assert reading.file is not None
+    assert reading.file.graph == found.graph
+
+
+def test_pictures_are_kept_of_the_screens_that_pages_were_found_by(tmp_path: Path) -> None:
+    found = explore(simulated_app("clock"), tmp_path / "clock.jsonl")
+    assert {page.first.screen_id for page in found.explored.book.pages} == set(found.pictures)
+
+
+def test_switches_are_pressed_back(notes: Path) -> None:
+    trials = explore(simulated_app("notes"), notes).explored.trials
+    switch = next(trial for trial in trials if trial.target == "notes.edit/pinned" and trial.kind is TrialKind.PRESS)
+    assert switch.effect is Effect.CHANGED
+    assert switch.undone
+
+
+def test_a_journal_of_another_app_is_refused(notes: Path) -> None:
+    with pytest.raises(BadInputError, match="it explores another app or start state"):
+        explore(simulated_app("clock"), notes)
+
+
+def test_a_damaged_journal_is_one_line(notes: Path, tmp_path: Path) -> None:
+    journal = tmp_path / "notes.jsonl"
+    journal.write_text("".join(notes.read_text().splitlines(keepends=True)[:3]) + '{"trial": {}}\n')
+    with pytest.raises(BadInputError, match=r"notes.jsonl:4: no entry of an exploration"):
+        explore(simulated_app("notes"), journal)
