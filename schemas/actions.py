@@ -133,6 +133,14 @@ class Interact(Record):
     text: str
 
 
+class SwitchDevice(Record):
+    """Go on at another device of the episode; agents of several devices do it, no reply of a model is this action."""
+
+    kind: Literal["switch_device"] = "switch_device"
+    device: Literal["phone", "desktop", "web"]
+    """Its platform."""
+
+
 class Answer(Record):
     """Give the answer to a question; ends the episode."""
 
@@ -162,6 +170,7 @@ Action = Annotated[
     | OpenApp
     | Wait
     | Interact
+    | SwitchDevice
     | Answer
     | Terminate,
     Field(discriminator="kind"),

@@ -9,7 +9,11 @@ from typing import Final, NamedTuple
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.step import Step
 
-SHOWN: Final = ("outcome", "feedback", "notes", "completed", "plan", "instruction", "state", "knowledge")
+SHOWN: Final = (
+    *("outcome", "feedback", "notes", "completed", "plan", "knowledge"),  # Mobile-Agent-v3; CODA has a plan, too
+    *("instruction", "state"),  # CES
+    *("device", "atomic_tasks", "answers"),  # LightManus, which has an instruction, too
+)
 """The role outputs that are shown, in order; others are kept for the agent alone."""
 
 

@@ -14,6 +14,7 @@ AGENTS: Final = PartGroup(
         "explorer": "trajmill.stages.agents.spec:ExplorerSpec",
         "ces": "trajmill.stages.agents.ces.spec:CesSpec",
         "coda": "trajmill.stages.agents.coda.spec:CodaSpec",
+        "light_manus": "trajmill.stages.agents.light_manus.spec:LightManusSpec",
         "mobile_agent_v3": "trajmill.stages.agents.mobile_agent_v3.spec:MobileAgentV3Spec",
         "reference": "trajmill.stages.agents.spec:ReferenceSpec",
     },

@@ -17,6 +17,7 @@ ENVIRONMENTS = PartGroup(
         "browsergym": f"{_HERE}.browsergym.spec:BrowserGymSpec",
         "android": f"{_HERE}.android.spec:AndroidSpec",
         "desktop": f"{_HERE}.desktop.spec:DesktopSpec",
+        "devices": f"{_HERE}.devices.spec:DevicesTogetherSpec",
         "openenv": f"{_HERE}.openenv.spec:OpenEnvSpec",
     },
 )

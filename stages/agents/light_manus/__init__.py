@@ -1,0 +1,1 @@
+"""LightManus: tasks across devices (paper NaturalGAIA, 4.1)."""

@@ -1,0 +1,65 @@
+"""The spec of LightManus."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+
+from pydantic import Field, PositiveInt
+
+from trajmill.schemas.spec import OPERATIONAL, Spec
+from trajmill.schemas.tables.query import Platform
+from trajmill.stages.agents.spec import EMBEDDED_ROLE, AgentSpec, given_model
+
+if TYPE_CHECKING:
+    from trajmill.schemas.tables.query import Query
+    from trajmill.stages.agents.base import Agent, AgentMaker, AgentModel
+
+
+class LightManusPrompts(Spec):
+    """Prompt files of your own for the roles, in place of those that come with trajmill (see agents.md)."""
+
+    parser: Path | None = None
+    """For the division into atomic tasks."""
+
+
+class LightManusSpec(AgentSpec):
+    """Does each atomic task of a task on its device (paper NaturalGAIA, 4.1); `models.policy` acts on all devices."""
+
+    role_names: ClassVar[tuple[str, ...]] = ("parser",)
+
+    kind: Literal["light_manus"] = "light_manus"
+    """Tasks across devices, with `environment.kind = "devices"`."""
+    parser: Annotated[str, OPERATIONAL] = EMBEDDED_ROLE
+    """Divides the task: `embedded` (at "On the phone", "On the desktop"), the NAME of an `[endpoints.NAME]`, or `off`.
+    Its model needs no images."""
+    devices: Annotated[tuple[Platform, ...], Field(min_length=1)] = (Platform.PHONE, Platform.DESKTOP)
+    """The devices of the environment: `phone`, `desktop`, `web`."""
+    max_tokens: PositiveInt = 512
+    """Longest reply of an executor in tokens."""
+    role_tokens: PositiveInt = 1024
+    """Longest reply of the parser in tokens."""
+    prompts: LightManusPrompts = LightManusPrompts()
+    """Prompt files of your own."""
+
+    def open(self, model: AgentModel | None) -> AgentMaker:
+        """Make agents that share the models of their roles.
+
+        Raises:
+            BadInputError: the prompt file is wrong.
+            ValueError: there is no model for the executors.
+        """
+        from trajmill.stages.agents.light_manus.agent import LightManus
+        from trajmill.stages.agents.light_manus.embedded import embedded_parser
+        from trajmill.stages.agents.roles.opening import acting_role, prompted_role, role_model
+
+        given, package = given_model(model), "trajmill.stages.agents.light_manus"
+        parser = role_model(self, "parser", given, embedded_parser, self.role_tokens)
+        parses = prompted_role(parser, self.prompts.parser, package, "parser-1", {"instruction", "devices"})
+
+        def make(query: Query) -> Agent:
+            devices = dict.fromkeys((query.platform, *self.devices))
+            executors = {name: acting_role(given, "executor", name, self.max_tokens) for name in devices}
+            return LightManus(executors, parses, query.platform)
+
+        return make

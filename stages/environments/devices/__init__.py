@@ -1,0 +1,1 @@
+"""Several devices in one episode, for tasks across them."""

@@ -1,0 +1,106 @@
+"""A phone, a desktop and a browser, or some of them, as one environment: actions go to the device in use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from trajmill.schemas.actions import Action, SwitchDevice, Wait
+from trajmill.schemas.errors import EnvironmentFailure, FailureClass
+from trajmill.schemas.observation import Observation
+from trajmill.schemas.tables.query import Platform, Query
+from trajmill.stages.environments.base import Belongings, Environment, EnvironmentFactory, HealthChecked, Owner
+from trajmill.stages.environments.devices.task import query_on
+
+_LOOK = Wait(seconds=0.0)
+"""Shows the screen of a device as it is now."""
+
+
+class DevicesTogether:
+    """The devices of one episode; an episode begins at the device of its query."""
+
+    name = "devices"
+
+    def __init__(self, devices: Mapping[Platform, Environment], first: Platform) -> None:
+        """Start nothing; `first` is the device until the first reset."""
+        self._devices = devices
+        self._in_use = first
+
+    @property
+    def platform(self) -> Platform:
+        """The platform of the device in use."""
+        return self._in_use
+
+    async def reset(self, query: Query, seed: int) -> Observation:
+        """Prepare each device for its part of the query; observe the query's own device.
+
+        Raises:
+            EnvironmentFailure: a start state cannot be reached, or there is no device of the query's platform.
+        """
+        if query.platform not in self._devices:
+            raise EnvironmentFailure(f"there is no {query.platform} among the devices", FailureClass.TASK)
+        self._in_use = query.platform
+        seen = {name: await each.reset(query_on(query, name), seed) for name, each in self._devices.items()}
+        return seen[self._in_use]
+
+    async def step(self, action: Action) -> Observation:
+        """Do an action on the device in use, or go to another one; a device that is not there changes nothing.
+
+        Raises:
+            EnvironmentFailure: the device crashed or hangs.
+        """
+        if not isinstance(action, SwitchDevice):
+            return await self._devices[self._in_use].step(action)
+        wanted = Platform(action.device)
+        if wanted in self._devices:
+            self._in_use = wanted
+        return await self._devices[self._in_use].step(_LOOK)
+
+    async def score(self) -> float | None:
+        """The lowest of the devices' results; None if none has a check."""
+        scores = [await each.score() for each in self._devices.values()]
+        return min((score for score in scores if score is not None), default=None)
+
+    async def healthy(self) -> bool:
+        """Whether all devices that can say so are usable."""
+        return all([await each.healthy() for each in self._devices.values() if isinstance(each, HealthChecked)])
+
+    def belongings(self) -> Belongings:
+        """The processes and folders of all devices."""
+        owned = [each.belongings() for each in self._devices.values() if isinstance(each, Owner)]
+        return Belongings(
+            tuple(number for each in owned for number in each.process_ids),
+            tuple(folder for each in owned for folder in each.folders),
+        )
+
+    async def close(self) -> None:
+        """Close all devices."""
+        for each in self._devices.values():
+            await each.close()
+
+
+class DevicesFactory(NamedTuple):
+    """Starts the devices of one episode; picklable."""
+
+    devices: Mapping[Platform, EnvironmentFactory]
+    first: Platform
+
+    async def __call__(self) -> DevicesTogether:
+        """Start each device; those that are started are closed if another one does not start.
+
+        Raises:
+            EnvironmentFailure: a device does not start.
+        """
+        started: dict[Platform, Environment] = {}
+        try:
+            for platform, factory in self.devices.items():
+                started[platform] = await factory()
+        except EnvironmentFailure:
+            await DevicesTogether(started, self.first).close()
+            raise
+        return DevicesTogether(started, self.first)
+
+    async def close(self) -> None:
+        """Free what the devices share."""
+        for factory in self.devices.values():
+            await factory.close()

@@ -1,0 +1,62 @@
+"""The spec of several devices in one episode."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from trajmill.schemas.tables.query import Platform
+from trajmill.stages.environments.android.spec import AndroidSpec
+from trajmill.stages.environments.browser.spec import BrowserSpec
+from trajmill.stages.environments.desktop.spec import DesktopSpec
+from trajmill.stages.environments.simulated.spec import SimulatedSpec
+from trajmill.stages.environments.spec import EnvironmentSpec, MissingKey, missing_tasks
+
+if TYPE_CHECKING:
+    from trajmill.schemas.record import Origin
+    from trajmill.stages.environments.base import EnvironmentFactory
+    from trajmill.stages.environments.imported import ImportedQueries
+
+
+class DevicesTogetherSpec(EnvironmentSpec):
+    """A phone, a desktop and a browser in one episode, for the agent `light_manus`."""
+
+    kind: Literal["devices"] = "devices"
+    """Several devices in one episode."""
+    tasks: Path | None = None
+    """File with tasks across devices: one JSON object in each line (see agents.md)."""
+    simulated: SimulatedSpec = SimulatedSpec()
+    """The simulated phone and desktop."""
+    android: AndroidSpec | None = None
+    """Android devices, in place of the simulated phone."""
+    desktop: DesktopSpec | None = None
+    """Desktops, in place of the simulated one."""
+    browser: BrowserSpec | None = None
+    """A browser, beside phone and desktop."""
+
+    def factory(self, platform: Platform) -> EnvironmentFactory:
+        """A factory of all devices; each episode begins at the device of its query."""
+        from trajmill.stages.environments.devices.environment import DevicesFactory
+
+        specs: dict[Platform, EnvironmentSpec | None] = {
+            Platform.PHONE: self.android or self.simulated,
+            Platform.DESKTOP: self.desktop or self.simulated,
+            Platform.WEB: self.browser,
+        }
+        return DevicesFactory({name: spec.factory(name) for name, spec in specs.items() if spec}, platform)
+
+    @property
+    def has_untried_tasks(self) -> bool:
+        """Whether a file of tasks is named."""
+        return self.tasks is not None
+
+    async def own_queries(self, seed: int, origin: Origin) -> ImportedQueries:
+        """The tasks of the file; each begins at the phone."""
+        from trajmill.stages.environments.devices.task import read_device_tasks
+        from trajmill.stages.environments.imported import ImportedQueries
+
+        return ImportedQueries(read_device_tasks(self.tasks, Platform.PHONE, origin) if self.tasks else [], [])
+
+    def missing(self, other_queries: bool) -> list[MissingKey]:
+        """The file of tasks."""
+        return missing_tasks(self.tasks, other_queries)

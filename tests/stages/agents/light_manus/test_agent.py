@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from tests.stages.agents.errand import ORIGIN, errand_world, redeem_query, rendered, shown, user_text
+from tests.stages.models.scripted import ScriptedModel
+from trajmill.schemas.actions import Action, Answer, Click, Swipe, Terminate, TypeText
+from trajmill.schemas.coordinates import native_frame
+from trajmill.schemas.dialects.base import Reply
+from trajmill.schemas.dialects.families import ANY
+from trajmill.schemas.dialects.gui_owl_v3 import GuiOwlDesktop
+from trajmill.schemas.dialects.user_text import read
+from trajmill.schemas.observation import Observation
+from trajmill.schemas.tables.query import Platform, Query
+from trajmill.schemas.tables.trajectory import Purpose
+from trajmill.stages.agents.base import AgentModel
+from trajmill.stages.agents.light_manus.spec import LightManusSpec
+from trajmill.stages.environments.devices.environment import DevicesTogether
+from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
+from trajmill.stages.environments.simulated.spec import FaultRates
+from trajmill.stages.environments.simulated.world import shared_world
+from trajmill.stages.models.base import ChatRequest
+from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits
+from trajmill.stages.rollout.episode import run_episode
+
+ON_PHONE = ("Mail", "down", "Thank you gift", "answer")
+ON_DESKTOP = ("Writer", "Cover letter", "Insert", "Headline", "Headline", "type", "Insert", "done")
+TASKS = """### Atomic Tasks ###
+1. [phone] Answer with the code in the mail "Thank you gift" -> code
+2. [desktop] Write {code} as the headline of "Cover letter" in Writer
+"""
+
+
+def query() -> Query:
+    """The code of a mail on the phone becomes a headline on the desktop."""
+    mail = redeem_query()
+    goal = {"writer.headlines": {"append": {"name": "DELTA33", "document": "Cover letter"}}}
+    return mail.model_copy(
+        update={
+            "instruction": "Put the code from the mail as headline into the letter on the desktop.",
+            "start_state": json.dumps({"devices": {"phone": json.loads(mail.start_state)}}),
+            "goal": json.dumps({"devices": {"phone": {}, "desktop": goal}}),
+        }
+    )
+
+
+def reply(word: str, screen: Observation, instruction: str) -> Reply:
+    code = next((word for word in instruction.split() if word.startswith("DELTA")), "")
+    # A dialog comes after the page under it.
+    hit = next((e for e in reversed(screen.elements or ()) if e.text == word and e.clickable), None)
+    action: Action = Terminate(status="failure")
+    if word == "down":
+        action = Swipe(x=360, y=1000, x2=360, y2=300)
+    elif word == "answer":
+        code = next((e.text for e in screen.elements or () if e.text == "DELTA33"), "")
+        action = Answer(text=code) if code else action
+    elif word == "type" and code:
+        action = TypeText(text=code)
+    elif word == "done":
+        action = Terminate(status="success")
+    elif hit is not None:
+        double = screen.app == "" and screen.screen.size.width > screen.screen.size.height
+        action = Click(x=hit.bounds.center.x, y=hit.bounds.center.y, count=2 if double else 1)
+    return Reply(f"I look for {word}.", action, f"Did {word}.")
+
+
+def executor(phone: tuple[str, ...] = ON_PHONE) -> ScriptedModel:
+    """Walks the words of the device; it knows nothing but the instruction of its atomic task."""
+
+    def answer(request: ChatRequest) -> str:
+        (screen,) = shown(request)
+        told = read(user_text(request))
+        on_phone = "mobile_use" in str(request.messages[0].parts[0])
+        words = phone if on_phone else ON_DESKTOP
+        said = reply(words[len(told.conclusions)], screen, told.instruction)
+        return rendered(said, screen) if on_phone else GuiOwlDesktop().render(said, native_frame(screen.screen.size))
+
+    return ScriptedModel(answer, "executor-1")
+
+
+def run(spec: LightManusSpec, model: ScriptedModel, parsed: str = TASKS) -> FinishedAttempt:
+    devices = {
+        Platform.PHONE: SimulatedEnvironment(errand_world(), Platform.PHONE, FaultRates(popup=0)),
+        Platform.DESKTOP: SimulatedEnvironment(shared_world((), ("writer",)), Platform.DESKTOP, FaultRates(popup=0)),
+    }
+    roles = {"parser": ScriptedModel(lambda _: parsed, "parser-1")}
+    agent = spec.open(AgentModel(model, ANY, 0.0, roles=roles))(query())
+    attempt = Attempt(query(), Purpose.TRAIN, 0, 0)
+    environment = DevicesTogether(devices, Platform.PHONE)
+    return asyncio.run(run_episode(attempt, agent, environment, Limits(), ORIGIN))
+
+
+NAMED = LightManusSpec(parser="p")
+
+
+def kinds(finished: FinishedAttempt) -> Iterator[str]:
+    return (step.action_kind for step in finished.episode.steps)
+
+
+def test_an_answer_from_the_phone_is_used_on_the_desktop() -> None:
+    finished = run(NAMED, executor())
+    assert finished.episode.trajectory.reward == 1.0
+    assert list(kinds(finished)).index("switch_device") == len(ON_PHONE) - 1
+    last = json.loads(finished.episode.steps[-1].role_outputs)
+    assert last["answers"] == "code = DELTA33" and last["device"] == "desktop"
+    assert last["instruction"] == 'Write DELTA33 as the headline of "Cover letter" in Writer'
+    roles = [(call.step_index, call.role) for call in finished.episode.calls]
+    assert roles[:2] == [(0, "parser"), (0, "executor")]
+
+
+def test_without_the_parser_the_task_stays_on_the_phone() -> None:
+    finished = run(NAMED.model_copy(update={"parser": "off"}), executor())
+    assert finished.episode.trajectory.reward == 0.0
+    assert "switch_device" not in list(kinds(finished))
+
+
+def test_the_pathway_collapses_at_the_first_failure() -> None:
+    finished = run(NAMED, executor(("Mail", "Nothing of that name")))
+    assert finished.episode.trajectory.reward == 0.0
+    assert list(kinds(finished)) == ["click", "terminate"]
+    assert finished.episode.steps[-1].conclusion.startswith("The pathway collapses: [phone]")
+
+
+def test_a_task_that_owes_an_answer_and_gives_none_has_failed() -> None:
+    finished = run(NAMED, executor(("Mail", "done")))
+    assert list(kinds(finished)) == ["click", "terminate"]
+    assert finished.episode.trajectory.answer == "failure"
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["[phone] Use {code}", "[moon] Fly there", "Open Mail", "[phone] A -> code\n[phone] B -> code"],
+)
+def test_what_is_no_causal_pathway_is_one_task(line: str) -> None:
+    finished = run(NAMED, executor(), f"### Atomic Tasks ###\n{line}")
+    (task,) = json.loads(finished.episode.steps[0].role_outputs)["atomic_tasks"].splitlines()
+    assert task == f"[phone] {query().instruction}"
+
+
+def test_the_embedded_parser_divides_at_the_devices_that_are_named() -> None:
+    spec = LightManusSpec()
+    agent = spec.open(AgentModel(executor(), ANY, 0.0))(query())
+    across = query().model_copy(update={"instruction": "On the phone, open Mail. Then on the desktop open Writer."})
+    environment = DevicesTogether(
+        {Platform.PHONE: SimulatedEnvironment(errand_world(), Platform.PHONE, FaultRates(popup=0))}, Platform.PHONE
+    )
+    finished = asyncio.run(run_episode(Attempt(across, Purpose.TRAIN, 0, 0), agent, environment, Limits(), ORIGIN))
+    tasks = json.loads(finished.episode.steps[0].role_outputs)["atomic_tasks"].splitlines()
+    assert tasks == ["[phone] open Mail.", "[desktop] open Writer."]

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import pickle
+from pathlib import Path
+
+import pytest
+
+from tests.stages.rollout.toy import ORIGIN, ToyEnvironment, ToyFactory, toy_query
+from trajmill.schemas.actions import Click, SwitchDevice
+from trajmill.schemas.errors import BadInputError, EnvironmentFailure, FailureClass
+from trajmill.schemas.tables.query import Platform, Query
+from trajmill.stages.environments.devices.environment import DevicesFactory, DevicesTogether
+from trajmill.stages.environments.devices.spec import DevicesTogetherSpec
+from trajmill.stages.environments.devices.task import query_on
+
+PRESS = Click(x=5, y=5)
+
+
+def three() -> dict[Platform, ToyEnvironment]:
+    return {platform: ToyEnvironment(platform=platform) for platform in Platform}
+
+
+def test_actions_go_to_the_device_in_use_and_all_must_reach_their_goals() -> None:
+    async def episode(*actions: Click | SwitchDevice) -> tuple[list[bool], float | None]:
+        devices = three()
+        together = DevicesTogether(devices, Platform.PHONE)
+        await together.reset(toy_query(), 0)
+        for action in actions:
+            await together.step(action)
+        return [each.pressed for each in devices.values()], await together.score()
+
+    to_desktop, to_web = SwitchDevice(device="desktop"), SwitchDevice(device="web")
+    assert asyncio.run(episode(to_desktop, PRESS)) == ([False, True, False], 0.0)
+    assert asyncio.run(episode(PRESS, to_desktop, PRESS, to_web, PRESS)) == ([True, True, True], 1.0)
+
+
+def test_a_device_that_is_not_there_changes_nothing() -> None:
+    async def episode() -> Platform:
+        together = DevicesTogether({Platform.PHONE: ToyEnvironment()}, Platform.PHONE)
+        await together.reset(toy_query(), 0)
+        await together.step(SwitchDevice(device="web"))
+        return together.platform
+
+    assert asyncio.run(episode()) is Platform.PHONE
+    elsewhere = DevicesTogether({Platform.WEB: ToyEnvironment()}, Platform.WEB)
+    with pytest.raises(EnvironmentFailure, match="no phone") as caught:
+        asyncio.run(elsewhere.reset(toy_query(), 0))
+    assert caught.value.failure_class is FailureClass.TASK
+
+
+def across(start_state: str, goal: str = "{}") -> Query:
+    return toy_query().model_copy(update={"start_state": start_state, "goal": goal})
+
+
+def test_each_device_gets_its_part_of_the_query() -> None:
+    query = across('{"devices": {"desktop": {"setup": {"a.b": {}}}}}', '{"devices": {"phone": {"x": 1}}}')
+    phone, desktop = query_on(query, Platform.PHONE), query_on(query, Platform.DESKTOP)
+    assert (phone.start_state, phone.goal, phone.platform) == ("{}", '{"x": 1}', Platform.PHONE)
+    assert json.loads(desktop.start_state) == {"setup": {"a.b": {}}} and desktop.goal == "{}"
+    alone = across('{"setup": {}}', '{"x": 2}')
+    assert query_on(alone, Platform.PHONE).goal == '{"x": 2}' and query_on(alone, Platform.WEB).goal == "{}"
+
+
+@pytest.mark.parametrize("text", ["{", "3", '{"devices": {"fridge": {}}}', '{"devices": 3}'])
+def test_a_malformed_part_is_a_mistake_of_the_task(text: str) -> None:
+    with pytest.raises(EnvironmentFailure) as caught:
+        query_on(across(text), Platform.PHONE)
+    assert caught.value.failure_class is FailureClass.TASK and "\n" not in str(caught.value)
+
+
+def test_what_was_started_is_closed_if_a_device_does_not_start() -> None:
+    sound = ToyFactory()
+    factory = DevicesFactory({Platform.PHONE: sound, Platform.DESKTOP: ToyFactory(refuses=True)}, Platform.PHONE)
+    with pytest.raises(EnvironmentFailure, match="no phone is free"):
+        asyncio.run(factory())
+    assert [each.closed for each in sound.made] == [True]
+
+
+def test_the_spec_reads_tasks_across_devices(tmp_path: Path) -> None:
+    file = tmp_path / "tasks.jsonl"
+    task = {"instruction": "Do both.", "start_state": {"devices": {}}, "goal": {"devices": {"desktop": {"x": 1}}}}
+    file.write_text(json.dumps(task))
+    spec = DevicesTogetherSpec(tasks=file)
+    (query,) = asyncio.run(spec.own_queries(0, ORIGIN)).queries
+    assert json.loads(query.goal) == {"devices": {"desktop": {"x": 1}}} and query.platform is Platform.PHONE
+    factory = pickle.loads(pickle.dumps(spec.factory(Platform.PHONE)))
+    assert sorted(factory.devices) == [Platform.DESKTOP, Platform.PHONE]
+    file.write_text('{"instruction": 3}')
+    with pytest.raises(BadInputError, match=r"tasks\.jsonl:1"):
+        asyncio.run(spec.own_queries(0, ORIGIN))
+    assert [each.key for each in DevicesTogetherSpec().missing(other_queries=False)] == ["tasks"]
