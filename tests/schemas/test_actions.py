@@ -42,7 +42,7 @@ def test_actions_survive_json(action: Action) -> None:
 
 def test_every_kind_has_a_name_of_its_own() -> None:
     names = [kind.model_fields["kind"].default for kind in KINDS]
-    assert len(set(names)) == len(names) == 16
+    assert len(set(names)) == len(names) == 17
 
 
 @pytest.mark.parametrize(
