@@ -7,9 +7,21 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 
 from trajmill.pipelines.models import Endpoint
+from trajmill.schemas.dialects.families import ANY
 from trajmill.stages.agents.base import AgentMaker, AgentModel
+from trajmill.stages.agents.roles.embedded_role import EmbeddedRole
 from trajmill.stages.agents.spec import AgentSpec
 from trajmill.stages.models.base import ChatModel
+
+
+def check_agent(spec: AgentSpec) -> None:
+    """Read the files that the roles of an agent need, so that a mistake in them ends a run before anything is asked.
+
+    Raises:
+        BadInputError: a prompt or the folder of documents is wrong.
+    """
+    if spec.roles():
+        spec.open(AgentModel(EmbeddedRole("unused", lambda _: ""), ANY, temperature=0.0))
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from trajmill.flows.configuration.prompts import prompts_of
 from trajmill.flows.serving.lora import Adapter, load_adapter
 from trajmill.flows.serving.model_server import ModelServer, served
 from trajmill.flows.serving.policy_servers import api_key, policy_server
+from trajmill.pipelines.agents import check_agent
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
 
 
@@ -28,10 +29,11 @@ def models_ready(config: Config, logs: Path, names: Iterable[str] | None = None)
 
     Raises:
         BadInputError: a server cannot be reached, does not know its model, or takes no adapter; a prompt
-            file misses something.
+            file misses something; the folder of the agent's documents has none.
         TrajmillError: a server that trajmill starts does not get ready.
     """
     prompts_of(config)
+    check_agent(config.agent)
     needed = names if names is not None else (name for _, name in config.asked_endpoints())
     used = {name: config.endpoints[name] for name in needed if name != EMBEDDED}
     at_servers = {name: spec for name, spec in used.items() if isinstance(spec, OpenAiSpec)}

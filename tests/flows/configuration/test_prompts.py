@@ -76,6 +76,16 @@ def test_a_prompt_of_an_agent_can_be_replaced(tmp_path: Path, name: str, path: P
     assert config.run_id != Config.model_validate({"agent": {"kind": agent}}).run_id
 
 
+@pytest.mark.parametrize("name", OF_AGENTS)
+def test_a_wrong_prompt_of_an_agent_is_one_line_before_anything_is_asked(tmp_path: Path, name: str) -> None:
+    agent, (key, _, _) = OF_AGENTS[name].parents[1].name, name.rpartition("-")
+    (tmp_path / "mine.md").write_text(OF_AGENTS[name].read_text().replace("$instruction", ""))
+    (tmp_path / "trajmill.toml").write_text(f'[agent]\nkind = "{agent}"\nprompts.{key} = "mine.md"\n')
+    with pytest.raises(BadInputError, match=r"^[^\n]*mine\.md[^\n]*instruction is missing[^\n]*$"):
+        with models_ready(load_config(tmp_path / "trajmill.toml"), tmp_path):
+            raise AssertionError("the run began")
+
+
 def _opened(config: Config) -> Iterator[Prompt]:
     """The prompts of the agent of a configuration."""
     agent = config.agent.open(AgentModel(Scripted(CLICK), ANY, 0.0))(toy_query())
