@@ -1,7 +1,7 @@
 """The agents beside each other: success, steps, calls and tokens per success on the same held-out queries.
 
 `python -m benchmarks.agents --root trajmill-data` takes the held-out queries and the policy in force of a warehouse of
-the default job. The policy stands behind the role that acts, embedded rules behind all other roles. Each agent makes one
+the default job. The policy stands behind the role that acts, embedded rules behind all other roles. Each agent makes a
 greedy attempt at each query, with the evaluation seeds of the loop, on devices that lose no tap and some that do.
 """
 

@@ -68,20 +68,19 @@ class MobileAgentV3Spec(AgentSpec):
         from trajmill.stages.agents.mobile_agent_v3.reflector import open_reflector
         from trajmill.stages.agents.roles.opening import acting_role, role_model
 
-        worker = given_model(model)
-        manager = role_model(self, "manager", worker, embedded.embedded_manager, self.role_tokens)
-        reflector = role_model(self, "reflector", worker, embedded.embedded_reflector, self.role_tokens)
-        notetaker = role_model(self, "notetaker", worker, embedded.embedded_notetaker, self.role_tokens)
-        retrieve, files = self._retriever(), self.prompts
+        given, files = given_model(model), self.prompts
+        role = partial(role_model, self, given=given, max_tokens=self.role_tokens)
+        plans = role("manager", embedded=embedded.embedded_manager)
+        reflects = role("reflector", embedded=embedded.embedded_reflector)
+        notes = role("notetaker", embedded=embedded.embedded_notetaker)
+        manager = open_manager(plans, files.manager_plan, files.manager_update) if plans else None
+        reflector = open_reflector(reflects, files.reflector) if reflects else None
+        notetaker = open_notetaker(notes, files.notetaker) if notes else None
+        retrieve = self._retriever()
 
         def make(query: Query) -> Agent:
-            return MobileAgentV3(
-                acting_role(worker, "worker", query.platform, self.max_tokens),
-                open_manager(manager, files.manager_plan, files.manager_update) if manager else None,
-                open_reflector(reflector, files.reflector) if reflector else None,
-                open_notetaker(notetaker, files.notetaker) if notetaker else None,
-                retrieve,
-            )
+            worker = acting_role(given, "worker", query.platform, self.max_tokens)
+            return MobileAgentV3(worker, manager, reflector, notetaker, retrieve)
 
         return make
 

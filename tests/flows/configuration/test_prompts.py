@@ -81,9 +81,10 @@ def test_a_wrong_prompt_of_an_agent_is_one_line_before_anything_is_asked(tmp_pat
     agent, (key, _, _) = OF_AGENTS[name].parents[1].name, name.rpartition("-")
     (tmp_path / "mine.md").write_text(OF_AGENTS[name].read_text().replace("$instruction", ""))
     (tmp_path / "trajmill.toml").write_text(f'[agent]\nkind = "{agent}"\nprompts.{key} = "mine.md"\n')
-    with pytest.raises(BadInputError, match=r"^[^\n]*mine\.md[^\n]*instruction is missing[^\n]*$"):
-        with models_ready(load_config(tmp_path / "trajmill.toml"), tmp_path):
-            raise AssertionError("the run began")
+    config = load_config(tmp_path / "trajmill.toml")
+    expected = r"^[^\n]*mine\.md[^\n]*instruction is missing[^\n]*$"
+    with pytest.raises(BadInputError, match=expected), models_ready(config, tmp_path):
+        raise AssertionError("the run began")
 
 
 def _opened(config: Config) -> Iterator[Prompt]:
