@@ -10,6 +10,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from trajmill.pipelines.deriving.export_kind import kind_examples
 from trajmill.pipelines.reading.episodes import read_episodes
 from trajmill.schemas.dialects.families import Family
 from trajmill.schemas.episode import Episode
@@ -46,6 +47,8 @@ class ExportRequest(NamedTuple):
     """The family, with the pixel budget that its model is trained with."""
     folder: Path
     """A new folder, or an empty one."""
+    kind: str = ""
+    """A derived kind; empty for the steps of judged attempts."""
 
 
 def export_release_to(warehouse: Warehouse, request: ExportRequest) -> ExportedFolder:
@@ -58,13 +61,17 @@ def export_release_to(warehouse: Warehouse, request: ExportRequest) -> ExportedF
         TrajmillError: the disk is full; the folder is not made.
     """
     release, form = verify_release(warehouse, request.release), request.form.open()
-    rows = _released_steps(warehouse, release)
-    rl_ids = [] if form.rl_steps is None else _compared_trajectories(warehouse, release)
-    source = ExportedRelease(release.name, release.run_id, release.round, release.code_version, _LICENCE)
+    rl_ids = [] if form.rl_steps is None or request.kind else _compared_trajectories(warehouse, release)
     screens = WarehouseScreens(warehouse)
+    if request.kind:
+        supervised = kind_examples(warehouse, release, request.kind, request.family, form, screens)
+    else:
+        rows = _released_steps(warehouse, release)
+        supervised = _steps(warehouse, release, request.family, rows, screens)
+    source = ExportedRelease(release.name, release.run_id, release.round, release.code_version, _LICENCE, request.kind)
     with disk_full_as_error(request.folder), replacing_folder(request.folder) as folder:
         steps = ReleaseSteps(
-            _steps(warehouse, release, request.family, rows, screens),
+            supervised,
             _rl_steps(warehouse, release, request.family, rl_ids, screens),
         )
         exported = write_folder(folder, form, request.family, source, steps, screens)

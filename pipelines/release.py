@@ -11,6 +11,13 @@ from typing import NamedTuple
 
 import pyarrow.compute as pc
 
+from trajmill.pipelines.deriving.release_kinds import (
+    KindRows,
+    ReleasedKind,
+    authors_of,
+    derived_rows,
+    write_kinds,
+)
 from trajmill.pipelines.reading.episodes import guidance_texts
 from trajmill.pipelines.release_shards import NO_SHARED_ROWS, SharedRelease, SharedRows, share_rows
 from trajmill.schemas.errors import TrajmillError
@@ -23,7 +30,7 @@ from trajmill.stages.curate.training_set import Alike, TrainingSet, training_set
 from trajmill.stages.derive.end_to_end import KIND as END_TO_END
 from trajmill.stages.derive.rl_steps import compares_members
 from trajmill.stages.export.base import ExportedFile, Exporter
-from trajmill.stages.export.card import CardContents, DroppedRows, dataset_card
+from trajmill.stages.export.card import CardContents, DroppedRows, LeftOutRows, dataset_card
 from trajmill.stages.export.check import check_release
 from trajmill.stages.export.selection import write_selection
 from trajmill.stages.export.spec import ExporterSpec
@@ -64,6 +71,8 @@ class ReleaseRequest(NamedTuple):
     left_out: Mapping[str, int]
     """By reason, the number of trajectories and steps that gave no example."""
     curate: CurateSpec = CurateSpec()
+    kinds: Collection[str] = ()
+    """The derived kinds that it takes, as `made_by` of their rows; other settings have made the others."""
 
 
 class Released(NamedTuple):
@@ -95,6 +104,7 @@ def make_release(warehouse: Warehouse, request: ReleaseRequest, queries: Sequenc
     clean = check.examples(chosen.examples)
     curated = chosen._replace(examples=clean.rows)
     rl_steps = check.rl_steps(read_table(warehouse, "rl_steps", _RL_TEXTS, rounds=[origin.round], run_id=origin.run_id))
+    kinds = [_without_leaks(kind, check) for kind in derived_rows(warehouse, origin, request.kinds)]
     folder = _emptied(warehouse, request.name)
     is_rl = compares_members(rl_steps.rows)
     exporters = [each for each in (spec.open() for spec in request.formats) if is_rl or each.table != "rl_steps"]
@@ -114,12 +124,19 @@ def make_release(warehouse: Warehouse, request: ReleaseRequest, queries: Sequenc
         [each for each in exporters if each.table == "examples"],
         guidance,
     )
+    released = _write_kinds(warehouse, folder, origin, kinds, guidance) if shared.files else []
     files = [*of_round, *shared.exported(warehouse, folder)]
+    files += [file for kind in released for file in kind.shared.exported(warehouse, folder)]
     leaking = Counter(clean.left_out) + Counter({f"{why} (RL)": n for why, n in rl_steps.left_out.items()})
+    for kind in kinds:
+        leaking.update({f"{why} ({kind.kind})": rows for why, rows in kind.leaking.items()})
     contents = _card_contents(request, curated, leaking, versions)._replace(
-        notes=() if is_rl else (NO_GROUPS,), left_out=shared.left_out, left_out_rows=shared.left_out_rows
+        notes=() if is_rl else (NO_GROUPS,),
+        left_out=_left_out_rows([*exporters, *(kind.exporter for kind in released)], shared, released),
+        authors=authors_of(warehouse, origin, curated.examples, kinds),
     )
-    (folder / "README.md").write_text(dataset_card(contents, exporters, files), encoding="utf-8")
+    card = dataset_card(contents, [*exporters, *(kind.exporter for kind in released)], files)
+    (folder / "README.md").write_text(card, encoding="utf-8")
     write_release(
         warehouse,
         request.name,
@@ -129,7 +146,7 @@ def make_release(warehouse: Warehouse, request: ReleaseRequest, queries: Sequenc
         code_version=origin.code_version,
         created_at=request.created_at,
         previous=request.previous,
-        shards=shared.files,
+        shards={*shared.files, *(file for kind in released for file in kind.shared.files)},
     )
     return Released(offered.num_rows, curated.examples.num_rows, _rows_of(files, RL_FILE))
 
@@ -190,6 +207,33 @@ def _write_supervised(
         _refuse_problems(shared.new, exporters, guidance)
     write_selection(folder, shared.selected)
     return shared
+
+
+def _write_kinds(
+    warehouse: Warehouse, folder: Path, origin: Origin, kinds: Sequence[KindRows], guidance: Mapping[str, str]
+) -> list[ReleasedKind]:
+    """Write the derived kinds, and check the rows that no earlier release has."""
+    released = list(write_kinds(warehouse, folder, origin, kinds))
+    for kind in released:
+        if kind.shared.new is not None:
+            _refuse_problems(kind.shared.new, [kind.exporter], guidance)
+    return released
+
+
+def _left_out_rows(
+    exporters: Sequence[Exporter], shared: SharedRows, released: Sequence[ReleasedKind]
+) -> dict[str, LeftOutRows]:
+    """By configuration, the rows of its shards that the release does not take."""
+    supervised = (each.name for each in exporters if each.name not in {kind.exporter.name for kind in released})
+    found = {name: LeftOutRows(shared.left_out, shared.left_out_rows) for name in supervised}
+    return found | {
+        kind.exporter.name: LeftOutRows(kind.shared.left_out, kind.shared.left_out_rows) for kind in released
+    }
+
+
+def _without_leaks(kind: KindRows, check: LeakCheck) -> KindRows:
+    clean = check.examples(kind.rows)
+    return kind._replace(rows=clean.rows, leaking=clean.left_out)
 
 
 def _refuse_problems(folder: Path, exporters: Sequence[Exporter], guidance: Mapping[str, str]) -> None:

@@ -71,6 +71,8 @@ class SharedRelease(NamedTuple):
     """The rows of the release in their order, with the weights that they have in it."""
     offered: pa.Table
     """Rows of table `examples` with the weights that they have in every release; among them the chosen ones."""
+    folders_up: int = 2
+    """From the folder of the selection to that of the warehouse."""
 
 
 def share_rows(warehouse: Warehouse, wanted: SharedRelease, exporters: Sequence[Exporter]) -> SharedRows:
@@ -92,7 +94,7 @@ def share_rows(warehouse: Warehouse, wanted: SharedRelease, exporters: Sequence[
         export_release(new, exporters, {"examples": rows.to_batches()}, WarehouseScreens(warehouse))
         shards = [*shards, _Shard(new, rows.select(_KEYS.names).cast(_KEYS))]
     weights = wanted.chosen["loss_weight"].to_pylist()
-    return _selected(warehouse, wanted.run_id, shards, ids, weights, exporters)._replace(new=new)
+    return _selected(warehouse, wanted.folders_up, shards, ids, weights, exporters)._replace(new=new)
 
 
 def _shards(warehouse: Warehouse, run_id: str, exporters: Sequence[Exporter]) -> list[_Shard]:
@@ -111,7 +113,7 @@ def _ids(shards: Sequence[_Shard]) -> pa.Array:
 
 def _selected(
     warehouse: Warehouse,
-    run_id: str,
+    folders_up: int,
     shards: Sequence[_Shard],
     ids: pa.Array,
     weights: Sequence[float],
@@ -120,7 +122,8 @@ def _selected(
     places = pc.index_in(ids, _ids(shards)).to_numpy()
     starts = [0, *accumulate(shard.keys.num_rows for shard in shards)]
     numbers = np.searchsorted(starts, places, side="right") - 1
-    relative = [f"../../{shard.folder.relative_to(warehouse.root).as_posix()}" for shard in shards]
+    up = "../" * folders_up
+    relative = [f"{up}{shard.folder.relative_to(warehouse.root).as_posix()}" for shard in shards]
     selected = [
         SelectedRow(example_id, weight, relative[number], int(place) - starts[number])
         for example_id, weight, number, place in zip(ids.to_pylist(), weights, numbers, places, strict=True)

@@ -28,6 +28,10 @@ def export(
     release: Annotated[
         str | None, typer.Option("--release", metavar="NAME", help="The newest release if none.")
     ] = None,
+    kind: Annotated[
+        str,
+        typer.Option("--kind", metavar="KIND", help="A derived kind instead of steps of attempts."),
+    ] = "",
     max_pixels: Annotated[
         int | None,
         typer.Option("--max-pixels", min=1, help="Bound on a picture's pixels that the model is trained with."),
@@ -46,7 +50,7 @@ def export(
         chosen = chosen.within(max_pixels)
     warehouse = warehouse_of(config, root)
     name = release if release is not None else newest_release(warehouse)
-    exported = export_release_to(warehouse, ExportRequest(name, spec, chosen, out))
+    exported = export_release_to(warehouse, ExportRequest(name, spec, chosen, out, kind))
     written, tally = exported.written, exported.tally
     print(f"{name}: {written.rows:,} rows of {tally.examples:,} steps in {len(written.shards)} shards, {out}")
     if exported.rl_written.rows:

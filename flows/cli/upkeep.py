@@ -10,7 +10,7 @@ from trajmill.flows.cli.loop import ConfigFile
 from trajmill.flows.cli.results import Root, warehouse_of
 
 app = typer.Typer()
-releases = typer.Typer(help="List, compare and drop releases.", no_args_is_help=True)
+releases = typer.Typer(help="List, make, compare and drop releases.", no_args_is_help=True)
 app.add_typer(releases, name="releases")
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of a release; `trajmill releases list` shows them.")]
@@ -66,6 +66,19 @@ def list_releases(config: ConfigFile = None, root: Root = None) -> None:
         own, shared = (sum(file.bytes for file in files) / 1e6 for files in (release.files, release.shards))
         size = f"{own:,.1f} MB" + (f" and {shared:,.1f} MB in shards" if release.shards else "")
         print(f"{name}  {release.created_at}  round {release.round}  {size}  {rows}")
+
+
+@releases.command(epilog="Example: trajmill derive grounding; trajmill releases make")
+def make(config: ConfigFile = None) -> None:
+    """Release the newest round once more, with the kinds that were derived since; its first release stays."""
+    from trajmill.flows.configuration.file import load_config
+    from trajmill.flows.tasks.release import release_again
+    from trajmill.warehouse.releases import read_release
+
+    settings = load_config(config)
+    name = release_again(settings)
+    release = read_release(warehouse_of(config, None), name)
+    print(f"{name}  round {release.round}  {settings.run.root / 'releases' / name}")
 
 
 @releases.command(epilog="Example: trajmill releases diff default-0a1b2c3d-r0001 default-0a1b2c3d-r0002")

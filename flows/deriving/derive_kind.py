@@ -22,7 +22,7 @@ from trajmill.flows.deriving.kind_of_run import KindOfRun, kind_named
 from trajmill.flows.deriving.sources import sources_of_round
 from trajmill.flows.progress import progress
 from trajmill.flows.serving.models_ready import models_ready
-from trajmill.pipelines.derived import DerivedFrom, DeriveKind
+from trajmill.pipelines.deriving.kind import DerivedFrom, DeriveKind
 from trajmill.pipelines.fan_out import fan_out, split_evenly
 from trajmill.schemas.errors import BadInputError
 from trajmill.stages.derive.collected import Maker

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trajmill.flows.context import RoundContext
-from trajmill.pipelines.derived import DerivedFrom
+from trajmill.pipelines.deriving.kind import DerivedFrom
 from trajmill.pipelines.reading.verdicts import read_verdicts
 from trajmill.stages.derive.end_to_end import LEARNED_FROM
 from trajmill.warehouse.read import read_table

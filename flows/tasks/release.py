@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.judges import own_judge
 from trajmill.flows.context import RoundContext
+from trajmill.flows.deriving.kind_of_run import kinds_in_force
 from trajmill.flows.policies.policy import policy_before
 from trajmill.flows.stage import StageOutcome, StageReport, run_once
 from trajmill.flows.tasks.derive import left_out
 from trajmill.pipelines.reading.history import read_history
 from trajmill.pipelines.release import ReleaseRequest, make_release
+from trajmill.schemas.errors import BadInputError
 from trajmill.stages.export.kinds import exporter_spec
-from trajmill.warehouse.layout import StageRun
+from trajmill.warehouse.atomic import disk_full_as_error
+from trajmill.warehouse.layout import StageRun, create_warehouse
+from trajmill.warehouse.lock import sole_worker
+from trajmill.warehouse.releases import read_release, release_names
 
 RELEASE = "release"
 
@@ -21,25 +27,9 @@ def release(context: RoundContext) -> StageReport:
     """Make the round's release."""
 
     def work(at: StageRun) -> StageOutcome:
-        history = read_history(context.warehouse, context.run_id, context.rounds_so_far)
-        queries = context.all_queries
-        averages = history.averages(list(queries)) if context.config.train.reweight else None
-        request = ReleaseRequest(
-            name=release_name(context),
-            origin=context.origin,
-            policy=policy_before(context).version,
-            judge=str(own_judge(context.config).rule),
-            averages=averages,
-            keep_per_query=context.config.train.keep_per_query,
-            keep_per_reply=context.config.train.keep_per_reply,
-            formats=tuple(map(exporter_spec, context.config.release.formats)),
-            previous=release_name(context.in_round(context.round - 1)) if context.round > 1 else None,
-            created_at=datetime.now(UTC).isoformat(timespec="seconds"),
-            heldout_apps=context.config.queries.unseen_app_names,
-            left_out=left_out(context),
-            curate=context.config.curate,
-        )
-        released = make_release(context.warehouse, request, list(queries.values()))
+        previous = release_name(context.in_round(context.round - 1)) if context.round > 1 else None
+        request = _request(context, release_name(context), previous)
+        released = make_release(context.warehouse, request, list(context.all_queries.values()))
         return StageOutcome(
             released.offered,
             released.examples,
@@ -47,6 +37,47 @@ def release(context: RoundContext) -> StageReport:
         )
 
     return run_once(context, RELEASE, work)
+
+
+def release_again(config: Config) -> str:
+    """Release the newest round of a run once more, with what was derived since, and return the new name.
+
+    Raises:
+        BadInputError: no round of the run was released yet.
+        RunInUseError: another process works on the run.
+    """
+    context = RoundContext(config, create_warehouse(config.run.root), 0)
+    names = [name for name in release_names(context.warehouse) if name.startswith(f"{context.run_id}-r")]
+    rounds = [read_release(context.warehouse, name).round for name in names]
+    if not rounds:
+        raise BadInputError(f"run {context.run_id}: no round was released yet; run `trajmill evolve` first")
+    newest = context.in_round(max(rounds))
+    name = f"{release_name(newest)}-{rounds.count(newest.round)}"
+    with sole_worker(context.warehouse, context.run_id), disk_full_as_error(context.warehouse.root):
+        request = _request(newest, name, release_name(newest))
+        make_release(context.warehouse, request, list(newest.all_queries.values()))
+    return name
+
+
+def _request(context: RoundContext, name: str, previous: str | None) -> ReleaseRequest:
+    history = read_history(context.warehouse, context.run_id, context.rounds_so_far)
+    averages = history.averages(list(context.all_queries)) if context.config.train.reweight else None
+    return ReleaseRequest(
+        name=name,
+        origin=context.origin,
+        policy=policy_before(context).version,
+        judge=str(own_judge(context.config).rule),
+        averages=averages,
+        keep_per_query=context.config.train.keep_per_query,
+        keep_per_reply=context.config.train.keep_per_reply,
+        formats=tuple(map(exporter_spec, context.config.release.formats)),
+        previous=previous,
+        created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        heldout_apps=context.config.queries.unseen_app_names,
+        left_out=left_out(context),
+        kinds=kinds_in_force(context.config),
+        curate=context.config.curate,
+    )
 
 
 def release_name(context: RoundContext) -> str:

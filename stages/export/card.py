@@ -20,6 +20,25 @@ class DroppedRows(NamedTuple):
     rows: int
 
 
+class LeftOutRows(NamedTuple):
+    """The rows of the shards of a configuration that the release does not take."""
+
+    values: Mapping[str, Sequence[str]] = {}
+    """By column, the values with which they are left out."""
+    rows: int = 0
+
+
+class AuthoredRows(NamedTuple):
+    """Rows of one sort that have one author."""
+
+    configuration: str
+    variant: str
+    """The sort within a derived kind; empty for `sft`."""
+    author: str
+    """The version of a policy or a model, or `template`."""
+    rows: int
+
+
 class CardContents(NamedTuple):
     """The facts of a card that cannot be read from the files."""
 
@@ -41,10 +60,10 @@ class CardContents(NamedTuple):
     trajectories: int
     """Distinct trajectories in it."""
     dropped: Sequence[DroppedRows]
-    left_out: Mapping[str, Sequence[str]] = {}
-    """By column of the supervised rows, the values with which the release leaves rows of its shards out."""
-    left_out_rows: int = 0
-    """Number of these rows."""
+    left_out: Mapping[str, LeftOutRows] = {}
+    """By configuration, the rows of its shards that the release does not take."""
+    authors: Sequence[AuthoredRows] = ()
+    """Who wrote what is learned."""
     notes: Sequence[str] = ()
     """Sentences that say what else is missing, and why."""
 
@@ -81,6 +100,8 @@ _SHARED = (
     "in this release; `loss_weight` in a shard is what it counted before tasks were weighed. `trajmill export` makes a "
     "folder that needs nothing else."
 )
+_EMBEDDED = "embedded-"
+"""Start of the versions of the built-in policy, which writes no thoughts of its own."""
 _PLACEHOLDERS = "The placeholder dialects of the files do not mix."
 
 
@@ -101,6 +122,7 @@ def dataset_card(contents: CardContents, exporters: Sequence[Exporter], files: I
         _files(configs),
         _loading(configs),
         "## How it was made\n\n" + _HOW_MADE,
+        *_who_wrote_it(contents.authors),
         "\n\n".join(["## What was left out", *contents.notes, _table(("reason", "rows"), contents.dropped)]),
         "## Lineage\n\n" + _table(("what", "version"), _lineage(contents)),
         "## Columns\n\n" + "\n\n".join(_columns(config) for config in configs),
@@ -114,8 +136,9 @@ def _configs(contents: CardContents, exporters: Sequence[Exporter], files: Seque
         parts = _parts(each.file, files)
         rows = sum(part.rows for part in parts)
         if each.table == "examples":
-            rows -= contents.left_out_rows
-            yield _Config(each.name, each.file, each.schema, each.row_is, parts, contents.left_out, rows)
+            left_out = contents.left_out.get(each.name, LeftOutRows())
+            rows -= left_out.rows
+            yield _Config(each.name, each.file, each.schema, each.row_is, parts, left_out.values, rows)
         else:
             yield _Config(each.name, each.file, each.schema, each.row_is, parts, rows=rows)
     parts = _parts(SCREENS_FILE, files)
@@ -183,6 +206,16 @@ def _loading(configs: Sequence[_Config]) -> str:
     if any("../" in part.path for config in configs for part in config.parts):
         text += " " + _SHARED
     return text
+
+
+def _who_wrote_it(authors: Sequence[AuthoredRows]) -> Iterator[str]:
+    if authors:
+        rows = [(each.configuration, each.variant, _author(each.author), each.rows) for each in authors]
+        yield "## Who wrote what is learned\n\n" + _table(("configuration", "sort", "written by", "rows"), rows)
+
+
+def _author(name: str) -> str:
+    return f"{name}: thoughts filled into templates" if name.startswith(_EMBEDDED) else name
 
 
 def _lineage(contents: CardContents) -> list[tuple[str, object]]:

@@ -14,7 +14,7 @@ from datasets import load_dataset
 from tests.stages.export.stored import EXPORTERS, StoredScreens, examples
 from tests.stages.export.test_card import CONTENTS
 from trajmill.pipelines.release_shards import SharedRelease, SharedRows, share_rows
-from trajmill.stages.export.card import dataset_card
+from trajmill.stages.export.card import LeftOutRows, dataset_card
 from trajmill.stages.export.selection import released_rows, write_selection
 from trajmill.stages.export.trl.exporter import SFT_FILE
 from trajmill.warehouse.layout import Warehouse, create_warehouse
@@ -44,7 +44,7 @@ def made(warehouse: Warehouse, number: int, rows: pa.Table) -> SharedRows:
     name, folder = f"r{number}", warehouse.release(f"r{number}")
     shared = share_rows(warehouse, SharedRelease("run", number, rows, OFFERED), SUPERVISED)
     write_selection(folder, shared.selected)
-    contents = CONTENTS._replace(left_out=shared.left_out, left_out_rows=shared.left_out_rows)
+    contents = CONTENTS._replace(left_out={"sft": LeftOutRows(shared.left_out, shared.left_out_rows)})
     (folder / "README.md").write_text(dataset_card(contents, SUPERVISED, shared.exported(warehouse, folder)))
     write_release(
         warehouse, name, tables={}, run_id="run", round=number, code_version="c", created_at="t", shards=shared.files

@@ -32,6 +32,8 @@ class ExportedRelease(NamedTuple):
     code_version: str
     licence: str
     """SPDX identifier in lower case."""
+    kind: str = ""
+    """The derived kind of its rows; empty for the steps of judged attempts."""
 
 
 def export_card(
@@ -47,7 +49,7 @@ def export_card(
         "with that of your model to set less.",
         *_stored_replies(form, exported),
         f"## What it is\n\n{_origin(tally)}\n\n{_weights(form, tally, written)}",
-        f"## How it was judged\n\n{_judged(tally)}",
+        f"## How it was judged\n\n{_judged(source, tally)}",
         *(f"## {name.capitalize()}\n\n{_table((name, 'steps'), counts.items())}" for name, counts in _counts(tally)),
         f"## Tokens of a screen\n\n{_tokens(tally)}",
         "## What was left out\n\n" + (_table(("reason", "steps"), sorted(tally.left_out.items())) or "Nothing."),
@@ -134,7 +136,12 @@ def _rl_left_out(tally: RLTally) -> str:
     return f"\n\n{table}" if table else ""
 
 
-def _judged(tally: Tally) -> str:
+def _judged(source: ExportedRelease, tally: Tally) -> str:
+    if source.kind:
+        return (
+            f"These are rows of the derived kind `{source.kind}`. Their trajectories were judged, but not all were "
+            "found correct; the card of the release says who wrote what is learned, and docs/data.md what is refused."
+        )
     rules = ", ".join(f"`{_cell(rule)}` ({count:,} steps)" for rule, count in tally.rules.most_common())
     return (
         f"Every trajectory was found correct by the judge of its run: {rules}. A step critic labelled each action; "

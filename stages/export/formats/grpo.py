@@ -17,7 +17,7 @@ from trajmill.stages.export.formats.base import RLStepWriter, TrainerSettings
 from trajmill.stages.export.formats.rows.columns import BLOCK_MESSAGES, COMPARISON, WEIGHT, weight_values
 from trajmill.stages.export.formats.rows.parquet import ParquetWriter
 from trajmill.stages.export.formats.rows.rl_step_example import RLStepExample
-from trajmill.stages.export.formats.rows.step_example import StepExample
+from trajmill.stages.export.formats.rows.step_example import StepExample, target_json
 from trajmill.stages.export.formats.rows.turns import in_blocks
 from trajmill.stages.export.formats.rows.written import DATA_FOLDER, RL_FOLDER, WrittenRows
 
@@ -57,7 +57,7 @@ class GrpoFormat:
 
 def _values(example: StepExample) -> Mapping[str, Any]:
     prompt = in_blocks(example.messages[:-1])
-    return {"prompt": prompt, "target": example.target.model_dump_json(), **weight_values(example)}
+    return {"prompt": prompt, "target": target_json(example), **weight_values(example)}
 
 
 def _rl_values(example: RLStepExample) -> Mapping[str, Any]:

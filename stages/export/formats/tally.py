@@ -94,7 +94,7 @@ class Tally(ExampleTally[StepExample]):
         self.images += len(lineage.image_sizes)
         self.queries.add(lineage.query_id)
         self.labels[lineage.step_label or "none"] += 1
-        self.kinds[example.target.action.kind] += 1
+        self.kinds["text" if example.target is None else example.target.action.kind] += 1
         self.platforms[lineage.platform] += 1
         self.environments[lineage.environment] += 1
         self.agents[lineage.agent] += 1

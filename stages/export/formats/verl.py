@@ -18,7 +18,7 @@ from trajmill.stages.export.formats.base import RLStepWriter, TrainerSettings
 from trajmill.stages.export.formats.rows.columns import COMPARISON, STRING_MESSAGES, WEIGHT, weight_values
 from trajmill.stages.export.formats.rows.parquet import ParquetWriter
 from trajmill.stages.export.formats.rows.rl_step_example import RLStepExample
-from trajmill.stages.export.formats.rows.step_example import StepExample
+from trajmill.stages.export.formats.rows.step_example import StepExample, target_json
 from trajmill.stages.export.formats.rows.turns import in_strings
 from trajmill.stages.export.formats.rows.written import DATA_FOLDER, RL_FOLDER, WrittenRows
 
@@ -106,7 +106,7 @@ class _Numbered:
             "data_source": f"trajmill/{lineage.environment}",
             "prompt": in_strings(example.messages[:-1]),
             "ability": "gui",
-            "reward_model": {"style": "rule", "ground_truth": example.target.model_dump_json()},
+            "reward_model": {"style": "rule", "ground_truth": target_json(example)},
             "extra_info": extra,
             **weight_values(example),
         }

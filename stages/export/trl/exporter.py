@@ -75,11 +75,13 @@ class TrlExporter:
     row_id: str = "example_id"
     row_is: str = "one step of a trajectory that was judged correct, as prompt and completion"
     advice: str = "`sft` is in TRL's conversational prompt-completion format for vision (`max_length=None`)."
+    further: tuple[pa.Field, ...] = ()
+    """Columns of table `examples` that are copied to the file beside those of `LINEAGE`."""
 
     @property
     def schema(self) -> pa.Schema:
         """Columns of the file."""
-        return SFT_SCHEMA
+        return pa.schema([*SFT_SCHEMA, *self.further], metadata=SFT_SCHEMA.metadata)
 
     def batches(self, rows: Iterable[pa.RecordBatch], screens: ImageReader) -> Iterator[pa.RecordBatch]:
         """One row per example, in order, in batches of one row group.
@@ -89,7 +91,7 @@ class TrlExporter:
             KeyError: a screen is not stored.
         """
         for batch in row_groups(rows):
-            yield _sft_batch(batch, screens)
+            yield self._batch(batch, screens)
 
     def problems(self, row: Mapping[str, Any], sizes: Mapping[str, Size], guidance: str) -> Iterator[str]:
         """The mistakes of a row of the file; images are not checked here."""
@@ -108,13 +110,13 @@ class TrlExporter:
         if row["action"] is not None and (size is None or not _says(said, action_from_json(row["action"]), size)):
             yield "the completion does not say the stored action"
 
-
-def _sft_batch(batch: pa.RecordBatch, screens: ImageReader) -> pa.RecordBatch:
-    messages, screen_ids = batch.column("messages"), batch.column("screens")
-    check_placeholders(messages, screen_ids, batch.column("example_id"))
-    parts = cut_last(_in_blocks(messages))
-    columns = [parts.head, parts.last, image_lists(screen_ids, screens), screen_ids]
-    return pa.record_batch([*columns, *(batch.column(name) for name in LINEAGE)], schema=SFT_SCHEMA)
+    def _batch(self, batch: pa.RecordBatch, screens: ImageReader) -> pa.RecordBatch:
+        messages, screen_ids = batch.column("messages"), batch.column("screens")
+        check_placeholders(messages, screen_ids, batch.column("example_id"))
+        parts = cut_last(_in_blocks(messages))
+        columns = [parts.head, parts.last, image_lists(screen_ids, screens), screen_ids]
+        copied = (*LINEAGE, *(field.name for field in self.further))
+        return pa.record_batch([*columns, *(batch.column(name) for name in copied)], schema=self.schema)
 
 
 def _in_blocks(messages: pa.ListArray) -> pa.ListArray:

@@ -32,7 +32,8 @@ class StepExample(NamedTuple):
     example_id: str
     messages: tuple[Message, ...]
     """Each image is the placeholder `<image>`; the last message is the reply."""
-    target: ReplyTarget
+    target: ReplyTarget | None
+    """None for a reply that is no action, of a derived kind."""
     lineage: Lineage
     loss_weight: float
     copy: int = 0
@@ -71,6 +72,17 @@ def step_example(
     )
     lineage = lineage_of(family, episode, step, conversation, screens.size)
     return StepExample(row.example_id, conversation.messages, target, lineage, row.loss_weight)
+
+
+def target_json(example: StepExample) -> str:
+    """The target of an example as trainers for RL read it.
+
+    Raises:
+        ValueError: its reply is no action, so that nothing can be compared with it.
+    """
+    if example.target is None:
+        raise ValueError(f"example {example.example_id} has no target")
+    return example.target.model_dump_json()
 
 
 def _box(step: Step, action: Action) -> Box | None:

@@ -1,0 +1,1 @@
+"""Derives further kinds of data, and takes them into releases."""

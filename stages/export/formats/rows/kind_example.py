@@ -1,0 +1,104 @@
+"""Turns an example of a derived kind into a training row of a family, with a target if its reply is an action."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from trajmill.schemas.actions import Action, action_from_json
+from trajmill.schemas.coordinates import CoordinateFrame, native_frame
+from trajmill.schemas.dialects.base import NotExpressible, Reply
+from trajmill.schemas.dialects.families import Family
+from trajmill.schemas.dialects.gui_owl_v3 import dialect_for
+from trajmill.schemas.episode import Episode
+from trajmill.schemas.errors import ModelFailure
+from trajmill.schemas.geometry import Size
+from trajmill.schemas.observation import ScreenReader
+from trajmill.schemas.tables.example import Example, Message
+from trajmill.stages.derive.family_conversation import StepConversation
+from trajmill.stages.export.formats.rows.lineage import lineage_of
+from trajmill.stages.export.formats.rows.spoken_step import LeftOutStep, same_action
+from trajmill.stages.export.formats.rows.step_example import ReleasedStep, StepExample, step_example
+from trajmill.stages.export.target import ReplyTarget
+
+STEP_KINDS: Final = frozenset({"step", "reasoning"})
+"""Kinds whose rows are steps in the conversation of an agent."""
+
+
+def kind_example(
+    family: Family, episode: Episode, example: Example, weight: float, screens: ScreenReader
+) -> StepExample | LeftOutStep:
+    """The training row of an example of a derived kind, or the reason why there is none.
+
+    Args:
+        family: with the pixel budget that its model is trained with.
+        episode: of the example's trajectory, with all its steps, its verdicts and its guidance.
+        example: as it is stored; positions in its reply are pixels of its last screen.
+        weight: what it counts in the release.
+        screens: reads sizes and accessibility trees of the stored screens.
+    """
+    if example.kind in STEP_KINDS and example.step_index is not None:
+        row = ReleasedStep(example.example_id, example.trajectory_id, example.step_index, weight)
+        return step_example(family, _with_reply(episode, example), row, screens)
+    try:
+        return _other_example(family, episode, example, weight, screens.size)
+    except NotExpressible:
+        return LeftOutStep("not_expressible")
+    except ModelFailure:
+        return LeftOutStep("screen_outside_budget")
+
+
+def _with_reply(episode: Episode, example: Example) -> Episode:
+    """The same episode, in which the agent thinks and says at this step what the example says."""
+    dialect = dialect_for(episode.query.platform)
+    # The frame only converts positions, and the stored action has these already.
+    read = dialect.parse(example.messages[-1].content, native_frame(Size(1, 1)))
+    if not isinstance(read, Reply):
+        return episode
+    changes = {"thought": read.thought, "conclusion": read.conclusion, "raw_response": ""}
+    steps = (step.model_copy(update=changes) if step.index == example.step_index else step for step in episode.steps)
+    return episode.model_copy(update={"steps": tuple(steps)})
+
+
+def _other_example(
+    family: Family, episode: Episode, example: Example, weight: float, size_of: Callable[[str], Size]
+) -> StepExample | LeftOutStep:
+    action = None if example.action is None else action_from_json(example.action)
+    frame = family.frame(size_of(example.screens[-1])) if example.screens else None
+    messages = _spoken(family, episode, example, action, frame)
+    if isinstance(messages, LeftOutStep):
+        return messages
+    index = -1 if example.step_index is None else example.step_index
+    step = next((step for step in episode.steps if step.index == index), episode.steps[0])
+    stored = step.model_copy(update={"action": example.action, "index": index})
+    conversation = StepConversation(messages, example.screens)
+    target = None
+    if action is not None and frame is not None:
+        target = ReplyTarget(
+            family=family.name,
+            platform=episode.query.platform,
+            action=action,
+            box=example.box,
+            screen=frame.screen,
+            resized=frame.resized,
+        )
+    lineage = lineage_of(family, episode, stored, conversation, size_of)
+    return StepExample(example.example_id, messages, target, lineage, weight)
+
+
+def _spoken(
+    family: Family, episode: Episode, example: Example, action: Action | None, frame: CoordinateFrame | None
+) -> tuple[Message, ...] | LeftOutStep:
+    """The messages with the family's tools, and with the action in the family's words."""
+    if action is None or frame is None:
+        return example.messages
+    dialect = family.dialect(episode.query.platform)
+    reply = dialect.render(Reply("", action, ""), frame)
+    read = dialect.parse(reply, frame)
+    if not isinstance(read, Reply) or not same_action(read.action, action, frame):
+        return LeftOutStep("not_round_trip")
+    asked = [
+        message.model_copy(update={"content": dialect.system_prompt(frame)}) if message.role == "system" else message
+        for message in example.messages[:-1]
+    ]
+    return (*asked, Message(role="assistant", content=reply))
