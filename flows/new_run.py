@@ -13,7 +13,8 @@ from trajmill.schemas.errors import BadInputError
 from trajmill.warehouse.atomic import write_text
 from trajmill.warehouse.layout import Warehouse, create_warehouse
 
-_IDENTITY_FILE = "identity.json"
+IDENTITY_FILE = "identity.json"
+"""Name of the file, in the run's folder, with what identifies the run."""
 _MOST_NAMED = 6
 
 
@@ -36,7 +37,7 @@ def begin_or_continue(config: Config, new_run: bool = False) -> None:
         earlier = _newest_of_name(warehouse, config.run.name)
         if earlier is not None:
             raise NewRunError(_line(warehouse, run_id, earlier, config.identity()))
-    file = warehouse.run(run_id) / _IDENTITY_FILE
+    file = warehouse.run(run_id) / IDENTITY_FILE
     if not file.exists():
         file.parent.mkdir(parents=True, exist_ok=True)
         write_text(file, json.dumps(config.identity(), indent=1, sort_keys=True))
@@ -51,7 +52,7 @@ def _newest_of_name(warehouse: Warehouse, name: str) -> str | None:
 
 
 def _line(warehouse: Warehouse, run_id: str, earlier: str, identity: Mapping[str, Any]) -> str:
-    changed = _changed_keys(warehouse.run(earlier) / _IDENTITY_FILE, identity)
+    changed = _changed_keys(warehouse.run(earlier) / IDENTITY_FILE, identity)
     more = f" and {len(changed) - _MOST_NAMED} more" if len(changed) > _MOST_NAMED else ""
     what = f"{', '.join(changed[:_MOST_NAMED])}{more} changed" if changed else "its configuration was another"
     return (
@@ -63,17 +64,18 @@ def _line(warehouse: Warehouse, run_id: str, earlier: str, identity: Mapping[str
 def _changed_keys(file: Path, identity: Mapping[str, Any]) -> list[str]:
     """The keys whose values differ from those in a file; empty if they are not known."""
     try:
-        before = dict(_flat(json.loads(file.read_text(encoding="utf-8"))))
+        before = dict(flat_keys(json.loads(file.read_text(encoding="utf-8"))))
     except (OSError, ValueError):
         return []
     # As JSON has no tuples, both sides are compared as it writes them.
-    now = dict(_flat(json.loads(json.dumps(identity))))
+    now = dict(flat_keys(json.loads(json.dumps(identity))))
     return sorted(key for key in before.keys() | now.keys() if before.get(key) != now.get(key))
 
 
-def _flat(tables: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+def flat_keys(tables: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    """The values of nested tables by their dotted keys, e.g. `rollout.group_size`."""
     for name, value in tables.items():
         if isinstance(value, Mapping):
-            yield from _flat(value, f"{above}{name}.")
+            yield from flat_keys(value, f"{above}{name}.")
         else:
             yield f"{above}{name}", value

@@ -8,9 +8,11 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from trajmill.flows.report.charts import segment_names, share_chart, stacked_bars
+from trajmill.flows.report.details import read_details
 from trajmill.flows.report.figures import read_figures
 from trajmill.flows.report.filmstrips import filmstrips, pick_trajectories
 from trajmill.flows.report.metrics import read_metrics
+from trajmill.flows.report.warnings import warnings
 from trajmill.schemas.errors import BadInputError
 from trajmill.warehouse.atomic import write_text
 from trajmill.warehouse.layout import Warehouse
@@ -44,6 +46,8 @@ def render_report(warehouse: Warehouse, run_id: str) -> str:
     pages.filters["tail"] = _tail
     return pages.get_template("report.html").render(
         figures=figures,
+        details=read_details(warehouse, run_id),
+        warnings=warnings(figures),
         metrics=read_metrics(warehouse, run_id),
         style=Markup(pages.get_template("report.css").render()),  # the package's own file, not text of a model
         success_chart=share_chart(figures.success, "Success per split and round, with 95 % intervals"),
