@@ -19,12 +19,12 @@ ENOUGH_LABEL = "trajmill.enough"
 """Label of the event's resource: `yes` if there is enough to retrain, else `no`; triggers cannot compare numbers."""
 
 
-def warehouse_resource(root: Path) -> str:
+def warehouse_resource(root: Path | str) -> str:
     """The warehouse's resource id in Prefect's events."""
-    return f"trajmill.warehouse.{content_id(str(root.absolute()))}"
+    return f"trajmill.warehouse.{content_id(str(root.absolute() if isinstance(root, Path) else root))}"
 
 
-def announce_landed(root: Path, accepted: int, enough: int) -> None:
+def announce_landed(root: Path | str, accepted: int, enough: int) -> None:
     """Emit the event for a commit of judged trajectories.
 
     Args:

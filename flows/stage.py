@@ -8,7 +8,6 @@ from time import perf_counter
 from typing import Any
 
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from trajmill.flows.context import RoundContext
 from trajmill.schemas.errors import TrajmillError
@@ -16,7 +15,9 @@ from trajmill.schemas.tables.round_summary import StageCount
 from trajmill.warehouse.atomic import disk_full_as_error
 from trajmill.warehouse.commit import commit_stage
 from trajmill.warehouse.layout import StageRun
+from trajmill.warehouse.read import read_shards
 from trajmill.warehouse.shards import DataFile
+from trajmill.warehouse.staging import has_begun as stage_has_begun
 from trajmill.warehouse.staging import mark_done, read_marker, stage_key, sweep
 
 
@@ -66,15 +67,15 @@ def run_once(context: RoundContext, stage: str, work: Work) -> StageReport:
     at = context.at(stage)
     folder = at.staging(context.warehouse)
     key = stage_key(stage, context.run_id, context.round)
-    marked = read_marker(folder, key)
+    marked = read_marker(context.warehouse, folder, key)
     if marked is None:
         with disk_full_as_error(context.warehouse.root):
             done = _do(context, at, work)
         if isinstance(done, Waiting):
             return StageReport(StageCount(stage=stage, rows_in=0, rows_out=0, seconds=0.0, cost=0.0), {}, done.line)
         marked = done
-        mark_done(folder, key, marked)
-    sweep(folder)
+        mark_done(context.warehouse, folder, key, marked)
+    sweep(context.warehouse, folder)
     return _report(stage, marked)
 
 
@@ -101,21 +102,22 @@ def _do(context: RoundContext, at: StageRun, work: Work) -> dict[str, Any] | Wai
 
 def _cost(context: RoundContext, model_calls: Sequence[DataFile]) -> float:
     """The price of the model calls of a stage."""
-    folder = context.warehouse.table("model_calls")
-    prices = (pq.read_table(folder / file.path, columns=["price"]).column(0) for file in model_calls if file.rows)
-    return float(sum(pc.sum(column).as_py() or 0.0 for column in prices))
+    prices = read_shards(context.warehouse, "model_calls", model_calls, ["price"])
+    return float(sum(pc.sum(table.column(0)).as_py() or 0.0 for table in prices))
 
 
 def report_of(context: RoundContext, stage: str) -> StageReport | None:
     """The report of a stage of this round; None if the stage is not finished."""
     at = context.at(stage)
-    marked = read_marker(at.staging(context.warehouse), stage_key(stage, context.run_id, context.round))
+    marked = read_marker(
+        context.warehouse, at.staging(context.warehouse), stage_key(stage, context.run_id, context.round)
+    )
     return None if marked is None else _report(stage, marked)
 
 
 def has_begun(context: RoundContext, stage: str) -> bool:
     """Whether a stage of this round has begun, and may be finished."""
-    return context.at(stage).staging(context.warehouse).exists()
+    return stage_has_begun(context.warehouse, context.at(stage).staging(context.warehouse))
 
 
 def finished(context: RoundContext, stage: str) -> StageReport:

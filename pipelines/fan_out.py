@@ -71,11 +71,12 @@ class BeamSettings:
 class _ShardMarker:
     """The marker of one finished shard."""
 
-    staging: Path
+    warehouse: Warehouse
+    at: StageRun
     shard: str
 
     def read(self) -> WrittenFiles | None:
-        result = read_marker(self._folder, self.shard)
+        result = read_marker(self.warehouse, self._folder, self.shard)
         if result is None:
             return None
         files = {table: [DataFile(*values) for values in written] for table, written in result["files"].items()}
@@ -83,20 +84,20 @@ class _ShardMarker:
 
     def write(self, written: WrittenFiles) -> None:
         files = {table: [list(file) for file in written] for table, written in written.files.items()}
-        mark_done(self._folder, self.shard, {"files": files, "dropped": dict(written.dropped)})
+        mark_done(self.warehouse, self._folder, self.shard, {"files": files, "dropped": dict(written.dropped)})
 
     @property
     def _folder(self) -> Path:
-        return self.staging / f"shard-{self.shard}"
+        return self.at.staging(self.warehouse) / f"shard-{self.shard}"
 
 
 class _DoShard(beam.DoFn, Generic[P]):
-    def __init__(self, work: ShardWork[P], staging: Path) -> None:
-        self._work, self._staging = work, staging
+    def __init__(self, work: ShardWork[P], warehouse: Warehouse, at: StageRun) -> None:
+        self._work, self._warehouse, self._at = work, warehouse, at
 
     def process(self, element: tuple[str, Any]) -> Iterable[str]:
         shard, payload = element
-        marker = _ShardMarker(self._staging, shard)
+        marker = _ShardMarker(self._warehouse, self._at, shard)
         if marker.read() is None:
             written = self._work(shard, payload)
             marker.write(written)
@@ -115,16 +116,15 @@ def fan_out(
     Raises:
         TrajmillError: `work` raised it, or a worker has written to a folder that this process does not see.
     """
-    staging = at.staging(warehouse)
     shards = {_shard_name(number, work.identity(payload)): payload for number, payload in enumerate(payloads)}
     with _original_errors(at.stage), beam.Pipeline(options=settings.pipeline_options()) as pipeline:
         (
             pipeline
             | "Shards" >> beam.Create(list(shards.items()))
             | "Spread" >> beam.Reshuffle()
-            | at.stage >> beam.ParDo(_DoShard(work, staging))
+            | at.stage >> beam.ParDo(_DoShard(work, warehouse, at))
         )
-    return _joined(_written(staging, shard) for shard in shards)
+    return _joined(_written(_ShardMarker(warehouse, at, shard)) for shard in shards)
 
 
 def split_evenly(items: Sequence[T], shards: int) -> list[Sequence[T]]:
@@ -137,10 +137,12 @@ def _shard_name(number: int, identity: object) -> str:
     return f"{number:05d}-{content_id('shard', identity)}"
 
 
-def _written(staging: Path, shard: str) -> WrittenFiles:
-    written = _ShardMarker(staging, shard).read()
+def _written(marker: _ShardMarker) -> WrittenFiles:
+    written = marker.read()
     if written is None:
-        raise TrajmillError(f"{staging}: shard {shard} is not there; all workers must see this folder")
+        raise TrajmillError(
+            f"{marker.warehouse.address}: shard {marker.shard} is not there; all workers must see this folder"
+        )
     return written
 
 

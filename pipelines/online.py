@@ -121,8 +121,8 @@ class OnlineRecorder:
         screens = write_screens(self._warehouse, self._at, self._origin, made_by=self._environment)
         commit_stage(self._warehouse, self._at, {**files, "screens": [screens]})
         folder = self._at.staging(self._warehouse)
-        mark_done(folder, self._at.name, {"episodes": len(lines)})
-        sweep(folder)
+        mark_done(self._warehouse, folder, self._at.name, {"episodes": len(lines)})
+        sweep(self._warehouse, folder)
         self._begin(self._at.attempt + 1)
 
 

@@ -46,6 +46,8 @@ class SharedRows(NamedTuple):
         named = named_shards(warehouse)
         found = []
         for path in self.files:
+            if path in named:
+                warehouse.store.fetch(warehouse.name(path))
             rows, size = pq.read_metadata(path).num_rows, path.stat().st_size
             digest = named[path].sha256 if path in named else ""
             found.append(ExportedFile(up + path.relative_to(warehouse.root).as_posix(), rows, digest, size))
@@ -101,9 +103,18 @@ def _shards(warehouse: Warehouse, run_id: str, exporters: Sequence[Exporter]) ->
     """The shards of a run that releases name and that have all formats, in the order of their names."""
     place = warehouse.shards(run_id)
     names = sorted({path.relative_to(place).parts[0] for path in named_shards(warehouse) if path.is_relative_to(place)})
-    folders = [place / name for name in names if all((place / name / each.file).is_file() for each in exporters)]
+    found = [place / name for name in names]
+    folders = [folder for folder in found if all(_is_here(warehouse, folder / each.file) for each in exporters)]
     tables = [pq.read_table(folder / exporters[0].file, columns=_KEYS.names).cast(_KEYS) for folder in folders]
     return [_Shard(folder, keys) for folder, keys in zip(folders, tables, strict=True)]
+
+
+def _is_here(warehouse: Warehouse, path: Path) -> bool:
+    """Whether a file is stored; it is then on this machine."""
+    try:
+        return warehouse.store.fetch(warehouse.name(path)).is_file()
+    except FileNotFoundError:
+        return False
 
 
 def _ids(shards: Sequence[_Shard]) -> pa.Array:

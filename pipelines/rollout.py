@@ -25,9 +25,11 @@ from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits
 from trajmill.stages.rollout.slots import SlotBoard
 from trajmill.stages.rollout.worker import run_attempts
 from trajmill.warehouse.layout import StageRun, Warehouse
+from trajmill.warehouse.screen_journal import journal_path
 from trajmill.warehouse.screens import write_screens
 from trajmill.warehouse.shards import write_tables
 from trajmill.warehouse.staging import Journal, RecordCounter
+from trajmill.warehouse.store.parts import USUAL, Durability, JournalParts, stored_in_time
 
 _JOURNALS = "episodes-*.jsonl"
 
@@ -79,6 +81,7 @@ class RunAttempts:
     agent: ActingAgent
     limits: Limits
     concurrency: int
+    durability: Durability = USUAL
 
     def identity(self, attempts: Sequence[Attempt]) -> object:
         """The attempts, the environment and the agent."""
@@ -91,22 +94,28 @@ class RunAttempts:
     def __call__(self, shard: str, attempts: Sequence[Attempt]) -> WrittenFiles:
         """Run the attempts that are in no journal of the stage, then write the rows of all attempts of the shard."""
         journal = Journal(self.at.staging(self.warehouse) / _JOURNALS.replace("*", shard))
+        parts = JournalParts(self.warehouse, self.at, [journal_path(self.warehouse, self.at, shard), journal.path])
         with screen_writer(self.warehouse, self.at, shard, self.environment.draws_screens) as screens:
             try:
-                finished = asyncio.run(self._run(attempts, journal, screens))
+                finished = asyncio.run(self._run(attempts, journal, screens, parts))
             finally:
                 journal.close()
+        # The process that commits the stage writes the screens, from the journals of all shards.
+        parts.publish(parts.sizes())
         return self._write(shard, finished)
 
     async def _run(
-        self, attempts: Sequence[Attempt], journal: Journal, screens: ScreenWriter
+        self, attempts: Sequence[Attempt], journal: Journal, screens: ScreenWriter, parts: JournalParts
     ) -> Sequence[JournaledAttempt]:
-        async def record(rollout: FinishedAttempt) -> None:
-            await screens.write(rollout.screens.values())
-            journal.append(JournaledAttempt.of(rollout).model_dump_json().encode())
-
         board = SlotBoard()
-        async with self.agent.open() as make_agent, shown_slots(board, journal.path):
+        storing = stored_in_time(parts, self.durability)
+        async with self.agent.open() as make_agent, shown_slots(board, journal.path), storing as one_more:
+
+            async def record(rollout: FinishedAttempt) -> None:
+                await screens.write(rollout.screens.values())
+                journal.append(JournaledAttempt.of(rollout).model_dump_json().encode())
+                await one_more()
+
             by_id = {attempt.trajectory_id(make_agent(attempt.query)): attempt for attempt in attempts}
             finished = {one.trajectory_id: one for one in _journaled(self._journals(), by_id)}
             remaining = [attempt for trajectory_id, attempt in by_id.items() if trajectory_id not in finished]

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction, PostCommitHookProperties
 
 from trajmill.schemas.tables.registry import TABLES
@@ -57,21 +58,31 @@ def commit(warehouse: Warehouse, table: str, files: Sequence[DataFile], at: Stag
         TrajmillError: the disk is full; the table is unchanged.
         BadInputError: entries of the table's log are missing or damaged.
     """
-    with disk_full_as_error(warehouse.table(table)):
+    with disk_full_as_error(warehouse.table(table)), warehouse.store.one_line(f"tables/{table}"):
         delta = delta_table(warehouse, table) or _create(warehouse, table)
         if not _is_committed(delta, at):
             _add_missing_columns(delta, table)
-            delta.create_write_transaction(
-                [_add_action(file) for file in files if file.rows],
-                mode="append",
-                schema=delta.schema(),
-                commit_properties=CommitProperties(app_transactions=[Transaction(at.name, at.attempt)]),
-                post_commithook_properties=PostCommitHookProperties(cleanup_expired_logs=False),
-            )
+            try:
+                _add(delta, files, at)
+            except (DeltaError, OSError):
+                # The reply to a commit that was made may have been lost.
+                again = None if warehouse.store.is_local else delta_table(warehouse, table)
+                if again is None or not _is_committed(again, at):
+                    raise
             delta.update_incremental()
         # Also where it was committed before: that process may have been killed before it came to this.
-        make_log_durable(warehouse.table(table))
+        make_log_durable(warehouse, table)
         return int(delta.version())
+
+
+def _add(delta: DeltaTable, files: Sequence[DataFile], at: StageRun) -> None:
+    delta.create_write_transaction(
+        [_add_action(file) for file in files if file.rows],
+        mode="append",
+        schema=delta.schema(),
+        commit_properties=CommitProperties(app_transactions=[Transaction(at.name, at.attempt)]),
+        post_commithook_properties=PostCommitHookProperties(cleanup_expired_logs=False),
+    )
 
 
 def last_attempt(warehouse: Warehouse, at: StageRun) -> int:
@@ -88,7 +99,10 @@ def _is_committed(delta: DeltaTable, at: StageRun) -> bool:
 
 def _create(warehouse: Warehouse, table: str) -> DeltaTable:
     return DeltaTable.create(
-        str(warehouse.table(table)), schema=stored_schema(table), mode="ignore", configuration=_TABLE_SETTINGS
+        warehouse.store.uri(f"tables/{table}"),
+        schema=stored_schema(table),
+        mode="ignore",
+        configuration=_TABLE_SETTINGS,
     )
 
 

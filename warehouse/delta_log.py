@@ -22,7 +22,7 @@ from trajmill.schemas.tables.registry import TABLES
 from trajmill.warehouse.checks.log_entries import LOG, first_unreadable_entry, log_entries
 from trajmill.warehouse.layout import Warehouse
 
-_FIRST_ENTRY = Path(LOG, f"{0:020d}.json")
+_FIRST_ENTRY = f"{LOG}/{0:020d}.json"
 
 
 class Snapshot(NamedTuple):
@@ -59,13 +59,13 @@ def delta_table(warehouse: Warehouse, table: str, version: int | None = None) ->
     Raises:
         BadInputError: entries of its log are missing or damaged.
     """
-    folder = warehouse.table(table)
-    if not log_entries(folder):
+    if not log_entries(warehouse, table):
         return None
+    where = warehouse.store.uri(warehouse.name(warehouse.table(table)))
     try:
-        return DeltaTable(str(folder), version=version)
+        return DeltaTable(where, version=version)
     except DeltaError as error:
-        path = first_unreadable_entry(folder) or folder / LOG
+        path = first_unreadable_entry(warehouse, table) or f"{where}/{LOG}"
         reason = str(error).splitlines()[0]
         raise BadInputError(f"{path}: not a log of Delta ({reason}); restore it from a copy") from error
 
@@ -87,7 +87,7 @@ def committed_files(
     rounds: Collection[int] | None = None,
     run_id: str | None = None,
 ) -> list[Path]:
-    """Absolute paths of the Parquet files of a table's version, sorted; empty if nothing was committed.
+    """Paths of the Parquet files of a table's version, sorted; empty if nothing was committed.
 
     With `rounds` or `run_id`, files without such rows are left out by the log's statistics; the others may still have
     rows of other rounds and runs.
@@ -106,7 +106,7 @@ def newest_log_entry(warehouse: Warehouse, table: str) -> str:
     Raises:
         BadInputError: entries of its log are missing or damaged.
     """
-    entries = log_entries(warehouse.table(table))
+    entries = log_entries(warehouse, table)
     return entries[-1].name if entries else ""
 
 
@@ -118,7 +118,7 @@ def snapshot(warehouse: Warehouse, table: str) -> Snapshot:
     if delta is None:
         return Snapshot("", [], [], False)
     columns = [field.name for field in delta.schema().fields]
-    mixed = len(columns) > _first_column_count(warehouse.table(table))
+    mixed = len(columns) > _first_column_count(warehouse, table)
     return Snapshot(entry, logged_names(delta), columns, mixed)
 
 
@@ -128,9 +128,9 @@ def table_versions(warehouse: Warehouse) -> dict[str, int]:
     return {table: int(delta.version()) for table, delta in found.items() if delta is not None}
 
 
-def _first_column_count(folder: Path) -> int:
+def _first_column_count(warehouse: Warehouse, table: str) -> int:
     # The first entry is parsed here, because opening a second DeltaTable takes longer than everything else.
-    actions = map(json.loads, (folder / _FIRST_ENTRY).read_text(encoding="utf-8").splitlines())
+    actions = map(json.loads, (warehouse.store.get(f"tables/{table}/{_FIRST_ENTRY}") or b"").splitlines())
     [schema] = [action["metaData"]["schemaString"] for action in actions if "metaData" in action]
     return len(json.loads(schema)["fields"])
 

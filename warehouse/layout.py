@@ -10,7 +10,8 @@ from pathlib import Path
 from trajmill.schemas import SCHEMA_VERSION
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.registry import TABLES
-from trajmill.warehouse.atomic import write_text
+from trajmill.warehouse.store.address import store_at
+from trajmill.warehouse.store.base import FileStore
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _VERSION_FILE = "warehouse.json"
@@ -20,10 +21,27 @@ ONLY_SHARD = "00000"
 
 @dataclass(frozen=True, slots=True)
 class Warehouse:
-    """A warehouse folder; made by `create_warehouse` or `open_warehouse`."""
+    """A warehouse in a folder or a bucket; made by `create_warehouse` or `open_warehouse`.
 
-    root: Path
-    """Absolute path of the folder, symbolic links resolved."""
+    Its paths are those of a folder on this machine. For a warehouse in a bucket this has copies of files, and work that
+    is not stored yet; `name` gives what the store calls a path.
+    """
+
+    store: FileStore
+
+    @property
+    def root(self) -> Path:
+        """Absolute path of the folder on this machine, symbolic links resolved."""
+        return self.store.local
+
+    @property
+    def address(self) -> str:
+        """What the user calls it: the path of its folder, or its URL."""
+        return self.store.address
+
+    def name(self, path: Path) -> str:
+        """The name in the store of a path below `root`."""
+        return path.relative_to(self.root).as_posix()
 
     def table(self, name: str) -> Path:
         """Folder of a Delta table. Raises KeyError for a table that does not exist."""
@@ -87,39 +105,40 @@ class StageRun:
         return f"{self.name}{suffix}-{shard}.parquet"
 
 
-def create_warehouse(root: Path) -> Warehouse:
+def create_warehouse(root: Path | str) -> Warehouse:
     """Open the warehouse at `root`; make it if there is none.
 
     Raises:
         BadInputError: see `open_warehouse`; or `root` is a file or cannot be made.
     """
-    root = _checked_root(root)
+    warehouse = Warehouse(store_at(root))
     try:
-        root.mkdir(parents=True, exist_ok=True)
-        version_file = root / _VERSION_FILE
-        if not version_file.exists() or _checked_version(version_file) < SCHEMA_VERSION:
-            write_text(version_file, json.dumps({"schema_version": SCHEMA_VERSION}) + "\n")
-        for folder in ("tables", "staging", "models", "releases", "runs"):
-            (root / folder).mkdir(exist_ok=True)
+        warehouse.root.mkdir(parents=True, exist_ok=True)
+        version = _version(warehouse)
+        if version is None or version < SCHEMA_VERSION:
+            warehouse.store.put(_VERSION_FILE, (json.dumps({"schema_version": SCHEMA_VERSION}) + "\n").encode())
+        _make_folders(warehouse)
     except OSError as error:
         raise BadInputError(
-            f"warehouse {root}: cannot be written ({error.strerror}); choose a folder you can write to"
+            f"warehouse {warehouse.root}: cannot be written ({error.strerror}); choose a folder you can write to"
         ) from error
-    return Warehouse(root)
+    return warehouse
 
 
-def open_warehouse(root: Path) -> Warehouse:
+def open_warehouse(root: Path | str) -> Warehouse:
     """Open an existing warehouse.
 
     Raises:
         BadInputError: there is no warehouse at `root`, or one of a newer schema version.
     """
-    root = _checked_root(root)
-    version_file = root / _VERSION_FILE
-    if not version_file.is_file():
-        raise BadInputError(f"{root} is no warehouse ({_VERSION_FILE} is missing); name the folder that `evolve` wrote")
-    _checked_version(version_file)
-    return Warehouse(root)
+    warehouse = Warehouse(store_at(root))
+    if _version(warehouse) is None:
+        raise BadInputError(
+            f"{warehouse.address} is no warehouse ({_VERSION_FILE} is missing); name the folder that `evolve` wrote"
+        )
+    if not warehouse.store.is_local:
+        _make_folders(warehouse)
+    return warehouse
 
 
 def checked_name(name: str) -> str:
@@ -135,22 +154,23 @@ def checked_name(name: str) -> str:
     return name
 
 
-def _checked_root(root: Path) -> Path:
-    root = root.resolve()
-    if set("%?*[") & set(str(root)):
-        # Delta decodes per cent signs; DuckDB takes the others for patterns.
-        raise BadInputError(f"warehouse {root}: its path must have none of % ? * [; choose another folder")
-    return root
+def _make_folders(warehouse: Warehouse) -> None:
+    for folder in ("tables", "staging", "models", "releases", "runs"):
+        (warehouse.root / folder).mkdir(parents=True, exist_ok=True)
 
 
-def _checked_version(version_file: Path) -> int:
+def _version(warehouse: Warehouse) -> int | None:
+    """The schema version; None if there is no warehouse."""
+    written, where = warehouse.store.get(_VERSION_FILE), warehouse.store.uri(_VERSION_FILE)
+    if written is None:
+        return None
     try:
-        version = int(json.loads(version_file.read_text(encoding="utf-8"))["schema_version"])
+        version = int(json.loads(written)["schema_version"])
     except (ValueError, KeyError, TypeError) as error:
-        raise BadInputError(f"{version_file}:1: not a warehouse's version file; restore it from a copy") from error
+        raise BadInputError(f"{where}:1: not a warehouse's version file; restore it from a copy") from error
     if version > SCHEMA_VERSION:
         raise BadInputError(
-            f"{version_file}:1: the warehouse has schema version {version}, this trajmill knows {SCHEMA_VERSION}; "
+            f"{where}:1: the warehouse has schema version {version}, this trajmill knows {SCHEMA_VERSION}; "
             "install a newer trajmill"
         )
     return version

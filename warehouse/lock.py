@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
+import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 
 from trajmill.schemas.errors import TrajmillError
-from trajmill.warehouse.atomic import disk_full_as_error
 from trajmill.warehouse.layout import Warehouse
+from trajmill.warehouse.store.base import HeldError
+
+_LOCK = "lock"
 
 
 class RunInUseError(TrajmillError):
@@ -23,35 +23,27 @@ def sole_worker(warehouse: Warehouse, run_id: str) -> Iterator[None]:
 
     Raises:
         RunInUseError: another process works on it; raised immediately.
+        LeaseLostError: this process stood still for so long that another works on it.
     """
-    path = warehouse.staging(run_id) / "lock"
-    with _opened(path) as descriptor:
+    folder = warehouse.staging(run_id)
+    with ExitStack() as stack:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            owner = os.read(descriptor, 20).decode("ascii", "replace").strip() or "of another machine"
+            stack.enter_context(warehouse.store.hold(warehouse.name(folder / _LOCK), wait=False))
+        except HeldError as error:
             raise RunInUseError(
-                f"run {run_id} in {warehouse.root}: process {owner} is at work on it; wait for it to end, or stop it"
+                f"run {run_id} in {warehouse.address}: process {error} is at work on it; wait for it to end, or stop it"
             ) from None
-        with disk_full_as_error(path):
-            os.ftruncate(descriptor, 0)
-            os.write(descriptor, str(os.getpid()).encode())
+        if not warehouse.store.is_local:
+            # What an earlier process has left on this machine may not be what others have stored since.
+            shutil.rmtree(folder, ignore_errors=True)
         yield
 
 
-@contextmanager
-def sole_writer(warehouse: Warehouse, table: str) -> Iterator[None]:
+def worker_of(warehouse: Warehouse, run_id: str) -> str | None:
+    """The process that works on a run; None if none does. Nothing is locked by asking."""
+    return warehouse.store.holder(warehouse.name(warehouse.staging(run_id) / _LOCK))
+
+
+def sole_writer(warehouse: Warehouse, table: str) -> AbstractContextManager[None]:
     """Wait until no other process commits to a table, and keep them out."""
-    with _opened(warehouse.table(table) / "_lock") as descriptor:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[int]:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
+    return warehouse.store.hold(warehouse.name(warehouse.table(table) / "_lock"), wait=True)

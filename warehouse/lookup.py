@@ -35,6 +35,7 @@ class RowLookup:
         """Read nothing yet."""
         self._warehouse = warehouse
         self._database = duckdb.connect(config=OFFLINE)
+        warehouse.store.register(self._database)
         # Committed files never change, so their footers are kept.
         self._database.execute("SET parquet_metadata_cache = true")
         self._known: dict[str, _KnownTable] = {}
@@ -98,9 +99,8 @@ class RowLookup:
             raise BadInputError(unreadable(self._warehouse.table(table), error)) from error
 
     def _files(self, table: str, rounds: Collection[int] | None, equal: Mapping[str, str]) -> list[str]:
-        folder = self._warehouse.table(table)
-        bounds = self._bounds(table)
-        return [] if bounds is None else [str(folder / name) for name in bounds.names(rounds, equal)]
+        bounds, uri = self._bounds(table), self._warehouse.store.uri
+        return [] if bounds is None else [uri(f"tables/{table}/{name}") for name in bounds.names(rounds, equal)]
 
     def _bounds(self, table: str) -> FileBounds | None:
         entry = newest_log_entry(self._warehouse, table)

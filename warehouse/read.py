@@ -7,6 +7,7 @@ from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 
 from trajmill.schemas.record import Row
 from trajmill.schemas.tables.registry import TABLES, arrow_schema, rows_from_arrow
@@ -14,6 +15,7 @@ from trajmill.warehouse.checks.unreadable import damage_as_error
 from trajmill.warehouse.columns import file_schema
 from trajmill.warehouse.delta_log import committed_files
 from trajmill.warehouse.layout import Warehouse
+from trajmill.warehouse.shards import DataFile
 
 R = TypeVar("R", bound=Row)
 
@@ -42,7 +44,7 @@ def read_table(
     Raises:
         BadInputError: a committed file or an entry of the table's log is missing or damaged.
     """
-    with damage_as_error(warehouse.table(table)):
+    with warehouse.store.one_line(f"tables/{table}"), damage_as_error(warehouse.table(table)):
         return _scanner(warehouse, table, columns, rounds, run_id, version).to_table()
 
 
@@ -56,7 +58,7 @@ def read_batches(
     version: int | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Read as `read_table` does, batch by batch and in constant memory."""
-    with damage_as_error(warehouse.table(table)):
+    with warehouse.store.one_line(f"tables/{table}"), damage_as_error(warehouse.table(table)):
         yield from _scanner(warehouse, table, columns, rounds, run_id, version).to_batches()
 
 
@@ -80,6 +82,17 @@ def read_rows(
     return [row for row in rows_from_arrow(table, data) if isinstance(row, record)]
 
 
+def read_shards(
+    warehouse: Warehouse, table: str, files: Sequence[DataFile], columns: Sequence[str]
+) -> Iterator[pa.Table]:
+    """Read columns of shards that may not be committed yet, one shard after the other."""
+    system, before = warehouse.store.arrow_files()
+    for file in files:
+        if file.rows:
+            path = f"{before}tables/{table}/{file.path}"
+            yield pq.read_table(path, columns=list(columns), filesystem=system, partitioning=None)
+
+
 def table_of(record: type[Row]) -> str:
     """Name of the table of a record class. Raises KeyError for a class without a table."""
     for name, row in TABLES.items():
@@ -96,12 +109,17 @@ def _scanner(
     run_id: str | None,
     version: int | None,
 ) -> ds.Scanner:
-    files = [str(path) for path in committed_files(warehouse, table, version, rounds, run_id)]
+    system, before = warehouse.store.arrow_files()
+    committed = committed_files(warehouse, table, version, rounds, run_id)
+    files = [before + warehouse.name(path) for path in committed]
     schema = file_schema(table).remove_metadata()
     condition = ds.scalar(True)
     if rounds is not None:
         condition = condition & ds.field("round").isin(list(rounds))
     if run_id is not None:
         condition = condition & (ds.field("run_id") == run_id)
-    dataset = ds.dataset(files, schema=schema, format="parquet") if files else ds.dataset(schema.empty_table())
+    if files:
+        dataset = ds.dataset(files, schema=schema, format="parquet", filesystem=system)
+    else:
+        dataset = ds.dataset(schema.empty_table())
     return dataset.scanner(columns=None if columns is None else list(columns), filter=condition)

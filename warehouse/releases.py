@@ -14,7 +14,6 @@ from pydantic import ValidationError
 from trajmill.schemas import SCHEMA_VERSION
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.record import Record
-from trajmill.warehouse.atomic import sync, write_text
 from trajmill.warehouse.checks.sealed import file_hash
 from trajmill.warehouse.layout import Warehouse
 
@@ -105,15 +104,19 @@ def write_release(
         shards=tuple(known.get(path) or _describe(path, warehouse.root) for path in sorted(shards)),
         previous=previous,
     )
-    if (folder / MANIFEST).exists():
+    if name in release_names(warehouse):
         existing = read_release(warehouse, name)
         if (existing.files, existing.shards) != (release.files, release.shards):
             raise BadInputError(f"release {name}: exists with other contents, and releases never change; name another")
         return existing
-    _sync(warehouse, [*paths, *(path for path in shards if path not in known)])
+    new = [warehouse.name(path) for path in (*paths, *(path for path in shards if path not in known))]
+    for file in new:
+        warehouse.store.publish(file)
+    warehouse.store.sync(new)
     release = release.model_copy(update={"sha256": release.own_hash()})
-    write_text(folder / MANIFEST, release.model_dump_json(indent=1) + "\n")
-    _sync(warehouse, [folder / MANIFEST])
+    manifest = warehouse.name(folder / MANIFEST)
+    warehouse.store.put(manifest, (release.model_dump_json(indent=1) + "\n").encode())
+    warehouse.store.sync([manifest])
     return release
 
 
@@ -123,11 +126,12 @@ def read_release(warehouse: Warehouse, name: str) -> Release:
     Raises:
         BadInputError: there is no such release, or its manifest is damaged.
     """
-    path = warehouse.release(name) / MANIFEST
-    if not path.is_file():
+    manifest = warehouse.name(warehouse.release(name) / MANIFEST)
+    written, path = warehouse.store.get(manifest), warehouse.store.uri(manifest)
+    if written is None:
         raise BadInputError(_no_release(warehouse, name))
     try:
-        release = Release.model_validate_json(path.read_text(encoding="utf-8"))
+        release = Release.model_validate_json(written.decode())
     except (ValidationError, UnicodeDecodeError) as error:
         raise BadInputError(f"{path}:1: not a release's manifest; restore it from a copy") from error
     if release.sha256 is not None and release.sha256 != release.own_hash():
@@ -142,11 +146,13 @@ def drop_release(warehouse: Warehouse, name: str) -> None:
         BadInputError: there is no such release.
     """
     folder = warehouse.release(name)
-    if not (folder / MANIFEST).is_file():
+    if name not in release_names(warehouse):
         raise BadInputError(_no_release(warehouse, name))
     # What is left if this is interrupted is no release, and `vacuum` deletes it.
-    (folder / MANIFEST).unlink()
-    shutil.rmtree(folder)
+    warehouse.store.delete(warehouse.name(folder / MANIFEST))
+    for file in warehouse.store.files(warehouse.name(folder)):
+        warehouse.store.delete(file.name)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def older_releases(warehouse: Warehouse, keep: int) -> list[str]:
@@ -166,7 +172,8 @@ def named_shards(warehouse: Warehouse) -> dict[Path, ReleaseFile]:
 
 def release_names(warehouse: Warehouse) -> list[str]:
     """Names of the finished releases, in alphabetical order."""
-    return sorted(path.parent.name for path in (warehouse.root / "releases").glob(f"*/{MANIFEST}"))
+    store = warehouse.store
+    return [name for name in store.folders("releases") if store.size(f"releases/{name}/{MANIFEST}") is not None]
 
 
 def newest_release(warehouse: Warehouse) -> str:
@@ -177,7 +184,7 @@ def newest_release(warehouse: Warehouse) -> str:
     """
     made = [(read_release(warehouse, name).created_at, name) for name in release_names(warehouse)]
     if not made:
-        raise BadInputError(f"{warehouse.root}: there is no release yet; `trajmill evolve` makes them")
+        raise BadInputError(f"{warehouse.address}: there is no release yet; `trajmill evolve` makes them")
     return max(made)[1]
 
 
@@ -190,25 +197,49 @@ def verify_release(warehouse: Warehouse, name: str) -> Release:
     release = read_release(warehouse, name)
     own = [(warehouse.release(name) / file.path, file) for file in release.files]
     for path, file in [*own, *((warehouse.root / file.path, file) for file in release.shards)]:
-        if not path.is_file():
-            raise BadInputError(f"{path}: missing, though the manifest of release {name} names it; restore it")
-        if file_hash(path) != file.sha256:
-            raise BadInputError(f"{path}: changed since release {name} was made; restore it from a copy")
+        try:
+            whole = file_hash(_fetched(warehouse, path)) == file.sha256
+            # On this machine there may be a damaged copy of a whole file.
+            whole = whole or file_hash(_fetched(warehouse, path, anew=True)) == file.sha256
+        except FileNotFoundError:
+            where = warehouse.store.uri(warehouse.name(path))
+            raise BadInputError(
+                f"{where}: missing, though the manifest of release {name} names it; restore it"
+            ) from None
+        if not whole:
+            where = warehouse.store.uri(warehouse.name(path))
+            raise BadInputError(f"{where}: changed since release {name} was made; restore it from a copy")
     return release
+
+
+def release_folder(warehouse: Warehouse, name: str) -> Path:
+    """The folder of a release on this machine, with its files and those of its shards.
+
+    Raises:
+        BadInputError: there is no such release, or a file is missing.
+    """
+    release, folder = read_release(warehouse, name), warehouse.release(name)
+    if not warehouse.store.is_local:
+        for path in (*(folder / file.path for file in release.files), *_shard_paths(warehouse, release)):
+            try:
+                _fetched(warehouse, path)
+            except FileNotFoundError as error:
+                raise BadInputError(f"{error}: missing; restore it from a copy") from None
+        _fetched(warehouse, folder / MANIFEST)
+    return folder
+
+
+def _shard_paths(warehouse: Warehouse, release: Release) -> list[Path]:
+    return [warehouse.root / file.path for file in release.shards]
+
+
+def _fetched(warehouse: Warehouse, path: Path, anew: bool = False) -> Path:
+    return warehouse.store.fetch(warehouse.name(path), anew)
 
 
 def _no_release(warehouse: Warehouse, name: str) -> str:
     known = ", ".join(release_names(warehouse)) or "none"
-    return f"release {name}: there is none in {warehouse.root}; there are: {known}"
-
-
-def _sync(warehouse: Warehouse, paths: Collection[Path]) -> None:
-    """Return once files, and their names in the folders of the warehouse, survive a loss of power."""
-    for path in paths:
-        sync(path)
-    folders = {folder for path in paths for folder in path.parents if folder.is_relative_to(warehouse.root)}
-    for folder in sorted(folders):
-        sync(folder)
+    return f"release {name}: there is none in {warehouse.address}; there are: {known}"
 
 
 def _describe(path: Path, folder: Path) -> ReleaseFile:

@@ -47,7 +47,7 @@ class WarehouseScreens:
         known = {file.path for file in self._files}
         for path in committed_files(self._warehouse, "screens"):
             if path not in known:
-                file = _ScreenFile(path)
+                file = _ScreenFile(self._warehouse, path)
                 start = self._starts[-1] + self._files[-1].rows if self._files else 0
                 for row, screen_id in enumerate(file.ids(), start):
                     self._rows.setdefault(screen_id, row)
@@ -134,7 +134,7 @@ def without_committed(warehouse: Warehouse, file: DataFile) -> DataFile:
             shard.read_row_group(group).filter(new.slice(start, starts[group + 1] - start))
             for group, start in enumerate(starts[:-1])
         )
-        return replace_shard(path, "screens", kept)
+        return replace_shard(warehouse, path, "screens", kept)
 
 
 def _staged(journal: ScreenJournal, screen_id: str) -> StagedScreen:
@@ -161,10 +161,12 @@ def _batches(screens: Iterator[StagedScreen], origin: Origin, made_by: str) -> I
 class _ScreenFile:
     """One committed file of screens."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, warehouse: Warehouse, path: Path) -> None:
         self.path = path
-        with damage_as_error(path):
-            self.rows: int = pq.read_metadata(path).num_rows
+        self._store, self._name = warehouse.store, warehouse.name(path)
+        self._fetched = False
+        with self._store.one_line(self._name), damage_as_error(path):
+            self.rows = self._footer().num_rows
         self._sizes: pa.Table | None = None
         self._trees: pa.ChunkedArray | None = None
 
@@ -186,7 +188,7 @@ class _ScreenFile:
         )
 
     def images(self, rows: Sequence[int]) -> list[bytes]:
-        with damage_as_error(self.path), pq.ParquetFile(self.path) as file:
+        with damage_as_error(self.path), pq.ParquetFile(self._whole()) as file:
             ends = _group_ends(file.metadata)
             groups = sorted({bisect_right(ends, row) for row in rows})
             found: dict[int, bytes] = {}
@@ -199,8 +201,21 @@ class _ScreenFile:
         return [found[row] for row in rows]
 
     def _read(self, *columns: str) -> pa.Table:
-        with damage_as_error(self.path):
-            return pq.read_table(self.path, columns=list(columns), partitioning=None)
+        """Read columns, of a file in a bucket without fetching the rest of it."""
+        system, before = self._store.arrow_files()
+        with self._store.one_line(self._name), damage_as_error(self.path):
+            return pq.read_table(before + self._name, columns=list(columns), filesystem=system, partitioning=None)
+
+    def _footer(self) -> pq.FileMetaData:
+        system, before = self._store.arrow_files()
+        return pq.read_metadata(before + self._name, filesystem=system)
+
+    def _whole(self) -> Path:
+        """The file on this machine; images are read in no order."""
+        if not self._fetched:
+            self._store.fetch(self._name)
+            self._fetched = True
+        return self.path
 
 
 def _group_ends(footer: pq.FileMetaData) -> list[int]:

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from trajmill.schemas.record import Row
 from trajmill.schemas.tables.registry import rows_to_arrow
 from trajmill.warehouse.atomic import replacing
+from trajmill.warehouse.checks.sealed import file_hash
 from trajmill.warehouse.columns import WRITTEN_AT, file_schema
 from trajmill.warehouse.delta_log import delta_table, logged_names
 from trajmill.warehouse.layout import ONLY_SHARD, StageRun, Warehouse
@@ -69,13 +70,16 @@ def write_shard(
         KeyError: no such table, or a column is missing.
     """
     path = warehouse.table(table) / at.shard_name(shard)
-    if path.exists() and _is_committed(warehouse, table, path.name):
+    if warehouse.store.is_local and path.exists() and _is_committed(warehouse, table, path.name):
         return describe(path)
-    return replace_shard(path, table, _timed(_batches(data)))
+    return replace_shard(warehouse, path, table, _timed(_batches(data)))
 
 
-def replace_shard(path: Path, table: str, data: Iterable[pa.Table]) -> DataFile:
+def replace_shard(warehouse: Warehouse, path: Path, table: str, data: Iterable[pa.Table]) -> DataFile:
     """Write rows with all columns of a table to a path; without rows, remove what is there.
+
+    In a bucket a hash of its bytes is added to the file's name, so that a worker that stood still and comes back
+    replaces nothing that others have written and committed since.
 
     Raises:
         TrajmillError: the disk is full.
@@ -88,6 +92,10 @@ def replace_shard(path: Path, table: str, data: Iterable[pa.Table]) -> DataFile:
         return DataFile(path.name, 0, 0, "")
     with replacing(path) as temporary:
         _write(temporary, schema, first, groups)
+    if warehouse.store.is_local:
+        return describe(path)
+    path = path.rename(path.with_stem(f"{path.stem}.{file_hash(path)[:12]}"))
+    warehouse.store.publish(warehouse.name(path))
     return describe(path)
 
 

@@ -69,7 +69,7 @@ def answer_sql(warehouse: Warehouse, query: str, limits: QueryLimits = QueryLimi
             connection.execute(f"SET memory_limit = '{limits.megabytes}MiB'")
             connection.execute(f"SET temp_directory = {quoted(spare)}")
             connection.execute(f"SET max_temp_directory_size = '{limits.megabytes * _SPILLED_AT_MOST}MiB'")
-            connection.execute(f"SET allowed_directories = [{quoted(str(warehouse.root))}]")
+            connection.execute(f"SET allowed_directories = [{quoted(warehouse.address)}]")
             connection.execute("SET enable_external_access = false")
             connection.execute("SET lock_configuration = true")
             try:
@@ -165,9 +165,9 @@ def _check_reads_only(connection: duckdb.DuckDBPyConnection, query: str) -> None
 
 
 def _one_line(warehouse: Warehouse, error: duckdb.Error) -> str:
-    if str(warehouse.root / "tables") in str(error):
+    if warehouse.store.uri("tables") in str(error):
         # Only the views name these files; the user's query is not at fault.
-        return unreadable(warehouse.root, error)
+        return unreadable(warehouse.address, error)
     lines = [line.strip() for line in str(error).splitlines() if line.strip() and set(line.strip()) != {"^"}]
     hint = "SHOW TABLES lists what there is" if isinstance(error, duckdb.CatalogException) else "correct the query"
     return f"query: {' '.join(lines)}; {hint}"

@@ -17,7 +17,9 @@ from typing import Any
 
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.record import content_id
-from trajmill.warehouse.atomic import disk_full_as_error, sync, write_text
+from trajmill.warehouse.atomic import disk_full_as_error
+from trajmill.warehouse.layout import Warehouse
+from trajmill.warehouse.store.base import StoredFile
 
 _MARKER = "done.json"
 _BLOCK = 1 << 20
@@ -94,45 +96,69 @@ def stage_key(stage: str, configuration: object, inputs: object) -> str:
     return content_id("stage", stage, configuration, inputs)
 
 
-def mark_done(folder: Path, key: str, result: Mapping[str, object]) -> None:
+def mark_done(warehouse: Warehouse, folder: Path, key: str, result: Mapping[str, object]) -> None:
     """Write the marker of a finished stage with a small JSON result; this is the last step of a stage."""
-    write_text(folder / _MARKER, json.dumps({"key": key, "result": result}, sort_keys=True) + "\n")
+    marker = json.dumps({"key": key, "result": result}, sort_keys=True) + "\n"
     # Its journals are removed next: that must not reach the disk before the marker does.
-    sync(folder)
+    warehouse.store.put(warehouse.name(folder / _MARKER), marker.encode())
 
 
-def read_marker(folder: Path, key: str) -> dict[str, Any] | None:
+def read_marker(warehouse: Warehouse, folder: Path, key: str) -> dict[str, Any] | None:
     """The result that `mark_done` wrote with this key; None if there is no marker or it has another key.
 
     Raises:
         BadInputError: the marker is damaged.
     """
-    path = folder / _MARKER
-    if not path.exists():
+    name = warehouse.name(folder / _MARKER)
+    written = warehouse.store.get(name)
+    if written is None:
         return None
     try:
-        marker = json.loads(path.read_text(encoding="utf-8"))
+        marker = json.loads(written)
         return dict(marker["result"]) if marker["key"] == key else None
     except (ValueError, KeyError, TypeError) as error:
         raise BadInputError(
-            f"{path}:1: not the marker of a finished stage; restore it from a copy, or delete it to do the stage again"
+            f"{warehouse.store.uri(name)}:1: not the marker of a finished stage; restore it from a copy, "
+            "or delete it to do the stage again"
         ) from error
 
 
-def is_done(folder: Path) -> bool:
+def is_done(warehouse: Warehouse, folder: Path) -> bool:
     """Whether the folder has the marker of a finished stage, with any key."""
-    return (folder / _MARKER).exists()
+    return warehouse.store.size(warehouse.name(folder / _MARKER)) is not None
 
 
-def sweep(folder: Path) -> None:
+def has_begun(warehouse: Warehouse, folder: Path) -> bool:
+    """Whether a stage has stored anything, or has a folder on this machine."""
+    return folder.exists() or bool(warehouse.store.files(warehouse.name(folder)))
+
+
+def sweep(warehouse: Warehouse, folder: Path) -> None:
     """Remove the files of a finished stage except its marker; its rows are committed."""
-    for path in leftovers(folder):
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    if not is_done(warehouse, folder):
+        return
+    for path in folder.iterdir() if folder.is_dir() else ():
+        if path.is_dir():
+            shutil.rmtree(path)
+        elif path.name != _MARKER:
+            path.unlink()
+    for file in leftovers(warehouse, folder):
+        warehouse.store.delete(file.name)
 
 
-def leftovers(folder: Path) -> list[Path]:
-    """What lies beside the marker of a finished stage; nothing for a stage that is not finished."""
-    return [path for path in folder.iterdir() if path.name != _MARKER] if is_done(folder) else []
+def forget(warehouse: Warehouse, folder: Path) -> None:
+    """Remove all that a stage has stored, so that it is done anew."""
+    shutil.rmtree(folder, ignore_errors=True)
+    for file in warehouse.store.files(warehouse.name(folder)):
+        warehouse.store.delete(file.name)
+
+
+def leftovers(warehouse: Warehouse, folder: Path) -> list[StoredFile]:
+    """What is stored beside the marker of a finished stage; nothing for a stage that is not finished."""
+    name = warehouse.name(folder)
+    files = warehouse.store.files(name)
+    marker = f"{name}/{_MARKER}"
+    return [file for file in files if file.name != marker] if any(file.name == marker for file in files) else []
 
 
 def open_for_append(path: Path, whole: int) -> int:

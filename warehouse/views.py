@@ -125,7 +125,7 @@ def _write_anew(warehouse: Warehouse, path: Path) -> None:
     except duckdb.Error as error:
         if is_disk_full(error):
             raise
-        raise BadInputError(unreadable(warehouse.root, error)) from error
+        raise BadInputError(unreadable(warehouse.address, error)) from error
 
 
 def _update(warehouse: Warehouse, path: Path) -> None:
@@ -187,7 +187,9 @@ def _table_query(table: str, committed: Snapshot) -> str:
 
 
 def _name_folder(connection: duckdb.DuckDBPyConnection, warehouse: Warehouse) -> None:
-    connection.execute(f"SET VARIABLE warehouse = {quoted(str(warehouse.root))}")
+    """Tell the views where the warehouse is."""
+    warehouse.store.register(connection)
+    connection.execute(f"SET VARIABLE warehouse = {quoted(warehouse.address)}")
 
 
 def duckdb_type(kind: pa.DataType) -> str:

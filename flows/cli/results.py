@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 Root = Annotated[
-    Path | None,
-    typer.Option("--root", metavar="FOLDER", help="Folder of the warehouse, instead of the configured one."),
+    str | None,
+    typer.Option(
+        "--root", metavar="PLACE", help="Folder or s3://, gs://, abfs:// URL of the warehouse, not the configured one."
+    ),
 ]
 
 
@@ -113,7 +115,7 @@ def view(
     serve_viewer(warehouse_of(config, root), options, lambda link: print(f"{link} (Ctrl-C ends it)", flush=True))
 
 
-def warehouse_of(config_file: Path | None, root: Path | None) -> Warehouse:
+def warehouse_of(config_file: Path | None, root: str | None) -> Warehouse:
     """The warehouse at `root`, or the configured one."""
     from trajmill.flows.configuration.file import load_config
     from trajmill.warehouse.layout import open_warehouse

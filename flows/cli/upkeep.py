@@ -38,7 +38,7 @@ def vacuum(
     work = unused_files if dry_run else vacuum_warehouse
     files = work(warehouse, older_than_days=age, now=time.time())
     for file in files:
-        print(file.path.relative_to(warehouse.root))
+        print(file.name)
     size = sum(file.size for file in files)
     print(f"{len(files):,} unused files, {size / 1e6:,.1f} MB{'' if dry_run else ': deleted'}")
 
@@ -77,8 +77,8 @@ def make(config: ConfigFile = None) -> None:
 
     settings = load_config(config)
     name = release_again(settings)
-    release = read_release(warehouse_of(config, None), name)
-    print(f"{name}  round {release.round}  {settings.run.root / 'releases' / name}")
+    warehouse = warehouse_of(config, None)
+    print(f"{name}  round {read_release(warehouse, name).round}  {warehouse.store.uri(f'releases/{name}')}")
 
 
 @releases.command(epilog="Example: trajmill releases diff default-0a1b2c3d-r0001 default-0a1b2c3d-r0002")

@@ -37,6 +37,7 @@ from trajmill.stages.queries.live.spec import LiveQueriesSpec
 from trajmill.stages.training.embedded.spec import EmbeddedSftSpec
 from trajmill.stages.training.kinds import RECIPES
 from trajmill.stages.training.spec import RecipeSpec
+from trajmill.warehouse.store.address import Root
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=40)]
 OWN_JUDGE = "judge"
@@ -55,8 +56,9 @@ class RunSection(Spec):
     """Seed of everything random; equal seeds give equal runs."""
     rounds: Annotated[int, Field(gt=0, le=MOST_ROUNDS), OPERATIONAL] = 8
     """Rounds after which `evolve` is done."""
-    root: Annotated[Path, OPERATIONAL] = Path("trajmill-data")
-    """Folder of the warehouse."""
+    root: Annotated[Root, OPERATIONAL] = Path("trajmill-data")
+    """Folder of the warehouse, or the URL of a folder in a bucket, e.g. `s3://bucket/nightly` (also `gs://` and
+    `abfs://`); credentials come from the environment."""
     asynchronous: Annotated[bool, OPERATIONAL] = False
     """Whether the rollout of the next round begins while the policy trains, with the policy that is in force then. It
     decides which version of the policy acts, and no version is part of a run's identity."""
@@ -112,6 +114,11 @@ class RolloutSection(Spec):
     """Episodes after which an environment is replaced."""
     workers: Annotated[PositiveInt, OPERATIONAL] = 1
     """Worker processes."""
+    store_after: Annotated[PositiveInt, OPERATIONAL] = 16
+    """Finished episodes after which a worker stores them, if the warehouse is in a bucket. A killed worker costs at
+    most those that it has not stored; in a folder, each is stored when it is finished."""
+    store_seconds: Annotated[PositiveFloat, OPERATIONAL] = 30.0
+    """Seconds after which it stores them at the latest."""
 
 
 class JudgeSection(JudgeSpec):

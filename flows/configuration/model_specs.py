@@ -8,6 +8,7 @@ from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.models import EMBEDDED
 from trajmill.pipelines.models import Endpoint
 from trajmill.schemas.dialects.families import ANY, Family
+from trajmill.warehouse.store.address import local_folder
 
 REQUEST_CACHE = "request-cache"
 """Folder of the request cache within a warehouse; it may be deleted at any time."""
@@ -15,7 +16,7 @@ REQUEST_CACHE = "request-cache"
 
 def model_of(config: Config, name: str) -> Endpoint:
     """The model of an endpoint that the configuration defines."""
-    return Endpoint(config.endpoints[name], config.run.root / REQUEST_CACHE)
+    return Endpoint(config.endpoints[name], local_folder(config.run.root) / REQUEST_CACHE)
 
 
 def models_of(config: Config, names: Iterable[str]) -> tuple[Endpoint, ...]:

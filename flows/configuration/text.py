@@ -13,8 +13,16 @@ from pydantic.fields import FieldInfo
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.tables import Table, all_tables, tables_in
 from trajmill.schemas.spec import Spec
+from trajmill.warehouse.store.address import BucketUrl
 
-_PLAIN_NAMES = {str: "text", int: "whole number", float: "number", bool: "true or false", Path: "path"}
+_PLAIN_NAMES = {
+    str: "text",
+    int: "whole number",
+    float: "number",
+    bool: "true or false",
+    BucketUrl: "URL",
+    Path: "path",
+}
 
 
 def config_as_toml(config: Config) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow.compute as pc
 
@@ -27,7 +27,7 @@ from trajmill.pipelines.fan_out import fan_out, split_evenly
 from trajmill.schemas.errors import BadInputError
 from trajmill.stages.derive.collected import Maker
 from trajmill.stages.derive.prompt_files import derive_prompts
-from trajmill.warehouse.atomic import disk_full_as_error, write_text
+from trajmill.warehouse.atomic import disk_full_as_error
 from trajmill.warehouse.commit import commit_stage
 from trajmill.warehouse.layout import StageRun, create_warehouse
 from trajmill.warehouse.lock import sole_worker
@@ -102,22 +102,26 @@ class _Batches:
     def derive(self) -> list[DerivedData]:
         """Finish a batch that was started before, then derive from what is left."""
         finished, made = self._finished(), []
-        started = self._run(len(finished)).staging(self.context.warehouse) / _BATCH
-        if started.exists():
+        started = self.context.warehouse.store.get(self._batch_name(len(finished)))
+        if started is not None:
             batch = _read_batch(started)
             made.append(self._derive_batch(len(finished), batch))
             finished = self._finished()
         done = {trajectory_id for ids in finished for trajectory_id in ids}
         sources = sources_of_round(self.context, done, self.kind.spec.once_per_screen)
         if sources:
-            write_text(self._folder(len(finished)) / _BATCH, json.dumps(sources))
+            self.context.warehouse.store.put(self._batch_name(len(finished)), json.dumps(sources).encode())
             made.append(self._derive_batch(len(finished), sources))
         return made
+
+    def _batch_name(self, attempt: int) -> str:
+        """Where the sources of a batch are stored, which has begun."""
+        return self.context.warehouse.name(self._folder(attempt) / _BATCH)
 
     def _finished(self) -> list[list[str]]:
         """For each finished batch, its trajectories."""
         found: list[list[str]] = []
-        while (marked := read_marker(self._folder(len(found)), self._key(len(found)))) is not None:
+        while (marked := self._marked(len(found))) is not None:
             found.append(marked["trajectories"])
         return found
 
@@ -144,13 +148,16 @@ class _Batches:
             commit_stage(context.warehouse, at, {**made.files, "screens": [crops]})
             advance(len(sources))
         trajectories = [source.trajectory_id for source in sources]
-        mark_done(self._folder(attempt), self._key(attempt), {"trajectories": trajectories})
-        sweep(self._folder(attempt))
+        mark_done(self.context.warehouse, self._folder(attempt), self._key(attempt), {"trajectories": trajectories})
+        sweep(self.context.warehouse, self._folder(attempt))
         return DerivedData(len(trajectories), made.rows("examples"), made.rows("failures"), made.dropped)
 
     def _run(self, attempt: int) -> StageRun:
         stage = f"derive-{self.kind.made_by.partition('.')[2].replace('/', '-')}"
         return StageRun(self.context.run_id, self.context.round, stage, attempt)
+
+    def _marked(self, attempt: int) -> dict[str, Any] | None:
+        return read_marker(self.context.warehouse, self._folder(attempt), self._key(attempt))
 
     def _folder(self, attempt: int) -> Path:
         return self._run(attempt).staging(self.context.warehouse)
@@ -159,6 +166,5 @@ class _Batches:
         return stage_key(self.kind.made_by, self.context.run_id, [self.context.round, attempt])
 
 
-def _read_batch(path: Path) -> list[DerivedFrom]:
-    sources = json.loads(path.read_text(encoding="utf-8"))
-    return [DerivedFrom(name, None if steps is None else tuple(steps)) for name, steps in sources]
+def _read_batch(stored: bytes) -> list[DerivedFrom]:
+    return [DerivedFrom(name, None if steps is None else tuple(steps)) for name, steps in json.loads(stored)]

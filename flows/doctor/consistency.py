@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 from trajmill.flows.doctor.base import Finding
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.registry import TABLES
-from trajmill.warehouse.checks.sealed import check_sealed
 from trajmill.warehouse.checks.unreadable import damage_as_error
+from trajmill.warehouse.checks.weights import checked_weights, stored_versions
 from trajmill.warehouse.delta_log import committed_files
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.releases import release_names, verify_release
@@ -25,7 +25,8 @@ def check_consistency(warehouse: Warehouse) -> Iterator[Finding]:
     yield from _checked("tables", {table: partial(_check_table, warehouse, table) for table in TABLES})
     releases = {name: partial(verify_release, warehouse, name) for name in release_names(warehouse)}
     yield from _checked("releases", releases)
-    models = {path.name: partial(check_sealed, path) for path in sorted((warehouse.root / "models").iterdir())}
+    versions = stored_versions(warehouse)
+    models = {version: partial(checked_weights, warehouse, warehouse.model(version)) for version in versions}
     yield from _checked("policy versions", models)
 
 
@@ -42,9 +43,10 @@ def _checked(what: str, checks: Mapping[str, Callable[[], object]]) -> Iterator[
 
 def _check_table(warehouse: Warehouse, table: str) -> None:
     for path in committed_files(warehouse, table):
-        _check_file(path)
+        _check_file(warehouse, path)
 
 
-def _check_file(path: Path) -> None:
+def _check_file(warehouse: Warehouse, path: Path) -> None:
+    system, before = warehouse.store.arrow_files()
     with damage_as_error(path):
-        pq.read_metadata(path)
+        pq.read_metadata(before + warehouse.name(path), filesystem=system)

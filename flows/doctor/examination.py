@@ -10,6 +10,7 @@ from trajmill.flows.doctor.consistency import check_consistency
 from trajmill.flows.doctor.installation import check_installation
 from trajmill.flows.doctor.surroundings import check_surroundings
 from trajmill.warehouse.layout import open_warehouse
+from trajmill.warehouse.store.address import store_at
 
 _VERSION_FILE = "warehouse.json"
 
@@ -22,7 +23,7 @@ def examine(config: Config) -> Iterator[Finding]:
     """
     yield from check_installation(config)
     yield from check_surroundings(config)
-    if (config.run.root / _VERSION_FILE).is_file():
+    if store_at(config.run.root).size(_VERSION_FILE) is not None:
         yield from check_consistency(open_warehouse(config.run.root))
     else:
         yield Finding("warehouse", f"there is none in {config.run.root} yet")

@@ -14,13 +14,14 @@ from trajmill.flows.doctor.base import Finding
 from trajmill.flows.status.flow_runs import flow_runs
 from trajmill.schemas.errors import TrajmillError
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
+from trajmill.warehouse.store.address import local_folder
 
 _LITTLE_DISK = 0.05
 
 
 def check_surroundings(config: Config) -> Iterator[Finding]:
     """Disk and permissions of the warehouse, every model server of a role, and the Prefect server."""
-    root = _first_existing(config.run.root.absolute())
+    root = _first_existing(local_folder(config.run.root).absolute())
     disk = shutil.disk_usage(root)
     enough = disk.free >= _LITTLE_DISK * disk.total
     mend = "" if enough else "`trajmill vacuum`, `trajmill compact`, or another run.root"

@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from math import ceil
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from trajmill.flows.configuration.judges import NamedJudge
 from trajmill.flows.context import RoundContext
@@ -21,7 +21,7 @@ from trajmill.pipelines.fan_out import fan_out, split_evenly
 from trajmill.pipelines.judge import AGAIN, JudgeTrajectories
 from trajmill.pipelines.reading.verdicts import read_verdicts
 from trajmill.stages.critics.unjudged import still_to_judge
-from trajmill.warehouse.atomic import disk_full_as_error, write_text
+from trajmill.warehouse.atomic import disk_full_as_error
 from trajmill.warehouse.commit import commit_stage
 from trajmill.warehouse.layout import StageRun
 from trajmill.warehouse.read import read_table
@@ -88,16 +88,20 @@ class _Batches:
     def judge(self, trajectory_ids: Sequence[str]) -> None:
         """Finish a batch that was started before, if there is one, then judge the remaining trajectories."""
         failed_by_batch = self._failed_by_batch()
-        started = self._batch_run(len(failed_by_batch)).staging(self._context.warehouse) / _BATCH
-        if started.exists():
-            self._judge_batch(self._batch_run(len(failed_by_batch)), json.loads(started.read_text(encoding="utf-8")))
+        started = self._context.warehouse.store.get(self._batch_name(len(failed_by_batch)))
+        if started is not None:
+            self._judge_batch(self._batch_run(len(failed_by_batch)), json.loads(started))
             failed_by_batch = self._failed_by_batch()
         failed_tries = Counter(trajectory_id for ids in failed_by_batch for trajectory_id in ids)
         remaining = still_to_judge(trajectory_ids, failed_tries, _judged(self._context, self._judge))
         if remaining:
             at = self._batch_run(len(failed_by_batch))
-            write_text(at.staging(self._context.warehouse) / _BATCH, json.dumps(remaining))
+            self._context.warehouse.store.put(self._batch_name(at.attempt), json.dumps(remaining).encode())
             self._judge_batch(at, remaining)
+
+    def _batch_name(self, attempt: int) -> str:
+        """Where the trajectories of a batch are stored, which has begun."""
+        return self._context.warehouse.name(self._folder(attempt) / _BATCH)
 
     def _batch_run(self, attempt: int) -> StageRun:
         return StageRun(self._context.run_id, self._context.round, self._stage, attempt)
@@ -105,7 +109,7 @@ class _Batches:
     def _failed_by_batch(self) -> list[list[str]]:
         """For each finished batch, the trajectories that could not be judged."""
         failed_by_batch: list[list[str]] = []
-        while (marked := read_marker(self._folder(len(failed_by_batch)), self._key(len(failed_by_batch)))) is not None:
+        while (marked := self._marked(len(failed_by_batch))) is not None:
             failed_by_batch.append(marked["unjudged"])
         return failed_by_batch
 
@@ -131,8 +135,11 @@ class _Batches:
             commit_stage(context.warehouse, at, made.files)
             advance(len(batch))
         unjudged = sorted(set(batch) - _judged(context, judge))
-        mark_done(self._folder(at.attempt), key, {"unjudged": unjudged})
-        sweep(self._folder(at.attempt))
+        mark_done(self._context.warehouse, self._folder(at.attempt), key, {"unjudged": unjudged})
+        sweep(self._context.warehouse, self._folder(at.attempt))
+
+    def _marked(self, attempt: int) -> dict[str, Any] | None:
+        return read_marker(self._context.warehouse, self._folder(attempt), self._key(attempt))
 
     def _folder(self, attempt: int) -> Path:
         return self._batch_run(attempt).staging(self._context.warehouse)

@@ -51,6 +51,8 @@ def as_workers_see(config: Config, file: Path | None, there: Path | None) -> See
         return SeenConfig(config, file)
     if file is None or not there.is_absolute():
         raise BadInputError("--worker-config is an absolute path, and needs the same file here: name it with --config")
+    if isinstance(config.run.root, str):
+        return SeenConfig(config, there)
     root, home = config.run.root.absolute(), file.absolute().parent
     if root.is_relative_to(home):
         root = there.parent / root.relative_to(home)

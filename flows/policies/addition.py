@@ -32,6 +32,7 @@ from trajmill.schemas.tables.policy_version import PolicyVersion
 from trajmill.stages.models.local.folder import folder_version, model_folder
 from trajmill.warehouse.atomic import replacing_folder
 from trajmill.warehouse.checks.sealed import seal_folder
+from trajmill.warehouse.checks.weights import publish_weights
 from trajmill.warehouse.layout import StageRun
 from trajmill.warehouse.releases import read_release
 from trajmill.warehouse.shards import write_tables
@@ -178,4 +179,5 @@ def _with_adapter(context: RoundContext, adapter: Path) -> Policy:
         with replacing_folder(stored) as folder:
             shutil.copytree(adapter, folder, dirs_exist_ok=True)
             seal_folder(folder)
+    publish_weights(context.warehouse, stored)
     return Policy(version, spec.kind, policy_before(context).folder, stored)

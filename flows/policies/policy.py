@@ -19,7 +19,7 @@ from trajmill.schemas.tables.policy_version import PolicyVersion
 from trajmill.stages.agents.spec import EndToEndSpec, ExplorerSpec
 from trajmill.stages.models.embedded.spec import EmbeddedSpec
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
-from trajmill.warehouse.checks.sealed import check_sealed
+from trajmill.warehouse.checks.weights import checked_weights
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.read import read_rows
 
@@ -175,7 +175,7 @@ def check_weights(warehouse: Warehouse, policy: Policy) -> None:
     """
     for folder in (policy.folder, policy.adapter):
         if folder is not None and folder.is_relative_to(warehouse.root):
-            check_sealed(folder)
+            checked_weights(warehouse, folder)
 
 
 def endpoint_of(context: RoundContext, policy: Policy) -> Endpoint:

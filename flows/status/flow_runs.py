@@ -8,6 +8,8 @@ import urllib.request
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from trajmill.warehouse.store.address import local_folder
+
 _SECONDS = 5.0
 _ADDRESS_FILE = "prefect.url"
 _MOST = 200
@@ -39,9 +41,9 @@ def remember_server(root: Path, address: str) -> None:
     (root / "runs" / _ADDRESS_FILE).write_text(address, encoding="utf-8")
 
 
-def flow_runs(root: Path) -> FlowRuns:
+def flow_runs(root: Path | str) -> FlowRuns:
     """The runs of the server that PREFECT_API_URL names, else of the one that served this warehouse last."""
-    file = root / "runs" / _ADDRESS_FILE
+    file = local_folder(root) / "runs" / _ADDRESS_FILE
     address = os.environ.get("PREFECT_API_URL") or (file.read_text(encoding="utf-8") if file.exists() else "")
     if not address:
         return FlowRuns(problem="no Prefect server is known; `trajmill serve` starts one, PREFECT_API_URL names one")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import time
-from pathlib import Path
 from typing import NamedTuple
 
 from trajmill.flows.context import RoundContext
@@ -13,8 +11,9 @@ from trajmill.flows.round_stages import stages_of
 from trajmill.flows.stage import report_of
 from trajmill.flows.tasks.planned import planned_attempts
 from trajmill.pipelines.rollout import attempt_counter
+from trajmill.warehouse.lock import worker_of
 
-_MARKER = "done.json"
+_MARKER = "/done.json"
 
 
 class WorkingStage(NamedTuple):
@@ -22,8 +21,8 @@ class WorkingStage(NamedTuple):
 
     round: int
     stage: str
-    process: int | None
-    """The process that works on it; None if nobody does."""
+    process: str | None
+    """The process that works on it, of another machine with its name; None if nobody does."""
     done: int
     """Finished attempts."""
     total: int | None
@@ -42,36 +41,23 @@ def working_stage(context: RoundContext) -> WorkingStage:
     current = current_round(context.config)
     stage = next(each for each in stages_of(context.config) if report_of(each.in_its_round(current), each.name) is None)
     within = stage.in_its_round(current)
-    lock = context.warehouse.staging(context.run_id) / "lock"
-    began = max((path.stat().st_mtime for path in (lock, *_markers(context)) if path.exists()), default=time.time())
+    began = max(_changes(context), default=time.time())
     return WorkingStage(
         current.round,
         stage.name,
-        owner_of(lock),
+        worker_of(context.warehouse, context.run_id),
         attempt_counter(context.warehouse, within.at(stage.name)).count(),
         planned_attempts(within, stage.name),
         max(time.time() - began, 0.0),
     )
 
 
-def owner_of(lock: Path) -> int | None:
-    """The process that holds the lock of a run; None if none does. Nothing is locked by asking."""
-    try:
-        process, inode = int(lock.read_text()), lock.stat().st_ino
-    except (OSError, ValueError):
-        return None
-    locks = Path("/proc/locks")
-    if locks.exists():
-        held = any(line.split()[5].endswith(f":{inode}") for line in locks.read_text().splitlines() if "FLOCK" in line)
-        return process if held else None
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return None
-    except PermissionError:
-        return process
-    return process
-
-
-def _markers(context: RoundContext) -> list[Path]:
-    return list(context.warehouse.staging(context.run_id).glob(f"*/{_MARKER}"))
+def _changes(context: RoundContext) -> list[float]:
+    """When the run was locked, and when its stages ended, in seconds since the epoch."""
+    folder = context.warehouse.name(context.warehouse.staging(context.run_id))
+    files = ((file, file.name.removeprefix(f"{folder}/")) for file in context.warehouse.store.files(folder))
+    return [
+        file.modified
+        for file, name in files
+        if (name.endswith(_MARKER) and name.count("/") == 1) or name.startswith("lock")
+    ]

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Sequence
 
-import pyarrow.parquet as pq
-
 from trajmill.flows.configuration.model_specs import policy_family, policy_gives_tokens
 from trajmill.flows.context import RoundContext
 from trajmill.flows.policies.policy import stale_versions
@@ -20,7 +18,7 @@ from trajmill.pipelines.reading.verdicts import read_verdicts
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.critics.unjudged import TRIED_AT_MOST, Unjudged
 from trajmill.warehouse.layout import StageRun
-from trajmill.warehouse.read import read_table
+from trajmill.warehouse.read import read_shards, read_table
 from trajmill.warehouse.shards import DataFile
 
 DERIVE = "derive"
@@ -122,6 +120,5 @@ def left_out(context: RoundContext) -> dict[str, int]:
 
 
 def _trajectories_in(context: RoundContext, files: Sequence[DataFile]) -> set[str]:
-    folder = context.warehouse.table("rl_steps")
-    columns = [pq.read_table(folder / file.path, columns=["trajectory_id"]).column(0) for file in files if file.rows]
-    return {trajectory_id for column in columns for trajectory_id in column.to_pylist()}
+    tables = read_shards(context.warehouse, "rl_steps", files, ["trajectory_id"])
+    return {trajectory_id for table in tables for trajectory_id in table.column(0).to_pylist()}

@@ -13,7 +13,7 @@ from trajmill.schemas.errors import TrajmillError
 from trajmill.schemas.record import Row
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.query import Split
-from trajmill.warehouse.checks.sealed import move_sealed
+from trajmill.warehouse.checks.weights import keep_weights
 from trajmill.warehouse.layout import StageRun
 from trajmill.warehouse.shards import write_tables
 
@@ -63,6 +63,5 @@ def untrained_policy(context: RoundContext, at: StageRun) -> Policy:
     fresh = at.staging(context.warehouse) / "untrained"
     version = save_network(network, fresh)
     folder = context.warehouse.model(version)
-    if not folder.exists():
-        move_sealed(fresh, folder)
+    keep_weights(context.warehouse, fresh, folder)
     return Policy(version, EMBEDDED, folder)

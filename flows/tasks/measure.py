@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import pyarrow.parquet as pq
-
 from trajmill.flows.context import RoundContext
 from trajmill.flows.policies.policy import Policy, acting, policy_row
 from trajmill.flows.stage import StageOutcome
@@ -18,6 +16,7 @@ from trajmill.stages.metrics.success import MeasuredEpisode, success_by_split
 from trajmill.stages.queries.proposals.starting_points import PROPOSED
 from trajmill.stages.rollout.attempts import plan_once
 from trajmill.warehouse.layout import StageRun
+from trajmill.warehouse.read import read_shards
 
 _PASSED = 1.0
 
@@ -93,9 +92,8 @@ def _of_split(context: RoundContext, split: Split) -> Sequence[Query]:
 
 def _measurement(context: RoundContext, outcome: StageOutcome) -> Measurement:
     """Success by split and by validation query; attempts without a reward are not counted."""
-    folder = context.warehouse.table("trajectories")
     files = outcome.files.get("trajectories", ())
-    tables = [pq.read_table(folder / file.path, columns=["query_id", "reward"]) for file in files if file.rows]
+    tables = read_shards(context.warehouse, "trajectories", files, ["query_id", "reward"])
     rows = [row for table in tables for row in zip(*(column.to_pylist() for column in table.columns), strict=True)]
     queries = context.queries
     scored = {query_id: reward >= _PASSED for query_id, reward in rows if reward is not None}

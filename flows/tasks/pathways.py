@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.model_specs import model_of
@@ -21,6 +20,7 @@ from trajmill.stages.queries.pathways.walked_queries import queries_from_pathway
 from trajmill.warehouse.layout import StageRun
 from trajmill.warehouse.read import read_rows
 from trajmill.warehouse.shards import write_tables
+from trajmill.warehouse.staging import forget
 
 PATHWAYS = STAGE
 PATHWAY_QUERIES = "pathway_queries"
@@ -63,7 +63,7 @@ def pathways(context: RoundContext) -> StageReport:
         found = made.rows("pathways")
         if not found:
             # The cause, e.g. a missing package, may be solved at the next call.
-            shutil.rmtree(at.staging(context.warehouse))
+            forget(context.warehouse, at.staging(context.warehouse))
             raise TrajmillError(f"no pathway was found: {' '.join(next(iter(made.dropped)).split())}")
         return StageOutcome(found + sum(made.dropped.values()), found, made.files)
 

@@ -19,6 +19,7 @@ from trajmill.stages.environments.pool.leased import EnvironmentLimits
 from trajmill.stages.rollout.attempts import plan_rollouts
 from trajmill.stages.rollout.base import Attempt, Limits
 from trajmill.warehouse.layout import StageRun
+from trajmill.warehouse.store.parts import Durability
 
 ROLLOUT = "rollout"
 
@@ -70,6 +71,7 @@ def attempt_all(context: RoundContext, at: StageRun, attempts: Sequence[Attempt]
             environment=EnvironmentLimits(step_seconds=settings.step_seconds, recycle_after=settings.recycle_after),
         ),
         concurrency=settings.concurrency,
+        durability=Durability(settings.store_after, settings.store_seconds),
     )
     made = run_in_shards(work, attempts, settings.workers, context.beam)
     return StageOutcome(len(attempts), len(attempts) - sum(made.dropped.values()), made.files)

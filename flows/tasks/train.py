@@ -20,9 +20,9 @@ from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.failure import Failure
 from trajmill.stages.training.base import ParentPolicy, Progress, TrainingReport
 from trajmill.stages.training.promotion import reason_not_to_train
-from trajmill.warehouse.checks.sealed import move_sealed
+from trajmill.warehouse.checks.weights import keep_weights
 from trajmill.warehouse.layout import StageRun
-from trajmill.warehouse.releases import verify_release
+from trajmill.warehouse.releases import release_folder, verify_release
 from trajmill.warehouse.shards import write_tables
 
 TRAIN = "train"
@@ -131,7 +131,7 @@ def _training_set(context: RoundContext, at: StageRun) -> Path:
     """The folder that the recipe reads: the release, or its export in the recipe's format."""
     release, form = str(finished(context, RELEASE).result["release"]), context.config.train.takes
     if form is None:
-        return context.warehouse.release(release)
+        return release_folder(context.warehouse, release)
     folder = at.staging(context.warehouse) / "release"
     # An interrupted stage may have written a part of the export; writing it again gives the same files.
     shutil.rmtree(folder, ignore_errors=True)
@@ -142,8 +142,7 @@ def _training_set(context: RoundContext, at: StageRun) -> Path:
 def _stored(context: RoundContext, at: StageRun, parent: Policy, version: str) -> Policy:
     """Move the new weights, or the new adapter for the parent's weights, to their place in the warehouse."""
     fresh, folder = _weights(context, at), context.warehouse.model(version)
-    if not folder.exists():
-        move_sealed(fresh, folder)
+    keep_weights(context.warehouse, fresh, folder)
     shutil.rmtree(fresh, ignore_errors=True)
     if (folder / ADAPTER_FILE).is_file():
         return Policy(version, parent.kind, parent.folder, folder)

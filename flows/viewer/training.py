@@ -14,7 +14,7 @@ from trajmill.stages.export.selection import SELECTION_FILE
 from trajmill.stages.export.trl.exporter import SFT_FILE
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.lookup import RowLookup
-from trajmill.warehouse.releases import Release, read_release, release_names
+from trajmill.warehouse.releases import Release, read_release, release_folder, release_names
 
 
 class TrainingRow(Record):
@@ -70,6 +70,6 @@ def _offered(warehouse: Warehouse, name: str, run_id: str, ids: list[str]) -> se
 
 def _id_files(warehouse: Warehouse, release: Release) -> list[Path]:
     """The file that names the examples of a release; one of an earlier trajmill names them beside their rows."""
-    folder = warehouse.release(release.name)
+    folder = release_folder(warehouse, release.name)
     places = [folder / SELECTION_FILE, folder / SFT_FILE]
     return [place for place in places if place.is_file()][:1]

@@ -8,7 +8,7 @@ from trajmill.schemas.errors import BadInputError
 from trajmill.stages.export.selection import has_rows_of, released_rows
 from trajmill.stages.export.trl.exporter import SFT_FILE
 from trajmill.warehouse.layout import Warehouse
-from trajmill.warehouse.releases import read_release
+from trajmill.warehouse.releases import release_folder
 
 
 class ReleaseDiff(NamedTuple):
@@ -30,7 +30,7 @@ def compare_releases(warehouse: Warehouse, first: str, second: str) -> ReleaseDi
 
 
 def _example_ids(warehouse: Warehouse, name: str) -> set[str]:
-    folder = warehouse.release(read_release(warehouse, name).name)
+    folder = release_folder(warehouse, name)
     if not has_rows_of(folder, SFT_FILE):
         raise BadInputError(f"release {name}: it has no supervised rows to compare")
     return set(released_rows(folder, SFT_FILE, ["example_id"])["example_id"].to_pylist())

@@ -50,7 +50,7 @@ def run_and_count(root: Path, kill_at: int) -> None:
 def _run(root: Path) -> None:
     warehouse = create_warehouse(root)
     folder = AT.staging(warehouse)
-    if read_marker(folder, KEY) is not None:
+    if read_marker(warehouse, folder, KEY) is not None:
         return
     journal, screens = Journal(folder / "episodes-00000.jsonl"), ScreenJournal(journal_path(warehouse, AT, "00000"))
     done = {json.loads(record)["episode"] for record in journal.read()}
@@ -66,4 +66,4 @@ def _run(root: Path) -> None:
         "step_verdicts": [write_shard(warehouse, "step_verdicts", AT, rows)],
     }
     commit_stage(warehouse, AT, files)
-    mark_done(folder, KEY, {"episodes": len(episodes)})
+    mark_done(warehouse, folder, KEY, {"episodes": len(episodes)})

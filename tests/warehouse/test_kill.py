@@ -53,7 +53,7 @@ def test_killed_twice_and_started_again(tmp_path: Path, calls: int, trial: int) 
     assert run(root, 0) == 0
 
     warehouse = open_warehouse(root)
-    assert read_marker(AT.staging(warehouse), KEY) == {"episodes": EPISODES}
+    assert read_marker(warehouse, AT.staging(warehouse), KEY) == {"episodes": EPISODES}
     [rows] = run_sql(warehouse, 'SELECT count(*) AS n, count(DISTINCT "index") AS kinds FROM step_verdicts').to_pylist()
     assert rows == {"n": EPISODES, "kinds": EPISODES}
     assert run_sql(warehouse, "SELECT screen_id FROM screens").num_rows == len(WarehouseScreens(warehouse)) == SCREENS

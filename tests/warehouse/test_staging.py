@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.warehouse.samples import stage_run
+from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.staging import Journal, mark_done, read_marker, stage_key, sweep
 
 
@@ -46,24 +48,25 @@ def test_a_record_with_a_line_break_is_refused(tmp_path: Path) -> None:
         Journal(tmp_path / "journal.jsonl").append(b"a\nb")
 
 
-def test_a_marker_holds_for_its_key_alone(tmp_path: Path) -> None:
-    key = stage_key("judge", {"floor": 0.8}, ["t1", "t2"])
-    assert read_marker(tmp_path / "stage", key) is None
-    mark_done(tmp_path / "stage", key, {"rows": 3})
-    assert read_marker(tmp_path / "stage", key) == {"rows": 3}
-    assert read_marker(tmp_path / "stage", stage_key("judge", {"floor": 0.9}, ["t1", "t2"])) is None
-    assert [path.name for path in (tmp_path / "stage").iterdir()] == ["done.json"]
+def test_a_marker_holds_for_its_key_alone(warehouse: Warehouse) -> None:
+    key, folder = stage_key("judge", {"floor": 0.8}, ["t1", "t2"]), stage_run("judge").staging(warehouse)
+    assert read_marker(warehouse, folder, key) is None
+    mark_done(warehouse, folder, key, {"rows": 3})
+    assert read_marker(warehouse, folder, key) == {"rows": 3}
+    assert read_marker(warehouse, folder, stage_key("judge", {"floor": 0.9}, ["t1", "t2"])) is None
+    assert [path.name for path in folder.iterdir()] == ["done.json"]
 
 
-def test_only_a_finished_stage_is_swept_and_its_marker_stays(tmp_path: Path) -> None:
-    (tmp_path / "shard-00000").mkdir()
-    Journal(tmp_path / "shard-00000" / "episodes.jsonl").append(b"{}")
-    Journal(tmp_path / "episodes.jsonl").append(b"{}")
-    sweep(tmp_path)
-    assert len(list(tmp_path.iterdir())) == 2
-    mark_done(tmp_path, "key", {})
-    sweep(tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["done.json"]
+def test_only_a_finished_stage_is_swept_and_its_marker_stays(warehouse: Warehouse) -> None:
+    folder = stage_run("judge").staging(warehouse)
+    (folder / "shard-00000").mkdir(parents=True)
+    Journal(folder / "shard-00000" / "episodes.jsonl").append(b"{}")
+    Journal(folder / "episodes.jsonl").append(b"{}")
+    sweep(warehouse, folder)
+    assert len(list(folder.iterdir())) == 2
+    mark_done(warehouse, folder, "key", {})
+    sweep(warehouse, folder)
+    assert [path.name for path in folder.iterdir()] == ["done.json"]
 
 
 def test_stage_keys_depend_on_stage_configuration_and_inputs() -> None:

@@ -7,14 +7,13 @@ without a word. So each commit writes the sizes of all entries into a file besid
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from trajmill.schemas.errors import BadInputError
-from trajmill.warehouse.atomic import sync, write_text
+from trajmill.warehouse.layout import Warehouse
 
 LOG = "_delta_log"
 _SIZES = "_log_sizes.json"
@@ -30,77 +29,82 @@ class LogEntry(NamedTuple):
     """Bytes."""
 
 
-def log_entries(table: Path) -> list[LogEntry]:
-    """The entries of the log of the table in a folder, oldest first; empty if nothing was committed.
+def log_entries(warehouse: Warehouse, table: str) -> list[LogEntry]:
+    """The entries of the log of a table, oldest first; empty if nothing was committed.
 
     Raises:
         BadInputError: an entry is missing, empty, or has another size than when it was committed.
     """
-    entries = _listed(table)
-    if not _is_whole(table, entries):
+    entries = _listed(warehouse, table)
+    if not _is_whole(warehouse, table, entries):
         # Another process may have committed while the folder was listed.
-        entries = _listed(table)
-        for damage in _damages(table, entries):
+        entries = _listed(warehouse, table)
+        for damage in _damages(warehouse, table, entries):
             raise BadInputError(damage)
     return entries
 
 
-def make_log_durable(table: Path) -> None:
+def make_log_durable(warehouse: Warehouse, table: str) -> None:
     """Bring the entries that were added since the last call to the disk, and remember their sizes.
 
     Raises:
         BadInputError: see `log_entries`.
     """
-    entries, log = log_entries(table), table / LOG
-    known = _remembered(table)
+    store, entries = warehouse.store, log_entries(warehouse, table)
+    known = _remembered(warehouse, table)
     fresh = {Path(entry.name).stem for entry in entries[len(known) :]}
     if not fresh:
         return
-    for path in log.iterdir():
-        # A checkpoint of an entry bears its number.
-        if path.name.partition(".")[0] in fresh or path.name == "_last_checkpoint":
-            sync(path)
-    # The folder above has a new name in it after the first commit only.
-    for folder in (log, table) if known else (log, table, table.parent):
-        sync(folder)
-    write_text(table / _SIZES, json.dumps([entry.size for entry in entries]) + "\n")
+    names = (file.name for file in store.files(_log(table)))
+    # A checkpoint of an entry bears its number.
+    store.sync([name for name in names if _last(name).partition(".")[0] in fresh or _last(name) == "_last_checkpoint"])
+    store.put(_sizes(table), (json.dumps([entry.size for entry in entries]) + "\n").encode())
 
 
-def first_unreadable_entry(table: Path) -> Path | None:
-    """The oldest entry that is not JSON; None if all are."""
-    for entry in log_entries(table):
-        path = table / LOG / entry.name
+def first_unreadable_entry(warehouse: Warehouse, table: str) -> str | None:
+    """Where the oldest entry is that is not JSON; None if all are."""
+    for entry in log_entries(warehouse, table):
+        name = f"{_log(table)}/{entry.name}"
         try:
-            for line in path.read_text(encoding="utf-8").splitlines():
+            for line in (warehouse.store.get(name) or b"").splitlines():
                 json.loads(line)
         except ValueError:
-            return path
+            return warehouse.store.uri(name)
     return None
 
 
-def _listed(table: Path) -> list[LogEntry]:
-    try:
-        with os.scandir(table / LOG) as files:
-            return sorted(LogEntry(file.name, file.stat().st_size) for file in files if _ENTRY.fullmatch(file.name))
-    except FileNotFoundError:
-        return []
+def _log(table: str) -> str:
+    return f"tables/{table}/{LOG}"
 
 
-def _is_whole(table: Path, entries: list[LogEntry]) -> bool:
+def _sizes(table: str) -> str:
+    return f"tables/{table}/{_SIZES}"
+
+
+def _last(name: str) -> str:
+    return name.rpartition("/")[2]
+
+
+def _listed(warehouse: Warehouse, table: str) -> list[LogEntry]:
+    files = (LogEntry(_last(file.name), file.size) for file in warehouse.store.files(_log(table)))
+    return sorted(entry for entry in files if _ENTRY.fullmatch(entry.name))
+
+
+def _is_whole(warehouse: Warehouse, table: str, entries: list[LogEntry]) -> bool:
     """Whether there is no damage; faster than looking for each, because every read of a table asks."""
-    known = _remembered(table)
+    known = _remembered(warehouse, table)
     sizes = [entry.size for entry in entries]
     last = int(Path(entries[-1].name).stem) if entries else -1
     return last == len(entries) - 1 and all(sizes) and sizes[: len(known)] == known
 
 
-def _damages(table: Path, entries: list[LogEntry]) -> Iterator[str]:
+def _damages(warehouse: Warehouse, table: str, entries: list[LogEntry]) -> Iterator[str]:
     sizes = {entry.name: entry.size for entry in entries}
-    known = _remembered(table)
+    known = _remembered(warehouse, table)
     for version in range(max(len(known), len(entries))):
         name = f"{version:020d}.json"
         size = sizes.get(name)
-        path = table / LOG / name
+        path = warehouse.store.uri(f"{_log(table)}/{name}")
         if size is None:
             yield f"{path}: missing; its rows would not be read; restore the file from a copy"
         elif not size:
@@ -109,15 +113,16 @@ def _damages(table: Path, entries: list[LogEntry]) -> Iterator[str]:
             yield f"{path}: has {size} of the {known[version]} bytes that were committed; restore the file from a copy"
 
 
-def _remembered(table: Path) -> list[int]:
+def _remembered(warehouse: Warehouse, table: str) -> list[int]:
     """The sizes of the entries that the last commit saw; empty for a table of an earlier trajmill."""
-    path = table / _SIZES
-    try:
-        sizes = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    data = warehouse.store.get(_sizes(table))
+    if data is None:
         return []
+    try:
+        sizes = json.loads(data)
     except ValueError:
         sizes = None
     if not isinstance(sizes, list) or not all(isinstance(size, int) for size in sizes):
-        raise BadInputError(f"{path}:1: not the sizes of the log's entries; restore it from a copy, or delete it")
+        where = warehouse.store.uri(_sizes(table))
+        raise BadInputError(f"{where}:1: not the sizes of the log's entries; restore it from a copy, or delete it")
     return sizes

@@ -24,7 +24,7 @@ def damage_as_error(where: Path) -> Iterator[None]:
         raise BadInputError(unreadable(where, error)) from error
 
 
-def unreadable(where: Path, error: Exception) -> str:
+def unreadable(where: Path | str, error: Exception) -> str:
     """The line about an error of pyarrow or DuckDB that reads committed files at `where`."""
     reason = str(error).splitlines()[0]
     return f"{where}: a committed file is missing or damaged ({reason}); restore it from a copy"

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BeforeValidator
+from pydantic import PlainValidator
 
 from trajmill.schemas.errors import BadInputError
 from trajmill.warehouse.store.base import FileStore
@@ -44,11 +44,11 @@ def address_of(written: object) -> Path | BucketUrl:
     return BucketUrl(written.rstrip("/"))
 
 
-Root = Annotated[Path | BucketUrl, BeforeValidator(address_of)]
+Root = Annotated[Path | BucketUrl, PlainValidator(address_of)]
 """The place of a warehouse in a configuration."""
 
 
-def store_at(address: Path | BucketUrl | str) -> FileStore:
+def store_at(address: Path | str) -> FileStore:
     """The store at an address; a folder need not be there.
 
     Raises:
@@ -66,7 +66,7 @@ def store_at(address: Path | BucketUrl | str) -> FileStore:
     return FolderStore(_checked(place.resolve()))
 
 
-def local_folder(address: Path | BucketUrl) -> Path:
+def local_folder(address: Path | str) -> Path:
     """The folder on this machine for what only this machine needs."""
     return address if isinstance(address, Path) else store_at(address).local
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 from trajmill.schemas.errors import TrajmillError
 
@@ -36,6 +36,7 @@ class StoredFile(NamedTuple):
     """When it was stored, in seconds since the epoch."""
 
 
+@runtime_checkable
 class FileStore(Protocol):
     """Files by name. A name is relative to the store's address and has `/` between its parts.
 
@@ -54,6 +55,11 @@ class FileStore(Protocol):
         It is the store itself if that is a folder. Otherwise it has copies of files and work that is not stored yet;
         all of it may be deleted when nothing runs.
         """
+        ...
+
+    @property
+    def is_local(self) -> bool:
+        """Whether `local` is the store itself, so that what lies there is stored."""
         ...
 
     def get(self, name: str) -> bytes | None:
@@ -119,6 +125,14 @@ class FileStore(Protocol):
 
     def holder(self, name: str) -> str | None:
         """Who holds a lock, e.g. `1234`; None if nobody does. Nothing is held by asking."""
+        ...
+
+    def one_line(self, name: str) -> AbstractContextManager[None]:
+        """Turn an error of something else that uses the store (Delta, DuckDB, pyarrow) into a StoreError.
+
+        Args:
+            name: the file or folder that it uses.
+        """
         ...
 
     def uri(self, name: str) -> str:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import obstore
+from deltalake.exceptions import DeltaError
 from obstore.exceptions import AlreadyExistsError, BaseError, NotSupportedError
 from obstore.store import from_url
 
@@ -50,9 +51,14 @@ class BucketStore:
         caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         return caches / "trajmill" / hashlib.sha256(self.address.encode()).hexdigest()[:16]
 
+    @property
+    def is_local(self) -> bool:
+        """False: what is to be stored must be published."""
+        return False
+
     def get(self, name: str) -> bytes | None:
         """The bytes of a file; None if there is none."""
-        with self._one_line(name):
+        with self.one_line(name):
             try:
                 return bytes(obstore.get(self._objects, name).bytes())
             except FileNotFoundError as error:
@@ -61,7 +67,7 @@ class BucketStore:
 
     def put(self, name: str, data: bytes) -> None:
         """Store a small file, in the place of one with this name."""
-        with self._one_line(name):
+        with self.one_line(name):
             obstore.put(self._objects, name, data)
 
     def create(self, name: str, data: bytes) -> bool:
@@ -70,7 +76,7 @@ class BucketStore:
         Raises:
             BadInputError: the store cannot do that, so that nothing could keep two runs apart.
         """
-        with self._one_line(name):
+        with self.one_line(name):
             try:
                 obstore.put(self._objects, name, data, mode="create", use_multipart=False)
             except AlreadyExistsError:
@@ -85,7 +91,7 @@ class BucketStore:
 
     def publish(self, name: str) -> None:
         """Store the file that lies in `local` under this name."""
-        with self._one_line(name):
+        with self.one_line(name):
             obstore.put(self._objects, name, self.local / name)
 
     def fetch(self, name: str, anew: bool = False) -> Path:
@@ -94,14 +100,14 @@ class BucketStore:
         if size is None:
             raise FileNotFoundError(self.uri(name))
         if anew or not path.is_file() or path.stat().st_size != size:
-            with replacing(path) as temporary, self._one_line(name), temporary.open("wb") as file:
+            with replacing(path) as temporary, self.one_line(name), temporary.open("wb") as file:
                 for chunk in obstore.get(self._objects, name).stream():
                     file.write(chunk)
         return path
 
     def size(self, name: str) -> int | None:
         """The bytes of a file; None if there is none."""
-        with self._one_line(name):
+        with self.one_line(name):
             try:
                 return obstore.head(self._objects, name)["size"]
             except FileNotFoundError as error:
@@ -110,7 +116,7 @@ class BucketStore:
 
     def files(self, folder: str) -> list[StoredFile]:
         """All files below a folder, in the order of their names."""
-        with self._one_line(folder):
+        with self.one_line(folder):
             pages = obstore.list(self._objects, prefix=folder or None)
             files = [
                 StoredFile(entry["path"], entry["size"], entry["last_modified"].timestamp())
@@ -121,13 +127,13 @@ class BucketStore:
 
     def folders(self, folder: str) -> list[str]:
         """The last parts of the names of the folders in a folder."""
-        with self._one_line(folder):
+        with self.one_line(folder):
             found = obstore.list_with_delimiter(self._objects, prefix=folder or None)["common_prefixes"]
         return sorted(name.rpartition("/")[2] for name in found)
 
     def delete(self, name: str) -> None:
         """Delete a file, and its copy on this machine."""
-        with self._one_line(name):
+        with self.one_line(name):
             obstore.delete(self._objects, name)
         (self.local / name).unlink(missing_ok=True)
 
@@ -147,6 +153,21 @@ class BucketStore:
     def holder(self, name: str) -> str | None:
         """Who holds a lease, and on which machine."""
         return holder(self, name)
+
+    @contextmanager
+    def one_line(self, name: str) -> Iterator[None]:
+        """Turn an error of the store into one line."""
+        try:
+            yield
+        except FileNotFoundError as error:
+            self._check_bucket(error)
+            raise
+        except OSError as error:
+            if error.errno is None:  # Not one of this machine's disk.
+                raise store_error(self.uri(name), error) from error
+            raise
+        except (BaseError, DeltaError) as error:
+            raise store_error(self.uri(name), error) from error
 
     def uri(self, name: str) -> str:
         """The URL of a file or folder."""
@@ -178,21 +199,6 @@ class BucketStore:
     def _check_bucket(self, error: FileNotFoundError) -> None:
         if "NoSuchBucket" in str(error):
             raise BadInputError(f"{self.address}: there is no such bucket; make it, or correct run.root") from error
-
-    @contextmanager
-    def _one_line(self, name: str) -> Iterator[None]:
-        """Turn an error of the store into one line."""
-        try:
-            yield
-        except FileNotFoundError as error:
-            self._check_bucket(error)
-            raise
-        except OSError as error:
-            if error.errno is None:  # Not one of this machine's disk.
-                raise store_error(self.uri(name), error) from error
-            raise
-        except BaseError as error:
-            raise store_error(self.uri(name), error) from error
 
 
 def store_error(where: str, error: Exception) -> BadInputError | StoreError:

@@ -6,7 +6,7 @@ import fcntl
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,6 +30,11 @@ class FolderStore:
     def address(self) -> str:
         """The path of the folder."""
         return str(self.local)
+
+    @property
+    def is_local(self) -> bool:
+        """True: what lies in the folder is stored."""
+        return True
 
     def get(self, name: str) -> bytes | None:
         """The bytes of a file; None if there is none."""
@@ -144,6 +149,10 @@ class FolderStore:
             return str(process) if _is_alive(process) else None
         held = any(line.split()[5].endswith(f":{inode}") for line in locks.read_text().splitlines() if "FLOCK" in line)
         return str(process) if held else None
+
+    def one_line(self, name: str) -> AbstractContextManager[None]:
+        """Nothing: a folder always answers."""
+        return nullcontext()
 
     def uri(self, name: str) -> str:
         """The absolute path of a file or folder."""

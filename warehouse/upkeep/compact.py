@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,9 +12,10 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 from deltalake import DeltaTable
 
+from trajmill.schemas.errors import TrajmillError
 from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.registry import TABLES
-from trajmill.warehouse.atomic import disk_full_as_error, sync
+from trajmill.warehouse.atomic import disk_full_as_error
 from trajmill.warehouse.checks.log_entries import LOG, log_entries, make_log_durable
 from trajmill.warehouse.checks.unreadable import damage_as_error
 from trajmill.warehouse.columns import file_schema
@@ -55,29 +55,34 @@ def compact(warehouse: Warehouse) -> list[CompactedTable]:
 
 def compact_table(warehouse: Warehouse, table: str, fewest: int = _FEWEST) -> CompactedTable:
     """Join neighbours among the small files of a table, if that saves at least `fewest` files; see `compact`."""
-    folder = warehouse.table(table)
-    if not log_entries(folder):
+    folder, store = warehouse.table(table), warehouse.store
+    if not log_entries(warehouse, table):
         return CompactedTable(table, 0, 0)
-    with sole_writer(warehouse, table), disk_full_as_error(folder), damage_as_error(folder):
+    with (
+        sole_writer(warehouse, table),
+        disk_full_as_error(folder),
+        store.one_line(f"tables/{table}"),
+        damage_as_error(folder),
+    ):
         files = committed_files(warehouse, table)
-        groups = _neighbours(files)
+        groups = _neighbours(warehouse, files)
         saved = sum(len(group) - 1 for group in groups)
         if saved < fewest:
             return CompactedTable(table, len(files), len(files))
-        joined = [_join(table, group) for group in groups]
-        _commit(folder, [path for group in groups for path in group], joined)
+        joined = [_join(warehouse, table, group) for group in groups]
+        _commit(warehouse, table, [path for group in groups for path in group], joined)
         # Otherwise every reader goes through the entries that added the small files.
-        DeltaTable(str(folder)).create_checkpoint()
-        make_log_durable(folder)
+        DeltaTable(store.uri(f"tables/{table}")).create_checkpoint()
+        make_log_durable(warehouse, table)
     return CompactedTable(table, len(files), len(files) - saved)
 
 
-def _neighbours(files: Sequence[Path]) -> list[list[Path]]:
+def _neighbours(warehouse: Warehouse, files: Sequence[Path]) -> list[list[Path]]:
     """Groups of two or more small files that follow each other in the order of their names, which is that of rows."""
     groups: list[list[Path]] = [[]]
     room = _FULL_BYTES
     for path in files:
-        size = path.stat().st_size
+        size = _size(warehouse, path)
         if size >= _SMALL_BYTES or size > room:
             groups.append([])
             room = _FULL_BYTES
@@ -87,22 +92,24 @@ def _neighbours(files: Sequence[Path]) -> list[list[Path]]:
     return [group for group in groups if len(group) > 1]
 
 
-def _join(table: str, files: Sequence[Path]) -> DataFile:
+def _join(warehouse: Warehouse, table: str, files: Sequence[Path]) -> DataFile:
     """Write the rows of files to a new one, whose name has their place in the order of names."""
     start = files[0].stem.partition(_JOINED)[0]
     name = f"{start}{_JOINED}{content_id([path.name for path in files])}.parquet"
-    return replace_shard(files[0].with_name(name), table, _rows(table, files))
+    return replace_shard(warehouse, files[0].with_name(name), table, _rows(warehouse, table, files))
 
 
-def _rows(table: str, files: Sequence[Path]) -> Iterator[pa.Table]:
+def _rows(warehouse: Warehouse, table: str, files: Sequence[Path]) -> Iterator[pa.Table]:
     schema = file_schema(table)
+    system, before = warehouse.store.arrow_files()
     for path in files:
-        dataset = ds.dataset([str(path)], schema=schema.remove_metadata(), format="parquet")
+        names = [before + warehouse.name(path)]
+        dataset = ds.dataset(names, schema=schema.remove_metadata(), format="parquet", filesystem=system)
         for batch in dataset.to_batches():
             yield pa.Table.from_batches([batch])
 
 
-def _commit(folder: Path, replaced: Sequence[Path], joined: Sequence[DataFile]) -> None:
+def _commit(warehouse: Warehouse, table: str, replaced: Sequence[Path], joined: Sequence[DataFile]) -> None:
     """Add a version to the log; deltalake's own commits can only add files, or replace all of them.
 
     Nobody else adds one meanwhile: the caller holds the table's lock.
@@ -111,18 +118,21 @@ def _commit(folder: Path, replaced: Sequence[Path], joined: Sequence[DataFile]) 
     actions: list[dict[str, object]] = [{"commitInfo": {"timestamp": now, "operation": "OPTIMIZE"}}]
     for path in replaced:
         remove = {"path": path.name, "deletionTimestamp": now, "dataChange": False, "partitionValues": {}}
-        actions.append({"remove": remove | {"extendedFileMetadata": True, "size": path.stat().st_size}})
+        actions.append({"remove": remove | {"extendedFileMetadata": True, "size": _size(warehouse, path)}})
         # `vacuum` counts the days from now: somebody may still be reading the version before.
-        os.utime(path)
+        warehouse.store.touch(warehouse.name(path))
     for file in joined:
         add = {"path": file.path, "size": file.size, "partitionValues": {}, "modificationTime": now}
         actions.append({"add": add | {"dataChange": False, "stats": file.stats}})
-    log = folder / LOG
-    unfinished = log / f".joined.{os.getpid()}.tmp"
-    unfinished.write_text("".join(json.dumps(action) + "\n" for action in actions), encoding="utf-8")
-    sync(unfinished)
-    try:
-        # Unlike a rename, a link never replaces an entry.
-        os.link(unfinished, log / f"{len(log_entries(folder)):020d}.json")
-    finally:
-        unfinished.unlink()
+    entry = f"tables/{table}/{LOG}/{len(log_entries(warehouse, table)):020d}.json"
+    data = "".join(json.dumps(action) + "\n" for action in actions).encode()
+    if not warehouse.store.create(entry, data):
+        raise TrajmillError(f"{warehouse.store.uri(entry)}: another process has written to the table; run it again")
+
+
+def _size(warehouse: Warehouse, path: Path) -> int:
+    """Bytes of a committed file. Raises FileNotFoundError if it is missing."""
+    size = warehouse.store.size(warehouse.name(path))
+    if size is None:
+        raise FileNotFoundError(path)
+    return size

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-import os
+import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from trajmill.schemas.tables.registry import TABLES
 from trajmill.warehouse.delta_log import committed_files
 from trajmill.warehouse.layout import Warehouse
-from trajmill.warehouse.releases import MANIFEST, named_shards, read_release, release_names
+from trajmill.warehouse.releases import named_shards, read_release, release_names
 from trajmill.warehouse.staging import is_done, leftovers
+from trajmill.warehouse.store.base import StoredFile
 
 _DAY = 86_400.0
+_STAGE = re.compile(r"r[^-]*-.*")
 
 
 class UnusedFile(NamedTuple):
     """A file that nothing refers to."""
 
-    path: Path
+    name: str
+    """Relative to the warehouse."""
     size: int
     """Bytes."""
 
@@ -29,9 +32,7 @@ def vacuum(warehouse: Warehouse, *, older_than_days: float, now: float) -> list[
     """Delete the files that `unused_files` finds, with the folders that they leave empty, and return them."""
     unused = unused_files(warehouse, older_than_days=older_than_days, now=now)
     for file in unused:
-        file.path.unlink(missing_ok=True)
-    for folder in sorted({file.path.parent for file in unused}, reverse=True):
-        _remove_empty(folder, warehouse.root)
+        warehouse.store.delete(file.name)
     return unused
 
 
@@ -52,25 +53,30 @@ def unused_files(warehouse: Warehouse, *, older_than_days: float, now: float) ->
     """
     found = {*_unnamed(warehouse), *_unshared(warehouse), *_unfinished(warehouse), *_left_in_staging(warehouse)}
     newest = now - older_than_days * _DAY
-    statuses = ((path, path.stat()) for path in sorted(found))
-    return [UnusedFile(path, status.st_size) for path, status in statuses if status.st_mtime < newest]
+    return [UnusedFile(file.name, file.size) for file in sorted(found) if file.modified < newest]
 
 
-def _unnamed(warehouse: Warehouse) -> Iterator[Path]:
+def _unnamed(warehouse: Warehouse) -> Iterator[StoredFile]:
     """Files of tables that neither a newest version nor one that a release names consists of."""
     released = _released_versions(warehouse)
     started = _unfinished_prefixes(warehouse)
     for table in TABLES:
-        unnamed = set(warehouse.table(table).glob("[!_.]*.parquet")) - set(committed_files(warehouse, table))
-        for version in released[table] if unnamed else ():
-            unnamed -= set(committed_files(warehouse, table, version))
-        yield from (path for path in unnamed if not path.name.startswith(started))
+        unnamed = {file.name: file for file in warehouse.store.files(f"tables/{table}") if _is_data(table, file.name)}
+        for version in (None, *released[table]) if unnamed else ():
+            for path in committed_files(warehouse, table, version):
+                unnamed.pop(warehouse.name(path), None)
+        yield from (file for file in unnamed.values() if not _last(file.name).startswith(started))
 
 
-def _unshared(warehouse: Warehouse) -> Iterator[Path]:
+def _is_data(table: str, name: str) -> bool:
+    within = name.removeprefix(f"tables/{table}/")
+    return "/" not in within and within.endswith(".parquet") and not within.startswith(("_", "."))
+
+
+def _unshared(warehouse: Warehouse) -> Iterator[StoredFile]:
     """Files of shards that no release names."""
-    named = named_shards(warehouse)
-    yield from (path for path in _files_below(warehouse.root / "shards") if path not in named)
+    named = {warehouse.name(path) for path in named_shards(warehouse)}
+    yield from (file for file in warehouse.store.files("shards") if file.name not in named)
 
 
 def _released_versions(warehouse: Warehouse) -> dict[str, set[int]]:
@@ -81,44 +87,51 @@ def _released_versions(warehouse: Warehouse) -> dict[str, set[int]]:
     return released
 
 
-def _unfinished(warehouse: Warehouse) -> Iterator[Path]:
+def _unfinished(warehouse: Warehouse) -> Iterator[StoredFile]:
     """Temporary files of killed processes, and the files of releases that have no manifest."""
-    yield from warehouse.root.glob(".*.tmp")
-    yield from (warehouse.root / "tables").glob("*/.*.tmp")
+    if warehouse.store.is_local:
+        yield from _temporary(warehouse)
+    finished = release_names(warehouse)
+    for name in warehouse.store.folders("releases"):
+        if name not in finished:
+            yield from warehouse.store.files(f"releases/{name}")
+
+
+def _temporary(warehouse: Warehouse) -> Iterator[StoredFile]:
+    """In a bucket there are none: a file that was not stored whole is not there."""
+    for path in (*warehouse.root.glob(".*.tmp"), *(warehouse.root / "tables").glob("*/.*.tmp")):
+        status = path.stat()
+        yield StoredFile(warehouse.name(path), status.st_size, status.st_mtime)
     for top in ("models", "releases", "staging"):
-        for path in _files_below(warehouse.root / top):
-            inside = path.relative_to(warehouse.root / top).parts
+        for file in warehouse.store.files(top):
+            inside = file.name.split("/")[1:]
             if any(part.startswith(".") and part.endswith((".tmp", ".unfinished")) for part in inside):
-                yield path
-    for folder in (warehouse.root / "releases").iterdir():
-        if folder.is_dir() and not (folder / MANIFEST).exists():
-            yield from _files_below(folder)
+                yield file
 
 
-def _left_in_staging(warehouse: Warehouse) -> Iterator[Path]:
+def _left_in_staging(warehouse: Warehouse) -> Iterator[StoredFile]:
     """Files of finished stages whose process was killed before it removed them."""
-    for folder in (warehouse.root / "staging").glob("*/r*-*"):
-        for path in leftovers(folder):
-            yield from _files_below(path) if path.is_dir() else [path]
-
-
-def _files_below(folder: Path) -> Iterable[Path]:
-    return (Path(place, name) for place, _, names in os.walk(folder) for name in names)
+    for folder in _stages(warehouse):
+        yield from leftovers(warehouse, folder)
 
 
 def _unfinished_prefixes(warehouse: Warehouse) -> tuple[str, ...]:
     """The prefixes of shard names whose stages have started and not finished; see `StageRun`."""
     prefixes = []
-    for folder in (warehouse.root / "staging").glob("*/r*-*"):
-        if is_done(folder):
-            continue
-        number, _, stage = folder.name.partition("-")
-        prefixes.append(f"{number}-{folder.parent.name}-{stage}-")
+    for folder in _stages(warehouse):
+        if not is_done(warehouse, folder):
+            number, _, stage = folder.name.partition("-")
+            prefixes.append(f"{number}-{folder.parent.name}-{stage}-")
     return tuple(prefixes)
 
 
-def _remove_empty(folder: Path, root: Path) -> None:
-    """Remove a folder, and those above it that get empty; the folders at the top stay."""
-    while folder.parent != root and folder != root and folder.is_dir() and not any(folder.iterdir()):
-        folder.rmdir()
-        folder = folder.parent
+def _stages(warehouse: Warehouse) -> Iterator[Path]:
+    """The folders of the stages of all runs."""
+    for run in warehouse.store.folders("staging"):
+        for stage in warehouse.store.folders(f"staging/{run}"):
+            if _STAGE.fullmatch(stage):
+                yield warehouse.root / "staging" / run / stage
+
+
+def _last(name: str) -> str:
+    return name.rpartition("/")[2]

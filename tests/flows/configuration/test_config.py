@@ -247,4 +247,4 @@ def test_the_documentation_lists_every_key_as_it_is() -> None:
 
 @pytest.mark.parametrize("file", sorted((DOCUMENT.parent / "examples").glob("*.toml")), ids=lambda file: file.stem)
 def test_the_examples_can_be_read(file: Path) -> None:
-    assert load_config(file).run.root.resolve() == DOCUMENT.parents[1] / "trajmill-data"
+    assert Path(load_config(file).run.root).resolve() == DOCUMENT.parents[1] / "trajmill-data"

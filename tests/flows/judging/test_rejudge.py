@@ -127,11 +127,11 @@ def test_what_was_killed_is_gone_on_with(root: Path, monkeypatch: pytest.MonkeyP
     config = config_with_judges(root, NOBODY)
     killed: list[str] = []
 
-    def mark_done(folder: Path, key: str, result: Any) -> None:
+    def mark_done(warehouse: Warehouse, folder: Path, key: str, result: Any) -> None:
         if not killed:
             killed.append(folder.name)
             raise TrajmillError("killed")
-        staging.mark_done(folder, key, result)
+        staging.mark_done(warehouse, folder, key, result)
 
     monkeypatch.setattr("trajmill.flows.judging.judge_stored.mark_done", mark_done)
     with pytest.raises(TrajmillError, match="killed"):

@@ -162,4 +162,7 @@ def test_a_retraining_without_enough_does_nothing(
     monkeypatch.chdir(tmp_path)
     ended = retrain(return_state=True)
     assert ended.message == "did not train: 0 trajectories accepted since the last training, 200 are enough"
-    assert sorted(path.name for path in load_config().run.root.iterdir() if path.is_dir() and any(path.iterdir())) == []
+    assert (
+        sorted(path.name for path in Path(load_config().run.root).iterdir() if path.is_dir() and any(path.iterdir()))
+        == []
+    )

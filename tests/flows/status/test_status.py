@@ -33,7 +33,7 @@ def test_a_process_is_at_work_while_it_holds_the_lock(tmp_path: Path) -> None:
     assert working_stage(context).process is None
     with sole_worker(context.warehouse, context.run_id):
         now = working_stage(context)
-    assert (now.round, now.stage, now.process, now.done) == (1, "generate", os.getpid(), 0)
+    assert (now.round, now.stage, now.process, now.done) == (1, "generate", str(os.getpid()), 0)
     assert working_stage(context).process is None
 
 

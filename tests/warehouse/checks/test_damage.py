@@ -152,8 +152,9 @@ def test_a_damaged_file_of_screens_is_named(warehouse: Warehouse) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "[1]", '{"key": "k"}'])
-def test_a_damaged_marker_names_its_file(tmp_path: Path, text: str) -> None:
-    mark_done(tmp_path, "k", {})
-    (tmp_path / "done.json").write_text(text)
+def test_a_damaged_marker_names_its_file(warehouse: Warehouse, text: str) -> None:
+    folder = stage_run("judge").staging(warehouse)
+    mark_done(warehouse, folder, "k", {})
+    (folder / "done.json").write_text(text)
     with pytest.raises(BadInputError, match=r"\A[^\n]*done\.json:1: not the marker[^\n]*\Z"):
-        read_marker(tmp_path, "k")
+        read_marker(warehouse, folder, "k")

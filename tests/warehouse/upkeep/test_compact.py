@@ -77,7 +77,7 @@ def test_a_released_version_stays_until_its_release_is_dropped(twelve_rounds: Wa
     release(twelve_rounds, "second", round=2)
     assert maintain(twelve_rounds, keep_releases=1, unused_days=7, now=time.time() + day) == (["first"], [], [])
     done = maintain(twelve_rounds, keep_releases=1, unused_days=7, now=time.time() + 9 * day)
-    assert {file.path for file in done.deleted} == small
+    assert {twelve_rounds.root / file.name for file in done.deleted} == small
     assert read_table(twelve_rounds, TABLE).num_rows == 60
 
 

@@ -25,7 +25,7 @@ ROWS = step_verdicts(5, stage_run("judge"))
 
 
 def vacuumed(warehouse: Warehouse) -> list[Path]:
-    return [file.path for file in vacuum(warehouse, older_than_days=7, now=NOW)]
+    return [warehouse.root / file.name for file in vacuum(warehouse, older_than_days=7, now=NOW)]
 
 
 def aged(path: Path, days: float) -> Path:
@@ -64,7 +64,7 @@ def test_vacuum_takes_what_another_split_of_a_finished_stage_has_left(warehouse:
     aged(left, days=9)
     at.staging(warehouse).mkdir(parents=True)
     assert vacuumed(warehouse) == []
-    mark_done(at.staging(warehouse), "key", {})
+    mark_done(warehouse, at.staging(warehouse), "key", {})
     assert vacuumed(warehouse) == [left]
     assert read_table(warehouse, "step_verdicts").num_rows == len(ROWS)
 
@@ -95,7 +95,7 @@ def test_vacuum_takes_what_killed_processes_left_elsewhere(warehouse: Warehouse)
     release(warehouse, "first")
     kept = {path for path in warehouse.root.rglob("*") if path.is_file()}
     done, running = stage_run("judge").staging(warehouse), stage_run("guide").staging(warehouse)
-    mark_done(done, "key", {})
+    mark_done(warehouse, done, "key", {})
     left = [
         warehouse.release("half") / "trl" / "train.parquet",
         warehouse.root / "models" / ".policy-1.unfinished" / "model.safetensors",
@@ -109,7 +109,8 @@ def test_vacuum_takes_what_killed_processes_left_elsewhere(warehouse: Warehouse)
         path.touch()
     for path in (*left, *kept):
         aged(path, days=9)
-    assert [file.path for file in unused_files(warehouse, older_than_days=7, now=NOW)] == sorted(left)
-    assert vacuumed(warehouse) == sorted(left)
+    found = unused_files(warehouse, older_than_days=7, now=NOW)
+    assert [file.name for file in found] == sorted(warehouse.name(path) for path in left)
+    assert sorted(vacuumed(warehouse)) == sorted(left)
     assert {path for path in warehouse.root.rglob("*") if path.is_file()} == kept
     assert not warehouse.release("half").exists() and not (done / "shard-1").exists()
