@@ -103,6 +103,18 @@ class FailureRow(NamedTuple):
     example: str
 
 
+class CriticRow(NamedTuple):
+    """What one critic judged."""
+
+    critic: str
+    channel: str
+    source: str
+    """How the queries were made."""
+    judged: int
+    """Trajectories that it voted on."""
+    correct: int
+
+
 class PathwayRow(NamedTuple):
     """What was found in one program."""
 
@@ -137,6 +149,7 @@ class Figures:
     success: tuple[Series, ...]
     funnel: tuple[FunnelRow, ...]
     judge: tuple[JudgeColumn, ...]
+    critics: tuple[CriticRow, ...]
     untrained_rounds: tuple[int, ...]
     """Rounds that did not train."""
     attempts: tuple[Series, ...]
@@ -161,6 +174,7 @@ def read_figures(warehouse: Warehouse, run_id: str) -> Figures:
             success=success,
             funnel=_funnel(views, run_id, rounds),
             judge=_judge(views, run_id, rounds),
+            critics=tuple(CriticRow(*row) for row in _rows(views, _CRITICS, run_id)),
             untrained_rounds=tuple(row[0] for row in _rows(views, _UNTRAINED, run_id)),
             attempts=_attempts(views, run_id),
             lift=tuple(LiftRow(*row) for row in _rows(views, _LIFT, run_id)),
@@ -178,6 +192,13 @@ def read_pathways(warehouse: Warehouse, run_id: str) -> tuple[PathwayRow, ...]:
 
 
 _JUDGE = "SELECT round, level, precision, recall, kappa, n FROM judge_by_round WHERE run_id = $1"
+_CRITICS = """
+SELECT v.made_by, v.channel, q.source, count(DISTINCT v.trajectory_id)::BIGINT,
+    count(DISTINCT v.trajectory_id) FILTER (WHERE v.correct)::BIGINT
+FROM trajectory_verdicts AS v
+JOIN trajectories AS t USING (run_id, trajectory_id) JOIN queries AS q USING (run_id, query_id)
+WHERE v.run_id = $1 GROUP BY ALL ORDER BY 2, 1, 3
+"""
 _UNTRAINED = "SELECT round FROM rounds WHERE run_id = $1 AND NOT trained ORDER BY round"
 _LIFT = """
 SELECT round, queries, compared, success_without, success_with, reference_paths_used
