@@ -19,6 +19,7 @@ from trajmill.flows.report.page import render_report, run_to_report, write_repor
 from trajmill.flows.report.round_table import round_markdown, round_table
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.round_summary import RoundSummary
+from trajmill.schemas.tables.verdict import TrajectoryVerdict
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.read import read_rows
 from trajmill.warehouse.views import refresh_views
@@ -107,6 +108,9 @@ def test_the_figures_are_the_warehouse_s(run_warehouse: Warehouse) -> None:
     assert first is not None
     assert first.kappa == pytest.approx(0.9464, abs=1e-3)
     assert first == JudgeCell(240 / 246, 240 / 249, first.kappa, 565)
+    voted = {verdict.trajectory_id for verdict in read_rows(run_warehouse, TrajectoryVerdict)}
+    assert {row.channel for row in figures.critics} == {"text", "multimodal"}
+    assert all(0 <= row.correct <= row.judged <= len(voted) for row in figures.critics) and voted
     assert [bar.label for bar in figures.seconds] == ["round 1", "round 2"]
     total = sum(count.seconds for count in summaries[0].stages)
     assert sum(segment.amount for segment in figures.seconds[0].segments) == pytest.approx(total)
