@@ -15,7 +15,10 @@ app = typer.Typer()
 def derive(
     kind: Annotated[
         str | None,
-        typer.Argument(metavar="[KIND]", help="step, grounding, roles, ces, coda or rft; none for the stage."),
+        typer.Argument(
+            metavar="[KIND]",
+            help="step, grounding, action_semantics, reasoning, roles, ces, coda or rft; none for the stage.",
+        ),
     ] = None,
     config: ConfigFile = None,
     new_run: NewRun = False,

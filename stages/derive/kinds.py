@@ -6,12 +6,16 @@ from typing import Final
 
 from trajmill.stages.derive.grounding.spec import GroundingSpec
 from trajmill.stages.derive.kind_spec import KindSpec
+from trajmill.stages.derive.reasoning.spec import ReasoningSpec
 from trajmill.stages.derive.roles.spec import CesDataSpec, CodaDataSpec, RftDataSpec, RolesSpec
+from trajmill.stages.derive.semantics.spec import ActionSemanticsSpec
 from trajmill.stages.derive.step_data import StepDataSpec
 
 _SPECS: Final[tuple[type[KindSpec], ...]] = (
     StepDataSpec,
     GroundingSpec,
+    ActionSemanticsSpec,
+    ReasoningSpec,
     RolesSpec,
     CesDataSpec,
     CodaDataSpec,

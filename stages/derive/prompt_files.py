@@ -16,12 +16,27 @@ class DerivePromptFiles(Spec):
 
     rephrase: Path | None = None
     """For `derive.writer`, which rephrases grounding instructions."""
+    describe_action: Path | None = None
+    """For `derive.describer`, which describes an action from the screen before it."""
+    check_effect: Path | None = None
+    """For `derive.describer`, which votes on such a description."""
+    think: Path | None = None
+    """For `derive.describer`, which thinks before a step."""
+    act: Path | None = None
+    """For `derive.describer`, which acts on a thought alone."""
+    merge: Path | None = None
+    """For `derive.writer`, which merges the outputs of several agents into one thought."""
 
 
 class DerivePrompts(NamedTuple):
     """The prompts by the key of their file."""
 
     rephrase: Prompt
+    describe_action: Prompt
+    check_effect: Prompt
+    think: Prompt
+    act: Prompt
+    merge: Prompt
 
 
 def derive_prompts(files: DerivePromptFiles | None = None) -> DerivePrompts:
@@ -32,5 +47,14 @@ def derive_prompts(files: DerivePromptFiles | None = None) -> DerivePrompts:
     """
     own = files or DerivePromptFiles()
     return DerivePrompts(
-        rephrase=own_or_packaged(own.rephrase, _PACKAGE, "writer_rephrase-1", frozenset({"instructions", "count"})),
+        rephrase=_prompt(own.rephrase, "writer_rephrase-1", "instructions", "count"),
+        describe_action=_prompt(own.describe_action, "describer_action-1", "action"),
+        check_effect=_prompt(own.check_effect, "describer_effect-1", "description"),
+        think=_prompt(own.think, "describer_think-1", "prompt", "style", "hint"),
+        act=_prompt(own.act, "describer_act-1", "thought"),
+        merge=_prompt(own.merge, "writer_merge-1", "prompt", "roles"),
     )
+
+
+def _prompt(own: Path | None, name: str, *fields: str) -> Prompt:
+    return own_or_packaged(own, _PACKAGE, name, frozenset(fields))

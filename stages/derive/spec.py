@@ -10,7 +10,9 @@ from trajmill.schemas.spec import OPERATIONAL, Spec
 from trajmill.stages.derive.grounding.spec import GroundingSpec
 from trajmill.stages.derive.kind_spec import KindSpec
 from trajmill.stages.derive.prompt_files import DerivePromptFiles
+from trajmill.stages.derive.reasoning.spec import ReasoningSpec
 from trajmill.stages.derive.roles.spec import CesDataSpec, CodaDataSpec, RftDataSpec, RolesSpec
+from trajmill.stages.derive.semantics.spec import ActionSemanticsSpec
 from trajmill.stages.derive.step_data import StepDataSpec
 
 
@@ -58,6 +60,8 @@ class DeriveSpec(Spec):
     ces: CesDataSpec = CesDataSpec()
     coda: CodaDataSpec = CodaDataSpec()
     rft: RftDataSpec = RftDataSpec()
+    action_semantics: ActionSemanticsSpec = ActionSemanticsSpec()
+    reasoning: ReasoningSpec = ReasoningSpec()
 
     def kind(self, name: str) -> KindSpec:
         """The spec of a kind. Raises AttributeError for a name that is none."""

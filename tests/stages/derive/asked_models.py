@@ -1,0 +1,53 @@
+"""Derivations whose models stand behind a real server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from tests.stages.derive.samples import ORIGIN
+from tests.stages.derive.screens import DrawnScreens
+from tests.stages.models.fault_server import running_server
+from tests.stages.models.openai_api.asking import settings
+from trajmill.schemas.episode import Episode
+from trajmill.schemas.geometry import Box
+from trajmill.schemas.observation import UIElement
+from trajmill.stages.derive.base import DerivedRows
+from trajmill.stages.derive.collected import Maker
+from trajmill.stages.derive.kind_spec import KindSpec, Tools
+from trajmill.stages.derive.prompt_files import derive_prompts
+
+OK = UIElement("button", "OK", Box(300, 780, 420, 840), ("clickable",))
+Body = dict[str, Any]
+
+
+def derived_with(
+    spec: KindSpec, episode: Episode, answer: Callable[[Body], str], writer: bool = False
+) -> tuple[DerivedRows, list[Body]]:
+    """The rows of an episode whose screens show one button, and the requests that the model got."""
+    trees = {screen: (OK,) for step in episode.steps for screen in (step.screen_before, step.screen_after)}
+    screens = DrawnScreens(trees)
+    with running_server() as server:
+        server.writes_samples = lambda body: [answer(body) for _ in range(body.get("n", 1))]
+        rows = asyncio.run(_derived(spec, episode, screens, server.url, writer))
+    return rows, [received.body for received in server.received]
+
+
+async def _derived(spec: KindSpec, episode: Episode, screens: DrawnScreens, url: str, writer: bool) -> DerivedRows:
+    model = settings(url).connect({})
+    try:
+        maker = Maker(spec.name, "test", ORIGIN)
+        tools = Tools(maker, screens, screens.kept.append, derive_prompts(), model if writer else None, model)
+        return await spec.open(tools).derive(episode, None)
+    finally:
+        await model.close()
+
+
+def words(body: Body) -> str:
+    """All texts of a request."""
+    contents = [message["content"] for message in body["messages"]]
+    return "\n".join(
+        content if isinstance(content, str) else "".join(block.get("text", "") for block in content)
+        for content in contents
+    )

@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from tests.stages.derive.asked_models import OK, Body, derived_with, words
+from tests.stages.derive.samples import DONE, PHONE, TAP, episode, step
+from trajmill.schemas.actions import Action, Click
+from trajmill.schemas.coordinates import native_frame
+from trajmill.schemas.dialects.base import Reply
+from trajmill.schemas.dialects.gui_owl_v3 import GuiOwlMobile
+from trajmill.schemas.episode import Episode
+from trajmill.schemas.tables.step import TargetElement
+from trajmill.stages.derive.base import DerivedRows
+from trajmill.stages.derive.reasoning.spec import ReasoningSpec
+
+TARGET = TargetElement(role=OK.role, text=OK.text, bounds=OK.bounds)
+OFFLINE = ReasoningSpec(sources=("offline",))
+
+
+def one_step(**changes: object) -> Episode:
+    given = step(0, TAP).model_copy(update={"target": TARGET, **changes})
+    return episode([given])
+
+
+def call(action: Action) -> str:
+    return GuiOwlMobile().render(Reply("", action, ""), native_frame(PHONE))
+
+
+def thinking(right_from: int) -> Callable[[Body], str]:
+    """Thinks `thought N`, and acts rightly on the thoughts from number `right_from` on."""
+    thoughts = 0
+
+    def answer(body: Body) -> str:
+        nonlocal thoughts
+        if "response_format" in body:
+            thoughts += 1
+            return json.dumps({"thought": f"thought {thoughts}"})
+        return call(Click(x=310, y=790) if thoughts >= right_from else DONE)
+
+    return answer
+
+
+def test_a_thought_is_kept_if_the_stored_action_follows_from_it_alone() -> None:
+    rows, asked = derived_with(OFFLINE, one_step(), thinking(1))
+    (row,) = rows.examples
+    assert (row.variant, row.written_by) == ("style_1", "describer_think-1@tiny")
+    reply = GuiOwlMobile().parse(row.messages[-1].content, native_frame(PHONE))
+    assert reply == Reply("thought 1", TAP, "Did 0"), "the action stays the stored one"
+    think, act = asked
+    assert "The user query: go" in words(think)
+    assert "thought 1" in words(act) and "The user query" not in words(act)
+    assert "(not told)" in words(think)
+
+
+def test_the_next_try_has_another_style_and_the_last_one_is_told_the_action() -> None:
+    rows, asked = derived_with(OFFLINE, one_step(), thinking(2))
+    assert [row.variant for row in rows.examples] == ["style_2"]
+    rows, asked = derived_with(OFFLINE, one_step(), thinking(3))
+    assert [row.variant for row in rows.examples] == ["hinted"]
+    told = [words(body) for body in asked if "response_format" in body]
+    assert ["(not told)" in text for text in told] == [True, True, False]
+    assert 'button \\"OK\\"' in told[-1] or 'button "OK"' in told[-1]
+
+
+def refused(rows: DerivedRows) -> list[tuple[str | None, str]]:
+    return [(row.variant, row.reason) for row in rows.refusals]
+
+
+def test_a_step_whose_action_never_follows_is_refused() -> None:
+    rows, asked = derived_with(OFFLINE, one_step(), thinking(99))
+    assert rows.examples == ()
+    assert refused(rows) == [("offline", "other_action")]
+    assert len(asked) == 6
+    rows, asked = derived_with(OFFLINE.model_copy(update={"hint": False}), one_step(), thinking(99))
+    assert len(asked) == 4
+
+
+def test_outputs_of_several_agents_are_merged_into_one_thought() -> None:
+    spoken = one_step(role_outputs=json.dumps({"manager": "Press OK.", "notes": "none"}))
+    spec = ReasoningSpec(sources=("agents",))
+    rows, asked = derived_with(spec, spoken, thinking(1), writer=True)
+    assert [(row.variant, row.written_by) for row in rows.examples] == [("agents", "writer_merge-1@tiny")]
+    assert "Press OK." in words(asked[0])
+    rows, _ = derived_with(spec, spoken, thinking(1))
+    assert refused(rows) == [("agents", "no_writer")]
+
+
+@pytest.mark.parametrize(
+    ("version", "right_from", "kept", "reason"),
+    [
+        ("gui-owl-7b", 0, True, None),
+        ("gui-owl-7b", 1, False, "other_action"),
+        ("embedded-1", 0, False, "template_thought"),
+    ],
+)
+def test_the_policys_own_thought_is_kept_if_a_model_wrote_it_and_it_agrees(
+    version: str, right_from: int, kept: bool, reason: str | None
+) -> None:
+    given = one_step()
+    given = given.model_copy(update={"trajectory": given.trajectory.model_copy(update={"model_version": version})})
+    rows, _ = derived_with(ReasoningSpec(sources=("online",)), given, thinking(right_from))
+    assert [row.variant for row in rows.examples] == (["online"] if kept else [])
+    assert [why for _, why in refused(rows)] == ([] if reason is None else [reason])
+
+
+def test_trajectories_that_were_judged_incorrect_give_no_thoughts() -> None:
+    wrong = episode([step(0, TAP)], correct=False)
+    rows, asked = derived_with(OFFLINE, wrong, thinking(1))
+    assert asked == []
+    assert refused(rows) == [(None, "judged_incorrect")]
