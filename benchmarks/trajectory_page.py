@@ -4,7 +4,7 @@
 
 The copies have run and trajectory ids of their own, and a commit for each stage and round, as if as many runs had used
 one root. Prints wall seconds of `trajmill show`, which finds nothing in memory (the median of ten, without starting
-Python), and of a page of `trajmill view` (the first one, and the median of ten others).
+Python), of a trajectory in `trajmill view` (the first one, and the median of ten others), and of lists of 50 there.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from trajmill.warehouse.shards import write_shard
 from trajmill.warehouse.upkeep.compact import compact
 
 _TABLES = ("queries", "trajectories", "steps", "step_verdicts", "trajectory_verdicts", "judgements", "guidance")
+_LISTS = ("trajectories", "trajectories?after=20000&app=mail", "trajectories?text=order", "facets", "facets?text=order")
 
 
 def main() -> None:
@@ -58,6 +59,9 @@ def _print(warehouse: Warehouse, what: str) -> None:
     client = TestClient(viewer_app(warehouse), base_url="http://localhost")
     pages = [_seconds(client.get, f"/api/trajectories/{row['run_id']}/{row['trajectory_id']}") for row in chosen]
     print(f"{what}: show {shown:.3f} s; view {pages[0]:.3f} s, then {statistics.median(pages[1:]):.3f} s")
+    for query in _LISTS:
+        first, *others = [_seconds(client.get, f"/api/{query}") for _ in range(6)]
+        print(f"  {query}: {first:.3f} s, then {statistics.median(others):.3f} s")
 
 
 def _seconds(work: Callable[..., object], *given: object) -> float:

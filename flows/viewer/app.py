@@ -19,9 +19,10 @@ from trajmill.flows.viewer.listing import AttemptPage, FacetValue, PageRequest, 
 from trajmill.flows.viewer.overview import RunCard, run_cards
 from trajmill.flows.viewer.success import Group, SuccessCell, success_over_rounds
 from trajmill.flows.viewer.training import TrainingRows, training_rows
-from trajmill.flows.viewer.trajectory import TrajectoryPage, trajectory_named, trajectory_page
+from trajmill.flows.viewer.trajectory import TrajectoryPage, model_calls, trajectory_named, trajectory_page
 from trajmill.pipelines.reading.trajectory import TRAJECTORY_TABLES
 from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.lookup import RowLookup
 
@@ -103,6 +104,10 @@ def _add_data(app: FastAPI, warehouse: Warehouse, catalogue: Catalogue, screens:
     @app.get("/api/trajectories/{run_id}/{trajectory_id}/training")
     def training(run_id: str, trajectory_id: str) -> TrainingRows:
         return training_rows(warehouse, lookup, run_id, trajectory_id)
+
+    @app.get("/api/trajectories/{run_id}/{trajectory_id}/calls")
+    def calls(run_id: str, trajectory_id: str) -> list[ModelCall]:
+        return model_calls(lookup, run_id, trajectory_id)
 
     @app.get("/api/screens/{screen_id}")
     def screen(screen_id: str) -> Response:

@@ -29,6 +29,8 @@ FACETS = {
 """The column of table `attempts` for each filter of values."""
 LISTS = frozenset({"app", "disagreement"})
 """Filters whose column has several values in a row."""
+NUMBERS = frozenset({"round", "difficulty"})
+"""Filters whose values are numbers."""
 _MOST_CHARACTERS = 200
 
 
@@ -56,14 +58,23 @@ class AttemptFilter(Record):
     text: str = Field(default="", max_length=_MOST_CHARACTERS)
     """Part of the instruction, the task, the answer or the failure, or the start of an id; case does not matter."""
 
-    def condition(self, without: str = "") -> Condition:
-        """The filters as SQL, all of them except one."""
+    def condition(self) -> Condition:
+        """All filters as SQL."""
+        parts = [self.text_condition(), *self.value_conditions().values()]
+        parameters = [value for part in parts for value in part.parameters]
+        return Condition(" AND ".join(part.sql for part in parts), parameters)
+
+    def value_conditions(self) -> dict[str, Condition]:
+        """The filters that have values, each as SQL."""
+        return {
+            name: Condition(f"list_has_any({column}, ?)" if name in LISTS else f"list_contains(?, {column})", [values])
+            for name, column in FACETS.items()
+            if (values := getattr(self, name))
+        }
+
+    def text_condition(self) -> Condition:
+        """The filters of texts."""
         parts, parameters = ["true"], list[object]()
-        for name, column in FACETS.items():
-            values = getattr(self, name)
-            if values and name != without:
-                parts.append(f"list_has_any({column}, ?)" if name in LISTS else f"list_contains(?, {column})")
-                parameters.append(values)
         if self.query:
             parts.append("query_id = ?")
             parameters.append(self.query)

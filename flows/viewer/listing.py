@@ -8,7 +8,7 @@ from typing import Final, Literal
 from pydantic import Field
 
 from trajmill.flows.viewer.catalogue import Catalogue
-from trajmill.flows.viewer.filters import FACETS, LISTS, AttemptFilter, Condition
+from trajmill.flows.viewer.filters import FACETS, LISTS, NUMBERS, AttemptFilter, Condition
 from trajmill.schemas.record import Record
 
 PAGE_ROWS: Final = 50
@@ -90,8 +90,8 @@ def attempt_page(catalogue: Catalogue, wanted: PageRequest) -> AttemptPage:
     column, falls = _KEYS[wanted.order]
     backwards = wanted.before is not None
     at = wanted.before if backwards else wanted.after
-    beyond, order = _beyond(column, falls is not backwards), "DESC" if falls is not backwards else "ASC"
-    condition = found if at is None else Condition(f"{found.sql} AND {beyond}", [*found.parameters, at])
+    order = "DESC" if falls is not backwards else "ASC"
+    condition = found if at is None else _beyond(catalogue, found, column, order, at)
     rows = catalogue.ask(
         f"SELECT {', '.join(AttemptRow.model_fields)} FROM attempts WHERE {condition.sql} "
         f"ORDER BY {column} {order}, place {order} LIMIT ?",
@@ -108,26 +108,46 @@ def attempt_page(catalogue: Catalogue, wanted: PageRequest) -> AttemptPage:
     )
 
 
-def _beyond(column: str, falls: bool) -> str:
-    """The rows after the one whose place is the parameter."""
-    sign = "<" if falls else ">"
-    return f"({column}, place) {sign} (SELECT ({column}, place) FROM attempts WHERE place = ?)"
+def _beyond(catalogue: Catalogue, found: Condition, column: str, order: str, place: int) -> Condition:
+    """The attempts after the one at a place; none if there is none."""
+    rows = catalogue.ask(f"SELECT {column} AS key FROM attempts WHERE place = ?", [place])
+    if not rows:
+        return Condition("false", [])
+    key, sign = rows[0]["key"], "<" if order == "DESC" else ">"
+    beyond = f"({column} {sign} ? OR ({column} = ? AND place {sign} ?))"
+    return Condition(f"{found.sql} AND {beyond}", [*found.parameters, key, key, place])
 
 
 def facets(catalogue: Catalogue, wanted: AttemptFilter) -> dict[str, list[FacetValue]]:
     """The values of each filter, the most frequent ones first, and numbers in their order."""
-    return {name: _values(catalogue, name, wanted.condition(without=name)) for name in FACETS}
+    found: dict[str, list[FacetValue]] = {name: [] for name in FACETS}
+    statement = _facet_statement(wanted)
+    for row in catalogue.ask(statement.sql, statement.parameters):
+        value = int(row["value"]) if row["facet"] in NUMBERS else row["value"]
+        found[row["facet"]].append(FacetValue(value=value, attempts=row["attempts"]))
+    return {name: sorted(values, key=_number) if name in NUMBERS else values for name, values in found.items()}
 
 
-def _values(catalogue: Catalogue, name: str, condition: Condition) -> list[FacetValue]:
-    column = f"unnest({FACETS[name]})" if name in LISTS else FACETS[name]
-    rows = catalogue.ask(
-        f"SELECT value, count(*) AS attempts FROM (SELECT {column} AS value FROM attempts WHERE {condition.sql}) "
-        "WHERE value IS NOT NULL GROUP BY value ORDER BY attempts DESC, value LIMIT ?",
-        [*condition.parameters, _MOST_VALUES],
+def _facet_statement(wanted: AttemptFilter) -> Condition:
+    """Counts for all filters at once, so that each condition is looked at once for each attempt."""
+    text, chosen = wanted.text_condition(), wanted.value_conditions()
+    columns = [*FACETS.values(), *(f"{condition.sql} AS keeps_{name}" for name, condition in chosen.items())]
+    kept = "MATERIALIZED" if chosen or text.parameters else "NOT MATERIALIZED"
+    parts = [_facet_query(name, [f"keeps_{other}" for other in chosen if other != name]) for name in FACETS]
+    values = [value for condition in chosen.values() for value in condition.parameters]
+    return Condition(
+        f"WITH base AS {kept} (SELECT {', '.join(columns)} FROM attempts WHERE {text.sql}) {' UNION ALL '.join(parts)}",
+        [*values, *text.parameters, *[_MOST_VALUES] * len(parts)],
     )
-    values = [FacetValue.model_validate(row) for row in rows]
-    return sorted(values, key=_number) if all(isinstance(each.value, int) for each in values) else values
+
+
+def _facet_query(name: str, conditions: list[str]) -> str:
+    value = f"unnest({FACETS[name]})" if name in LISTS else FACETS[name]
+    return (
+        f"(SELECT '{name}' AS facet, value::VARCHAR AS value, count(*) AS attempts "
+        f"FROM (SELECT {value} AS value FROM base WHERE {' AND '.join(conditions) or 'true'}) WHERE value IS NOT NULL "
+        "GROUP BY ALL ORDER BY attempts DESC, value LIMIT ?)"
+    )
 
 
 def _number(facet: FacetValue) -> int:

@@ -10,7 +10,9 @@ from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.record import Record
 from trajmill.schemas.tables.guidance import Guidance
+from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.query import Query
+from trajmill.schemas.tables.registry import rows_from_arrow
 from trajmill.schemas.tables.step import Step
 from trajmill.schemas.tables.trajectory import Trajectory
 from trajmill.schemas.tables.verdict import Judgement, StepVerdict, TrajectoryVerdict
@@ -56,6 +58,17 @@ def trajectory_page(
         screens={screen_id: stored.size(screen_id) if screen_id in stored else None for screen_id in sorted(shown)},
         others=_others(catalogue, attempt),
     )
+
+
+def model_calls(lookup: RowLookup, run_id: str, trajectory_id: str) -> list[ModelCall]:
+    """The requests to models that a trajectory has caused, of the agent and of critics, in the order of their steps.
+
+    Raises:
+        BadInputError: a committed file or an entry of the table's log is missing or damaged.
+    """
+    found = lookup.read("model_calls", run_id=run_id, where={"trajectory_id": trajectory_id})
+    calls = [row for row in rows_from_arrow("model_calls", found) if isinstance(row, ModelCall)]
+    return sorted(calls, key=lambda call: -1 if call.step_index is None else call.step_index)
 
 
 def trajectory_named(catalogue: Catalogue, start: str) -> AttemptRow:

@@ -1,7 +1,7 @@
 // What is known of one step: thought, reply, verdicts, and the training rows that came of it.
 
-import { part } from "./api.js";
-import { h } from "./dom.js";
+import { ask, part } from "./api.js";
+import { h, replace } from "./dom.js";
 import { actionOf, badge } from "./words.js";
 
 export function stepPanel(page, step, training) {
@@ -12,6 +12,7 @@ export function stepPanel(page, step, training) {
     verdicts.length ? h("section", {}, h("h3", {}, "Verdicts"), verdicts.map(verdict)) : null,
     roles(step.role_outputs), trainingSection(step, training),
     folded("Reply", step.raw_response), folded("Action", pretty(actionOf(step)) ?? "none"), folded("Prompt", step.prompt),
+    callsSection(page.attempt, step),
   ];
 }
 
@@ -58,4 +59,28 @@ const content = (message) => (typeof message.content === "string" ? message.cont
 function updateRow(row) {
   return h("p", {}, h("code", {}, "rl"), ` round ${row.round}, reward ${row.reward}, advantage ${Number(row.advantage.toFixed(3))}, weight ${Number(row.step_weight.toFixed(3))} `,
     row.replayed ? badge("replayed") : null);
+}
+
+// The requests to models at a step, which are fetched when somebody wants to see them.
+function callsSection(attempt, step) {
+  const body = h("div", {}, "…");
+  const load = () => ask(`trajectories/${part(attempt.run_id)}/${part(attempt.trajectory_id)}/calls`).then(
+    (calls) => replace(body, calls.filter((call) => call.step_index === step.index).map(callRow), h("p", { class: "soft" },
+      calls.some((call) => call.step_index === step.index) ? "" : "none at this step")),
+    (error) => replace(body, h("p", { class: "error" }, error.message)));
+  return h("details", { ontoggle: (event) => event.target === event.currentTarget && event.target.open && load() }, h("summary", {}, "Model calls"), body);
+}
+
+function callRow(call) {
+  const used = `${call.input_tokens} + ${call.output_tokens} tokens, ${Math.round(call.latency_ms)} ms${call.price ? `, ${call.price}` : ""}${call.cached ? ", from the cache" : ""}`;
+  return h("section", {}, h("p", {}, h("code", {}, call.role), h("span", { class: "soft" }, ` ${call.judge ?? ""} ${call.made_by} · ${used}`)),
+    call.error ? h("p", { class: "error" }, call.error) : null, folded("was asked", asked(call.messages)), call.response ? h("pre", {}, call.response) : null);
+}
+
+function asked(messages) {
+  try {
+    return pretty(JSON.parse(messages));
+  } catch {
+    return messages;
+  }
 }

@@ -89,7 +89,7 @@ class TrajectoryView {
     return { ArrowRight: ["next step", () => this.show(this.at + 1)], ArrowLeft: ["previous step", () => this.show(this.at - 1)],
       j: ["next step", () => this.show(this.at + 1)], k: ["previous step", () => this.show(this.at - 1)],
       Home: ["first step", () => this.show(0)], End: ["last step", () => this.show(this.page.steps.length - 1)],
-      b: ["screen before or after", () => this.turn(!this.after)], m: ["mark on or off", () => { this.marks = !this.marks; this.turn(this.after); }],
+      b: ["screen before or after", () => this.turn(!this.after)], f: ["large screen on or off", () => this.node.classList.toggle("large")], m: ["mark on or off", () => { this.marks = !this.marks; this.turn(this.after); }],
       n: ["next trajectory of the list", () => here >= 0 && next && go(next)], p: ["previous trajectory of the list", () => before && go(before)],
       u: ["back to the list", () => go(list.address)], c: ["compare with the newest other attempt", () => other && go(compareLink(this.page.attempt, other))] };
   }

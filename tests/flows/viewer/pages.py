@@ -17,6 +17,7 @@ from trajmill.schemas.actions import Action, Click, Swipe, Terminate, action_to_
 from trajmill.schemas.geometry import Box
 from trajmill.schemas.record import Row
 from trajmill.schemas.tables.guidance import Guidance
+from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.query import Split
 from trajmill.schemas.tables.screen import Screen
 from trajmill.schemas.tables.step import Step, TargetElement
@@ -42,7 +43,7 @@ def write_hostile_run(warehouse: Warehouse) -> None:
     for number in range(COUNT):
         rows += _attempt(number)
     rows.append(trajectory(COUNT, AT, "q-1", purpose=Purpose.EVALUATE, reward=0.0, steps=9, model_version="policy-2"))
-    rows.append(_hints())
+    rows += [_hints(), _call()]
     commit_rows(warehouse, AT, *rows)
     again = stage_run("judge-again", run_id=RUN)
     second = judgement(name(0), again, correct=False, made_by="second")
@@ -143,5 +144,23 @@ def _hints() -> Guidance:
         step_descriptions=(HOSTILE,),
         dropped_steps=(),
         text=HOSTILE,
+        **at_origin(AT),
+    )
+
+
+def _call() -> ModelCall:
+    return ModelCall(
+        call_id="call",
+        trajectory_id=name(0),
+        step_index=0,
+        role="policy",
+        payload_hash="hash",
+        messages=json.dumps([{"role": "user", "content": HOSTILE}]),
+        response=HOSTILE,
+        input_tokens=10,
+        output_tokens=5,
+        latency_ms=2.0,
+        price=0.0,
+        error=None,
         **at_origin(AT),
     )

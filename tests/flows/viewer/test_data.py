@@ -115,6 +115,12 @@ def test_a_trajectory_has_what_every_judge_said(client: TestClient) -> None:
     assert {row["trajectory_id"] for row in page["others"]} == {name(number) for number in range(1, COUNT)}
 
 
+def test_model_calls_of_a_trajectory(client: TestClient) -> None:
+    calls = client.get(f"/api/trajectories/{RUN}/{name(0)}/calls").json()
+    assert [(call["role"], call["step_index"], call["response"]) for call in calls] == [("policy", 0, HOSTILE)]
+    assert client.get(f"/api/trajectories/{RUN}/{name(1)}/calls").json() == []
+
+
 def test_a_short_link_leads_to_the_trajectory(client: TestClient) -> None:
     answer = client.get(f"/t/{name(2)[:10]}", follow_redirects=False)
     assert answer.headers["location"] == f"/trajectories/{RUN}/{name(2)}"

@@ -59,7 +59,7 @@ def test_what_models_said_is_only_text(page: Page, path: str) -> None:
     opened(page, path)
     page.evaluate("for (const fold of document.querySelectorAll('details')) fold.open = true")
     page.mouse.move(300, 200)
-    page.wait_for_timeout(50)
+    page.wait_for_timeout(150)
     assert page.evaluate("window.hit") is None
     assert (
         page.locator("#place script, #place style, #place [onerror], #place [onmouseover], #place [onload]").count()
