@@ -11,13 +11,14 @@ from collections import Counter
 from typing import NamedTuple
 
 from trajmill.schemas.errors import JudgeFailure
-from trajmill.schemas.tables.query import PathStep, Slot
+from trajmill.schemas.tables.query import Slot
 from trajmill.stages.critics.annotated.wording import mentions
 from trajmill.stages.critics.app_graph.episode_on_graph import GraphEpisode, GraphStep, act_of
+from trajmill.stages.critics.app_graph.path_on_graph import transitions_of, wanted_features
 from trajmill.stages.environments.element_names import targets
-from trajmill.stages.graphs.base import AppGraph, GraphSlot, GraphTransition, Mark, SlotKind
+from trajmill.stages.graphs.base import GraphSlot, Mark, SlotKind
 from trajmill.stages.graphs.operations import OFF
-from trajmill.stages.graphs.recognise import page_on, recognises
+from trajmill.stages.graphs.recognise import is_on, page_on, recognises
 
 _MARKED = frozenset({"checked", "selected"})
 _NUMBER = re.compile(r"_\d+$")
@@ -64,7 +65,12 @@ def end_problems(episode: GraphEpisode) -> list[GraphProblem]:
             raise JudgeFailure(f"{episode.query.task}: the graph does not know the last screen")
         return [GraphProblem(f"it ended on the page {other!r}, not on {end!r}", None)]
     missing = [slot for slot in episode.query.slots if not _stands(episode, slot)]
-    return [GraphProblem(f"{slot.name} is not {slot.value!r} at the end", None) for slot in missing]
+    elements = episode.last.elements or ()
+    undone = [each for each in wanted_features(graph, episode.query.path, end) if not is_on(each, elements)]
+    return [
+        *(GraphProblem(f"{slot.name} is not {slot.value!r} at the end", None) for slot in missing),
+        *(GraphProblem(f"{each.text or each.id or each.role!r} does not stand at the end", None) for each in undone),
+    ]
 
 
 def _forbidden(step: GraphStep) -> GraphProblem | None:
@@ -81,29 +87,8 @@ def _refuse_unknown(episode: GraphEpisode) -> None:
 
 def _acts_of_path(episode: GraphEpisode) -> list[str]:
     """What the annotated path does beside going from page to page."""
-    taken = ((step, _transition_of(episode.graph, step)) for step in episode.query.path)
-    return [act for step, each in taken if each is not None and (act := act_of(step.page.partition(".")[2], each))]
-
-
-def _transition_of(graph: AppGraph, step: PathStep) -> GraphTransition | None:
-    page = graph.pages.get(step.page.partition(".")[2])
-    if page is None:
-        return None
-    for transition in page.transitions:
-        if transition.operation == "key":
-            if step.operation == "key" and step.text == transition.keys:
-                return transition
-        elif step.operation == transition.operation and step.target in _pressed(graph, step, transition):
-            return transition
-    return None
-
-
-def _pressed(graph: AppGraph, step: PathStep, transition: GraphTransition) -> set[str]:
-    page = graph.pages[step.page.partition(".")[2]]
-    if transition.by in page.elements:
-        return {page.elements[transition.by].target}
-    slot = page.slots.get(transition.by)
-    return {slot.target_of(value) for value in slot.values} if slot else set()
+    taken = transitions_of(episode.graph, episode.query.path)
+    return [act for each in taken if (act := act_of(each.page, each.transition))]
 
 
 def _stands(episode: GraphEpisode, slot: Slot) -> bool:
