@@ -65,7 +65,7 @@ def derive_kind(config: Config, name: str) -> DerivedData:
     rounds = _rounds(context)
     if not rounds:
         raise BadInputError(
-            f"run {context.run_id} in {warehouse.root} has no judged trajectory; run `trajmill evolve` first"
+            f"run {context.run_id} in {warehouse.address} has no judged trajectory; run `trajmill evolve` first"
         )
     models = models_ready(config, warehouse.run(context.run_id), kind.models.values())
     with sole_worker(warehouse, context.run_id), models:

@@ -60,7 +60,7 @@ def calibrate(config: Config, names: Sequence[str], labels: Path | None = None) 
     context = RoundContext(config, warehouse, 0)
     if labels is None and not rewards_of(context):
         raise BadInputError(
-            f"run {config.run_id} in {warehouse.root} has no finished trajectory with a programmatic reward: "
+            f"run {config.run_id} in {warehouse.address} has no finished trajectory with a programmatic reward: "
             "run `trajmill rollout` first, or name a labelled set with --labels"
         )
     asked = {endpoint for judge in judges for endpoint in judge.endpoints}

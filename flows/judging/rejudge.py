@@ -32,7 +32,8 @@ def rejudge(config: Config, name: str | None, round_number: int | None = None) -
     if not stored:
         where = "" if round_number is None else f" in round {round_number}"
         raise BadInputError(
-            f"run {config.run_id} in {warehouse.root} has no finished trajectory{where}; run `trajmill rollout` first"
+            f"run {config.run_id} in {warehouse.address} has no finished trajectory{where}; "
+            "run `trajmill rollout` first"
         )
     with sole_worker(warehouse, config.run_id), models_ready(config, warehouse.run(config.run_id), judge.endpoints):
         judged = judge_stored(context, judge, stored)

@@ -152,7 +152,8 @@ def _shares(views: duckdb.DuckDBPyConnection, query: str, run_id: str) -> ShareT
 
 def _configuration(warehouse: Warehouse, run_id: str) -> tuple[tuple[str, str], ...]:
     try:
-        identity: Mapping[str, Any] = json.loads((warehouse.run(run_id) / IDENTITY_FILE).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        stored = warehouse.store.get(warehouse.name(warehouse.run(run_id) / IDENTITY_FILE))
+        identity: Mapping[str, Any] = json.loads(stored or b"")
+    except ValueError:
         return ()
     return tuple((key, value if isinstance(value, str) else json.dumps(value)) for key, value in flat_keys(identity))

@@ -25,6 +25,7 @@ def write_report(warehouse: Warehouse, run_id: str) -> Path:
     path = warehouse.run(run_id) / "report.html"
     path.parent.mkdir(parents=True, exist_ok=True)
     write_text(path, render_report(warehouse, run_id))
+    warehouse.store.publish(warehouse.name(path))
     return path
 
 
@@ -68,12 +69,12 @@ def run_to_report(warehouse: Warehouse, named: str | None, configured: str) -> s
     with connect(warehouse) as views:
         runs = [row[0] for row in views.execute("SELECT DISTINCT run_id FROM rounds ORDER BY 1").fetchall()]
     if named is not None and named not in runs:
-        raise BadInputError(f"{warehouse.root} has no finished round of a run {named!r}; there are {runs or 'none'}")
+        raise BadInputError(f"{warehouse.address} has no finished round of a run {named!r}; there are {runs or 'none'}")
     if named is not None or configured in runs:
         return named or configured
     if len(runs) != 1:
         wish = f"name one of its runs with --run: {', '.join(runs)}" if runs else "run `trajmill evolve`"
-        raise BadInputError(f"{warehouse.root} has {len(runs) or 'no'} runs with finished rounds; {wish}")
+        raise BadInputError(f"{warehouse.address} has {len(runs) or 'no'} runs with finished rounds; {wish}")
     return str(runs[0])
 
 

@@ -28,7 +28,7 @@ def status_lines(config: Config, warehouse: Warehouse) -> list[str]:
     results, disk = run_results(warehouse, context.run_id), disk_use(warehouse.root)
     needs = list(_needs(runs, now, disk)) or ["nothing"]
     lines = [
-        _row("run", f"{context.run_id} in {warehouse.root}"),
+        _row("run", f"{context.run_id} in {warehouse.address}"),
         _row("now", now_line(now)),
         *_rows("last", [f"{run.deployment} {run.state} at {run.time}: {run.line}" for run in runs.last]),
         *_rows("next", [f"{run.deployment} at {run.time}" for run in runs.next]),

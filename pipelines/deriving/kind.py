@@ -23,6 +23,7 @@ from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.screen_journal import ScreenJournal, journal_path
 from trajmill.warehouse.screens import WarehouseScreens
 from trajmill.warehouse.shards import write_tables
+from trajmill.warehouse.store.parts import JournalParts
 
 
 class DerivedFrom(NamedTuple):
@@ -56,8 +57,11 @@ class DeriveKind:
     def __call__(self, shard: str, sources: Sequence[DerivedFrom]) -> WrittenFiles:
         """Write the examples of the trajectories, and what was refused or failed."""
         calls: list[ModelCall] = []
-        with closing(ScreenJournal(journal_path(self.warehouse, self.at, shard))) as journal:
+        path = journal_path(self.warehouse, self.at, shard)
+        parts = JournalParts(self.warehouse, self.at, [path])
+        with closing(ScreenJournal(path)) as journal:
             made = asyncio.run(self._derive(sources, calls.append, journal))
+        parts.publish(parts.sizes())
         rows: dict[str, Sequence[Row]] = {
             "model_calls": calls,
             "examples": [row for one in made for row in one.examples],

@@ -1,0 +1,90 @@
+"""A proxy before an S3 server that answers 503, is slow, and cuts connections before and after a request is done."""
+
+from __future__ import annotations
+
+import http.client
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count
+from urllib.parse import urlsplit
+
+FAULTS = ("503", "cut before", "cut after", "slow")
+
+
+class FaultyProxy(ThreadingHTTPServer):
+    """Every sixth request meets the next of the faults."""
+
+    daemon_threads = True
+
+    def __init__(self, endpoint: str) -> None:
+        super().__init__(("127.0.0.1", 0), _Forwarder)
+        self.host = urlsplit(endpoint).netloc
+        self.numbers = count()
+        self.met: list[str] = []
+
+    def fault(self) -> str:
+        """What the next request meets; empty for nothing."""
+        number = next(self.numbers)
+        if number % 6 != 5:
+            return ""
+        self.met.append(FAULTS[number // 6 % len(FAULTS)])
+        return self.met[-1]
+
+
+class _Forwarder(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: FaultyProxy
+
+    def _forward(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        fault = self.server.fault()
+        if fault == "slow":
+            time.sleep(0.3)
+        if fault == "cut before":
+            self.close_connection = True
+            return
+        if fault == "503":
+            self._answer(503, {}, b"<Error><Code>SlowDown</Code></Error>")
+            return
+        connection = http.client.HTTPConnection(self.server.host)
+        connection.request(self.command, self.path, body, dict(self.headers))
+        reply = connection.getresponse()
+        data = reply.read()
+        connection.close()
+        if fault == "cut after":
+            self.close_connection = True
+            return
+        self._answer(reply.status, dict(reply.getheaders()), data)
+
+    do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = _forward  # noqa: N815
+
+    def _answer(self, status: int, headers: dict[str, str], data: bytes) -> None:
+        self.send_response(status)
+        for name, value in headers.items():
+            if name.lower() not in ("content-length", "connection", "transfer-encoding", "server", "date"):
+                self.send_header(name, value)
+        length = headers.get("Content-Length", "0") if self.command == "HEAD" else str(len(data))
+        self.send_header("Content-Length", length)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(data)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing."""
+
+
+@contextmanager
+def faulty_proxy(endpoint: str) -> Iterator[FaultyProxy]:
+    """Run a proxy before a server."""
+    proxy = FaultyProxy(endpoint)
+    thread = threading.Thread(target=proxy.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield proxy
+    finally:
+        proxy.shutdown()
+        proxy.server_close()
+        thread.join()

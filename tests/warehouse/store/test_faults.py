@@ -1,0 +1,47 @@
+"""A bucket whose server answers 503, slowly, or not at all: nothing is lost, and nothing is there twice."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.faulty_proxy import FAULTS, faulty_proxy
+from tests.warehouse.samples import commit_rows, stage_run, step_verdicts
+from trajmill.warehouse.layout import create_warehouse
+from trajmill.warehouse.read import read_table
+from trajmill.warehouse.staging import mark_done, read_marker
+from trajmill.warehouse.store.address import store_at
+from trajmill.warehouse.store.lease import number_of
+
+pytestmark = pytest.mark.slow
+
+_ROUNDS = range(1, 3)
+
+
+def test_commits_through_faults_are_made_once(
+    bucket_url: str, s3_endpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with faulty_proxy(s3_endpoint) as proxy:
+        host, port = proxy.server_address[:2]
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{host!s}:{port}")
+        warehouse = create_warehouse(bucket_url)
+        for number in _ROUNDS:
+            at = stage_run("judge", number)
+            commit_rows(warehouse, at, *step_verdicts(5, at))
+            mark_done(warehouse, at.staging(warehouse), "key", {"round": number})
+            assert read_marker(warehouse, at.staging(warehouse), "key") == {"round": number}
+        rows = read_table(warehouse, "step_verdicts")
+        assert sorted(rows["round"].to_pylist()) == sorted(number for number in _ROUNDS for _ in range(5))
+        assert set(proxy.met) == set(FAULTS), "every fault was met"
+
+
+def test_locks_are_held_through_faults(bucket_url: str, s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with faulty_proxy(s3_endpoint) as proxy:
+        host, port = proxy.server_address[:2]
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{host!s}:{port}")
+        store, held = store_at(bucket_url), 0
+        for _ in range(4):
+            with store.hold("staging/run/lock", wait=True):
+                held += 1
+                assert store.holder("staging/run/lock") is not None
+        numbers = [number_of(file) for file in store.files("staging/run/lock")]
+        assert held == 4 and numbers == sorted(set(numbers))
