@@ -1,6 +1,7 @@
 """What sharing rows between releases, joining small files and indexing save, on a small generated warehouse.
 
     python -m benchmarks.storage --rounds 8 --rows 600 --image-bytes 20000
+    python -m benchmarks.storage --bucket     # a folder against a bucket
 
 Each round adds rows and a release takes most rows of the rounds before, as those of the default job do. Seconds are CPU
 seconds of this process: the machine may be shared.
@@ -9,15 +10,19 @@ seconds of this process: the machine may be shared.
 from __future__ import annotations
 
 import argparse
+import logging
+import os
 import random
 import tempfile
+import urllib.request
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
-from time import process_time
+from time import perf_counter, process_time
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+from moto.server import ThreadedMotoServer
 from rich.console import Console
 from rich.table import Table
 
@@ -32,6 +37,7 @@ from trajmill.stages.export.selection import write_selection
 from trajmill.stages.export.write import export_release
 from trajmill.warehouse.commit import commit_stage
 from trajmill.warehouse.layout import StageRun, Warehouse, create_warehouse
+from trajmill.warehouse.read import read_table
 from trajmill.warehouse.releases import write_release
 from trajmill.warehouse.screen_journal import ScreenJournal, journal_path
 from trajmill.warehouse.screens import WarehouseScreens, write_screens
@@ -60,7 +66,13 @@ def main() -> None:
     options.add_argument("--rounds", type=int, default=8)
     options.add_argument("--rows", type=int, default=600)
     options.add_argument("--image-bytes", type=int, default=20_000)
+    options.add_argument(
+        "--bucket", action="store_true", help="compare a folder with a bucket of moto's server instead"
+    )
     given = options.parse_args()
+    if given.bucket:
+        _compare_with_bucket(given.rounds, given.rows, given.image_bytes)
+        return
     table = Table("what", "CPU s", "MB")
     with tempfile.TemporaryDirectory() as folder:
         warehouse = create_warehouse(Path(folder) / "root")
@@ -69,6 +81,48 @@ def main() -> None:
             seconds = "" if line.seconds is None else f"{line.seconds:.2f}"
             table.add_row(line.what, seconds, "" if line.megabytes is None else f"{line.megabytes:.1f}")
     Console().print(table)
+
+
+def _compare_with_bucket(rounds: int, rows: int, image_bytes: int) -> None:
+    """The same work in a folder and in a bucket, in seconds of the clock; the server runs in this process."""
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    server.start()
+    host, port = server.get_host_and_port()
+    table = Table("what", "folder s", "bucket s")
+    with tempfile.TemporaryDirectory() as folder:
+        endpoint = f"http://{host}:{port}"
+        os.environ.update(AWS_ENDPOINT_URL=endpoint, AWS_ALLOW_HTTP="true", AWS_REGION="us-east-1")
+        os.environ.update(AWS_ACCESS_KEY_ID="anybody", AWS_SECRET_ACCESS_KEY="anything", XDG_CACHE_HOME=folder)
+        urllib.request.urlopen(urllib.request.Request(f"{endpoint}/benchmark", method="PUT")).close()
+        places = (Path(folder) / "root", "s3://benchmark/root")
+        timed = [_timed(create_warehouse(place), rounds, rows, image_bytes) for place in places]
+        for local, remote in zip(*timed, strict=True):
+            table.add_row(local.what, f"{local.seconds:.3f}", f"{remote.seconds:.3f}")
+    server.stop()
+    Console().print(table)
+
+
+def _timed(warehouse: Warehouse, rounds: int, rows: int, image_bytes: int) -> list[Line]:
+    query = "SELECT round, count(*), count(DISTINCT trajectory_id) FROM examples GROUP BY 1"
+    writing = [_clock(partial(_round, warehouse, number, rows, image_bytes)) for number in range(1, rounds + 1)]
+    run_sql(warehouse, query)
+    screens = WarehouseScreens(warehouse)
+    shown = sorted(read_table(warehouse, "examples", ["screens"])["screens"].combine_chunks().flatten().to_pylist())
+    return [
+        Line("write and commit a round", sum(writing) / rounds),
+        Line("read a column of all rows", _clock(lambda: read_table(warehouse, "examples", ["query_id"]))),
+        Line("SQL over all rows, second time", _clock(lambda: run_sql(warehouse, query))),
+        Line("find all screens", _clock(lambda: WarehouseScreens(warehouse))),
+        Line("64 images", _clock(lambda: screens.images(shown[:64]))),
+        Line("64 images, second time", _clock(lambda: screens.images(shown[:64]))),
+    ]
+
+
+def _clock(work: Callable[[], object]) -> float:
+    start = perf_counter()
+    work()
+    return perf_counter() - start
 
 
 def _releases(warehouse: Warehouse, offered: list[pa.Table]) -> Iterable[Line]:
