@@ -9,6 +9,7 @@ from trajmill.flows.configuration.model_specs import model_of
 from trajmill.flows.configuration.prompts import prompts_of
 from trajmill.flows.context import RoundContext
 from trajmill.flows.stage import StageOutcome, StageReport, run_once
+from trajmill.flows.tasks.queries.writer import writer_model
 from trajmill.pipelines.pathways import WalkPrograms, walk_programs
 from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.tables.pathway import Pathway
@@ -85,6 +86,7 @@ def queries_by_pathways(context: RoundContext) -> NewQueries:
             config.rollout.concurrency,
             config.run.seed,
             context.origin,
+            writer_model(config),
         )
     )
 

@@ -5,17 +5,15 @@ from __future__ import annotations
 import asyncio
 from typing import get_args
 
-from trajmill.flows.configuration.model_specs import model_of
-from trajmill.flows.configuration.models import EMBEDDED
-from trajmill.flows.configuration.prompts import prompts_of
 from trajmill.flows.context import RoundContext
 from trajmill.flows.tasks.pathways import queries_by_pathways
+from trajmill.flows.tasks.queries.writer import writer_model
 from trajmill.schemas.errors import BadInputError
 from trajmill.stages.environments.simulated.world import World
 from trajmill.stages.queries.atomic.base import AtomicApp
 from trajmill.stages.queries.atomic.queries import AtomicCounts
 from trajmill.stages.queries.atomic.walked_queries import queries_for_operations
-from trajmill.stages.queries.graph.from_world import WriterModel, queries_from_world
+from trajmill.stages.queries.graph.from_world import queries_from_world
 from trajmill.stages.queries.live.divide import UnseenApps
 from trajmill.stages.queries.live.from_graphs import queries_from_graphs
 from trajmill.stages.queries.new_queries import NewQueries
@@ -55,7 +53,7 @@ def _own_queries(context: RoundContext) -> NewQueries:
 
 def _from_graph(graph: World, context: RoundContext) -> NewQueries:
     config = context.config
-    model = _writer_model(context)
+    model = writer_model(context.config)
     return asyncio.run(queries_from_world(graph, config.queries, config.run.seed, context.origin, model))
 
 
@@ -69,17 +67,9 @@ def _from_app_graphs(context: RoundContext) -> NewQueries:
             config.rollout.concurrency,
             config.run.seed,
             context.origin,
-            _writer_model(context),
+            writer_model(context.config),
         )
     )
-
-
-def _writer_model(context: RoundContext) -> WriterModel | None:
-    """The language model that writes queries; None if the grammar writes them."""
-    config, endpoint = context.config, context.config.models.writer
-    if endpoint == EMBEDDED:
-        return None
-    return WriterModel(model_of(config, endpoint), prompts_of(config).writer, config.endpoints[endpoint].max_in_flight)
 
 
 def _for_operations(context: RoundContext) -> NewQueries:

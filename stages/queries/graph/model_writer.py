@@ -111,15 +111,24 @@ class ModelWriter:
             ModelFailure: the model did not answer, or no answer was valid.
         """
         slots = known_slots(brief.task, brief.sample.asked)
-        return await self._write(brief.task.name, brief.metadata, slots, brief.heldout, brief.seed)
+        return await self.write_checked(brief.task.name, brief.metadata, slots, brief.heldout, brief.seed)
 
     async def write_live(self, brief: LiveBrief) -> Written:
         """Both steps for a sample of a live app's graph; raises as `write`."""
-        return await self._write(brief.sample.task, brief.metadata, brief.slots, brief.heldout, brief.seed)
+        return await self.write_checked(brief.sample.task, brief.metadata, brief.slots, brief.heldout, brief.seed)
 
-    async def _write(
+    async def write_checked(
         self, task: str, metadata: PathMetadata, slots: tuple[KnownSlot, ...], heldout: bool, seed: int
     ) -> Written:
+        """Both steps for any path; raises as `write`.
+
+        Args:
+            task: name of the task.
+            metadata: the facts about the path.
+            slots: the words that the instruction must and must not have.
+            heldout: whether it must have a phrasing that training never sees.
+            seed: decides on the style of the refinement.
+        """
         vocabulary = vocabulary_of(metadata)
         common = {"task": metadata.description, "slots": _slots_text(slots, metadata)}
         platform, pages = _platform_text(metadata.platform), _pages_text(metadata)

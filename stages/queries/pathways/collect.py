@@ -17,7 +17,7 @@ from trajmill.stages.queries.pathways.base import STAGE, PathwayProgram, WalkBou
 from trajmill.stages.queries.pathways.queries import PathwaySettings, pathway_queries
 from trajmill.stages.queries.pathways.search import deep_search
 from trajmill.stages.queries.pathways.selection import needs_by_model, needs_by_tree
-from trajmill.stages.queries.pathways.wording import PathwayGrammar
+from trajmill.stages.queries.pathways.wording import PathwayGrammar, PathwayWriter
 from trajmill.stages.queries.real_walk import walk_all
 
 
@@ -75,6 +75,7 @@ async def make_queries(
     seed: int,
     origin: Origin,
     instances: int = 1,
+    writer: PathwayWriter = PathwayGrammar(),
 ) -> CollectedPathways:
     """Add queries for the collected pathways; each has been walked in the environment and meets its goal.
 
@@ -86,9 +87,10 @@ async def make_queries(
         seed: decides between phrasings.
         origin: common columns of the rows.
         instances: environments that walk queries at the same time.
+        writer: writes the instructions.
     """
     deny_list = packaged_deny_list()
-    made = await pathway_queries(collected.pathways, programs, settings, deny_list, PathwayGrammar(), seed, origin)
+    made = await pathway_queries(collected.pathways, programs, settings, deny_list, writer, seed, origin)
     checked = await walk_all(factory, made.queries, STAGE, origin, instances)
     failures = (*collected.failures, *made.failures, *checked.failures)
     return collected._replace(queries=checked.queries, failures=failures)

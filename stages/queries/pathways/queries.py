@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from pydantic import Field, PositiveInt
 
-from trajmill.schemas.errors import FailureClass, ModelFailure
+from trajmill.schemas.errors import FailureClass, StageError
 from trajmill.schemas.record import Origin, Record, content_id
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.pathway import EndKind, Evidence, Pathway
@@ -20,7 +20,7 @@ from trajmill.stages.queries.base import Written
 from trajmill.stages.queries.difficulty import difficulty, step_limit
 from trajmill.stages.queries.novelty import InstructionIndex, Novelty
 from trajmill.stages.queries.pathways.base import STAGE, PathwayProgram
-from trajmill.stages.queries.pathways.wording import PathwayBrief, PathwayWriter
+from trajmill.stages.queries.pathways.wording import PathwayBrief, PathwayGrammar, PathwayWriter
 from trajmill.stages.queries.split_leaks import leaks_in_queries
 
 _FEWEST_STEPS = 15
@@ -66,8 +66,9 @@ async def pathway_queries(
 ) -> PathwayQueries:
     """Make one query for each end of pathways, from the shortest pathway that leads there.
 
-    Leaves out ends that cannot be reached from the start state, that have no words as a name, or that are on the deny
-    list. A held-out query that shares something with training becomes a failure.
+    The grammar writes the queries that the writer fails at; the failure is kept. Leaves out ends that cannot be reached
+    from the start state, that have no words as a name, or that are on the deny list. A held-out query that shares
+    something with training becomes a failure.
 
     Args:
         pathways: of any of the programs.
@@ -79,6 +80,7 @@ async def pathway_queries(
         origin: common columns of the rows.
     """
     by_name = {program.name: program for program in programs}
+    grammar = PathwayGrammar()
     failures: list[Failure] = []
     queries: list[Query] = []
     index = InstructionIndex()
@@ -89,9 +91,9 @@ async def pathway_queries(
             brief = PathwayBrief(pathway, program, split is Split.HELDOUT_PHRASINGS, _seed(seed, pathway))
             try:
                 query = _query(brief, await writer.write(brief), split, writer.version, origin)
-            except ModelFailure as error:
+            except StageError as error:
                 failures.append(_failure(pathway.pathway_id, str(error), error.failure_class, origin, writer.version))
-                continue
+                query = _query(brief, await grammar.write(brief), split, grammar.version, origin)
             novelty = index.novelty_of(query)
             if novelty is Novelty.NEW:
                 index.add(query)

@@ -1,0 +1,58 @@
+"""Queries for pathways in the words of a model; the grammar writes what the model does not."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+
+import pytest
+
+from tests.stages.models.scripted import ScriptedModel
+from tests.stages.queries.pathways.toy import PROGRAM, ToyFactory
+from trajmill.schemas.record import Origin
+from trajmill.schemas.tables.query import Split
+from trajmill.stages.models.base import ChatRequest
+from trajmill.stages.queries.graph.model_writer import ModelWriter
+from trajmill.stages.queries.pathways.base import WalkBounds
+from trajmill.stages.queries.pathways.collect import CollectedPathways, collect_pathways, make_queries
+from trajmill.stages.queries.pathways.model_wording import ModelPathwayWriter
+from trajmill.stages.queries.pathways.queries import PathwaySettings
+
+
+@pytest.fixture(scope="module")
+def toy_origin() -> Origin:
+    return Origin(round=1, run_id="run", code_version="code")
+
+
+@pytest.fixture(scope="module")
+def toy(toy_origin: Origin) -> CollectedPathways:
+    bounds = WalkBounds(seconds_per_step=0.2)
+    return asyncio.run(collect_pathways(ToyFactory(), [PROGRAM], bounds, toy_origin))
+
+
+def made_by(answer: Callable[[ChatRequest], str], toy: CollectedPathways, origin: Origin) -> CollectedPathways:
+    writer = ModelPathwayWriter(ModelWriter(ScriptedModel(answer)))
+    return asyncio.run(make_queries(ToyFactory(), toy, [PROGRAM], PathwaySettings(), 0, origin, 2, writer))
+
+
+def wish(request: ChatRequest) -> str:
+    """Says the wish of the prompt and its values, as a question where the style is one."""
+    text = "\n".join(str(part) for message in request.messages for part in message.parts)
+    task = text.rpartition("\nTask: ")[2].partition("\n")[0].strip().rstrip(".")
+    asks = "ends with a question mark" in text or ("a question" in text and "not a question" not in text)
+    return json.dumps({"instruction": f"Could you do this: {task}?" if asks else f"{task}."})
+
+
+def test_the_model_s_words_are_on_the_queries(toy: CollectedPathways, toy_origin: Origin) -> None:
+    made = made_by(wish, toy, toy_origin)
+    written = [query for query in made.queries if query.made_by.startswith("writer_synthesise")]
+    trained = [query for query in written if query.split is Split.TRAIN]
+    assert trained and all(query.slots[0].value in query.instruction for query in trained)
+    assert {query.validation for query in made.queries} == {"passed"}
+
+
+def test_what_the_model_does_not_say_is_written_by_the_grammar(toy: CollectedPathways, toy_origin: Origin) -> None:
+    made = made_by(lambda request: json.dumps({"instruction": "Do something nice."}), toy, toy_origin)
+    assert made.queries and {query.made_by for query in made.queries} == {"pathway-grammar-1"}
+    assert any("is lost" in failure.message for failure in made.failures)
