@@ -10,7 +10,15 @@ from trajmill.flows.context import RoundContext
 from trajmill.flows.policies.policy import BASELINE, PROMOTE
 from trajmill.flows.stage import StageReport
 from trajmill.flows.tasks.calibrate import CALIBRATE, calibrate_judge
-from trajmill.flows.tasks.derive import DERIVE, DERIVE_RL, derive, derive_rl
+from trajmill.flows.tasks.derive import (
+    DERIVE,
+    DERIVE_KIND,
+    DERIVE_RL,
+    derive,
+    derive_for_training,
+    derive_rl,
+    trains_on_a_kind,
+)
 from trajmill.flows.tasks.evaluate import EVALUATE, baseline, evaluate
 from trajmill.flows.tasks.generate import GENERATE, generate
 from trajmill.flows.tasks.guide import GUIDE, GUIDED, REFERENCE, guide, reference, rollout_guided
@@ -64,6 +72,7 @@ STAGES = (
     RoundStage(CALIBRATE, "derive", (JUDGE,), calibrate_judge, may_overlap=True),
     RoundStage(DERIVE, "derive", (JUDGE,), derive, may_overlap=True),
     RoundStage(DERIVE_RL, "derive", (JUDGE,), derive_rl, may_overlap=True),
+    RoundStage(DERIVE_KIND, "derive", (DERIVE,), derive_for_training, may_overlap=True, is_wanted=trains_on_a_kind),
     RoundStage(RELEASE, "release", (DERIVE, DERIVE_RL), release, may_overlap=True),
     RoundStage(TRAIN, "train", (RELEASE,), train, may_overlap=True),
     RoundStage(EVALUATE, "evaluate", (TRAIN,), evaluate, asks_models=True),

@@ -25,6 +25,7 @@ from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Query
 from trajmill.stages.curate.leak_check import LeakCheck, without_rows
 from trajmill.stages.curate.near_duplicates import alike_queries, without_alike_screens
+from trajmill.stages.curate.reflector import with_equal_reflections
 from trajmill.stages.curate.spec import CurateSpec
 from trajmill.stages.curate.training_set import Alike, TrainingSet, training_set
 from trajmill.stages.derive.end_to_end import KIND as END_TO_END
@@ -104,7 +105,7 @@ def make_release(warehouse: Warehouse, request: ReleaseRequest, queries: Sequenc
     clean = check.examples(chosen.examples)
     curated = chosen._replace(examples=clean.rows)
     rl_steps = check.rl_steps(read_table(warehouse, "rl_steps", _RL_TEXTS, rounds=[origin.round], run_id=origin.run_id))
-    kinds = [_without_leaks(kind, check) for kind in derived_rows(warehouse, origin, request.kinds)]
+    kinds = [_curated_kind(kind, check) for kind in derived_rows(warehouse, origin, request.kinds)]
     folder = _emptied(warehouse, request.name)
     is_rl = compares_members(rl_steps.rows)
     exporters = [each for each in (spec.open() for spec in request.formats) if is_rl or each.table != "rl_steps"]
@@ -129,7 +130,7 @@ def make_release(warehouse: Warehouse, request: ReleaseRequest, queries: Sequenc
     files += [file for kind in released for file in kind.shared.exported(warehouse, folder)]
     leaking = Counter(clean.left_out) + Counter({f"{why} (RL)": n for why, n in rl_steps.left_out.items()})
     for kind in kinds:
-        leaking.update({f"{why} ({kind.kind})": rows for why, rows in kind.leaking.items()})
+        leaking.update({f"{why} ({kind.kind})": rows for why, rows in kind.left_out.items()})
     contents = _card_contents(request, curated, leaking, versions)._replace(
         notes=() if is_rl else (NO_GROUPS,),
         left_out=_left_out_rows([*exporters, *(kind.exporter for kind in released)], shared, released),
@@ -231,9 +232,11 @@ def _left_out_rows(
     }
 
 
-def _without_leaks(kind: KindRows, check: LeakCheck) -> KindRows:
+def _curated_kind(kind: KindRows, check: LeakCheck) -> KindRows:
     clean = check.examples(kind.rows)
-    return kind._replace(rows=clean.rows, leaking=clean.left_out)
+    balanced = with_equal_reflections(clean.rows)
+    left_out = Counter(clean.left_out) + Counter(unequal_reflections=clean.rows.num_rows - balanced.num_rows)
+    return kind._replace(rows=balanced, left_out=left_out)
 
 
 def _refuse_problems(folder: Path, exporters: Sequence[Exporter], guidance: Mapping[str, str]) -> None:

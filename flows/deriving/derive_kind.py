@@ -74,6 +74,17 @@ def derive_kind(config: Config, name: str) -> DerivedData:
     return _together(done)
 
 
+def derive_in_round(context: RoundContext, name: str) -> DerivedData:
+    """Derive a kind from the judged trajectories of the rounds so far, as a stage of a run that is at work.
+
+    Raises:
+        BadInputError: there is no such kind, or a model is missing.
+    """
+    kind = kind_named(context.config, name)
+    rounds = range(1, context.round + 1)
+    return _together([one for number in rounds for one in _Batches(context.in_round(number), kind).derive()])
+
+
 def _together(batches: Sequence[DerivedData]) -> DerivedData:
     refused: Counter[str] = Counter()
     for one in batches:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Sequence
 
+from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.model_specs import policy_family, policy_gives_tokens
 from trajmill.flows.context import RoundContext
+from trajmill.flows.deriving.derive_kind import derive_in_round
 from trajmill.flows.policies.policy import stale_versions
 from trajmill.flows.stage import StageOutcome, StageReport, finished, run_once
 from trajmill.flows.tasks.judge import trajectories_of_round
@@ -23,6 +25,7 @@ from trajmill.warehouse.shards import DataFile
 
 DERIVE = "derive"
 DERIVE_RL = "derive_rl"
+DERIVE_KIND = "derive_kind"
 NOT_ACCEPTED = "trajectory_not_accepted"
 """The reason of trajectories that were judged incorrect or not judged."""
 _LEARNED_FROM = (Purpose.TRAIN, Purpose.GUIDED, Purpose.IMPORTED)
@@ -94,6 +97,24 @@ def _accepted(context: RoundContext, rounds: Collection[int]) -> set[str]:
     columns = ["trajectory_id", "correct"]
     rows = read_verdicts(context.warehouse, "judgements", columns, rounds=rounds, run_id=context.run_id)
     return set(rows["trajectory_id"].filter(rows["correct"]).to_pylist())
+
+
+def derive_for_training(context: RoundContext) -> StageReport:
+    """Rows of the derived kind that the recipe trains on; none if it trains on no kind."""
+
+    def work(at: StageRun) -> StageOutcome:
+        kind = context.config.train.learns_kind
+        if not kind:
+            return StageOutcome(0, 0)
+        made = derive_in_round(context, kind)
+        return StageOutcome(made.trajectories, made.examples, result={"dropped": dict(made.refused)})
+
+    return run_once(context, DERIVE_KIND, work)
+
+
+def trains_on_a_kind(config: Config) -> bool:
+    """Whether the recipe trains on a derived kind."""
+    return bool(config.train.learns_kind)
 
 
 def _groups_of(context: RoundContext, late: Sequence[Unjudged]) -> list[str]:

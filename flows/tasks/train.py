@@ -129,13 +129,15 @@ def _trained(context: RoundContext, at: StageRun, parent: Policy, progress: Prog
 
 def _training_set(context: RoundContext, at: StageRun) -> Path:
     """The folder that the recipe reads: the release, or its export in the recipe's format."""
-    release, form = str(finished(context, RELEASE).result["release"]), context.config.train.takes
+    recipe, release = context.config.train, str(finished(context, RELEASE).result["release"])
+    form = recipe.takes
     if form is None:
         return release_folder(context.warehouse, release)
     folder = at.staging(context.warehouse) / "release"
     # An interrupted stage may have written a part of the export; writing it again gives the same files.
     shutil.rmtree(folder, ignore_errors=True)
-    export_release_to(context.warehouse, ExportRequest(release, form, policy_family(context.config), folder))
+    family = policy_family(context.config)
+    export_release_to(context.warehouse, ExportRequest(release, form, family, folder, recipe.learns_kind))
     return folder
 
 

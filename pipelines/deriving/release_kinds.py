@@ -30,8 +30,8 @@ class KindRows(NamedTuple):
     kind: str
     rows: pa.Table
     """In the schema of table `examples`, without duplicates."""
-    leaking: Mapping[str, int] = {}
-    """By reason, rows that were left out because they come near to held-out texts."""
+    left_out: Mapping[str, int] = {}
+    """By reason, rows that come near to held-out texts, or that one side of a Reflector has too many of."""
 
 
 class ReleasedKind(NamedTuple):

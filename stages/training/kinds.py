@@ -13,6 +13,8 @@ RECIPES: Final = PartGroup(
         "embedded-sft": "trajmill.stages.training.embedded.spec:EmbeddedSftSpec",
         "embedded-rl": "trajmill.stages.training.embedded.spec:EmbeddedRlSpec",
         "trl-sft": "trajmill.stages.training.trl_sft.spec:TrlSftSpec",
+        "rft": "trajmill.stages.training.trl_sft.role_specs:RftSpec",
+        "coda-generalist": "trajmill.stages.training.trl_sft.role_specs:CodaGeneralistSpec",
         "trpo": "trajmill.stages.training.trpo.spec:TrpoSpec",
         "command": "trajmill.stages.training.command.spec:CommandSpec",
     },

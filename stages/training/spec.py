@@ -24,6 +24,9 @@ class RecipeSpec(Spec):
 
     learns_from: ClassVar[Literal["examples", "rl_steps"]] = "examples"
     """The table whose rows it trains on."""
+    learns_kind: ClassVar[str] = ""
+    """The derived kind whose rows it trains on, one that asks no model; each round derives it before its release. Empty
+    for the steps of judged attempts."""
     keep_per_query: PositiveInt = 2
     """Most trajectories that are kept for one query, the shortest first."""
     keep_per_reply: PositiveInt | None = None

@@ -8,18 +8,23 @@ from trajmill.stages.export.formats.spec import FormatSpec, TrlFormatSpec
 from trajmill.stages.training.hugging_face.spec import HuggingFaceRecipe
 
 
-class TrlSftSpec(HuggingFaceRecipe):
-    """Supervised training with TRL's `SFTTrainer` on correct trajectories, in the dialect of the policy's family.
-
-    Only replies are learned, each with its loss weight.
-    """
+class SupervisedRecipe(HuggingFaceRecipe):
+    """Supervised training with TRL's `SFTTrainer`; only replies are learned, each with its loss weight."""
 
     trainer: ClassVar[str] = "trajmill.stages.training.trl_sft.train:train_supervised"
     needs: ClassVar[tuple[str, ...]] = ("trl", "accelerate")
-    kind: Literal["trl-sft"] = "trl-sft"
-    """Supervised training with TRL."""
 
     @property
     def takes(self) -> FormatSpec:
         """TRL's format without repeated rows, because the loss uses the weights."""
         return TrlFormatSpec(weights_as_rows=False)
+
+
+class TrlSftSpec(SupervisedRecipe):
+    """Supervised training with TRL's `SFTTrainer` on correct trajectories, in the dialect of the policy's family.
+
+    Only replies are learned, each with its loss weight.
+    """
+
+    kind: Literal["trl-sft"] = "trl-sft"
+    """Supervised training with TRL."""

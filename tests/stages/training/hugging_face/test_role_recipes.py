@@ -1,0 +1,47 @@
+"""The recipes that train on derived kinds: their settings are the papers', and a tiny model learns by them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.stages.models.transformers_local.tiny_vlm import build_tiny_vlm
+from tests.stages.training.hugging_face.small_release import FAMILY, write_supervised
+from trajmill.stages.derive.kinds import DERIVED_KINDS
+from trajmill.stages.training.base import ParentPolicy
+from trajmill.stages.training.hugging_face.job import TrainingJob
+from trajmill.stages.training.hugging_face.worker import train_in_this_process
+from trajmill.stages.training.kinds import RECIPES
+from trajmill.stages.training.spec import RecipeSpec
+from trajmill.stages.training.trl_sft.role_specs import CodaGeneralistSpec, RftSpec
+from trajmill.stages.training.trl_sft.spec import SupervisedRecipe
+
+
+def test_rft_has_the_settings_of_the_paper() -> None:
+    """NaturalGAIA, appendix F."""
+    recipe = RftSpec()
+    assert (recipe.lora_rank, recipe.lora_alpha, recipe.learning_rate) == (8, 32, 1e-4)
+    assert (recipe.batch, recipe.epochs, recipe.freeze_vision) == (128, 1.0, True)
+
+
+@pytest.mark.parametrize("kind", ["rft", "coda-generalist"])
+def test_a_recipe_trains_on_a_kind_that_can_be_derived_without_a_model(kind: str) -> None:
+    recipe = RECIPES.spec_class(kind)
+    assert issubclass(recipe, RecipeSpec) and DERIVED_KINDS[recipe.learns_kind].needs == ()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "recipe", [RftSpec(batch=2, max_updates=3), CodaGeneralistSpec(batch=2, max_updates=3, learning_rate=1e-3)]
+)
+def test_a_tiny_model_learns_for_a_few_updates(recipe: SupervisedRecipe, tmp_path: Path) -> None:
+    for package in ("accelerate", "trl", "peft"):
+        pytest.importorskip(package, reason="the extra `train` is not installed")
+    write_supervised(tmp_path, (1.0, 0.5, 2.0, 1.0))
+    parent = ParentPolicy(build_tiny_vlm(tmp_path / "model"), family=FAMILY)
+    report = train_in_this_process(TrainingJob(recipe, parent, tmp_path, 1, tmp_path / "new"))
+    assert (report.updates, report.rows) == (2, 4)
+    assert (tmp_path / "new" / "adapter_config.json").is_file() is bool(recipe.lora_rank)
+    assert len(json.loads((tmp_path / "new" / "metrics.json").read_text())["history"]) == 2
