@@ -10,7 +10,7 @@ TRAINERS := .venv-trainers
 # Tests start hundreds of Python processes: without written bytecode each compiles the project again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help run run-web run-pixels test quick lint types pytest vllm-env test-vllm trainers-env bench system-deps clean
+.PHONY: help run demo run-web run-pixels test quick lint types pytest vllm-env test-vllm trainers-env bench system-deps clean
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -30,6 +30,10 @@ help: ## what can be made
 
 run: .venv/installed ## install and run the main job on the embedded default
 	$(BIN)/trajmill evolve
+
+demo: .venv/installed ## a first look: three rounds in about a minute, then the viewer until Ctrl-C
+	$(BIN)/trajmill evolve --config docs/examples/demo.toml
+	$(BIN)/trajmill view --config docs/examples/demo.toml
 
 run-web: .venv/installed-web ## the same loop on MiniWoB++ in a real headless Chromium (needs `make system-deps`)
 	$(BIN)/trajmill evolve --config docs/examples/miniwob.toml

@@ -105,3 +105,33 @@ def drop(name: Name, config: ConfigFile = None, root: Root = None) -> None:
     with sole_worker(warehouse, read_release(warehouse, name).run_id):
         drop_release(warehouse, name)
     print(f"{name} is dropped; `trajmill vacuum` deletes what only it has named")
+
+
+@releases.command(epilog="Example: trajmill releases push my-team/phone-trajectories --upload")
+def push(
+    repository: Annotated[str, typer.Argument(metavar="REPO", help="Dataset repository of the hub, as OWNER/NAME.")],
+    release: Annotated[
+        str | None, typer.Option("--release", metavar="NAME", help="The newest release if none.")
+    ] = None,
+    upload: Annotated[bool, typer.Option("--upload", help="Send the files; without it they are only listed.")] = False,
+    public: Annotated[bool, typer.Option("--public", help="Let everybody read a repository that is made.")] = False,
+    config: ConfigFile = None,
+    root: Root = None,
+) -> None:
+    """List what a push to a Hugging Face hub sends; with --upload, send it in one commit.
+
+    HF_TOKEN has the token, and HF_ENDPOINT the address of another hub than huggingface.co.
+    """
+    from trajmill.flows.publishing.push import plan_push
+    from trajmill.flows.publishing.push import push as push_release
+    from trajmill.warehouse.releases import newest_release
+
+    warehouse = warehouse_of(config, root)
+    plan = plan_push(warehouse, release if release is not None else newest_release(warehouse), repository)
+    for file in plan.files:
+        print(file.path)
+    size = f"{len(plan.files):,} files of {plan.release}, {plan.bytes / 1e6:,.1f} MB"
+    if upload:
+        print(f"{size}: pushed to {push_release(plan, private=not public)}")
+    else:
+        print(f"{size}: nothing was sent; --upload sends it to {plan.repository}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import takewhile
 from typing import Any
 
@@ -14,7 +15,7 @@ from trajmill.flows.configuration.file import load_config_named
 from trajmill.flows.context import RoundContext
 from trajmill.flows.landed_event import accepted_since_training, announce_landed
 from trajmill.flows.nights.at_work import at_work
-from trajmill.flows.nights.ending import Ending, FlowEnd
+from trajmill.flows.nights.ending import NEEDS_PERSON, Ending, FlowEnd
 from trajmill.flows.nights.landed import Landed, landed_in
 from trajmill.flows.nights.retrain import train_round
 from trajmill.flows.nights.tell import tell_of_end, tell_of_failure
@@ -45,7 +46,7 @@ def collect_night(config: Config) -> FlowEnd:
 
 
 def _collect_rounds(config: Config) -> FlowEnd:
-    landed, trainings = Landed(), []
+    landed, trainings = Landed(), list[FlowEnd]()
     for _ in range(config.serve.rounds_per_night):
         earlier = close_collected(current_round(config))
         if earlier is not None and earlier.ending is Ending.AWAITING_POLICY:
@@ -54,12 +55,19 @@ def _collect_rounds(config: Config) -> FlowEnd:
         collect(context)
         landed += landed_in(context)
         own = train_round(context) if config.serve.nightly_trains else None
-        trainings += [end.line for end in (earlier, own) if end is not None]
+        trainings += [end for end in (earlier, own) if end is not None]
     accepted = accepted_since_training(config)
     announce_landed(config.run.root, accepted, config.serve.retrain_after_accepted)
     create_markdown_artifact(landed.markdown(accepted), key="night", description="What landed in a night")
-    line = "; ".join([landed.line(), f"{accepted} accepted since the last training", *trainings])
-    return FlowEnd(Ending.COLLECTED if landed.finished else Ending.EMPTY_NIGHT, line)
+    lines = [landed.line(), f"{accepted} accepted since the last training", *(end.line for end in trainings)]
+    return FlowEnd(_ending(landed, trainings), "; ".join(lines))
+
+
+def _ending(landed: Landed, trainings: Sequence[FlowEnd]) -> Ending:
+    """How a night ended; a training that needs a person makes it one that does."""
+    if not landed.finished:
+        return Ending.EMPTY_NIGHT
+    return next((end.ending for end in trainings if end.ending in NEEDS_PERSON), Ending.COLLECTED)
 
 
 def collect(context: RoundContext) -> None:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import re
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from prefect import flow
 
+from tests.flows.policies.network import WaitingRun
 from tests.flows.tasks.test_train import tiny_config
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.serve import ServeSection
+from trajmill.flows.context import RoundContext
 from trajmill.flows.landed_event import accepted_since_training
 from trajmill.flows.nights.at_work import at_work
-from trajmill.flows.nights.ending import Ending
+from trajmill.flows.nights.ending import Ending, FlowEnd
+from trajmill.flows.nights.landed import Landed
 from trajmill.flows.nights.nightly import collect_night
 from trajmill.flows.nights.retrain import retrain_if_enough
 from trajmill.flows.round import current_round, summary_of
@@ -85,3 +89,51 @@ def test_a_flow_that_meets_another_skips_or_waits(tmp_path: Path, monkeypatch: p
     with at_work(served(skips, when_busy="wait")):
         assert leave.is_set()
     other.join()
+
+
+@pytest.mark.parametrize(
+    ("finished", "trained", "expected"),
+    [
+        (3, None, Ending.COLLECTED),
+        (3, Ending.TRAINED, Ending.COLLECTED),
+        (3, Ending.NOT_TRAINED, Ending.COLLECTED),
+        (3, Ending.BELOW_JUDGE_FLOOR, Ending.BELOW_JUDGE_FLOOR),
+        (3, Ending.AWAITING_POLICY, Ending.AWAITING_POLICY),
+        (0, Ending.BELOW_JUDGE_FLOOR, Ending.EMPTY_NIGHT),
+    ],
+)
+def test_a_night_that_trains_ends_as_its_training_does_where_that_needs_a_person(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, finished: int, trained: Ending | None, expected: Ending
+) -> None:
+    config = served(Config.model_validate({"run": {"root": tmp_path}}), nightly_trains=trained is not None)
+    asked = []
+
+    def train(context: RoundContext) -> FlowEnd:
+        asked.append(context.round)
+        return FlowEnd(trained or Ending.TRAINED, "the line of the training")
+
+    replaced: dict[str, Callable[..., object]] = {
+        "collect": lambda context: None,
+        "landed_in": lambda context: Landed((context.round,), 3, finished, 1),
+        "train_round": train,
+        "announce_landed": lambda *numbers: None,
+        "create_markdown_artifact": lambda *texts, **more: None,
+    }
+    for name, instead in replaced.items():
+        monkeypatch.setattr(f"trajmill.flows.nights.nightly.{name}", instead)
+    monkeypatch.setattr("trajmill.flows.nights.at_work.write_report", lambda warehouse, run_id: None)
+    end = collect_night(config)
+    assert end.ending is expected
+    assert asked == ([1] if trained else []) and ("the line of the training" in end.line) == bool(trained)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("trains", [True, False])
+def test_a_night_that_finds_a_policy_that_nobody_has_trained_says_so(
+    waiting_run: WaitingRun, trains: bool, prefect_server: None
+) -> None:
+    config = served(waiting_run.config, nightly_trains=trains, retrain_after_accepted=0)
+    end = flow(validate_parameters=False)(collect_night)(config)
+    assert end.ending is Ending.AWAITING_POLICY
+    assert end.line.startswith("did not train: awaiting a policy: [train] kind 'failing' does not train")
+    assert current_round(config).round == 1, "nothing is collected on top of a round that waits"

@@ -1,0 +1,28 @@
+# trajmill with the embedded default and web environments: `serve`, `view`, `deploy`, workers, and everything else.
+#   docker build --tag trajmill .
+#   docker run --rm --volume "$PWD:/work" trajmill evolve --config /work/trajmill.toml
+FROM python:3.11-slim-bookworm
+
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends chromium-headless-shell fonts-dejavu-core fonts-noto-core \
+    && rm -rf /var/lib/apt/lists/*
+
+WORKDIR /opt/trajmill
+# The packages first: they change less often than the code, and take most of the time.
+COPY pyproject.toml constraints.txt README.md LICENSE ./
+COPY trajmill ./trajmill
+COPY schemas ./schemas
+COPY warehouse ./warehouse
+COPY stages ./stages
+COPY pipelines ./pipelines
+COPY flows ./flows
+RUN pip install --no-cache-dir --constraint constraints.txt --extra-index-url https://download.pytorch.org/whl/cpu \
+    '.[web]'
+
+# Nothing of it needs root. The folder of the configuration and the warehouse is mounted, and must be writable for 1000.
+RUN useradd --uid 1000 --create-home trajmill
+USER trajmill
+WORKDIR /work
+ENV PREFECT_HOME=/home/trajmill/prefect DO_NOT_TRACK=1 PREFECT_SERVER_ANALYTICS_ENABLED=false
+ENTRYPOINT ["trajmill"]
+CMD ["--help"]

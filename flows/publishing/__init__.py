@@ -1,0 +1,1 @@
+"""Gives releases away."""

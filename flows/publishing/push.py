@@ -1,0 +1,90 @@
+"""Pushes a release to a Hugging Face hub as a dataset repository: its files, those of its shards, and its card."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+from trajmill.schemas.errors import BadInputError, TrajmillError
+from trajmill.warehouse.layout import Warehouse
+from trajmill.warehouse.releases import MANIFEST, read_release, verify_release
+
+_CARD = "README.md"
+_BESIDE = "../../"
+"""How the card of a release names the warehouse's folder, which in a repository is the top."""
+_REFUSED = 401, 403
+
+
+class PushedFile(NamedTuple):
+    """A file of a repository."""
+
+    path: str
+    """In the repository."""
+    content: Path | bytes
+
+
+class PushPlan(NamedTuple):
+    """What is pushed."""
+
+    repository: str
+    """As OWNER/NAME."""
+    release: str
+    files: tuple[PushedFile, ...]
+    bytes: int
+
+
+def plan_push(warehouse: Warehouse, release: str, repository: str) -> PushPlan:
+    """Check a release, and list what a repository gets of it; nothing is sent.
+
+    The repository has the release's files at its top and the shards under `shards/`, and the card names them there.
+
+    Raises:
+        BadInputError: there is no such release, or a file of it is missing or damaged.
+    """
+    verify_release(warehouse, release)
+    found, folder = read_release(warehouse, release), warehouse.release(release)
+    card = (folder / _CARD).read_text(encoding="utf-8").replace(_BESIDE, "").encode()
+    own = [PushedFile(file.path, folder / file.path) for file in found.files if file.path != _CARD]
+    shared = [PushedFile(file.path, warehouse.root / file.path) for file in found.shards]
+    files = (PushedFile(_CARD, card), PushedFile(MANIFEST, folder / MANIFEST), *own, *shared)
+    return PushPlan(repository, release, files, sum(file.bytes for file in (*found.files, *found.shards)))
+
+
+def push(plan: PushPlan, private: bool) -> str:
+    """Make the repository if there is none, and add the files in one commit; returns its address.
+
+    The hub is the one that HF_ENDPOINT names, and the token that of HF_TOKEN or of `hf auth login`.
+
+    Raises:
+        BadInputError: the repository's name is wrong, or the hub refuses the token.
+        TrajmillError: the hub does not answer, or refuses the files.
+    """
+    # Tells the hub nothing about this machine but what the push needs.
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    import httpx
+    from huggingface_hub import CommitOperationAdd, HfApi
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalTokenNotFoundError
+
+    api = HfApi(library_name="trajmill")
+    try:
+        address = api.create_repo(plan.repository, repo_type="dataset", private=private, exist_ok=True)
+        api.create_commit(
+            plan.repository,
+            [CommitOperationAdd(file.path, file.content) for file in plan.files],
+            commit_message=f"Release {plan.release}",
+            repo_type="dataset",
+        )
+    except (HFValidationError, LocalTokenNotFoundError) as error:
+        raise BadInputError(_one_line(plan, error)) from error
+    except HfHubHTTPError as error:
+        refused = error.response.status_code in _REFUSED
+        raise (BadInputError if refused else TrajmillError)(_one_line(plan, error)) from error
+    except (httpx.HTTPError, OSError) as error:
+        raise TrajmillError(_one_line(plan, error)) from error
+    return str(address)
+
+
+def _one_line(plan: PushPlan, error: Exception) -> str:
+    reason = " ".join(str(error).split())[:300] or type(error).__name__
+    return f"{plan.repository}: {reason}; nothing is half there, push again after mending it (HF_TOKEN, HF_ENDPOINT)"

@@ -1,0 +1,40 @@
+"""The image and the compose file name what there is; building them needs a Docker daemon, which tests do not."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import typer
+import yaml
+
+from trajmill.flows.cli.app import app
+
+_ROOT = Path(__file__).parents[1]
+_COMPOSE = yaml.safe_load((_ROOT / "compose.yaml").read_text(encoding="utf-8"))
+_OWN = [name for name, service in _COMPOSE["services"].items() if "entrypoint" not in service]
+
+
+def test_the_image_copies_what_there_is_and_what_is_sent() -> None:
+    lines = (_ROOT / "Dockerfile").read_text(encoding="utf-8").splitlines()
+    copied = [name for line in lines if line.startswith("COPY ") for name in line.split()[1:-1]]
+    assert copied and all((_ROOT / name).exists() for name in copied)
+    sent = (_ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    assert {f"!{name.removeprefix('./')}" for name in copied} == {line for line in sent if line.startswith("!")}
+    links = {path.name for path in (_ROOT / "trajmill").iterdir() if path.is_symlink()}
+    assert links <= set(copied)
+
+
+@pytest.mark.parametrize("service", _OWN)
+def test_services_are_commands_of_ours(service: str) -> None:
+    command = typer.main.get_command(app)
+    name, *arguments = _COMPOSE["services"][service]["command"]
+    found = command.get_command(typer.Context(command), name)  # type: ignore[attr-defined]
+    assert found is not None
+    found.make_context(name, arguments)
+
+
+def test_ports_are_only_on_loopback() -> None:
+    ports = [port for service in _COMPOSE["services"].values() for port in service.get("ports", ())]
+    assert ports and all(re.fullmatch(r"127\.0\.0\.1:\d+:\d+", port) for port in ports)
