@@ -62,7 +62,7 @@ def push(plan: PushPlan, private: bool) -> str:
     """
     # Tells the hub nothing about this machine but what the push needs.
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-    import httpx
+    from httpx2 import HTTPError
     from huggingface_hub import CommitOperationAdd, HfApi
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalTokenNotFoundError
 
@@ -80,7 +80,7 @@ def push(plan: PushPlan, private: bool) -> str:
     except HfHubHTTPError as error:
         refused = error.response.status_code in _REFUSED
         raise (BadInputError if refused else TrajmillError)(_one_line(plan, error)) from error
-    except (httpx.HTTPError, OSError) as error:
+    except (HTTPError, OSError) as error:
         raise TrajmillError(_one_line(plan, error)) from error
     return str(address)
 
