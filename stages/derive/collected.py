@@ -20,6 +20,14 @@ from trajmill.stages.derive.base import DerivedRows
 
 TEMPLATE = "template"
 """The author of texts that code has written."""
+RULE_AGENTS = frozenset({"explorer", "reference", "element_walk"})
+"""Agents without a model; the version of their policy is their name."""
+_BUILT_IN_POLICY = "embedded-"
+
+
+def writes_templates(author: str) -> bool:
+    """Whether the thoughts of a policy version are filled into templates."""
+    return author.startswith(_BUILT_IN_POLICY) or author in RULE_AGENTS
 
 
 class Maker(NamedTuple):

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import yaml
 
+from trajmill.stages.derive.collected import writes_templates
 from trajmill.stages.export.base import ExportedFile, Exporter
 from trajmill.stages.export.screens import SCREENS_FILE, SCREENS_SCHEMA
 from trajmill.stages.export.selection import SELECTION_FILE
@@ -100,8 +101,6 @@ _SHARED = (
     "in this release; `loss_weight` in a shard is what it counted before tasks were weighed. `trajmill export` makes a "
     "folder that needs nothing else."
 )
-_EMBEDDED = "embedded-"
-"""Start of the versions of the built-in policy, which writes no thoughts of its own."""
 _PLACEHOLDERS = "The placeholder dialects of the files do not mix."
 
 
@@ -215,7 +214,7 @@ def _who_wrote_it(authors: Sequence[AuthoredRows]) -> Iterator[str]:
 
 
 def _author(name: str) -> str:
-    return f"{name}: thoughts filled into templates" if name.startswith(_EMBEDDED) else name
+    return f"{name}: thoughts filled into templates" if writes_templates(name) else name
 
 
 def _lineage(contents: CardContents) -> list[tuple[str, object]]:

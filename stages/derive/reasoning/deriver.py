@@ -14,7 +14,7 @@ from trajmill.schemas.errors import StageError
 from trajmill.schemas.tables.example import Message
 from trajmill.schemas.tables.step import Step
 from trajmill.stages.derive.base import DerivedRows
-from trajmill.stages.derive.collected import Collected, Lesson
+from trajmill.stages.derive.collected import RULE_AGENTS, Collected, Lesson, writes_templates
 from trajmill.stages.derive.conversation import prompt_messages, rendered, unfit_text
 from trajmill.stages.derive.kind_spec import Tools
 from trajmill.stages.derive.reasoning.spec import ReasoningSpec
@@ -22,8 +22,6 @@ from trajmill.stages.derive.reasoning.thinker import NO_HINT, Thinker, ThinkerPr
 from trajmill.stages.derive.step_data import StepDataSpec, select_steps
 
 AGENTS, ONLINE, HINTED = "agents", "online", "hinted"
-_TEMPLATES = "embedded-"
-"""Start of the versions of the built-in policy, whose thoughts are filled into templates."""
 
 
 class _Kept(NamedTuple):
@@ -60,7 +58,8 @@ class Reasoning:
         return collected.rows()
 
     async def _derive_step(self, episode: Episode, step: Step, collected: Collected) -> None:
-        if "agents" in self._spec.sources and step.role_outputs != "{}":
+        by_rule = episode.trajectory.agent in RULE_AGENTS
+        if "agents" in self._spec.sources and step.role_outputs != "{}" and not by_rule:
             await self._keep_merged(episode, step, collected)
         if "online" in self._spec.sources:
             await self._keep_own(episode, step, collected)
@@ -81,7 +80,7 @@ class Reasoning:
 
     async def _keep_own(self, episode: Episode, step: Step, collected: Collected) -> None:
         author = episode.trajectory.model_version
-        if author.startswith(_TEMPLATES) or not step.thought.strip():
+        if writes_templates(author) or not step.thought.strip():
             collected.refuse("template_thought" if step.thought.strip() else "no_thought", step, variant=ONLINE)
             return
         await self._keep_checked(episode, step, _Kept(step.thought, ONLINE, author), collected)

@@ -86,6 +86,9 @@ def test_outputs_of_several_agents_are_merged_into_one_thought() -> None:
     assert "Press OK." in words(asked[0])
     rows, _ = derived_with(spec, spoken, thinking(1))
     assert refused(rows) == [("agents", "no_writer")]
+    walked = spoken.model_copy(update={"trajectory": spoken.trajectory.model_copy(update={"agent": "reference"})})
+    rows, asked = derived_with(spec, walked, thinking(1), writer=True)
+    assert (rows.examples, asked) == ((), []), "the notes of an agent without a model are no roles' outputs"
 
 
 @pytest.mark.parametrize(
@@ -94,6 +97,7 @@ def test_outputs_of_several_agents_are_merged_into_one_thought() -> None:
         ("gui-owl-7b", 0, True, None),
         ("gui-owl-7b", 1, False, "other_action"),
         ("embedded-1", 0, False, "template_thought"),
+        ("reference", 0, False, "template_thought"),
     ],
 )
 def test_the_policys_own_thought_is_kept_if_a_model_wrote_it_and_it_agrees(
