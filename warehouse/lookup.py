@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
@@ -10,15 +11,21 @@ import duckdb
 import pyarrow as pa
 
 from trajmill.schemas.errors import BadInputError
+from trajmill.warehouse.checks.log_entries import LOG
 from trajmill.warehouse.checks.unreadable import unreadable
 from trajmill.warehouse.columns import stored_schema
 from trajmill.warehouse.delta_log import FileBounds, delta_table, file_bounds, newest_log_entry
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.views import OFFLINE
 
+_QUIET_NS = 60 * 10**9
+"""A log that has not changed for so long before it was read is as it was then, whatever its disk's clock says."""
+
 
 class _KnownTable(NamedTuple):
     log_entry: str
+    read_at: int
+    """In nanoseconds since 1970."""
     bounds: FileBounds | None
     """None for a table without a commit."""
 
@@ -103,13 +110,22 @@ class RowLookup:
         return [] if bounds is None else [uri(f"tables/{table}/{name}") for name in bounds.names(rounds, equal)]
 
     def _bounds(self, table: str) -> FileBounds | None:
-        entry = newest_log_entry(self._warehouse, table)
         known = self._known.get(table)
+        if known is not None and self._changed_at(table) + _QUIET_NS < known.read_at:
+            return known.bounds
+        now, entry = time.time_ns(), newest_log_entry(self._warehouse, table)
         if known is None or known.log_entry != entry:
             delta = delta_table(self._warehouse, table)
-            known = _KnownTable(entry, None if delta is None else file_bounds(delta))
-            self._known[table] = known
+            known = _KnownTable(entry, now, None if delta is None else file_bounds(delta))
+        self._known[table] = known._replace(read_at=now)
         return known.bounds
+
+    def _changed_at(self, table: str) -> int:
+        """When an entry of a table's log was added or removed, by the clock of its disk."""
+        try:
+            return (self._warehouse.table(table) / LOG).stat().st_mtime_ns
+        except FileNotFoundError:
+            return 0
 
 
 def _quoted(schema: pa.Schema, column: str) -> str:

@@ -6,7 +6,12 @@ import { part } from "./api.js";
 export const percent = (share) => (share === null || share === undefined ? "–" : `${Math.round(share * 100)} %`);
 export const decimal = (value) => (value === null || value === undefined ? "–" : value.toFixed(3));
 export const whole = (value) => value.toLocaleString("en");
-export const tail = (name) => (name ? name.slice(name.lastIndexOf("-") + 1).slice(0, 8) : "–");
+// The distinctive part of names like `embedded-3e756bcd0d2167ea`.
+export function tail(name) {
+  const last = (name ?? "").slice((name ?? "").lastIndexOf("-") + 1);
+  return last.length < 6 ? name || "–" : last.slice(0, 8);
+}
+
 export const address = (row) => `/trajectories/${part(row.run_id)}/${part(row.trajectory_id)}`;
 
 export function seconds(value) {
