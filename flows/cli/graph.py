@@ -1,4 +1,4 @@
-"""Commands on graphs of apps: explore a running app."""
+"""Commands on graphs of apps: explore, check, show and verify."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from trajmill.schemas.errors import TrajmillError
 
 app = typer.Typer(
     help="Graphs of apps: pages, elements, slots, transitions.", no_args_is_help=True, rich_markup_mode=None
@@ -53,3 +55,72 @@ def explore_graph(
         console.print(f"failure   {failure}", style="yellow", soft_wrap=True, highlight=False, markup=False)
     if not found.complete:
         console.print("not all was tried; the same command goes on", style="yellow", highlight=False)
+
+
+GraphFileArgument = Annotated[Path, typer.Argument(metavar="GRAPH", help="YAML file of a graph.")]
+
+
+@app.command("check", epilog="Example: trajmill graph check graphs/galculator.yaml")
+def check_graphs(
+    files: Annotated[list[Path], typer.Argument(metavar="GRAPH...", help="YAML files of graphs.")],
+) -> None:
+    """Find unreachable pages, ambiguous recognisers and slots that cannot be set, by line; tell where paths end."""
+    from trajmill.stages.graphs.check import check_graph
+    from trajmill.stages.graphs.file import parse_graph
+
+    mistakes: list[str] = []
+    for path in files:
+        reading = parse_graph(path)
+        found = check_graph(reading.file) if reading.file is not None else None
+        mistakes += map(str, found.mistakes if found else reading.mistakes)
+        for remark in found.remarks if found else ():
+            print(f"{remark} (no mistake)")
+    if mistakes:
+        raise TrajmillError("\n".join(mistakes))
+    print(f"{len(files)} graph{'s' if len(files) != 1 else ''} without mistakes")
+
+
+@app.command("show", epilog="Example: trajmill graph show graphs/galculator.yaml")
+def show_graph(
+    file: GraphFileArgument,
+    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="HTML file; beside the graph.")] = None,
+) -> None:
+    """Draw a graph as one HTML file with its screenshots."""
+    from trajmill.flows.graphs.show import write_graph_page
+
+    page = out or file.with_suffix(".html")
+    write_graph_page(file, page)
+    print(page)
+
+
+@app.command("verify", epilog="Example: trajmill graph verify docs/examples/graphs.toml --app galculator")
+def verify_graph_of_app(
+    config: ConfigArgument,
+    name: AppOption,
+    file: Annotated[
+        Path | None, typer.Option("--graph", metavar="FILE", help="YAML file; explore.folder/NAME.yaml by default.")
+    ] = None,
+) -> None:
+    """Walk every transition of a graph in the running app, and say what has changed."""
+    from rich.console import Console
+
+    from trajmill.flows.configuration.file import load_config
+    from trajmill.flows.graphs.verify import verify_app
+    from trajmill.stages.graphs.verify import EdgeState
+
+    console = Console()
+    settings = load_config(config)
+    walked = 0
+    with console.status(f"walking {name}") as status:
+
+        def progress(edge: object) -> None:
+            nonlocal walked
+            walked += 1
+            status.update(f"{name}: {walked} transitions walked")
+
+        report = verify_app(settings, file or settings.explore.file(name), progress)
+    for note in report.notes:
+        console.print(str(note), soft_wrap=True, highlight=False, markup=False)
+    console.print(", ".join(f"{report.count(state)} {state}" for state in EdgeState), highlight=False)
+    if report.count(EdgeState.CHANGED) or report.count(EdgeState.LOST):
+        raise TrajmillError("the app is not as the graph says; correct the graph, or explore again")

@@ -133,6 +133,9 @@ class GraphTransition(Record):
     operation: Literal["tap", "double_tap", "right_tap", "key"] = "tap"
     keys: str = ""
     """For `key`: the keys, e.g. `enter` or `ctrl+s`."""
+    after: tuple[Name, ...] = ()
+    """Elements or slots of the page that are operated first, where only that shows the element: each by its own
+    transition to the same page."""
     slots: tuple[Name, ...] = ()
     """Slots of the page that must be set before, in this order."""
     to: Name

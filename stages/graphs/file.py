@@ -15,6 +15,7 @@ from trajmill.stages.environments.simulated.app_files.loader import WritersGuide
 from trajmill.stages.environments.simulated.app_files.yaml_file import Mistake, YamlFile, read_yaml
 from trajmill.stages.graphs import base
 from trajmill.stages.graphs.base import OUTSIDE, AppGraph, GraphPage
+from trajmill.stages.graphs.operations import staying
 
 _NO_GRAPH = "this is no app graph; start it with `app: NAME`"
 _GUIDE = "docs/graphs.md"
@@ -93,6 +94,8 @@ def _broken_names(file: GraphFile) -> Iterator[Mistake]:
             yield from _unknown(file, (*path, "to"), [transition.to], (*graph.pages, OUTSIDE), "page")
             yield from _unknown(file, (*path, "slots"), transition.slots, page.slots, "slot of this page")
             yield from _wrong_operation(file, path, page)
+            known = staying(page, name)
+            yield from _unknown(file, (*path, "after"), transition.after, known, "switch or staying transition")
 
 
 def _wrong_operation(file: GraphFile, path: tuple[str | int, ...], page: GraphPage) -> Iterator[Mistake]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from trajmill.schemas.tables.query import PathStep
-from trajmill.stages.graphs.base import AppGraph, GraphSlot, GraphTransition, SlotKind
+from trajmill.schemas.tables.query import PathStep, Platform
+from trajmill.stages.graphs.base import AppGraph, GraphPage, GraphSlot, GraphTransition, SlotKind
 
 ON, OFF = "on", "off"
 """The values of a switch."""
@@ -31,7 +31,7 @@ def set_slot(graph: AppGraph, page: str, slot: str, value: str) -> tuple[PathSte
 def take(
     graph: AppGraph, page: str, transition: GraphTransition, values: Mapping[str, str] | None = None
 ) -> tuple[PathStep, ...]:
-    """The steps of a transition: its slots are set, then its element is operated.
+    """The steps of a transition: what comes before it on the page, its slots, then its own operation.
 
     Args:
         graph: the graph.
@@ -42,11 +42,40 @@ def take(
     Raises:
         KeyError: the transition names no element or slot of the page, or a slot that has no value.
     """
+    first = [step for name in transition.after for step in _stay(graph, page, name, values)]
+    return (*first, *_operate(graph, page, transition, values))
+
+
+def staying(page: GraphPage, name: str) -> dict[str, GraphTransition | None]:
+    """What can be operated without leaving a page: by element or slot, its transition; None for a switch.
+
+    Args:
+        page: the page.
+        name: its name.
+    """
+    switches = [slot for slot, each in page.slots.items() if each.kind is SlotKind.SWITCH]
+    transitions = {each.by: each for each in reversed(page.transitions) if each.to == name and not each.after}
+    return {**dict.fromkeys(switches), **transitions}
+
+
+def _stay(graph: AppGraph, page: str, by: str, values: Mapping[str, str] | None) -> tuple[PathStep, ...]:
+    spec = graph.pages[page]
+    transition = staying(spec, page)[by]
+    if transition is not None:
+        return _operate(graph, page, transition, values)
+    return (PathStep(page=f"{graph.app}.{page}", operation="tap", target=spec.slots[by].target),)
+
+
+def _operate(
+    graph: AppGraph, page: str, transition: GraphTransition, values: Mapping[str, str] | None
+) -> tuple[PathStep, ...]:
     slots = graph.pages[page].slots
     where = f"{graph.app}.{page}"
     steps = [step for name in transition.slots for step in set_slot(graph, page, name, _value(slots, name, values))]
     target = _pressed(graph, page, transition.by, values) if transition.by else ""
     if transition.operation != "key":
+        if graph.platform is Platform.PHONE and steps:  # the keyboard may cover the element
+            steps.append(PathStep(page=where, operation="scroll", target=target))
         return (*steps, PathStep(page=where, operation=transition.operation, target=target))
     if target and not steps:  # the key goes to the element, which must have the focus
         steps.append(PathStep(page=where, operation="tap", target=target))

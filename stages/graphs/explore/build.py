@@ -27,6 +27,7 @@ from trajmill.stages.graphs.explore.pages import FoundPage, PageBook
 from trajmill.stages.graphs.explore.plan import FIELDS, asks_for_password, is_denied
 from trajmill.stages.graphs.explore.recognisers import recognisers
 from trajmill.stages.graphs.explore.slots import FoundSlot, slots_of
+from trajmill.stages.graphs.operations import staying
 
 _OPERATIONS = {TrialKind.DOUBLE: "double_tap", TrialKind.ENTER: "key"}
 
@@ -96,16 +97,18 @@ class GraphBuilder:
         return tried or (operable and not is_below and bool(element.text or element.element_id))
 
     def _page(self, part: _PageParts, recogniser: Recogniser, screenshots: Mapping[str, str]) -> GraphPage:
-        transitions = self._transitions(part)
-        return GraphPage(
+        page = GraphPage(
             title=_title(part.page),
             recognise=recogniser,
             marks=(Mark.NEEDS_LOGIN,) if asks_for_password(part.page) else (),
             screenshot=screenshots.get(part.page.first.screen_id, ""),
             elements={name: self._element(part, target) for target, name in part.elements.items()},
             slots={slot.name: slot.slot for slot in part.slots},
-            transitions=transitions,
+            transitions=self._transitions(part),
         )
+        known = staying(page, part.name).keys()
+        transitions = (each if known >= set(each.after) else _without_after(each) for each in page.transitions)
+        return page.model_copy(update={"transitions": tuple(transitions)})
 
     def _element(self, part: _PageParts, target: str) -> GraphElement:
         element = part.page.elements[target].element
@@ -136,6 +139,7 @@ class GraphBuilder:
             "operation": _OPERATIONS.get(trial.kind, "tap"),
             "keys": keys,
             "slots": tuple(used.values()),
+            "after": self._operated_before(part, trial),
         }
         if trial.effect is Effect.LEFT:
             return GraphTransition.model_validate(
@@ -156,6 +160,24 @@ class GraphBuilder:
         if not (shows or change.lacks):
             return None
         return GraphTransition.model_validate({**common, "to": part.name, "shows": shows, "lacks": change.lacks})
+
+    def _operated_before(self, part: _PageParts, trial: Trial) -> tuple[str, ...]:
+        """The elements of the page that were operated on the way to the screen of a trial."""
+        names: list[str] = []
+        way = part.page.way
+        while way != trial.way and trial.way[: len(way)] == way:
+            step = next((each for each in self._stays(part.page) if _continues(each, way, trial.way)), None)
+            if step is None:
+                return ()
+            slot = part.slot_with(step.target)
+            names.append(slot.name if slot is not None else part.elements[step.target])
+            way = (*way, *step.steps)
+        return tuple(names) if way == trial.way else ()
+
+    def _stays(self, page: FoundPage) -> list[Trial]:
+        """The trials that changed a page without leaving it."""
+        found = (trial for trial in self._trials[page.number] if trial.after and trial.kind is not TrialKind.FILL)
+        return [trial for trial in found if self._book.page_of(trial.after) is page]
 
     def _page_names(self) -> list[str]:
         names: list[str] = []
@@ -210,6 +232,16 @@ def _slots_used(part: _PageParts, steps: Sequence[PathStep]) -> dict[str, str]:
         if slot is not None:
             used[step.text] = slot.name
     return used
+
+
+def _without_after(transition: GraphTransition) -> GraphTransition:
+    return transition.model_copy(update={"after": ()})
+
+
+def _continues(trial: Trial, way: tuple[PathStep, ...], whole: tuple[PathStep, ...]) -> bool:
+    """Whether a trial was carried out at the end of a way, and is the next part of the whole way."""
+    end = len(way) + len(trial.steps)
+    return trial.way == way and whole[len(way) : end] == trial.steps
 
 
 def _is_filled_field(feature: Feature) -> bool:

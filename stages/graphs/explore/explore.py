@@ -72,6 +72,9 @@ class Findings:
         if trial.effect is Effect.LEFT:
             self._leaving.add(name)
         after = tried.after if trial.effect is Effect.CHANGED else None
+        if after is not None and trial.kind is TrialKind.FILL:
+            self.book.add_filled(page, after)
+            return
         origin = origin_of(page, trial.target)
         if after is not None and (self.book.knows(after, origin) or len(self.book.pages) < self._bounds.pages):
             self.book.add(after, (*trial.way, *trial.steps), origin)

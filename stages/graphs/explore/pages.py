@@ -25,7 +25,7 @@ class PageKey(NamedTuple):
     app: str
     title: str
     address: str
-    """Without numbers, which name things rather than pages."""
+    """As the title without numbers, which name things rather than pages."""
     dialogs: frozenset[str]
     menu: frozenset[str]
     """The menu bar, and the entries of open menus."""
@@ -115,6 +115,12 @@ class PageBook:
             page.elements.setdefault(target, FoundElement(element, way, screen.screen_id))
         return page
 
+    def add_filled(self, page: FoundPage, screen: WalkedScreen) -> None:
+        """Add a screen that is a page with a text in one of its fields, maybe with a keyboard over it."""
+        if screen.screen_id not in self._by_screen:
+            self._by_screen[screen.screen_id] = page
+            page.screens.append(screen)
+
     def _alike(self, screen: WalkedScreen, origin: ListOrigin | None) -> FoundPage | None:
         key, names = page_key(screen), operable(screen)
 
@@ -136,7 +142,7 @@ def page_key(screen: WalkedScreen) -> PageKey:
     title = next((element for element in screen.elements if "title" in element.states), None)
     return PageKey(
         app=screen.app,
-        title=title.text.strip(_MARKS) if title else "",
+        title=_NUMBERS.sub("0", title.text.strip(_MARKS)) if title else "",
         address=_NUMBERS.sub("0", title.value) if title else "",
         dialogs=frozenset(e.text for e in screen.elements if e.role == "dialog"),
         menu=frozenset(e.text for e in screen.elements if e.role in ("menu", "menu_item")),

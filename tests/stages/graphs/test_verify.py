@@ -1,0 +1,61 @@
+import asyncio
+
+import pytest
+
+from tests.stages.graphs.explore.exploring import explore, simulated_app
+from trajmill.stages.environments.pool.pool import EnvironmentPool
+from trajmill.stages.environments.simulated.spec import FaultRates, SimulatedSpec
+from trajmill.stages.graphs.base import AppGraph, GraphPage
+from trajmill.stages.graphs.explore.walker import Budget
+from trajmill.stages.graphs.verify import EdgeState, VerifiedEdge, verify_graph
+
+
+@pytest.fixture(scope="module")
+def notes(tmp_path_factory: pytest.TempPathFactory) -> AppGraph:
+    return explore(simulated_app("notes"), tmp_path_factory.mktemp("notes") / "notes.jsonl").graph
+
+
+def _verified(graph: AppGraph, actions: int = 5000) -> list[VerifiedEdge]:
+    async def run() -> list[VerifiedEdge]:
+        pool = EnvironmentPool(SimulatedSpec(faults=FaultRates(popup=0)).factory(graph.platform), 2)
+        try:
+            return await verify_graph(graph, pool, Budget(actions, 600.0), 2, lambda edge: None)
+        finally:
+            await pool.close()
+
+    return asyncio.run(run())
+
+
+def _with_page(graph: AppGraph, name: str, page: GraphPage) -> AppGraph:
+    return graph.model_copy(update={"pages": {**graph.pages, name: page}})
+
+
+def test_an_explored_graph_holds(notes: AppGraph) -> None:
+    edges = _verified(notes)
+    assert len(edges) == len(notes.transitions()) > 10
+    assert [edge for edge in edges if edge.state is not EdgeState.HOLDS] == []
+
+
+def test_what_has_changed_is_said(notes: AppGraph) -> None:
+    start = notes.pages["start"]
+    elsewhere = start.transitions[0].model_copy(update={"to": "note-options"})
+    gone = start.elements["note-options"].model_copy(update={"target": "notes.home/gone"})
+    changed = start.model_copy(
+        update={
+            "transitions": (elsewhere, *start.transitions[1:]),
+            "elements": {**start.elements, "note-options": gone},
+        }
+    )
+    edges = [edge for edge in _verified(_with_page(notes, "start", changed)) if edge.page == "start"]
+    by = {changed.transitions[edge.number].by: edge for edge in edges}
+    assert by["new-note"].state is EdgeState.CHANGED
+    assert by["new-note"].reason == "it leads to `new-note`"
+    assert by["note-options"].state is EdgeState.LOST
+    assert by["note-options"].reason == "cannot tap notes.home/gone"
+    assert by["shopping-list"].state is EdgeState.HOLDS
+
+
+def test_the_bounds_end_it(notes: AppGraph) -> None:
+    states = [edge.state for edge in _verified(notes, actions=10)]
+    assert EdgeState.HOLDS in states
+    assert states.count(EdgeState.SKIPPED) > len(states) // 2
