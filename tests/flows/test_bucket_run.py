@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
+from tests.bucket_server import environment_for
 from tests.flows.small_run import run_stages
 from trajmill.flows.configuration.config import (
     Config,
@@ -23,7 +28,7 @@ from trajmill.warehouse.layout import Warehouse, create_warehouse, open_warehous
 from trajmill.warehouse.read import read_table
 from trajmill.warehouse.releases import newest_release, verify_release
 from trajmill.warehouse.sql import run_sql
-from trajmill.warehouse.store.address import BucketUrl
+from trajmill.warehouse.store.address import BucketUrl, address_of
 from trajmill.warehouse.upkeep.compact import compact
 from trajmill.warehouse.upkeep.vacuum import vacuum
 
@@ -43,6 +48,13 @@ def tiny_config(root: Path | BucketUrl) -> Config:
         train=EmbeddedSftSpec(min_updates=2, max_updates=4),
         evaluate=EvaluateSection(episodes=2, train_sample=2),
     )
+
+
+def run_in_bucket(url: str) -> None:
+    """What each of the killed processes does."""
+    address = address_of(url)
+    assert isinstance(address, BucketUrl)
+    run_stages(tiny_config(address))
 
 
 @pytest.fixture(scope="module")
@@ -79,3 +91,24 @@ def test_a_round_in_a_bucket_has_the_tables_of_a_folder(in_a_folder: Warehouse, 
     unused = vacuum(warehouse, older_than_days=0, now=time.time() + 10)
     assert not any(file.name.startswith(("models/", "releases/", "shards/")) for file in unused)
     assert contents(warehouse, "steps") == before
+
+
+def test_a_killed_run_goes_on_where_only_the_bucket_is_left(
+    in_a_folder: Warehouse, bucket_url: str, s3_endpoint: str, tmp_path: Path
+) -> None:
+    # Not as a script: the processes that draw would import it.
+    code = f"from tests.flows.test_bucket_run import run_in_bucket; run_in_bucket({bucket_url!r})"
+    command = [sys.executable, "-c", code]
+    for attempt in range(3):
+        # Each process has an empty disk.
+        environment = os.environ | environment_for(s3_endpoint, tmp_path / f"disk-{attempt}")
+        process = subprocess.Popen(command, env=environment)
+        try:
+            # The last one is not killed.
+            process.wait(timeout=None if attempt == 2 else 4.0 * (attempt + 1))
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+        if process.wait() == 0:
+            break
+    assert process.returncode == 0
+    assert_same(open_warehouse(bucket_url), in_a_folder)
