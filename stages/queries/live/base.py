@@ -73,7 +73,9 @@ class LiveSample(NamedTuple):
     @property
     def key(self) -> tuple[tuple[str, str], ...]:
         """Equal for samples of a task that ask for the same thing."""
-        return tuple((setting.name, setting.value) for setting in self.settings) or (("page", self.end),)
+        named = self.graph.pages[self.end].title or self.end.replace("-", " ")
+        # Pages of one name cannot be told apart in words, so they are one goal.
+        return tuple((setting.name, setting.value) for setting in self.settings) or (("page", named),)
 
 
 class LiveBrief(NamedTuple):

@@ -20,6 +20,7 @@ from trajmill.stages.queries.live.wording import LiveGrammar, LiveWriter
 from trajmill.stages.queries.new_queries import NewQueries
 from trajmill.stages.queries.novelty import InstructionIndex, Novelty
 from trajmill.stages.queries.real_walk import PASSED, WalkedQueries
+from trajmill.stages.queries.split_leaks import leaks_in_queries
 
 FAILURES_OF_TASK = 3
 """After so many refused walks, and none that passed, a task gives no more queries."""
@@ -56,6 +57,7 @@ async def generate_live(request: LiveRequest, writer: LiveWriter, walk: WalkQuer
     wanted = {split: request.settings.wanted(split) for split in Split}
     for split, found in candidates(request.graphs, wanted, request.unseen, request.seed).items():
         await generation.fill(split, wanted[split], found)
+    generation.drop_leaks(request.unseen)
     return NewQueries(tuple(generation.queries), tuple(generation.failures))
 
 
@@ -82,6 +84,13 @@ class _Generation:
         if missing:
             text = f"only {wanted - missing} of {wanted} queries: the graphs have no more goals for this split"
             self._fail(split.value, text, FailureClass.TASK)
+
+    def drop_leaks(self, unseen: UnseenApps) -> None:
+        """Drop held-out queries that share something with training."""
+        leaks = {leak.heldout: leak.detail for leak in leaks_in_queries(self.queries, unseen.heldout)}
+        self.queries = [query for query in self.queries if query.query_id not in leaks]
+        for leaked, why in leaks.items():
+            self._fail(leaked, why, FailureClass.TASK)
 
     def _open(self, found: Iterator[LiveCandidate]) -> Iterator[LiveCandidate]:
         return (each for each in found if self._refused[each.sample.task] < FAILURES_OF_TASK)

@@ -10,6 +10,7 @@ import pytest
 from tests.stages.queries.live.shop import LIST
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Query, Source, Split
+from trajmill.stages.graphs.base import GraphTransition
 from trajmill.stages.queries.live.base import LiveSample
 from trajmill.stages.queries.live.drafting import draft_live, live_path
 from trajmill.stages.queries.live.routes import routes
@@ -40,6 +41,13 @@ def test_each_task_has_its_values_once_and_never_a_default() -> None:
         "list.options-set-order": 2,
         "list.options-set-dark-set-order": 2,
     }
+
+
+def test_pages_of_one_name_are_one_goal() -> None:
+    again = {**LIST.pages, "more": LIST.pages["options"]}
+    to_both = (*LIST.pages["things"].transitions, GraphTransition(by="add", to="more"))
+    again["things"] = LIST.pages["things"].model_copy(update={"transitions": to_both})
+    assert len(samples_by_task(LIST.model_copy(update={"pages": again}), 0)["list.visit"]) == 1
 
 
 def test_a_route_whose_end_does_not_tell_a_value_is_left_out() -> None:
