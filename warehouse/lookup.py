@@ -111,7 +111,7 @@ class RowLookup:
 
     def _bounds(self, table: str) -> FileBounds | None:
         known = self._known.get(table)
-        if known is not None and self._changed_at(table) + _QUIET_NS < known.read_at:
+        if known is not None and self._is_unchanged(table, known.read_at):
             return known.bounds
         now, entry = time.time_ns(), newest_log_entry(self._warehouse, table)
         if known is None or known.log_entry != entry:
@@ -120,12 +120,15 @@ class RowLookup:
         self._known[table] = known._replace(read_at=now)
         return known.bounds
 
-    def _changed_at(self, table: str) -> int:
-        """When an entry of a table's log was added or removed, by the clock of its disk."""
+    def _is_unchanged(self, table: str, read_at: int) -> bool:
+        """Whether a table's log is surely as it was; a bucket has no time at which something was added."""
+        if not self._warehouse.store.is_local:
+            return False
         try:
-            return (self._warehouse.table(table) / LOG).stat().st_mtime_ns
+            changed_at = (self._warehouse.table(table) / LOG).stat().st_mtime_ns
         except FileNotFoundError:
-            return 0
+            return False
+        return changed_at + _QUIET_NS < read_at
 
 
 def _quoted(schema: pa.Schema, column: str) -> str:

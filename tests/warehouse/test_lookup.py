@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,15 @@ def test_what_is_committed_later_is_found_too(warehouse: Warehouse) -> None:
     assert lookup.read("queries", where={"query_id": "late"}).num_rows == 1
     compact_table(warehouse, TABLE, fewest=1)
     assert lookup.read(TABLE, run_id=FIRST.run_id).num_rows == 40
+
+
+def test_a_log_is_read_again_after_a_commit_even_if_it_had_been_quiet(warehouse: Warehouse) -> None:
+    commit_rows(warehouse, FIRST, query("early", FIRST))
+    os.utime(warehouse.table("queries") / "_delta_log", (0, 0))
+    lookup = RowLookup(warehouse)
+    assert lookup.read("queries", ["query_id"], run_id=FIRST.run_id).num_rows == 1
+    commit_rows(warehouse, SECOND, query("late", SECOND))
+    assert lookup.read("queries", ["query_id"], run_id=FIRST.run_id).num_rows == 2
 
 
 def test_values_are_never_read_as_sql(warehouse: Warehouse) -> None:
