@@ -33,7 +33,7 @@ def test_a_block_loads(block: str, tmp_path: Path) -> None:
         assert set(tables["project"]["entry-points"]) <= GROUPS
         return
     (tmp_path / "trajmill.toml").write_text(block, encoding="utf-8")
-    for name in re.findall(r'"([\w./]+\.(?:yaml|jsonl|md))"', block):
+    for name in re.findall(r'"([\w./]+\.(?:yaml|jsonl|md|txt))"', block):
         file = tmp_path / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("", encoding="utf-8")
