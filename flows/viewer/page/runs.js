@@ -78,5 +78,11 @@ function decision(round) {
   const promoted = round.trained && round.policy_after !== round.policy_before;
   const word = promoted ? "promoted" : round.trained ? "kept back" : "not trained";
   return [badge(word, "", promoted ? "good" : "flat"), " ", h("code", { title: round.policy_after }, tail(round.policy_after)),
-    round.reason ? h("span", { class: "soft" }, ` ${round.reason}`) : ""];
+    " ", ...why(round.reason ?? "")];
+}
+
+/** The first words of a reason; what follows the first colon is shown on demand. */
+function why(reason) {
+  const [, words, figures] = /^([^:]*): (.*)$/s.exec(reason) ?? [];
+  return figures ? [h("details", { class: "soft" }, h("summary", {}, words), figures)] : [h("span", { class: "soft" }, reason)];
 }
