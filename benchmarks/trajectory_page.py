@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from starlette.testclient import TestClient
 
-from trajmill.flows.view.show import find_trajectory
+from trajmill.flows.terminal.show import find_trajectory
 from trajmill.flows.viewer.app import viewer_app
 from trajmill.warehouse.columns import file_schema
 from trajmill.warehouse.commit import commit_stage

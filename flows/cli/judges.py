@@ -78,7 +78,7 @@ def calibrate(
     from trajmill.flows.configuration.file import load_config
     from trajmill.flows.judging.calibrate import calibrate as measure
     from trajmill.flows.progress import ConsoleWatcher, watched_by
-    from trajmill.flows.view.calibration_table import calibration_table
+    from trajmill.flows.terminal.calibration_table import calibration_table
 
     console = Console()
     # Without a terminal, the table need not fit into a width.

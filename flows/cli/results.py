@@ -84,7 +84,7 @@ def show(
     """Print a trajectory: its steps, the thoughts, the outputs of the agent's roles, and the verdicts."""
     from rich.console import Console
 
-    from trajmill.flows.view.show import find_trajectory, print_trajectory, write_images
+    from trajmill.flows.terminal.show import find_trajectory, print_trajectory, write_images
 
     warehouse = warehouse_of(config, root)
     found = find_trajectory(warehouse, trajectory, with_calls=roles)

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from tests.stages.agents.errand import obedient_worker, run
 from tests.warehouse.samples import commit_rows, judgement, query, stage_run, trajectory
-from trajmill.flows.view.show import find_trajectory, print_trajectory
+from trajmill.flows.terminal.show import find_trajectory, print_trajectory
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.agents.mobile_agent_v3.spec import MobileAgentV3Spec

@@ -25,7 +25,7 @@ from trajmill.flows.round_stages import STAGES
 from trajmill.flows.stage import StageOutcome, StageReport, run_once
 from trajmill.flows.tasks.calibrate import CALIBRATE, judge_precision
 from trajmill.flows.tasks.judge import JUDGE_GUIDED
-from trajmill.flows.view.calibration_table import calibration_table
+from trajmill.flows.terminal.calibration_table import calibration_table
 from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.tables.calibration import Calibration, Ingredient
 from trajmill.schemas.tables.failure import Failure

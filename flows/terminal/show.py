@@ -10,7 +10,7 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.text import Text
 
-from trajmill.flows.view.roles import call_lines, role_lines
+from trajmill.flows.terminal.roles import call_lines, role_lines
 from trajmill.pipelines.reading.role_calls import read_role_calls
 from trajmill.pipelines.reading.trajectory import TRAJECTORY_TABLES, places_of, read_trajectory
 from trajmill.schemas.episode import Episode
