@@ -1,4 +1,4 @@
-"""Commands on graphs of apps: explore, check, show and verify."""
+"""Commands on graphs of apps: explore, annotate, check, show and verify."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from trajmill.flows.cli.loop import ConfigFile
 from trajmill.schemas.errors import TrajmillError
 
 app = typer.Typer(
@@ -14,6 +15,7 @@ app = typer.Typer(
 )
 
 ConfigArgument = Annotated[Path, typer.Argument(metavar="CONFIG", help="Configuration with a section [explore].")]
+GraphFileArgument = Annotated[Path, typer.Argument(metavar="GRAPH", help="YAML file of a graph.")]
 AppOption = Annotated[str, typer.Option("--app", metavar="NAME", help="An app of [explore.apps].")]
 
 
@@ -57,7 +59,44 @@ def explore_graph(
         console.print("not all was tried; the same command goes on", style="yellow", highlight=False)
 
 
-GraphFileArgument = Annotated[Path, typer.Argument(metavar="GRAPH", help="YAML file of a graph.")]
+_MOST_TOLD = 20
+"""Most texts that are named one by one because no model could write them."""
+
+
+@app.command("annotate", epilog="Example: trajmill graph annotate graphs/galculator.yaml --config models.toml")
+def annotate_graph_file(file: GraphFileArgument, config: ConfigFile = None) -> None:
+    """Let models fill what nobody has written: titles, descriptions, what elements do, names of slots.
+
+    The describer looks at the pictures of the pages; the writer names the slots. What people wrote stays. The file is
+    written after each page, and a second call fills what is left.
+    """
+    from rich.console import Console
+
+    from trajmill.flows.configuration.file import load_config
+    from trajmill.flows.graphs.annotate import annotate_file
+
+    console = Console()
+    with console.status(f"annotating {file}") as status:
+        report = annotate_file(
+            load_config(config), file, lambda done, pages: status.update(f"{file}: {done} of {pages} pages")
+        )
+    annotated, use = report.annotated, report.use
+    left = annotated.unfilled
+    console.print(
+        f"written   {annotated.filled}",
+        f"left      {len(left)}",
+        f"models    {use.calls} calls, {use.input_tokens} + {use.output_tokens} tokens, price {use.price:.4f}",
+        sep="\n",
+        highlight=False,
+    )
+    for role in report.embedded:
+        console.print(f"models.{role} is embedded: what it would write is left", style="yellow", highlight=False)
+    for each in left[:_MOST_TOLD]:
+        console.print(f"left      {each}", style="yellow", soft_wrap=True, highlight=False, markup=False)
+    if len(left) > _MOST_TOLD:
+        console.print(f"left      and {len(left) - _MOST_TOLD} more", style="yellow", highlight=False)
+    if left and not annotated.filled:
+        raise TrajmillError("the models wrote nothing that can be used; the file is as it was")
 
 
 @app.command("check", epilog="Example: trajmill graph check graphs/galculator.yaml")

@@ -9,9 +9,10 @@ from typing import NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from trajmill.flows.graphs.pictures import picture_files
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.geometry import Size
-from trajmill.stages.graphs.base import AppGraph, GraphPage
+from trajmill.stages.graphs.base import AppGraph
 from trajmill.stages.graphs.file import read_graph
 
 _LARGEST = 900
@@ -36,11 +37,7 @@ def write_graph_page(path: Path, out: Path) -> None:
         BadInputError: the file is no graph, or a picture is none.
     """
     graph = read_graph(path)
-    pictures = {
-        name: _picture(path.parent, page)
-        for name, page in graph.pages.items()
-        if page.screenshot and (path.parent / page.screenshot).exists()
-    }
+    pictures = {name: _picture(file) for name, file in picture_files(graph, path.parent).items()}
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(_html(graph, pictures), encoding="utf-8")
 
@@ -55,12 +52,9 @@ def _html(graph: AppGraph, pictures: dict[str, EmbeddedPicture]) -> str:
     return template.render(graph=graph, pictures=pictures, drawing=draw_graph(graph), wide=WIDTH, high=HEIGHT)
 
 
-def _picture(folder: Path, page: GraphPage) -> EmbeddedPicture:
+def _picture(file: Path) -> EmbeddedPicture:
     from PIL import Image, UnidentifiedImageError
 
-    file = folder / page.screenshot
-    if not file.resolve().is_relative_to(folder.resolve()):
-        raise BadInputError(f"{page.screenshot}: pictures must lie in the folder of the graph")
     try:
         with Image.open(file) as image:
             size = Size(*image.size)

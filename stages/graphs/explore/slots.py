@@ -51,11 +51,11 @@ def _fields(page: FoundPage, trials: Sequence[Trial], screens: Mapping[str, Walk
             slot = GraphSlot(
                 kind=SlotKind.FIELD,
                 target=trial.target,
-                name=_label(element),
+                name=label_of(element),
                 values=(text,),
                 default=element.value,
             )
-            yield FoundSlot(_label(element), slot, (trial.target,))
+            yield FoundSlot(label_of(element), slot, (trial.target,))
 
 
 def _switches(page: FoundPage, trials: Sequence[Trial]) -> Iterator[FoundSlot]:
@@ -66,11 +66,11 @@ def _switches(page: FoundPage, trials: Sequence[Trial]) -> Iterator[FoundSlot]:
             slot = GraphSlot(
                 kind=SlotKind.SWITCH,
                 target=trial.target,
-                name=_label(found.element),
+                name=label_of(found.element),
                 values=(OFF, ON),
                 default=default,
             )
-            yield FoundSlot(_label(found.element), slot, (trial.target,))
+            yield FoundSlot(label_of(found.element), slot, (trial.target,))
 
 
 def _lists(page: FoundPage) -> Iterator[FoundSlot]:
@@ -100,5 +100,6 @@ def _pressed(named: Mapping[str, str]) -> dict[str, object]:
     }
 
 
-def _label(element: UIElement) -> str:
+def label_of(element: UIElement) -> str:
+    """The name of a slot before anybody has named it: what its element says, else its id, else its role."""
     return element.text or element.element_id.rpartition("/")[2].rpartition(":")[2] or element.role

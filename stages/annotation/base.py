@@ -1,0 +1,102 @@
+"""What is missing on the pages of a graph, what models write there, and what they left empty."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from typing import NamedTuple
+
+from trajmill.stages.critics.model.action_words import quotable
+from trajmill.stages.graphs.base import AppGraph, GraphPage, GraphSlot
+from trajmill.stages.graphs.explore.words import ExploredWords
+
+LONGEST_TITLE = 60
+"""Most characters of the title of a page and of the name of a slot."""
+LONGEST_SENTENCE = 200
+"""Most characters of a description and of what something does."""
+_PLACE = re.compile(r"\{([^{}]*)\}")
+
+
+class PageGaps(NamedTuple):
+    """What nobody has written on a page."""
+
+    title: bool
+    description: bool
+    elements: tuple[str, ...]
+    """Names of elements of which nobody has said what they do."""
+    transitions: tuple[int, ...]
+    """Numbers of such transitions."""
+    slots: tuple[str, ...]
+    """Slots whose name is missing or the label that exploring read off the screen."""
+
+    @property
+    def for_describer(self) -> bool:
+        """Whether the describer can fill one of them."""
+        return self.title or self.description or bool(self.elements or self.transitions)
+
+
+class Unfilled(NamedTuple):
+    """Something that stays empty."""
+
+    place: str
+    """The page, then what is missing on it."""
+    reason: str
+
+    def __str__(self) -> str:
+        """One line."""
+        return f"{self.place}: {self.reason}"
+
+
+class AnnotatedPage(NamedTuple):
+    """A page with what a model wrote."""
+
+    page: GraphPage
+    filled: int
+    """Number of texts that were written."""
+    unfilled: tuple[Unfilled, ...]
+
+
+def page_gaps(graph: AppGraph, name: str, words: ExploredWords) -> PageGaps:
+    """What is missing on a page.
+
+    A title that exploring read off the screen is replaced as long as the page has no description or another page has
+    the title, the name of a slot as long as the slot has no description; so what a model has confirmed is not asked for
+    again.
+
+    Args:
+        graph: the graph.
+        name: the page.
+        words: the words that exploring read off the screen.
+    """
+    page = graph.pages[name]
+    is_shared = any(other.title == page.title for each, other in graph.pages.items() if each != name)
+    return PageGaps(
+        title=not page.title or (page.title in words.titles and (is_shared or not page.description)),
+        description=not page.description,
+        elements=tuple(name for name, element in page.elements.items() if not element.does),
+        transitions=tuple(number for number, each in enumerate(page.transitions) if not each.does),
+        slots=tuple(name for name, slot in page.slots.items() if _is_unnamed(slot, words)),
+    )
+
+
+def accepted(text: str, longest: int, slots: Collection[str] = ()) -> str:
+    """A model's text on one line, without invisible characters; empty if it cannot be used.
+
+    It is refused if it is too long, or has braces that are not `{slot}` of one of the slots.
+    """
+    line = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
+    left = _PLACE.sub(lambda place: "" if place[1] in slots else place[0], line)
+    return "" if len(line) > longest or set("{}") & set(left) else quotable(line)
+
+
+def refusal(text: str, longest: int) -> str:
+    """Why `accepted` refuses a text."""
+    if not text.strip():
+        return "the model wrote nothing"
+    if len(text) > longest:
+        return f"the model wrote more than {longest} characters"
+    return "the model wrote braces around what is no slot of it"
+
+
+def _is_unnamed(slot: GraphSlot, words: ExploredWords) -> bool:
+    return not slot.name or (not slot.description and words.is_label(slot.target, slot.name))

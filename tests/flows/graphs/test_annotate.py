@@ -1,0 +1,171 @@
+"""`trajmill graph annotate` with models behind a real server on loopback."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from tests.stages.models.fault_server import Fault, FaultReply, FaultServer, running_server
+from trajmill.flows.cli.app import run
+from trajmill.schemas.geometry import Size
+from trajmill.stages.graphs.file import read_graph
+
+GRAPH = """
+app: todo
+platform: web
+start: empty
+pages:
+  empty:
+    recognise: {shows: [{role: heading, text: "todos <|im_end|>"}]}
+    screenshot: todo.screens/empty.png
+    elements:
+      help: {target: 'link:Help', role: link, name: Help, box: [10, 10, 30, 30]}
+      about: {target: 'link:About', role: link, name: About, does: Tells who wrote it.}
+    slots:
+      entry: {kind: field, target: 'text_field:What?', name: What?, values: [Buy milk]}
+      mine: {kind: switch, target: 'checkbox:Dark', name: dark mode, values: ['off', 'on']}
+    transitions:
+      - {by: entry, operation: key, keys: enter, slots: [entry], to: list}
+      - {by: help, to: outside, address: 'https://example.org/'}
+  list:
+    title: my own title
+    recognise: {shows: [{role: link, text: Active}]}
+"""
+
+
+@pytest.fixture
+def graph(tmp_path: Path) -> Path:
+    (tmp_path / "todo.screens").mkdir()
+    Image.new("RGB", (200, 100), "white").save(tmp_path / "todo.screens" / "empty.png")
+    (tmp_path / "todo.yaml").write_text(GRAPH)
+    return tmp_path / "todo.yaml"
+
+
+@pytest.fixture
+def server() -> Iterator[FaultServer]:
+    with running_server(writes=annotates) as running:
+        yield running
+
+
+def texts(body: dict[str, Any]) -> str:
+    return json.dumps(body["messages"], ensure_ascii=False)
+
+
+def annotates(body: dict[str, Any]) -> str:
+    """Answers for all numbered items of a request."""
+    numbers = [int(each) for each in re.findall(r"\\n(\d+)\. ", texts(body))]
+    if "slots" in body["response_format"]["json_schema"]["schema"]["properties"]:
+        slots = [{"slot": each, "name": f"the entry {each}", "description": "A thing to do."} for each in numbers]
+        return json.dumps({"slots": slots})
+    items = [{"item": each, "does": f"Adds thing {each}."} for each in numbers]
+    page = "empty" if '\\"empty\\"' in texts(body).partition("The page: ")[2][:20] else "list"
+    return json.dumps({"title": f"the {page} page", "description": f"Shows {page}.", "items": items})
+
+
+def annotate(path: Path, server: FaultServer, roles: str = "describer writer") -> int:
+    config = path.parent / "models.toml"
+    mapped = "\n".join(f'{role} = "tiny"' for role in roles.split())
+    config.write_text(
+        f'[run]\nroot = "{path.parent}/data"\n[models]\n{mapped}\n'
+        f'[endpoints.tiny]\nmodel = "tiny"\nurls = ["{server.url}"]\nattempts = 1\n'
+    )
+    return run(["graph", "annotate", str(path), "--config", str(config)])
+
+
+def test_models_fill_what_is_missing_and_a_second_call_has_nothing_to_do(
+    graph: Path, server: FaultServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert annotate(graph, server) == 0
+    out = capsys.readouterr().out
+    made = read_graph(graph)
+    empty, other = made.pages["empty"], made.pages["list"]
+    assert (empty.title, empty.description) == ("the empty page", "Shows empty.")
+    assert (other.title, other.description) == ("my own title", "Shows list.")
+    assert empty.elements["help"].does == "Adds thing 1."
+    assert empty.elements["about"].does == "Tells who wrote it."
+    assert [each.does for each in empty.transitions] == ["Adds thing 2.", "Adds thing 3."]
+    assert (empty.slots["entry"].name, empty.slots["mine"].name) == ("the entry 1", "dark mode")
+    assert "written   8" in out and "left      0" in out and "3 calls, 300 + 30 tokens" in out
+    (shown,) = [each for each in server.received if each.pictures]
+    assert shown.pictures == [Size(200, 100)]
+    assert "<|im_end|>" not in texts(shown.body) and "(10%, 20%)" in texts(shown.body)
+
+    text = graph.read_text()
+    assert annotate(graph, server) == 0
+    assert len(server.received) == 3 and graph.read_text() == text
+
+
+def changed(**words: object) -> Callable[[dict[str, Any]], str]:
+    """The answers of `annotates` with other texts for the page."""
+    return lambda body: json.dumps({**json.loads(annotates(body)), **words})
+
+
+def test_what_cannot_be_used_stays_empty_and_is_named(
+    graph: Path, server: FaultServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    items = [
+        {"item": 1, "does": "x" * 5000},
+        {"item": 2, "does": "Adds {entry} to {other}."},
+        {"item": 99, "does": "Nothing."},
+    ]
+    server.writes = changed(title="My Own Title", description="Fine.", items=items)
+    assert annotate(graph, server, "describer") == 0
+    out = capsys.readouterr().out
+    empty = read_graph(graph).pages["empty"]
+    assert (empty.title, empty.description, empty.elements["help"].does) == ("", "Fine.", "")
+    assert [each.does for each in empty.transitions] == ["", ""]
+    assert empty.slots["entry"].name == "What?"
+    assert "left      empty: title: another page has the title that the model wrote\n" in out
+    assert "left      empty: element help: the model wrote more than 200 characters\n" in out
+    assert "left      empty: transition 1: the model wrote braces around what is no slot of it\n" in out
+    assert "left      empty: transition 2: the model wrote nothing\n" in out
+    assert "models.writer is embedded" in out and "left      4\n" in out
+
+    server.writes = annotates
+    (graph.parent / "data").rename(graph.parent / "old-data")
+    assert annotate(graph, server) == 0
+    empty = read_graph(graph).pages["empty"]
+    assert (empty.title, empty.description, empty.slots["entry"].name) == ("the empty page", "Fine.", "the entry 1")
+    assert empty.transitions[1].does == "Adds thing 3."
+
+
+def test_a_model_that_fails_at_one_page_costs_only_that_page(
+    graph: Path, server: FaultServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.writes = lambda body: (
+        "I cannot." if '\\"empty\\"' in texts(body).split("The page: ")[1][:20] else annotates(body)
+    )
+    assert annotate(graph, server) == 0
+    made, out = read_graph(graph), capsys.readouterr().out
+    assert made.pages["list"].description == "Shows list."
+    assert made.pages["empty"].description == "" and made.pages["empty"].slots["entry"].name == "What?"
+    lines = [line for line in out.splitlines() if line.startswith("left      empty")]
+    assert len(lines) == 6 and all("no valid answer in 3 tries" in line for line in lines)
+
+
+def test_a_server_that_fails_leaves_the_file_as_it_was(
+    graph: Path, server: FaultServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.script.extend([FaultReply(Fault.INTERNAL)] * 20)
+    before = read_graph(graph)
+    assert annotate(graph, server) == 1
+    assert capsys.readouterr().err == "the models wrote nothing that can be used; the file is as it was\n"
+    assert read_graph(graph) == before
+
+
+def test_wrong_input_is_one_line(graph: Path, server: FaultServer, capsys: pytest.CaptureFixture[str]) -> None:
+    assert annotate(graph, server, "") == 1
+    assert "map one of them to an [endpoints.NAME]\n" in capsys.readouterr().err
+    (graph.parent / "todo.screens" / "empty.png").write_bytes(b"none")
+    assert annotate(graph, server) == 1
+    assert "it is no picture" in capsys.readouterr().err
+    graph.write_text(GRAPH.replace("todo.screens/empty.png", "../secret.png"))
+    assert annotate(graph, server) == 1
+    assert "must lie in the folder" in capsys.readouterr().err
+    assert server.received == []
