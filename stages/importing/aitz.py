@@ -18,15 +18,12 @@ from trajmill.schemas.geometry import Box, Point, Size
 from trajmill.schemas.observation import UIElement
 from trajmill.schemas.tables.query import Platform
 from trajmill.stages.importing.base import (
-    BadRecording,
-    BadRecordingError,
     Found,
     RecordedScreen,
     RecordedStep,
     Recording,
-    reading,
 )
-from trajmill.stages.importing.files import parse_json, read_json, read_screen, within
+from trajmill.stages.importing.files import only_recording, parse_json, read_screen, within
 from trajmill.stages.importing.spec import LayoutSpec
 
 _TAP: Final = 0.04
@@ -57,12 +54,7 @@ class AitzLayout(LayoutSpec):
 
     def read(self, file: Path, folder: Path) -> Iterator[Found]:
         """The one episode of a file."""
-        size = file.stat().st_size
-        try:
-            with reading():
-                yield Found(_recording(read_json(file), file, folder), size)
-        except BadRecordingError as error:
-            yield Found(BadRecording(file.stem, str(error)), size)
+        yield only_recording(file, lambda episode: _recording(episode, file, folder))
 
 
 def _recording(steps: Sequence[Mapping[str, Any]], file: Path, folder: Path) -> Recording:

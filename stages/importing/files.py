@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from PIL import Image
 
 from trajmill.schemas.observation import UIElement
-from trajmill.stages.importing.base import BadRecordingError, RecordedScreen
+from trajmill.stages.importing.base import (
+    BadRecording,
+    BadRecordingError,
+    Found,
+    RecordedScreen,
+    Recording,
+    reading,
+)
 
 _MOST_JSON_BYTES: Final = 64 << 20
 _MOST_IMAGE_BYTES: Final = 32 << 20
@@ -60,6 +67,21 @@ def read_json(file: Path) -> Any:
     """
     with file.open("rb") as stream:
         return parse_json(stream.read(_MOST_JSON_BYTES))
+
+
+def only_recording(file: Path, read: Callable[[Any], Recording]) -> Found:
+    """The recording of a JSON file that has one, or why it cannot be read.
+
+    Args:
+        file: the file.
+        read: makes the recording of the file's value.
+    """
+    size = file.stat().st_size
+    try:
+        with reading():
+            return Found(read(read_json(file)), size)
+    except BadRecordingError as error:
+        return Found(BadRecording(file.stem, str(error)), size)
 
 
 def within(folder: Path, *names: str) -> Path | None:

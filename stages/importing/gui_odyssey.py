@@ -14,15 +14,12 @@ from trajmill.schemas.coordinates import CoordinateFrame, CoordinateSpace
 from trajmill.schemas.geometry import Point, Size
 from trajmill.schemas.tables.query import Platform
 from trajmill.stages.importing.base import (
-    BadRecording,
-    BadRecordingError,
     Found,
     RecordedScreen,
     RecordedStep,
     Recording,
-    reading,
 )
-from trajmill.stages.importing.files import read_json, read_screen, within
+from trajmill.stages.importing.files import only_recording, read_screen, within
 from trajmill.stages.importing.spec import LayoutSpec
 
 _KEYS: Final[Mapping[str, Action]] = {
@@ -48,12 +45,7 @@ class GuiOdysseyLayout(LayoutSpec):
 
     def read(self, file: Path, folder: Path) -> Iterator[Found]:
         """The one episode of a file."""
-        size = file.stat().st_size
-        try:
-            with reading():
-                yield Found(_recording(read_json(file), folder), size)
-        except BadRecordingError as error:
-            yield Found(BadRecording(file.stem, str(error)), size)
+        yield only_recording(file, lambda episode: _recording(episode, folder))
 
 
 def _recording(episode: Mapping[str, Any], folder: Path) -> Recording:

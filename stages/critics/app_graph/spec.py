@@ -37,9 +37,9 @@ class GraphWaySpec(TrajectoryCriticSpec):
 
     def open(self) -> TrajectoryCritic:
         """The critic."""
-        from trajmill.stages.critics.app_graph.channels import GraphWayChannel
+        from trajmill.stages.critics.app_graph.channels import way_channel
 
-        return GraphWayChannel(_by_app(self.graphs))
+        return way_channel(_by_app(self.graphs))
 
 
 class GraphEndSpec(TrajectoryCriticSpec):
@@ -52,9 +52,9 @@ class GraphEndSpec(TrajectoryCriticSpec):
 
     def open(self) -> TrajectoryCritic:
         """The critic."""
-        from trajmill.stages.critics.app_graph.channels import GraphEndChannel
+        from trajmill.stages.critics.app_graph.channels import end_channel
 
-        return GraphEndChannel(_by_app(self.graphs))
+        return end_channel(_by_app(self.graphs))
 
 
 def _by_app(files: tuple[Path, ...]) -> dict[str, AppGraph]:

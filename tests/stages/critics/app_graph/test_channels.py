@@ -15,7 +15,7 @@ from trajmill.schemas.tables.query import PathStep, Query, Split
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.agents.reference import ReferenceAgent
-from trajmill.stages.critics.app_graph.channels import GraphEndChannel, GraphWayChannel
+from trajmill.stages.critics.app_graph.channels import end_channel, way_channel
 from trajmill.stages.critics.app_graph.step_critic import GraphStepCritic
 from trajmill.stages.critics.base import Vote
 from trajmill.stages.environments.simulated.environment import SimulatedFactory
@@ -71,8 +71,8 @@ def votes(clock: AppGraph, played: Played) -> tuple[Vote, Vote]:
     async def ask() -> tuple[Vote, Vote]:
         steps = await GraphStepCritic(graphs).judge(*played)
         return (
-            await GraphWayChannel(graphs).judge(*played, steps),
-            await GraphEndChannel(graphs).judge(*played, steps),
+            await way_channel(graphs).judge(*played, steps),
+            await end_channel(graphs).judge(*played, steps),
         )
 
     return asyncio.run(ask())
