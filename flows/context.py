@@ -51,12 +51,12 @@ class RoundContext:
 
     @property
     def queries(self) -> Mapping[str, Query]:
-        """The run's queries by id, once they are generated; without those of imported recordings."""
+        """The run's queries that agents may attempt, by id, once they are generated."""
         return attemptable(self.all_queries)
 
     @property
     def all_queries(self) -> Mapping[str, Query]:
-        """The run's queries by id, with those of imported recordings, which nothing here can start."""
+        """The run's queries by id, with those that are never attempted."""
         return queries_of(self.warehouse, self.run_id)
 
     def at(self, stage: str) -> StageRun:

@@ -18,7 +18,8 @@ from trajmill.flows.serving.listening import is_loopback, listening, serve_app
 from trajmill.flows.serving.models_ready import models_ready
 from trajmill.flows.tasks.generate import generate
 from trajmill.pipelines.drawing import drawing_processes
-from trajmill.pipelines.online import OnlineRecorder, judging
+from trajmill.pipelines.judge import judging
+from trajmill.pipelines.online import OnlineRecorder
 from trajmill.schemas.dialects.families import Family, family_named
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.nearest import instead_of

@@ -10,6 +10,7 @@ from trajmill.flows.configuration.config import Config
 from trajmill.flows.policies.policy import CHOICE
 from trajmill.pipelines.reading.verdicts import read_verdicts
 from trajmill.schemas.record import content_id
+from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.warehouse.layout import create_warehouse
 from trajmill.warehouse.read import read_table
 
@@ -53,4 +54,6 @@ def accepted_since_training(config: Config) -> int:
     trained = max((row["round"] for row in trainings), default=0)
     judged = read_verdicts(warehouse, "judgements", ["trajectory_id", "correct", "round"], run_id=config.run_id)
     new = pc.and_(judged["correct"], pc.greater(judged["round"], trained))
-    return len(set(judged["trajectory_id"].filter(new).to_pylist()))
+    attempts = read_table(warehouse, "trajectories", ["trajectory_id", "purpose"], run_id=config.run_id)
+    trials = attempts["trajectory_id"].filter(pc.equal(attempts["purpose"], Purpose.TRIAL.value))
+    return len(set(judged["trajectory_id"].filter(new).to_pylist()).difference(trials.to_pylist()))

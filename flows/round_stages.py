@@ -26,6 +26,7 @@ from trajmill.flows.tasks.judge import JUDGE, JUDGE_GUIDED, judge, judge_guided
 from trajmill.flows.tasks.promote import promote
 from trajmill.flows.tasks.queries.fresh import FRESH, asks_for_fresh, fresh
 from trajmill.flows.tasks.queries.propose import PROPOSE, asks_for_tasks, propose
+from trajmill.flows.tasks.queries.try_proposals import TRY_PROPOSALS, tries_proposals, try_proposals
 from trajmill.flows.tasks.release import RELEASE, release
 from trajmill.flows.tasks.rollout import ROLLOUT, rollout
 from trajmill.flows.tasks.train import TRAIN, train
@@ -62,6 +63,9 @@ STAGES = (
     RoundStage(GENERATE, "generate", (), generate, asks_models=True, fixed_round=1),
     RoundStage(BASELINE, "generate", (GENERATE,), baseline, asks_models=True, fixed_round=0),
     RoundStage(PROPOSE, "rollout", (GENERATE, BASELINE), propose, asks_models=True, is_wanted=asks_for_tasks),
+    RoundStage(
+        TRY_PROPOSALS, "rollout", (GENERATE, BASELINE), try_proposals, asks_models=True, is_wanted=tries_proposals
+    ),
     RoundStage(FRESH, "rollout", (GENERATE, BASELINE), fresh, is_wanted=asks_for_fresh),
     RoundStage(ROLLOUT, "rollout", (GENERATE, BASELINE), rollout, asks_models=True),
     RoundStage(JUDGE, "judge", (ROLLOUT,), judge, asks_models=True),

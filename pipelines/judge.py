@@ -1,21 +1,25 @@
-"""Judges committed trajectories, shard by shard."""
+"""Judges committed trajectories, shard by shard, and single attempts as soon as they are finished."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from trajmill.pipelines.fan_out import WrittenFiles
 from trajmill.pipelines.reading.episodes import read_episodes
 from trajmill.schemas.episode import Episode
+from trajmill.schemas.observation import ObservedScreens
 from trajmill.schemas.record import Origin, Row
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.stages.critics.judge import Judged, judge_episodes
 from trajmill.stages.critics.spec import CriticModels, JudgeSpec
+from trajmill.stages.online.base import AttemptVerdicts, JudgeAttempt
+from trajmill.stages.rollout.base import FinishedAttempt
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.screens import WarehouseScreens
 from trajmill.warehouse.shards import write_tables
@@ -99,3 +103,25 @@ class JudgeTrajectories:
             judged.episodes.extend(made.episodes)
             judged.failures.extend(made.failures)
         return judged
+
+
+@asynccontextmanager
+async def judging(spec: JudgeSpec, critics: CriticModels, origin: Origin) -> AsyncIterator[JudgeAttempt]:
+    """A judge of single attempts; its models are connected until the context ends.
+
+    Raises:
+        BadInputError: a model cannot be connected.
+    """
+    calls: dict[str | None, list[ModelCall]] = defaultdict(list)
+
+    def keep(call: ModelCall) -> None:
+        calls[call.trajectory_id].append(call)
+
+    async with spec.open(critics, origin, keep) as judge:
+
+        async def judge_attempt(made: FinishedAttempt) -> AttemptVerdicts:
+            judged = await judge_episodes([made.episode], judge, ObservedScreens(made.screens), origin)
+            asked = calls.pop(made.episode.trajectory.trajectory_id, [])
+            return AttemptVerdicts(judged.episodes[0], tuple(asked), tuple(judged.failures))
+
+        yield judge_attempt

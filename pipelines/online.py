@@ -6,20 +6,12 @@ A batch is one attempt at the stage. Episodes that a killed server has not commi
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, defaultdict
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections import Counter
 
-from trajmill.pipelines.rollout import JournaledAttempt, attempt_rows
-from trajmill.schemas.observation import ObservedScreens
+from trajmill.pipelines.rollout import JournaledAttempt, judged_attempt_rows
 from trajmill.schemas.record import Origin
-from trajmill.schemas.tables.failure import Failure
-from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.trajectory import Purpose
-from trajmill.schemas.tables.verdict import Judgement, StepVerdict, TrajectoryVerdict
-from trajmill.stages.critics.judge import judge_episodes
-from trajmill.stages.critics.spec import CriticModels, JudgeSpec
-from trajmill.stages.online.base import AttemptVerdicts, JudgeAttempt
+from trajmill.stages.online.base import AttemptVerdicts
 from trajmill.stages.rollout.base import FinishedAttempt
 from trajmill.warehouse.commit import commit_stage, last_attempt
 from trajmill.warehouse.layout import ONLY_SHARD, StageRun, Warehouse
@@ -34,16 +26,6 @@ ONLINE = "online"
 _EPISODES = "episodes.jsonl"
 _BATCH = 64
 """Episodes of one commit, and so of one file of each table."""
-
-
-class JournaledOnline(JournaledAttempt):
-    """A finished attempt in the journal, with its verdicts."""
-
-    step_verdicts: tuple[StepVerdict, ...] = ()
-    trajectory_verdicts: tuple[TrajectoryVerdict, ...] = ()
-    judgement: Judgement | None = None
-    judge_calls: tuple[ModelCall, ...] = ()
-    judge_failures: tuple[Failure, ...] = ()
 
 
 class OnlineRecorder:
@@ -80,7 +62,7 @@ class OnlineRecorder:
             for seen in made.screens.values():
                 if seen.screen.screen_id not in self._committed:
                     self._screens.append(seen)
-            self._episodes.append(_journaled(made, judged).model_dump_json().encode())
+            self._episodes.append(JournaledAttempt.of(made, judged).model_dump_json().encode())
             self._waiting += 1
             if self._waiting >= _BATCH:
                 await asyncio.to_thread(self._commit)
@@ -105,18 +87,12 @@ class OnlineRecorder:
         self._waiting = 0
 
     def _commit(self) -> None:
-        lines = [JournaledOnline.model_validate_json(line) for line in self._episodes.read()]
+        lines = [JournaledAttempt.model_validate_json(line) for line in self._episodes.read()]
         self._episodes.close()
         self._screens.close()
         if not lines:
             return
-        rows = attempt_rows(lines) | {
-            "step_verdicts": [verdict for one in lines for verdict in one.step_verdicts],
-            "trajectory_verdicts": [verdict for one in lines for verdict in one.trajectory_verdicts],
-            "judgements": [one.judgement for one in lines if one.judgement],
-        }
-        rows["model_calls"] = [*rows["model_calls"], *(call for one in lines for call in one.judge_calls)]
-        rows["failures"] = [*rows["failures"], *(failure for one in lines for failure in one.judge_failures)]
+        rows = judged_attempt_rows(lines)
         files = write_tables(self._warehouse, self._at, rows)
         screens = write_screens(self._warehouse, self._at, self._origin, made_by=self._environment)
         commit_stage(self._warehouse, self._at, {**files, "screens": [screens]})
@@ -124,40 +100,3 @@ class OnlineRecorder:
         mark_done(self._warehouse, folder, self._at.name, {"episodes": len(lines)})
         sweep(self._warehouse, folder)
         self._begin(self._at.attempt + 1)
-
-
-@asynccontextmanager
-async def judging(spec: JudgeSpec, critics: CriticModels, origin: Origin) -> AsyncIterator[JudgeAttempt]:
-    """A judge of single attempts; its models are connected until the context ends.
-
-    Raises:
-        BadInputError: a model cannot be connected.
-    """
-    calls: dict[str | None, list[ModelCall]] = defaultdict(list)
-
-    def keep(call: ModelCall) -> None:
-        calls[call.trajectory_id].append(call)
-
-    async with spec.open(critics, origin, keep) as judge:
-
-        async def judge_attempt(made: FinishedAttempt) -> AttemptVerdicts:
-            judged = await judge_episodes([made.episode], judge, ObservedScreens(made.screens), origin)
-            asked = calls.pop(made.episode.trajectory.trajectory_id, [])
-            return AttemptVerdicts(judged.episodes[0], tuple(asked), tuple(judged.failures))
-
-        yield judge_attempt
-
-
-def _journaled(made: FinishedAttempt, judged: AttemptVerdicts | None) -> JournaledOnline:
-    line = JournaledOnline.of(made)
-    if judged is None:
-        return line
-    return line.model_copy(
-        update={
-            "step_verdicts": judged.episode.step_verdicts,
-            "trajectory_verdicts": judged.episode.trajectory_verdicts,
-            "judgement": judged.episode.judgement,
-            "judge_calls": judged.calls,
-            "judge_failures": judged.failures,
-        }
-    )

@@ -1,16 +1,21 @@
-"""Proposes new training tasks: resets environments to their start states, asks the writer model, refuses leaks."""
+"""Proposes new training tasks: resets environments to their start states, asks the writer model, refuses leaks.
+
+Where it is asked for, each proposed task is then tried once, and its row says whether it is feasible.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from trajmill.pipelines.drawing import ScreenWriter, screen_writer
-from trajmill.pipelines.fan_out import BeamSettings, WrittenFiles, fan_out
+from trajmill.pipelines.fan_out import BeamSettings, WrittenFiles, fan_out, split_evenly
 from trajmill.pipelines.models import Endpoint
 from trajmill.pipelines.reading.queries import queries_of
+from trajmill.pipelines.rollout import AttemptJudge, JournaledAttempt, RunAttempts, judged_attempt_rows
 from trajmill.schemas.record import Origin, Row, content_id
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.query import Query
@@ -21,8 +26,9 @@ from trajmill.stages.queries.proposals.propose import Proposed, propose_tasks
 from trajmill.stages.queries.proposals.proposer import ProposalPrompts, TaskProposer
 from trajmill.stages.queries.proposals.start_screens import start_screens
 from trajmill.stages.queries.proposals.starting_points import StartingPoint, in_turn
+from trajmill.stages.queries.proposals.trial import TRIAL_STAGE, DecidedProposal, decide_proposal
 from trajmill.stages.rollout.attempts import episode_seed
-from trajmill.stages.rollout.base import Limits
+from trajmill.stages.rollout.base import Attempt, Limits
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.screens import write_screens
 from trajmill.warehouse.shards import write_tables
@@ -55,6 +61,8 @@ class ProposeTasks:
     """Environments that are open at the same time."""
     in_flight: int
     """Starting points for which the writer is asked at the same time."""
+    untried: tuple[Query, ...] = ()
+    """Tasks of earlier rounds that are in no table yet, because no attempt at them was judged."""
 
     def identity(self, starts: Sequence[StartingPoint]) -> object:
         """The example tasks and the wanted numbers; the run decides the writer and its prompts."""
@@ -67,7 +75,7 @@ class ProposeTasks:
         Raises:
             BadInputError: the model cannot be connected.
         """
-        existing = tuple(queries_of(self.warehouse, self.at.run_id).values())
+        existing = (*queries_of(self.warehouse, self.at.run_id).values(), *self.untried)
         calls: list[ModelCall] = []
         with screen_writer(self.warehouse, self.at, shard, self.environment.draws_screens) as screens:
             made = asyncio.run(self._propose(starts, existing, screens, calls.append))
@@ -127,4 +135,50 @@ def propose_new_tasks(work: ProposeTasks, starts: Sequence[StartingPoint], beam:
     """Propose the tasks of a round and return the files; a second call does nothing more."""
     made = fan_out(work.warehouse, work.at, [starts], work, beam)
     screens = write_screens(work.warehouse, work.at, work.origin, made_by=work.environment.kind)
+    return WrittenFiles({**made.files, "screens": [screens]}, made.dropped)
+
+
+@dataclass(frozen=True)
+class TryProposals:
+    """The work of one shard: attempts proposed tasks once, judges the attempts, and writes which tasks are feasible."""
+
+    attempts: RunAttempts
+    judge: AttemptJudge
+
+    def identity(self, attempts: Sequence[Attempt]) -> object:
+        """The attempts, the environment, the agent and the judge."""
+        return [self.attempts.identity(attempts), self.judge.spec.identity()]
+
+    def __call__(self, shard: str, attempts: Sequence[Attempt]) -> WrittenFiles:
+        """Write the decided tasks and the rows of their attempts.
+
+        Of an attempt that decides nothing, only the failures and the model calls are written: its query has no row yet.
+        """
+        queries = {attempt.query.query_id: attempt.query for attempt in attempts}
+        decided: list[tuple[JournaledAttempt, DecidedProposal]] = []
+        undecided: list[JournaledAttempt] = []
+        for one in self.attempts.finish(shard, attempts, self.judge):
+            query = queries[one.trajectory.query_id]
+            decision = decide_proposal(query, one.trajectory, one.judgement, self.attempts.origin)
+            if decision is None:
+                undecided.append(one)
+            else:
+                decided.append((one, decision))
+        rows, left = judged_attempt_rows([one for one, _ in decided]), judged_attempt_rows(undecided)
+        refusals = [decision.refusal for _, decision in decided if decision.refusal]
+        failures = [row.model_copy(update={"stage": TRIAL_STAGE}) for row in (*rows["failures"], *left["failures"])]
+        rows |= {
+            "queries": [decision.query for _, decision in decided],
+            "failures": [*refusals, *failures],
+            "model_calls": [*rows["model_calls"], *left["model_calls"]],
+        }
+        files = write_tables(self.attempts.warehouse, self.attempts.at, rows, shard)
+        return WrittenFiles(files, Counter(refused=len(refusals), undecided=len(undecided)))
+
+
+def try_in_shards(work: TryProposals, attempts: Sequence[Attempt], shards: int, beam: BeamSettings) -> WrittenFiles:
+    """Try proposed tasks in `shards` shards and return the files; finished attempts of an earlier call are kept."""
+    of = work.attempts
+    made = fan_out(of.warehouse, of.at, split_evenly(attempts, shards), work, beam)
+    screens = write_screens(of.warehouse, of.at, of.origin, made_by=of.environment.kind)
     return WrittenFiles({**made.files, "screens": [screens]}, made.dropped)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -12,6 +13,7 @@ from typing import Self
 from trajmill.pipelines.agents import ActingAgent
 from trajmill.pipelines.drawing import ScreenWriter, screen_writer
 from trajmill.pipelines.fan_out import BeamSettings, WrittenFiles, fan_out, split_evenly
+from trajmill.pipelines.judge import judging
 from trajmill.pipelines.reading.slots import shown_slots
 from trajmill.schemas.record import Origin, Record, Row
 from trajmill.schemas.spec import identity_of
@@ -20,7 +22,10 @@ from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.query import Platform
 from trajmill.schemas.tables.step import Step
 from trajmill.schemas.tables.trajectory import Trajectory
+from trajmill.schemas.tables.verdict import Judgement, StepVerdict, TrajectoryVerdict
+from trajmill.stages.critics.spec import CriticModels, JudgeSpec
 from trajmill.stages.environments.spec import EnvironmentSpec
+from trajmill.stages.online.base import AttemptVerdicts
 from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits
 from trajmill.stages.rollout.slots import SlotBoard
 from trajmill.stages.rollout.worker import run_attempts
@@ -35,13 +40,18 @@ _JOURNALS = "episodes-*.jsonl"
 
 
 class JournaledAttempt(Record):
-    """A finished attempt in a journal."""
+    """A finished attempt in a journal, with its verdicts if it was judged at once."""
 
     trajectory: Trajectory
     steps: tuple[Step, ...]
     calls: tuple[ModelCall, ...]
     failure: Failure | None
     earlier_failure: Failure | None = None
+    step_verdicts: tuple[StepVerdict, ...] = ()
+    trajectory_verdicts: tuple[TrajectoryVerdict, ...] = ()
+    judgement: Judgement | None = None
+    judge_calls: tuple[ModelCall, ...] = ()
+    judge_failures: tuple[Failure, ...] = ()
 
     @property
     def trajectory_id(self) -> str:
@@ -49,14 +59,20 @@ class JournaledAttempt(Record):
         return self.trajectory.trajectory_id
 
     @classmethod
-    def of(cls, rollout: FinishedAttempt) -> Self:
+    def of(cls, rollout: FinishedAttempt, judged: AttemptVerdicts | None = None) -> Self:
         """What the journal keeps of a finished attempt; its screens have a journal of their own."""
+        episode = rollout.episode if judged is None else judged.episode
         return cls(
             trajectory=rollout.episode.trajectory,
             steps=rollout.episode.steps,
             calls=rollout.episode.calls,
             failure=rollout.failure,
             earlier_failure=rollout.earlier_failure,
+            step_verdicts=episode.step_verdicts,
+            trajectory_verdicts=episode.trajectory_verdicts,
+            judgement=episode.judgement,
+            judge_calls=judged.calls if judged else (),
+            judge_failures=judged.failures if judged else (),
         )
 
 
@@ -68,6 +84,26 @@ def attempt_rows(finished: Sequence[JournaledAttempt]) -> dict[str, list[Row]]:
         "model_calls": [call for one in finished for call in one.calls],
         "failures": [failure for one in finished for failure in (one.earlier_failure, one.failure) if failure],
     }
+
+
+def judged_attempt_rows(finished: Sequence[JournaledAttempt]) -> dict[str, list[Row]]:
+    """The rows of attempts that were judged as soon as they were finished, by table."""
+    rows = attempt_rows(finished)
+    return rows | {
+        "step_verdicts": [verdict for one in finished for verdict in one.step_verdicts],
+        "trajectory_verdicts": [verdict for one in finished for verdict in one.trajectory_verdicts],
+        "judgements": [one.judgement for one in finished if one.judgement],
+        "model_calls": [*rows["model_calls"], *(call for one in finished for call in one.judge_calls)],
+        "failures": [*rows["failures"], *(failure for one in finished for failure in one.judge_failures)],
+    }
+
+
+@dataclass(frozen=True)
+class AttemptJudge:
+    """The judge of single attempts, for workers."""
+
+    spec: JudgeSpec
+    critics: CriticModels
 
 
 @dataclass(frozen=True)
@@ -93,27 +129,48 @@ class RunAttempts:
 
     def __call__(self, shard: str, attempts: Sequence[Attempt]) -> WrittenFiles:
         """Run the attempts that are in no journal of the stage, then write the rows of all attempts of the shard."""
+        return self._write(shard, self.finish(shard, attempts))
+
+    def finish(
+        self, shard: str, attempts: Sequence[Attempt], judge: AttemptJudge | None = None
+    ) -> Sequence[JournaledAttempt]:
+        """Run the attempts that are in no journal of the stage; returns all attempts of the shard, in order of id.
+
+        Args:
+            shard: name of the shard.
+            attempts: its attempts.
+            judge: judges each attempt as soon as it is finished; None judges nothing.
+        """
         journal = Journal(self.at.staging(self.warehouse) / _JOURNALS.replace("*", shard))
         parts = JournalParts(self.warehouse, self.at, [journal_path(self.warehouse, self.at, shard), journal.path])
         with screen_writer(self.warehouse, self.at, shard, self.environment.draws_screens) as screens:
             try:
-                finished = asyncio.run(self._run(attempts, journal, screens, parts))
+                finished = asyncio.run(self._run(attempts, journal, screens, parts, judge))
             finally:
                 journal.close()
         # The process that commits the stage writes the screens, from the journals of all shards.
         parts.publish(parts.sizes())
-        return self._write(shard, finished)
+        return finished
 
     async def _run(
-        self, attempts: Sequence[Attempt], journal: Journal, screens: ScreenWriter, parts: JournalParts
+        self,
+        attempts: Sequence[Attempt],
+        journal: Journal,
+        screens: ScreenWriter,
+        parts: JournalParts,
+        judge: AttemptJudge | None,
     ) -> Sequence[JournaledAttempt]:
         board = SlotBoard()
         storing = stored_in_time(parts, self.durability)
-        async with self.agent.open() as make_agent, shown_slots(board, journal.path), storing as one_more:
+        opened = AsyncExitStack()
+        async with opened, self.agent.open() as make_agent, shown_slots(board, journal.path), storing as one_more:
+            judges = judge and judging(judge.spec, judge.critics, self.origin)
+            decide = await opened.enter_async_context(judges) if judges else None
 
             async def record(rollout: FinishedAttempt) -> None:
+                judged = await decide(rollout) if decide else None
                 await screens.write(rollout.screens.values())
-                journal.append(JournaledAttempt.of(rollout).model_dump_json().encode())
+                journal.append(JournaledAttempt.of(rollout, judged).model_dump_json().encode())
                 await one_more()
 
             by_id = {attempt.trajectory_id(make_agent(attempt.query)): attempt for attempt in attempts}

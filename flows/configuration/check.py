@@ -84,6 +84,9 @@ def missing_for_proposals(config: Config) -> list[Missing]:
             elif set(getattr(config.models.critic, channel)) == {EMBEDDED}:
                 reasons.append(f"only a model can judge a proposed task; map models.critic.{channel} to one")
         found += [Missing(("queries", key), f"queries.{key}: {reason}") for reason in reasons]
+    if config.queries.try_proposals and not config.queries.curriculum + config.queries.screenshot:
+        message = "queries.try_proposals: nothing is proposed; set queries.curriculum or queries.screenshot"
+        found.append(Missing(("queries", "try_proposals"), message))
     return found
 
 

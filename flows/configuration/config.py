@@ -84,11 +84,15 @@ class QueriesSection(GraphQueriesSpec):
     screenshot: NonNegativeInt = 0
     """Training tasks that it proposes in each round from the first screens of the example tasks; the model must accept
     images."""
+    try_proposals: bool = False
+    """Whether each proposed task is tried first: the policy in force makes one attempt at it, and training gets only
+    the tasks whose attempt the run's judge finds correct."""
 
     def identity(self) -> dict[str, Any]:
         """All keys that decide rows; those of new queries only where they are asked for."""
         decisive = super().identity()
         unused = [*(() if self.fresh else ("fresh", "harder_above")), *(() if self.retire_after else ("retire_after",))]
+        unused += [] if self.try_proposals else ["try_proposals"]
         return {key: value for key, value in decisive.items() if key not in unused}
 
 

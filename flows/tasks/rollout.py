@@ -58,8 +58,14 @@ def training_queries(context: RoundContext) -> list[Query]:
 
 def attempt_all(context: RoundContext, at: StageRun, attempts: Sequence[Attempt], agent: ActingAgent) -> StageOutcome:
     """Run attempts and return the files to commit."""
+    made = run_in_shards(attempts_of(context, at, agent), attempts, context.config.rollout.workers, context.beam)
+    return StageOutcome(len(attempts), len(attempts) - sum(made.dropped.values()), made.files)
+
+
+def attempts_of(context: RoundContext, at: StageRun, agent: ActingAgent) -> RunAttempts:
+    """The work on attempts of a stage, with the configured limits."""
     settings = context.config.rollout
-    work = RunAttempts(
+    return RunAttempts(
         warehouse=context.warehouse,
         at=at,
         origin=context.origin,
@@ -73,5 +79,3 @@ def attempt_all(context: RoundContext, at: StageRun, attempts: Sequence[Attempt]
         concurrency=settings.concurrency,
         durability=Durability(settings.store_after, settings.store_seconds),
     )
-    made = run_in_shards(work, attempts, settings.workers, context.beam)
-    return StageOutcome(len(attempts), len(attempts) - sum(made.dropped.values()), made.files)

@@ -8,11 +8,13 @@ from functools import lru_cache
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trajmill.schemas.tables.query import RECORDED, Query
+from trajmill.schemas.tables.query import INFEASIBLE, RECORDED, Query
 from trajmill.schemas.tables.registry import rows_from_arrow
 from trajmill.warehouse.delta_log import newest_log_entry
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.read import read_rows, read_table
+
+_NOT_ATTEMPTED = frozenset({RECORDED, INFEASIBLE})
 
 
 def queries_of(warehouse: Warehouse, run_id: str) -> Mapping[str, Query]:
@@ -24,10 +26,10 @@ def queries_of(warehouse: Warehouse, run_id: str) -> Mapping[str, Query]:
 
 
 def attemptable(queries: Mapping[str, Query]) -> Mapping[str, Query]:
-    """The queries that an environment can start: all but those of imported recordings."""
-    if all(query.validation != RECORDED for query in queries.values()):
+    """The queries that an environment can start: all but those of imported recordings and refused proposals."""
+    if all(query.validation not in _NOT_ATTEMPTED for query in queries.values()):
         return queries
-    return {query_id: query for query_id, query in queries.items() if query.validation != RECORDED}
+    return {query_id: query for query_id, query in queries.items() if query.validation not in _NOT_ATTEMPTED}
 
 
 def queries_named(warehouse: Warehouse, run_id: str, query_ids: Collection[str]) -> Mapping[str, Query]:

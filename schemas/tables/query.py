@@ -54,6 +54,10 @@ PASSED = "passed"
 """The validation of a query that agents may attempt."""
 RECORDED = "recorded"
 """The validation of a query that stands for recordings from elsewhere: nothing here can start it."""
+FEASIBLE = "feasible: one attempt was judged correct"
+"""The validation of a proposed query that was tried before training."""
+INFEASIBLE = "refused: one attempt was judged incorrect"
+"""The validation of a proposed query that was tried and that is never attempted again."""
 
 
 class Slot(Record):
@@ -123,7 +127,7 @@ class Query(Row):
     """Its use, fixed before training."""
     validation: str
     """`passed`; `recorded` if it was imported with its recordings and is never attempted here; or why the query was
-    dropped (paper 6.2, step 5)."""
+    dropped (paper 6.2, step 5). Of a proposed task it begins with `feasible` or `refused` if it was tried."""
 
     arrow_schema: ClassVar[pa.Schema] = table_schema(
         required("query_id", pa.string()),

@@ -36,6 +36,8 @@ class Purpose(StrEnum):
     """Walks the annotated path; guidance is written from it."""
     ONLINE = "online"
     """Stepped by a trainer from outside, which learns from it itself; no round trains on it."""
+    TRIAL = "trial"
+    """Decides whether a proposed task is feasible; no training and no figure of a policy counts it."""
     IMPORTED = "imported"
     """Recorded elsewhere; trained on if it is judged correct, but no figure of a policy counts it."""
 

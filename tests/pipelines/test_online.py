@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.stages.rollout.toy import ORIGIN, ToyAgent, ToyEnvironment, press_and_finish, toy_query
-from trajmill.pipelines.online import ONLINE, OnlineRecorder, judging
+from trajmill.pipelines.judge import judging
+from trajmill.pipelines.online import ONLINE, OnlineRecorder
 from trajmill.schemas.tables.step import Step
 from trajmill.schemas.tables.trajectory import Purpose, Trajectory
 from trajmill.schemas.tables.verdict import Judgement

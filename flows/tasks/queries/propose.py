@@ -7,6 +7,7 @@ from trajmill.flows.configuration.model_specs import model_of
 from trajmill.flows.configuration.prompts import prompts_of
 from trajmill.flows.context import RoundContext
 from trajmill.flows.stage import StageOutcome, StageReport, run_once
+from trajmill.flows.tasks.queries.undecided import held_back, still_undecided
 from trajmill.pipelines.propose import ProposalCounts, ProposeTasks, propose_new_tasks
 from trajmill.pipelines.reading.history import read_history
 from trajmill.schemas.errors import BadInputError
@@ -46,9 +47,11 @@ def propose(context: RoundContext) -> StageReport:
             limits=Limits(seconds=context.config.rollout.max_seconds),
             environments=context.config.rollout.concurrency,
             in_flight=context.config.endpoints[writer].max_in_flight,
+            untried=still_undecided(context),
         )
         made = propose_new_tasks(job, _starting_points(context), context.beam)
-        return StageOutcome(sum(job.wanted), made.rows("queries"), made.files)
+        outcome = StageOutcome(sum(job.wanted), made.rows("queries"), made.files)
+        return held_back(context, outcome) if settings.try_proposals else outcome
 
     return run_once(context, PROPOSE, work)
 
