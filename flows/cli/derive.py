@@ -17,7 +17,7 @@ def derive(
         str | None,
         typer.Argument(
             metavar="[KIND]",
-            help="step, grounding, action_semantics, reasoning, roles, ces, coda or rft; none for the stage.",
+            help="step, grounding, action_semantics, reasoning, planning, roles, ces, coda or rft; none for the stage.",
         ),
     ] = None,
     config: ConfigFile = None,

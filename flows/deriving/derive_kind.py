@@ -20,12 +20,15 @@ from trajmill.flows.configuration.config import Config
 from trajmill.flows.context import RoundContext
 from trajmill.flows.deriving.kind_of_run import KindOfRun, kind_named
 from trajmill.flows.deriving.sources import sources_of_round
+from trajmill.flows.deriving.task_sources import tasks_of_round
 from trajmill.flows.progress import progress
 from trajmill.flows.serving.models_ready import models_ready
 from trajmill.pipelines.deriving.kind import DerivedFrom, DeriveKind
 from trajmill.pipelines.fan_out import fan_out, split_evenly
 from trajmill.schemas.errors import BadInputError
 from trajmill.stages.derive.collected import Maker
+from trajmill.stages.derive.planning.spec import PlanningSpec
+from trajmill.stages.derive.planning.task_sources import GuidanceLift
 from trajmill.stages.derive.prompt_files import derive_prompts
 from trajmill.warehouse.atomic import disk_full_as_error
 from trajmill.warehouse.commit import commit_stage
@@ -119,11 +122,16 @@ class _Batches:
             made.append(self._derive_batch(len(finished), batch))
             finished = self._finished()
         done = {trajectory_id for ids in finished for trajectory_id in ids}
-        sources = sources_of_round(self.context, done, self.kind.spec.once_per_screen)
+        sources = self._sources(done)
         if sources:
             self.context.warehouse.store.put(self._batch_name(len(finished)), json.dumps(sources).encode())
             made.append(self._derive_batch(len(finished), sources))
         return made
+
+    def _sources(self, done: set[str]) -> list[DerivedFrom]:
+        if isinstance(self.kind.spec, PlanningSpec):
+            return tasks_of_round(self.context, done, self.kind.spec.successes)
+        return sources_of_round(self.context, done, self.kind.spec.once_per_screen)
 
     def _batch_name(self, attempt: int) -> str:
         """Where the sources of a batch are stored, which has begun."""
@@ -147,6 +155,7 @@ class _Batches:
             prompts=derive_prompts(context.config.derive.prompts),
             writer=self.kind.endpoint(context.config, "writer"),
             describer=self.kind.endpoint(context.config, "describer"),
+            curate=context.config.curate,
             concurrency=context.config.derive.concurrency,
         )
         shards = max(context.config.rollout.workers, ceil(len(sources) / _MOST_IN_SHARD))
@@ -178,4 +187,11 @@ class _Batches:
 
 
 def _read_batch(stored: bytes) -> list[DerivedFrom]:
-    return [DerivedFrom(name, None if steps is None else tuple(steps)) for name, steps in json.loads(stored)]
+    return [_source(*values) for values in json.loads(stored)]
+
+
+def _source(
+    name: str, steps: list[int] | None, others: Sequence[str] = (), lift: tuple[float, float] | None = None
+) -> DerivedFrom:
+    compared = None if lift is None else GuidanceLift(*lift)
+    return DerivedFrom(name, None if steps is None else tuple(steps), tuple(others), compared)

@@ -6,18 +6,23 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from trajmill.pipelines.fan_out import WrittenFiles
 from trajmill.pipelines.models import Endpoint, OpenEndpoints
 from trajmill.pipelines.reading.episodes import read_episodes
+from trajmill.pipelines.reading.queries import queries_of
+from trajmill.schemas.episode import Episode
 from trajmill.schemas.record import Row
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.stages.concurrency import side_by_side
+from trajmill.stages.curate.near_leaks import NearLeaks
+from trajmill.stages.curate.spec import CurateSpec
 from trajmill.stages.derive.base import DerivedRows, Deriver
 from trajmill.stages.derive.collected import Maker
 from trajmill.stages.derive.kind_spec import KindSpec, Tools
+from trajmill.stages.derive.planning.task_sources import GuidanceLift, TaskSources
 from trajmill.stages.derive.prompt_files import DerivePrompts
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.screen_journal import ScreenJournal, journal_path
@@ -32,6 +37,10 @@ class DerivedFrom(NamedTuple):
     trajectory_id: str
     steps: tuple[int, ...] | None = None
     """The steps whose screens are used; None for all."""
+    others: tuple[str, ...] = ()
+    """Further successes of its task, for a kind that derives from tasks."""
+    lift: GuidanceLift | None = None
+    """How guidance did at its task, for such a kind; None where that was not measured."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +56,8 @@ class DeriveKind:
     prompts: DerivePrompts
     writer: Endpoint | None = None
     describer: Endpoint | None = None
+    curate: CurateSpec = field(default_factory=CurateSpec)
+    """How near a text may come to a held-out instruction, for a kind that derives from tasks."""
     concurrency: int = 1
     """Trajectories that are worked on at the same time."""
 
@@ -77,18 +88,20 @@ class DeriveKind:
         self, sources: Sequence[DerivedFrom], sink: Callable[[ModelCall], None], journal: ScreenJournal
     ) -> list[DerivedRows]:
         wanted = {source.trajectory_id: source.steps for source in sources}
-        episodes = read_episodes(
+        read = read_episodes(
             self.warehouse,
             self.at.run_id,
-            wanted,
+            {*wanted, *(other for source in sources for other in source.others)},
             rounds=self.rounds,
             with_verdicts=True,
             with_guidance=True,
             with_calls=self.spec.with_calls,
         )
+        episodes = [episode for episode in read if episode.trajectory.trajectory_id in wanted]
+        of_tasks = self._of_tasks(sources, read) if self.spec.once_per_task else None
         free = asyncio.Semaphore(self.concurrency)
         async with OpenEndpoints(self.maker.origin, sink) as endpoints:
-            deriver = self._opened(endpoints, journal)
+            deriver = self._opened(endpoints, journal, of_tasks)
 
             async def derived(position: int) -> DerivedRows:
                 steps = wanted[episodes[position].trajectory.trajectory_id]
@@ -97,9 +110,16 @@ class DeriveKind:
 
             return await side_by_side(derived(position) for position in range(len(episodes)))
 
-    def _opened(self, endpoints: OpenEndpoints, journal: ScreenJournal) -> Deriver:
+    def _opened(self, endpoints: OpenEndpoints, journal: ScreenJournal, of_tasks: TaskSources | None) -> Deriver:
         writer = None if self.writer is None else endpoints.model(self.writer)
         describer = None if self.describer is None else endpoints.model(self.describer)
-        return self.spec.open(
-            Tools(self.maker, WarehouseScreens(self.warehouse), journal.append, self.prompts, writer, describer)
+        screens = WarehouseScreens(self.warehouse)
+        return self.spec.open(Tools(self.maker, screens, journal.append, self.prompts, writer, describer, of_tasks))
+
+    def _of_tasks(self, sources: Sequence[DerivedFrom], read: Sequence[Episode]) -> TaskSources:
+        episodes = {episode.trajectory.trajectory_id: episode for episode in read}
+        return TaskSources(
+            {source.trajectory_id: tuple(episodes[other] for other in source.others) for source in sources},
+            {source.trajectory_id: source.lift for source in sources if source.lift is not None},
+            NearLeaks(list(queries_of(self.warehouse, self.at.run_id).values()), self.curate),
         )

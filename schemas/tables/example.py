@@ -58,6 +58,8 @@ class Example(Row):
     """The stored screens that it was made from, in order; null on rows of `end_to_end`, which show them all."""
     box: Box | None = None
     """Box of the element that the action presses, in pixels of the last screen of `screens`; null without one."""
+    source_trajectories: tuple[str, ...] | None = None
+    """All trajectories that it was made from, in order; null on rows that `trajectory_id` alone gave."""
 
     arrow_schema: ClassVar[pa.Schema] = table_schema(
         required("example_id", pa.string()),
@@ -76,4 +78,5 @@ class Example(Row):
         optional("written_by", pa.string()),
         optional("source_screens", STRINGS),
         optional("box", pa.list_(pa.int32())),
+        optional("source_trajectories", STRINGS),
     )

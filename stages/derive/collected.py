@@ -53,6 +53,8 @@ class Lesson(NamedTuple):
     box: Box | None = None
     sources: Sequence[str] = ()
     """The stored screens behind those that the messages show; the same ones if empty."""
+    trajectories: Sequence[str] = ()
+    """All trajectories that it was made from; empty if it was the episode's alone."""
 
 
 class _Reason(NamedTuple):
@@ -95,6 +97,7 @@ class Collected:
             written_by=lesson.written_by,
             source_screens=tuple(lesson.sources or lesson.screens),
             box=lesson.box,
+            source_trajectories=tuple(lesson.trajectories) or None,
             **maker.origin.common(maker.made_by),
         )
         self._examples.setdefault(example.example_id, example)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from trajmill.schemas.observation import Observation, ScreenReader
     from trajmill.stages.derive.base import Deriver
     from trajmill.stages.derive.collected import Maker
+    from trajmill.stages.derive.planning.task_sources import TaskSources
     from trajmill.stages.derive.prompt_files import DerivePrompts
     from trajmill.stages.models.base import ChatModel
 
@@ -30,6 +31,8 @@ class Tools(NamedTuple):
     """The language model of `derive.writer`; None if it is embedded."""
     describer: ChatModel | None = None
     """The vision-language model of `derive.describer`; None if it is embedded."""
+    of_tasks: TaskSources | None = None
+    """For a kind that derives from tasks: what else is known about them."""
 
 
 class KindSpec(Spec):
@@ -41,6 +44,8 @@ class KindSpec(Spec):
     """Rises when the deriver makes other rows of the same input."""
     once_per_screen: ClassVar[bool] = False
     """Whether it derives from screens; one that several steps show is then used once in a round."""
+    once_per_task: ClassVar[bool] = False
+    """Whether it derives from the successes of a task in a round together."""
     with_calls: ClassVar[bool] = False
     """Whether it derives from what roles of agents were asked and said."""
     roles: ClassVar[tuple[str, ...]] = ()

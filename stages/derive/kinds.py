@@ -6,6 +6,7 @@ from typing import Final
 
 from trajmill.stages.derive.grounding.spec import GroundingSpec
 from trajmill.stages.derive.kind_spec import KindSpec
+from trajmill.stages.derive.planning.spec import PlanningSpec
 from trajmill.stages.derive.reasoning.spec import ReasoningSpec
 from trajmill.stages.derive.roles.spec import CesDataSpec, CodaDataSpec, RftDataSpec, RolesSpec
 from trajmill.stages.derive.semantics.spec import ActionSemanticsSpec
@@ -16,6 +17,7 @@ _SPECS: Final[tuple[type[KindSpec], ...]] = (
     GroundingSpec,
     ActionSemanticsSpec,
     ReasoningSpec,
+    PlanningSpec,
     RolesSpec,
     CesDataSpec,
     CodaDataSpec,

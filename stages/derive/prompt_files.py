@@ -26,6 +26,8 @@ class DerivePromptFiles(Spec):
     """For `derive.describer`, which acts on a thought alone."""
     merge: Path | None = None
     """For `derive.writer`, which merges the outputs of several agents into one thought."""
+    manual: Path | None = None
+    """For `derive.writer`, which writes the manual of a task from its successes."""
 
 
 class DerivePrompts(NamedTuple):
@@ -37,6 +39,7 @@ class DerivePrompts(NamedTuple):
     think: Prompt
     act: Prompt
     merge: Prompt
+    manual: Prompt
 
 
 def derive_prompts(files: DerivePromptFiles | None = None) -> DerivePrompts:
@@ -53,6 +56,7 @@ def derive_prompts(files: DerivePromptFiles | None = None) -> DerivePrompts:
         think=_prompt(own.think, "describer_think-1", "prompt", "style", "hint"),
         act=_prompt(own.act, "describer_act-1", "thought"),
         merge=_prompt(own.merge, "writer_merge-1", "prompt", "roles"),
+        manual=_prompt(own.manual, "writer_manual-1", "task", "successes"),
     )
 
 

@@ -9,6 +9,7 @@ from pydantic import NonNegativeInt, PositiveInt
 from trajmill.schemas.spec import OPERATIONAL, Spec
 from trajmill.stages.derive.grounding.spec import GroundingSpec
 from trajmill.stages.derive.kind_spec import KindSpec
+from trajmill.stages.derive.planning.spec import PlanningSpec
 from trajmill.stages.derive.prompt_files import DerivePromptFiles
 from trajmill.stages.derive.reasoning.spec import ReasoningSpec
 from trajmill.stages.derive.roles.spec import CesDataSpec, CodaDataSpec, RftDataSpec, RolesSpec
@@ -62,6 +63,7 @@ class DeriveSpec(Spec):
     rft: RftDataSpec = RftDataSpec()
     action_semantics: ActionSemanticsSpec = ActionSemanticsSpec()
     reasoning: ReasoningSpec = ReasoningSpec()
+    planning: PlanningSpec = PlanningSpec()
 
     def kind(self, name: str) -> KindSpec:
         """The spec of a kind. Raises AttributeError for a name that is none."""

@@ -27,7 +27,7 @@ def derived_run(small_run: Warehouse, tmp_path_factory: pytest.TempPathFactory) 
     def build(folder: Path) -> None:
         shutil.copytree(small_run.root, folder / "root")
         config = small_config(folder / "root")
-        for kind in ("step", "grounding"):
+        for kind in ("step", "grounding", "planning"):
             derive_kind(config, kind)
         release_again(config)
 

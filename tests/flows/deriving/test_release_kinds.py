@@ -35,7 +35,7 @@ def test_a_release_holds_each_kind_in_files_of_its_own(released: tuple[Warehouse
     earlier = released_rows(warehouse.release(before), SFT_FILE, ids)
     assert released_rows(folder, SFT_FILE, ids) == earlier, "what the policy is trained on does not change"
     stored = read_rows(warehouse, Example)
-    for kind in ("step", "grounding"):
+    for kind in ("step", "grounding", "planning"):
         rows = released_rows(folder / kind, kind_file(kind), ["example_id", "kind", "variant"]).to_pylist()
         of_kind = {row.example_id: row for row in stored if row.kind == kind}
         assert {row["example_id"] for row in rows} <= of_kind.keys()
@@ -61,7 +61,7 @@ def test_the_card_has_a_configuration_for_each_kind_and_says_who_wrote_it(releas
 def test_a_kind_is_exported_for_a_trainer(released: tuple[Warehouse, str], form: str, tmp_path: Path) -> None:
     warehouse, name = released
     arguments = ["export", "--root", str(warehouse.root), "--release", name, "--family", "qwen3-vl", "--format", form]
-    for kind in ("step", "grounding"):
+    for kind in ("step", "grounding", *(() if form == "grpo" else ("planning",))):
         assert run([*arguments, "--kind", kind, "--out", str(tmp_path / kind)]) == 0
     if form == "trl":
         rows = pq.read_table(tmp_path / "grounding" / "data").to_pylist()

@@ -16,6 +16,7 @@ from trajmill.schemas.observation import UIElement
 from trajmill.stages.derive.base import DerivedRows
 from trajmill.stages.derive.collected import Maker
 from trajmill.stages.derive.kind_spec import KindSpec, Tools
+from trajmill.stages.derive.planning.task_sources import TaskSources
 from trajmill.stages.derive.prompt_files import derive_prompts
 
 OK = UIElement("button", "OK", Box(300, 780, 420, 840), ("clickable",))
@@ -23,22 +24,28 @@ Body = dict[str, Any]
 
 
 def derived_with(
-    spec: KindSpec, episode: Episode, answer: Callable[[Body], str], writer: bool = False
+    spec: KindSpec,
+    episode: Episode,
+    answer: Callable[[Body], str],
+    writer: bool = False,
+    of_tasks: TaskSources | None = None,
 ) -> tuple[DerivedRows, list[Body]]:
     """The rows of an episode whose screens show one button, and the requests that the model got."""
     trees = {screen: (OK,) for step in episode.steps for screen in (step.screen_before, step.screen_after)}
     screens = DrawnScreens(trees)
     with running_server() as server:
         server.writes_samples = lambda body: [answer(body) for _ in range(body.get("n", 1))]
-        rows = asyncio.run(_derived(spec, episode, screens, server.url, writer))
+        rows = asyncio.run(_derived(spec, episode, screens, server.url, writer, of_tasks))
     return rows, [received.body for received in server.received]
 
 
-async def _derived(spec: KindSpec, episode: Episode, screens: DrawnScreens, url: str, writer: bool) -> DerivedRows:
+async def _derived(
+    spec: KindSpec, episode: Episode, screens: DrawnScreens, url: str, writer: bool, of_tasks: TaskSources | None
+) -> DerivedRows:
     model = settings(url).connect({})
     try:
         maker = Maker(spec.name, "test", ORIGIN)
-        tools = Tools(maker, screens, screens.kept.append, derive_prompts(), model if writer else None, model)
+        tools = Tools(maker, screens, screens.kept.append, derive_prompts(), model if writer else None, model, of_tasks)
         return await spec.open(tools).derive(episode, None)
     finally:
         await model.close()

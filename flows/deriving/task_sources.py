@@ -1,0 +1,103 @@
+"""Chooses, for each task, the successes of a round that its manual is made from, and compares guided attempts at it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from statistics import fmean
+from typing import NamedTuple
+
+import pyarrow.compute as pc
+
+from trajmill.flows.context import RoundContext
+from trajmill.pipelines.deriving.kind import DerivedFrom
+from trajmill.pipelines.reading.verdicts import read_verdicts
+from trajmill.schemas.tables.query import Query, Source, Split
+from trajmill.schemas.tables.trajectory import Purpose
+from trajmill.stages.derive.end_to_end import LEARNED_FROM
+from trajmill.stages.derive.planning.task_sources import GuidanceLift
+from trajmill.warehouse.read import read_table
+
+_NAMED_TASKS = frozenset({Source.DAG, Source.CURRICULUM})
+"""Queries whose `task` names a template; any other query is a task of its own."""
+
+
+class Attempted(NamedTuple):
+    """What is read of a finished attempt; the fields are columns of table `trajectories`."""
+
+    trajectory_id: str
+    query_id: str
+    purpose: str
+    steps: int
+    reward: float | None
+
+
+def tasks_of_round(context: RoundContext, done: Collection[str], successes: int) -> list[DerivedFrom]:
+    """One source for each task with a success in the round that has no manual from it yet, in the order of their ids.
+
+    Args:
+        context: the round.
+        done: trajectories of the round that a manual was derived from.
+        successes: most successes of a task; those without guidance come first, and of these the shortest. The first of
+            them is the source.
+    """
+    attempts = _attempts(context)
+    tasks = {one.trajectory_id: _task(context.all_queries[one.query_id]) for one in attempts}
+    finished = {tasks[trajectory_id] for trajectory_id in done}
+    correct = _judged_correct(context)
+    found: dict[str, list[Attempted]] = defaultdict(list)
+    for one in sorted(attempts, key=_plainest_first):
+        query = context.all_queries[one.query_id]
+        usable = one.trajectory_id in correct and one.purpose in LEARNED_FROM and query.split is Split.TRAIN
+        if usable and tasks[one.trajectory_id] not in finished:
+            found[tasks[one.trajectory_id]].append(one)
+    lifts = lifts_by_task(attempts, tasks)
+    sources = []
+    for task, made in found.items():
+        first, *others = (one.trajectory_id for one in made[:successes])
+        sources.append(DerivedFrom(first, None, tuple(others), lifts.get(task)))
+    return sorted(sources)
+
+
+def lifts_by_task(attempts: Sequence[Attempted], tasks: Mapping[str, str]) -> dict[str, GuidanceLift]:
+    """Success with and without guidance by task, as view `guidance_lift` compares it by round.
+
+    Only queries count that were attempted in both ways; each counts once, by the mean of its attempts.
+
+    Args:
+        attempts: of one round.
+        tasks: the task of each trajectory.
+    """
+    rewarded: dict[tuple[str, str], dict[str, list[bool]]] = defaultdict(lambda: defaultdict(list))
+    for one in attempts:
+        if one.reward is not None and one.purpose in (Purpose.TRAIN, Purpose.GUIDED):
+            rewarded[tasks[one.trajectory_id], one.query_id][one.purpose].append(one.reward >= 1)
+    compared: dict[str, list[GuidanceLift]] = defaultdict(list)
+    for (task, _), ways in rewarded.items():
+        if len(ways) == len((Purpose.TRAIN, Purpose.GUIDED)):
+            compared[task].append(GuidanceLift(fmean(ways[Purpose.TRAIN]), fmean(ways[Purpose.GUIDED])))
+    return {
+        task: GuidanceLift(fmean(one.without for one in each), fmean(one.guided for one in each))
+        for task, each in compared.items()
+    }
+
+
+def _plainest_first(attempt: Attempted) -> tuple[bool, int, str]:
+    return attempt.purpose == Purpose.GUIDED, attempt.steps, attempt.trajectory_id
+
+
+def _task(query: Query) -> str:
+    return query.task if query.source in _NAMED_TASKS else query.query_id
+
+
+def _attempts(context: RoundContext) -> list[Attempted]:
+    columns = [*Attempted._fields, "status"]
+    rows = read_table(context.warehouse, "trajectories", columns, rounds=[context.round], run_id=context.run_id)
+    finished = rows.filter(pc.equal(rows["status"], "finished")).select(Attempted._fields)
+    return [Attempted(*values) for values in zip(*(column.to_pylist() for column in finished.columns), strict=True)]
+
+
+def _judged_correct(context: RoundContext) -> frozenset[str]:
+    # A late judgement stands in a later round than its trajectory.
+    rows = read_verdicts(context.warehouse, "judgements", ["trajectory_id", "correct"], run_id=context.run_id)
+    return frozenset(rows.filter(rows["correct"])["trajectory_id"].to_pylist())

@@ -1,0 +1,134 @@
+"""Derives the manual of a task from its successes: a row with the task as question and the plan as answer.
+
+A manual is not tried by an agent. What is known from stored rows is how guidance did at its task (see `GuidanceLift`):
+where it did not raise success the manual is refused, and where nothing was compared its variant is `unmeasured`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from trajmill.schemas.episode import Episode
+from trajmill.schemas.errors import StageError
+from trajmill.schemas.tables.example import Message
+from trajmill.stages.critics.trees.replay import seen
+from trajmill.stages.curate.leakage import TrainingText
+from trajmill.stages.derive.base import DerivedRows, unfit
+from trajmill.stages.derive.collected import TEMPLATE, Collected, Lesson
+from trajmill.stages.derive.conversation import PLACEHOLDERS
+from trajmill.stages.derive.end_to_end import LEARNED_FROM
+from trajmill.stages.derive.kind_spec import Tools
+from trajmill.stages.derive.planning.named_values import names_in, with_names
+from trajmill.stages.derive.planning.plain_manual import plain_steps
+from trajmill.stages.derive.planning.spec import PlanningSpec
+from trajmill.stages.derive.planning.task_sources import GuidanceLift
+from trajmill.stages.derive.planning.writer import ManualWriter
+from trajmill.stages.guidance.strip import quotes_guidance
+
+GUIDANCE_HELPED = "guidance_helped"
+"""The sort of a manual at whose task guided attempts succeeded more often than unguided ones of the same round."""
+UNMEASURED = "unmeasured"
+SYSTEM = (
+    "You plan the work of an agent that operates a phone, a desktop or a web page. Answer with the steps that lead to "
+    "the goal, numbered, one on each line. A name in braces stands for a value that the user chooses."
+)
+_QUOTED = re.compile(r'"([^"]+)"')
+
+
+class Planning:
+    """Derives manuals; asks a writer where one is configured."""
+
+    def __init__(self, spec: PlanningSpec, tools: Tools) -> None:
+        self._spec = spec
+        self._tools = tools
+        self._writer = None
+        if tools.writer is not None:
+            self._writer = ManualWriter(tools.writer, tools.prompts.manual, seen(tools.screens))
+
+    async def derive(self, episode: Episode, only: frozenset[int] | None = None) -> DerivedRows:
+        """The manual of the task of an episode, which is the shortest of its successes."""
+        collected = Collected(self._tools.maker, episode)
+        reason = self._unusable(episode)
+        if reason is not None:
+            collected.refuse(reason)
+            return collected.rows()
+        successes = (episode, *self._others(episode))
+        try:
+            plain = self._writer is None
+            said = plain_steps(episode) if self._writer is None else await self._writer.steps(successes)
+        except StageError as error:
+            collected.fail(error)
+            return collected.rows()
+        used = successes[:1] if plain else successes
+        manual = _numbered(said, used)
+        question = f"Task: {with_names(episode.query.instruction, episode.query.slots)}"
+        variant = UNMEASURED if self._lift(episode) is None else GUIDANCE_HELPED
+        refused = self._refused(said, manual, question, used)
+        if refused is not None:
+            collected.refuse(refused, variant=variant, detail=manual)
+            return collected.rows()
+        messages = (
+            Message(role="system", content=SYSTEM),
+            Message(role="user", content=question),
+            Message(role="assistant", content=manual),
+        )
+        author = TEMPLATE if self._writer is None else self._writer.version
+        names = [one.trajectory.trajectory_id for one in used]
+        collected.add(Lesson(messages, (), variant, author, trajectories=names), None)
+        return collected.rows()
+
+    def _unusable(self, episode: Episode) -> str | None:
+        """Why an episode gives no manual; None if it does."""
+        reason = unfit(episode, LEARNED_FROM)
+        if reason is not None:
+            return reason
+        if episode.judgement is None or not episode.judgement.correct:
+            return "judged_incorrect"
+        lift = self._lift(episode)
+        if lift is not None and lift.guided <= lift.without:
+            return "guidance_did_not_help"
+        return None
+
+    def _lift(self, episode: Episode) -> GuidanceLift | None:
+        of_tasks = self._tools.of_tasks
+        lift = None if of_tasks is None else of_tasks.lifts.get(episode.trajectory.trajectory_id)
+        return None if lift is None or lift.tells_nothing else lift
+
+    def _others(self, episode: Episode) -> tuple[Episode, ...]:
+        of_tasks = self._tools.of_tasks
+        return () if of_tasks is None else of_tasks.others.get(episode.trajectory.trajectory_id, ())
+
+    def _refused(self, said: Sequence[str], manual: str, question: str, used: Sequence[Episode]) -> str | None:
+        """Why a manual must not be learned; None if it may be."""
+        if len(said) < self._spec.least_steps:
+            return "too_short"
+        if any(placeholder in text for placeholder in PLACEHOLDERS for text in (manual, question)):
+            return "placeholder_in_text"
+        if any(quotes_guidance(text, one.guidance) for one in used for text in ("\n".join(said), manual)):
+            return "quotes_guidance"
+        if names_in(manual) - {slot.name for one in used for slot in one.query.slots}:
+            return "unknown_value"
+        if names_in(question) - names_in(manual):
+            return "value_not_used"
+        if not any(name in manual.casefold() for name in _known_names(used)):
+            return "names_nothing"
+        of_tasks = self._tools.of_tasks
+        texts = [TrainingText("", used[0].query.query_id, text) for text in (question, manual, *said)]
+        found = {} if of_tasks is None else of_tasks.leaks.in_texts(texts)
+        return found[""].reason if found else None
+
+
+def _numbered(said: Sequence[str], used: Sequence[Episode]) -> str:
+    slots = [slot for one in used for slot in one.query.slots]
+    return "\n".join(f"{number}. {with_names(step, slots)}" for number, step in enumerate(said, start=1))
+
+
+def _known_names(used: Sequence[Episode]) -> set[str]:
+    """What stands on the elements and pages of the successes, their apps and their slots, in lower case."""
+    found = {app for one in used for app in one.query.apps}
+    for one in used:
+        found |= {"{" + slot.name + "}" for slot in one.query.slots}
+        for step in one.steps:
+            found |= set(_QUOTED.findall(step.conclusion))
+    return {name.casefold() for name in found if len(name) > 1}

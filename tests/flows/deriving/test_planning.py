@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+from trajmill.flows.configuration.config import Config
+from trajmill.flows.deriving.derive_kind import derive_kind
+from trajmill.flows.deriving.task_sources import Attempted, lifts_by_task
+from trajmill.schemas.tables.example import Example
+from trajmill.schemas.tables.query import Query
+from trajmill.schemas.tables.trajectory import Trajectory
+from trajmill.stages.derive.planning.task_sources import GuidanceLift
+from trajmill.warehouse.layout import open_warehouse
+from trajmill.warehouse.read import read_rows
+
+
+def test_only_queries_that_were_attempted_in_both_ways_are_compared() -> None:
+    attempts = [
+        Attempted("a", "q0", "train", 3, 0.0),
+        Attempted("b", "q0", "train", 3, 1.0),
+        Attempted("c", "q0", "guided", 3, 1.0),
+        Attempted("d", "q1", "guided", 3, 0.0),
+        Attempted("e", "q2", "train", 3, 0.0),
+        Attempted("f", "q2", "guided", 3, 1.0),
+        Attempted("g", "q2", "guided", 3, None),
+        Attempted("h", "q3", "train", 3, 1.0),
+        Attempted("i", "q3", "evaluate", 3, 1.0),
+    ]
+    tasks = {one.trajectory_id: "rides" if one.query_id == "q3" else "bites" for one in attempts}
+    assert lifts_by_task(attempts, tasks) == {"bites": GuidanceLift(without=0.25, guided=1.0)}
+
+
+def test_each_task_of_a_round_has_one_manual_and_a_second_call_makes_none(copied: Config) -> None:
+    made = derive_kind(copied, "planning")
+    warehouse = open_warehouse(copied.run.root)
+    rows = [row for row in read_rows(warehouse, Example, run_id=copied.run_id) if row.kind == "planning"]
+    assert made.examples == len(rows) > 0
+    assert made.trajectories == made.examples + sum(made.refused.values())
+    tasks = {query.query_id: query.task for query in read_rows(warehouse, Query, run_id=copied.run_id)}
+    places = [(row.round, tasks[row.query_id]) for row in rows]
+    assert len(set(places)) == len(places)
+    known = {row.trajectory_id for row in read_rows(warehouse, Trajectory, run_id=copied.run_id)}
+    assert all(row.source_trajectories and set(row.source_trajectories) <= known for row in rows)
+    again = derive_kind(copied, "planning")
+    assert (again.trajectories, again.examples) == (0, 0)

@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from tests.stages.derive.asked_models import OK, derived_with, words
+from tests.stages.derive.samples import DONE, ORIGIN, TAP, episode, query, step
+from tests.stages.derive.screens import DrawnScreens
+from trajmill.schemas.episode import Episode
+from trajmill.schemas.tables.query import Query, Slot, Split
+from trajmill.schemas.tables.verdict import StepLabel
+from trajmill.stages.curate.near_leaks import NearLeaks
+from trajmill.stages.curate.spec import CurateSpec
+from trajmill.stages.derive.base import DerivedRows
+from trajmill.stages.derive.collected import Maker
+from trajmill.stages.derive.kind_spec import Tools
+from trajmill.stages.derive.planning.spec import PlanningSpec
+from trajmill.stages.derive.planning.task_sources import GuidanceLift, TaskSources
+from trajmill.stages.derive.prompt_files import derive_prompts
+
+PIZZA = Slot(name="dish", value="Margherita", said="margherita", page="bites.menu")
+SIZE = Slot(name="size", value="Large", said="big", page="bites.dish")
+HELD_OUT = query("held", split=Split.HELDOUT_SLOTS).model_copy(
+    update={"instruction": "Send seven purple umbrellas over to my neighbour in Norway"}
+)
+OPEN = 'Tapped "Bites" on "Home screen".'
+CHOOSE = 'Tapped "Margherita" for "7.50" on "Bites". Noted "7.50", "Margherita".'
+ENLARGE = 'Tapped "Large" on "Margherita".'
+STEPS = (OPEN, CHOOSE, ENLARGE)
+
+
+def asked(*slots: Slot) -> Query:
+    return query().model_copy(update={"instruction": "Order a big margherita", "slots": slots})
+
+
+def success(
+    *conclusions: str, name: str = "t", labels: tuple[StepLabel, ...] = (), slots: tuple[Slot, ...] = (PIZZA, SIZE)
+) -> Episode:
+    said = [step(at, TAP).model_copy(update={"conclusion": each}) for at, each in enumerate(conclusions)]
+    return episode([*said, step(len(said), DONE)], name=name, asked=asked(*slots), labels=labels)
+
+
+def sources(given: Episode, *others: Episode, lift: GuidanceLift | None = None) -> TaskSources:
+    name = given.trajectory.trajectory_id
+    lifts = {} if lift is None else {name: lift}
+    return TaskSources({name: others}, lifts, NearLeaks([asked(), HELD_OUT], CurateSpec()))
+
+
+def plain(given: Episode, of_tasks: TaskSources | None = None, spec: PlanningSpec | None = None) -> DerivedRows:
+    screens = DrawnScreens({})
+    maker = Maker("planning", "test", ORIGIN)
+    tools = Tools(maker, screens, screens.kept.append, derive_prompts(), of_tasks=of_tasks or sources(given))
+    return asyncio.run((spec or PlanningSpec()).open(tools).derive(given, None))
+
+
+def reason(rows: DerivedRows) -> str:
+    assert rows.examples == ()
+    (refusal,) = rows.refusals
+    return refusal.reason
+
+
+def test_without_a_model_conclusions_become_steps_with_names_in_the_place_of_values() -> None:
+    wrong = 'Tapped "Help" on "Bites".'
+    given = success(OPEN, wrong, CHOOSE, ENLARGE, labels=(StepLabel.GOOD, StepLabel.HARMFUL))
+    (row,) = plain(given).examples
+    assert row.messages[1].content == "Task: Order a {size} {dish}"
+    assert row.messages[2].content.splitlines() == [
+        '1. Tap "Bites" on "Home screen".',
+        '2. Tap "{dish}" on "Bites". Note "{dish}".',
+        '3. Tap "{size}" on "{dish}".',
+    ]
+    assert (row.variant, row.written_by, row.screens, row.step_index) == ("unmeasured", "template", (), None)
+    assert row.source_trajectories == (given.trajectory.trajectory_id,)
+
+
+def test_a_plain_manual_has_no_other_source_than_its_own_success() -> None:
+    given = success(*STEPS)
+    (row,) = plain(given, sources(given, success(*STEPS, name="other"))).examples
+    assert row.source_trajectories == (given.trajectory.trajectory_id,)
+
+
+@pytest.mark.parametrize(
+    ("lift", "variant"),
+    [
+        (GuidanceLift(without=0.25, guided=0.5), "guidance_helped"),
+        (GuidanceLift(without=0.5, guided=0.5), None),
+        (GuidanceLift(without=0.5, guided=0.0), None),
+        (GuidanceLift(without=1.0, guided=1.0), "unmeasured"),
+        (GuidanceLift(without=1.0, guided=0.5), "unmeasured"),
+    ],
+)
+def test_a_manual_is_refused_where_guidance_did_not_raise_success(lift: GuidanceLift, variant: str | None) -> None:
+    given = success(*STEPS)
+    rows = plain(given, sources(given, lift=lift))
+    if variant is None:
+        assert reason(rows) == "guidance_did_not_help"
+    else:
+        assert [row.variant for row in rows.examples] == [variant]
+
+
+@pytest.mark.parametrize(
+    ("conclusions", "slots", "expected"),
+    [
+        ((ENLARGE,), (SIZE,), "too_short"),
+        ((OPEN, CHOOSE), (PIZZA, SIZE), "value_not_used"),
+        (("I went on.", "Then it was done."), (), "names_nothing"),
+        ((OPEN, 'Tapped "<image>" on "Bites".'), (), "placeholder_in_text"),
+        ((OPEN, "I send seven purple umbrellas over to my neighbour in Norway."), (), "near_heldout"),
+        ((OPEN, 'Tapped "{other}" on "Bites".'), (), "unknown_value"),
+    ],
+)
+def test_what_is_no_manual_is_refused_with_a_reason(
+    conclusions: tuple[str, ...], slots: tuple[Slot, ...], expected: str
+) -> None:
+    assert reason(plain(success(*conclusions, slots=slots))) == expected
+
+
+def test_a_manual_that_repeats_a_hint_is_refused() -> None:
+    hint = "Look below the third banner to find the menu of the day"
+    given = success(OPEN, f"{hint}.", *STEPS[1:]).model_copy(update={"guidance": f"1. {hint}."})
+    assert reason(plain(given)) == "quotes_guidance"
+
+
+def test_a_trajectory_that_was_judged_incorrect_gives_no_manual() -> None:
+    failed = episode([step(0, TAP), step(1, DONE)], correct=False)
+    assert reason(plain(failed)) == "judged_incorrect"
+
+
+def test_a_writer_makes_one_manual_of_several_successes() -> None:
+    given, other = success(*STEPS), success(OPEN, OPEN, ENLARGE, name="other")
+    answer = {"steps": ['Open the app "Bites".', "Choose Margherita from the menu.", "Set the size to {size}."]}
+    rows, requests = derived_with(
+        PlanningSpec(), given, lambda body: json.dumps(answer), writer=True, of_tasks=sources(given, other)
+    )
+    (row,) = rows.examples
+    assert row.messages[2].content == (
+        '1. Open the app "Bites".\n2. Choose {dish} from the menu.\n3. Set the size to {size}.'
+    )
+    assert row.written_by == "writer_manual-1@tiny"
+    assert row.source_trajectories == (given.trajectory.trajectory_id, other.trajectory.trajectory_id)
+    (request,) = requests
+    told = words(request)
+    assert 'Success 2, of the task "Order a {size} {dish}"' in told
+    assert f'Tapped button \\"{OK.text}\\"' in told or f"Tapped button '{OK.text}'" in told
+    assert "margherita" not in told.casefold()
+
+
+def test_a_writer_without_a_valid_answer_is_a_failure() -> None:
+    given = success(*STEPS)
+    rows, _ = derived_with(PlanningSpec(), given, lambda body: "no idea", writer=True, of_tasks=sources(given))
+    assert (rows.examples, rows.refusals, len(rows.failures)) == ((), (), 1)
