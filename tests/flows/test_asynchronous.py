@@ -25,6 +25,7 @@ from trajmill.flows.tasks.evaluate import EVALUATE
 from trajmill.flows.tasks.judge import JUDGE_GUIDED
 from trajmill.flows.tasks.queries.fresh import FRESH
 from trajmill.flows.tasks.queries.propose import PROPOSE
+from trajmill.flows.tasks.queries.try_proposals import TRY_PROPOSALS
 from trajmill.flows.tasks.rollout import ROLLOUT
 from trajmill.flows.tasks.train import TRAIN
 from trajmill.pipelines.rollout import JournaledAttempt, attempt_counter
@@ -103,7 +104,7 @@ def test_without_the_key_the_stages_are_done_in_their_order(tmp_path: Path) -> N
     context = first_round(small_config(tmp_path))
     assert rolled_out_ahead(context) is None
     assert do_stages(context, do) == ""
-    assert done == [("end", stage.name, 1) for stage in STAGES if stage.name not in (PROPOSE, FRESH)]
+    assert done == [("end", stage.name, 1) for stage in STAGES if stage.name not in (PROPOSE, TRY_PROPOSALS, FRESH)]
 
 
 def asynchronous(config: Config) -> Config:
