@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from trajmill.schemas.tables.query import Platform
 from trajmill.stages.environments.android.spec import AndroidSpec
 from trajmill.stages.environments.browser.spec import BrowserSpec
 from trajmill.stages.environments.desktop.spec import DesktopSpec
@@ -14,6 +13,7 @@ from trajmill.stages.environments.spec import EnvironmentSpec, MissingKey, missi
 
 if TYPE_CHECKING:
     from trajmill.schemas.record import Origin
+    from trajmill.schemas.tables.query import Platform
     from trajmill.stages.environments.base import EnvironmentFactory
     from trajmill.stages.environments.imported import ImportedQueries
 
@@ -36,6 +36,7 @@ class DevicesTogetherSpec(EnvironmentSpec):
 
     def factory(self, platform: Platform) -> EnvironmentFactory:
         """A factory of all devices; each episode begins at the device of its query."""
+        from trajmill.schemas.tables.query import Platform
         from trajmill.stages.environments.devices.environment import DevicesFactory
 
         specs: dict[Platform, EnvironmentSpec | None] = {
@@ -52,6 +53,7 @@ class DevicesTogetherSpec(EnvironmentSpec):
 
     async def own_queries(self, seed: int, origin: Origin) -> ImportedQueries:
         """The tasks of the file; each begins at the phone."""
+        from trajmill.schemas.tables.query import Platform
         from trajmill.stages.environments.devices.task import read_device_tasks
         from trajmill.stages.environments.imported import ImportedQueries
 
