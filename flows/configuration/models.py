@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import Field
 
 from trajmill.flows.configuration.tables import KeyPath
-from trajmill.schemas.spec import Spec
+from trajmill.schemas.spec import OPERATIONAL, Spec
 
 EMBEDDED = "embedded"
 """The endpoint that needs no configuration: the policy network, and code without a model for all other roles."""
@@ -58,6 +58,10 @@ class PromptsSection(Spec):
     """For tasks proposed from a start screen."""
     writer_selection: Path | None = None
     """For `pathways.second_opinion`."""
+    describer_page: Annotated[Path | None, OPERATIONAL] = None
+    """For pages of a graph, their elements and transitions, by `trajmill graph annotate`."""
+    writer_slots: Annotated[Path | None, OPERATIONAL] = None
+    """For names of slots of a graph, by `trajmill graph annotate`."""
 
 
 class ModelsSection(Spec):
@@ -68,7 +72,7 @@ class ModelsSection(Spec):
     writer: str = EMBEDDED
     """Writes instructions and guidance."""
     describer: str = EMBEDDED
-    """Describes what a step changed, for guidance."""
+    """Describes what a step changed, for guidance, and the pages of a graph."""
     critic: CriticRoles = CriticRoles()
 
     def roles(self) -> Iterator[tuple[KeyPath, str]]:

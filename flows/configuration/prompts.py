@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from trajmill.flows.configuration.config import Config
+from trajmill.stages.annotation.annotate import AnnotationPrompts, annotation_prompts
 from trajmill.stages.critics.model.critic_prompts import CriticPrompts, critic_prompts
 from trajmill.stages.derive.prompt_files import DerivePrompts, derive_prompts
 from trajmill.stages.guidance.model_guide import GuidePrompts, guide_prompts
@@ -23,6 +24,7 @@ class RolePrompts(NamedTuple):
     proposals: ProposalPrompts
     selection: Prompt
     derive: DerivePrompts
+    annotation: AnnotationPrompts
 
 
 def prompts_of(config: Config) -> RolePrompts:
@@ -39,4 +41,5 @@ def prompts_of(config: Config) -> RolePrompts:
         proposal_prompts(files.writer_curriculum, files.writer_screen),
         selection_prompt(files.writer_selection),
         derive_prompts(config.derive.prompts),
+        annotation_prompts(files.describer_page, files.writer_slots),
     )

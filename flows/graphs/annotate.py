@@ -11,6 +11,7 @@ from typing import NamedTuple
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.model_specs import model_of
 from trajmill.flows.configuration.models import EMBEDDED
+from trajmill.flows.configuration.prompts import prompts_of
 from trajmill.flows.graphs.explore import GraphFiles
 from trajmill.flows.graphs.pictures import picture_files
 from trajmill.flows.serving.models_ready import models_ready
@@ -112,11 +113,14 @@ def _asked(config: Config) -> list[str]:
 
 
 def _annotators(config: Config, endpoints: OpenEndpoints) -> Annotators:
-    describer, writer = config.models.describer, config.models.writer
-    return Annotators(
-        None if describer == EMBEDDED else PageDescriber(endpoints.model(model_of(config, describer))),
-        None if writer == EMBEDDED else SlotNamer(endpoints.model(model_of(config, writer))),
-    )
+    prompts, found = prompts_of(config).annotation, Annotators(None, None)
+    if config.models.describer != EMBEDDED:
+        model = endpoints.model(model_of(config, config.models.describer))
+        found = found._replace(describer=PageDescriber(model, prompts.describer_page))
+    if config.models.writer != EMBEDDED:
+        model = endpoints.model(model_of(config, config.models.writer))
+        found = found._replace(namer=SlotNamer(model, prompts.writer_slots))
+    return found
 
 
 def _handle(file: Path) -> ScreenHandle:

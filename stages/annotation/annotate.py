@@ -4,15 +4,33 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import NamedTuple
 
 from trajmill.schemas.observation import ScreenHandle
 from trajmill.stages.annotation.base import AnnotatedPage, Unfilled, page_gaps
-from trajmill.stages.annotation.describer import PageDescriber
-from trajmill.stages.annotation.namer import SlotNamer
+from trajmill.stages.annotation.describer import PageDescriber, describer_prompt
+from trajmill.stages.annotation.namer import SlotNamer, namer_prompt
 from trajmill.stages.concurrency import side_by_side
 from trajmill.stages.graphs.base import AppGraph
 from trajmill.stages.graphs.explore.words import ExploredWords
+from trajmill.stages.models.prompts import Prompt
+
+
+class AnnotationPrompts(NamedTuple):
+    """The prompts of the models that annotate."""
+
+    describer_page: Prompt
+    writer_slots: Prompt
+
+
+def annotation_prompts(describer_page: Path | None, writer_slots: Path | None) -> AnnotationPrompts:
+    """Read the prompts from the user's own files, or from the package.
+
+    Raises:
+        BadInputError: a file cannot be read, or misses a section or a field.
+    """
+    return AnnotationPrompts(describer_prompt(describer_page), namer_prompt(writer_slots))
 
 
 class Annotators(NamedTuple):

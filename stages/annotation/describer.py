@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field
@@ -20,12 +21,12 @@ from trajmill.stages.annotation.base import (
     accepted,
     refusal,
 )
-from trajmill.stages.annotation.facts import element_fact, page_fact, page_features, pages_fact, transition_fact
+from trajmill.stages.annotation.page_words import element_line, page_features, page_line, pages_line, transition_line
 from trajmill.stages.critics.model.action_words import untrusted
 from trajmill.stages.graphs.base import AppGraph, GraphPage, GraphTransition
 from trajmill.stages.models.base import ChatModel, MessagePart
 from trajmill.stages.models.prompted import PromptedModel, Sampling, on_lines
-from trajmill.stages.models.prompts import Prompt, packaged_prompt
+from trajmill.stages.models.prompts import Prompt, own_or_packaged
 
 ROLE = "describer"
 MOST_ITEMS = 20
@@ -72,9 +73,13 @@ class _Fill(NamedTuple):
 _NO_GAPS = PageGaps(False, False, (), (), ())
 
 
-def describer_prompt() -> Prompt:
-    """The prompt of the package."""
-    return packaged_prompt("trajmill.stages.annotation", "describer_page-1", _FIELDS)
+def describer_prompt(own: Path | None = None) -> Prompt:
+    """The prompt of the user's own file; without one, that of the package.
+
+    Raises:
+        BadInputError: the file cannot be read, or misses a section or a field.
+    """
+    return own_or_packaged(own, "trajmill.stages.annotation", "describer_page-1", _FIELDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +118,8 @@ class PageDescriber:
         fields = {
             "app": untrusted(graph.title or graph.app, LONGEST_SENTENCE),
             "platform": graph.platform.value,
-            "page": page_fact(graph, name),
-            "pages": pages_fact(graph, name),
+            "page": page_line(graph, name),
+            "pages": pages_line(graph, name),
             "features": page_features(graph.pages[name]),
             "items": "\n".join(f"{number}. {item.fact}" for number, item in enumerate(batch, start=1)) or "(none)",
         }
@@ -127,11 +132,11 @@ def _items(graph: AppGraph, name: str, gaps: PageGaps, picture: ScreenHandle | N
     page = graph.pages[name]
     size = picture.size if picture is not None else None
     for key in gaps.elements:
-        yield _Item(key, element_fact(page.elements[key], size), ())
+        yield _Item(key, element_line(page.elements[key], size), ())
     for number in gaps.transitions:
         transition = page.transitions[number]
         slots = _named_slots(page, transition)
-        yield _Item(number, transition_fact(graph, page, transition, slots), slots)
+        yield _Item(number, transition_line(graph, page, transition, slots), slots)
 
 
 def _named_slots(page: GraphPage, transition: GraphTransition) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated, NamedTuple
 
 from pydantic import Field
@@ -18,12 +19,12 @@ from trajmill.stages.annotation.base import (
     accepted,
     refusal,
 )
-from trajmill.stages.annotation.facts import page_fact, slot_fact
+from trajmill.stages.annotation.page_words import page_line, slot_line
 from trajmill.stages.critics.model.action_words import untrusted
 from trajmill.stages.graphs.base import AppGraph, GraphPage, GraphSlot
 from trajmill.stages.models.base import ChatModel
 from trajmill.stages.models.prompted import PromptedModel, Sampling
-from trajmill.stages.models.prompts import Prompt, packaged_prompt
+from trajmill.stages.models.prompts import Prompt, own_or_packaged
 
 ROLE = "writer"
 MOST_SLOTS = 20
@@ -55,9 +56,13 @@ class _Naming(NamedTuple):
     """Why it has no name; empty if it got one."""
 
 
-def namer_prompt() -> Prompt:
-    """The prompt of the package."""
-    return packaged_prompt("trajmill.stages.annotation", "writer_slots-1", _FIELDS)
+def namer_prompt(own: Path | None = None) -> Prompt:
+    """The prompt of the user's own file; without one, that of the package.
+
+    Raises:
+        BadInputError: the file cannot be read, or misses a section or a field.
+    """
+    return own_or_packaged(own, "trajmill.stages.annotation", "writer_slots-1", _FIELDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +97,8 @@ class SlotNamer:
         fields = {
             "app": untrusted(graph.title or graph.app, LONGEST_SENTENCE),
             "platform": graph.platform.value,
-            "page": page_fact(graph, name),
-            "slots": "\n".join(f"{number}. {slot_fact(page, slot)}" for number, slot in enumerate(batch, start=1)),
+            "page": page_line(graph, name),
+            "slots": "\n".join(f"{number}. {slot_line(page, slot)}" for number, slot in enumerate(batch, start=1)),
         }
         prompted = PromptedModel(self.model, self.prompt)
         return await prompted.ask(prompted.request(ROLE, fields, sampling=_SAMPLING), SlotsAnswer)

@@ -27,13 +27,13 @@ _SET = {
 }
 
 
-def page_fact(graph: AppGraph, name: str) -> str:
+def page_line(graph: AppGraph, name: str) -> str:
     """The name, title and description of a page."""
     description = graph.pages[name].description
     return " ".join([_page_words(graph, name), *([untrusted(description, _LONGEST)] if description else [])])
 
 
-def pages_fact(graph: AppGraph, name: str) -> str:
+def pages_line(graph: AppGraph, name: str) -> str:
     """The names and titles of the other pages."""
     others = [other for other in graph.pages if other != name]
     return ", ".join(_page_words(graph, other) for other in others[:_MOST_PAGES]) or "(none)"
@@ -44,7 +44,7 @@ def page_features(page: GraphPage) -> str:
     return ", ".join(map(_feature, page.recognise.shows[:_MOST_FEATURES])) or "(not told)"
 
 
-def element_fact(element: GraphElement, size: Size | None) -> str:
+def element_line(element: GraphElement, size: Size | None) -> str:
     """The role and the words of an element, and its place on a screenshot of that size."""
     box = element.box
     place = ""
@@ -54,7 +54,7 @@ def element_fact(element: GraphElement, size: Size | None) -> str:
     return f"{element.role or 'element'} {untrusted(element.name or element.target, _LONGEST)}{place}{marks}"
 
 
-def transition_fact(graph: AppGraph, page: GraphPage, transition: GraphTransition, slots: tuple[str, ...]) -> str:
+def transition_line(graph: AppGraph, page: GraphPage, transition: GraphTransition, slots: tuple[str, ...]) -> str:
     """What is done, where it leads and what stands there.
 
     Args:
@@ -76,7 +76,7 @@ def transition_fact(graph: AppGraph, page: GraphPage, transition: GraphTransitio
     return "; ".join([", ".join(done), leads, *told, *places])
 
 
-def slot_fact(page: GraphPage, name: str) -> str:
+def slot_line(page: GraphPage, name: str) -> str:
     """How a value is set, what stands beside it, some values, and what operations use it."""
     slot = page.slots[name]
     words = untrusted(slot.name or slot.target or name, _LONGEST)
