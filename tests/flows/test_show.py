@@ -26,17 +26,20 @@ def warehouse(tmp_path: Path) -> Warehouse:
     return warehouse
 
 
+@pytest.mark.slow
 def test_a_judgement_of_a_later_round_is_shown(warehouse: Warehouse) -> None:
     found = find_trajectory(warehouse, trajectory(0, FIRST, "q").trajectory_id[:8])
     assert found.episode.judgement is not None and found.episode.judgement.round == 2
     assert found.episode.query.query_id == "q" and found.guidance is None
 
 
+@pytest.mark.slow
 def test_what_is_never_judged_is_shown(warehouse: Warehouse) -> None:
     name = trajectory(1, FIRST, "q").trajectory_id
     assert find_trajectory(warehouse, name).episode.judgement is None
 
 
+@pytest.mark.slow
 def test_the_outputs_of_roles_are_shown_and_what_they_were_asked(warehouse: Warehouse) -> None:
     finished = run(MobileAgentV3Spec(), {"worker": obedient_worker()})
     episode = finished.episode
@@ -55,6 +58,7 @@ def test_the_outputs_of_roles_are_shown_and_what_they_were_asked(warehouse: Ware
     assert any("[screen" in line and "### User Request ###" in line for line in lines)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("start", "says"), [("", "several trajectories"), ("nothing", "no trajectory starts with")])
 def test_a_start_that_does_not_name_one_gives_one_error_line(warehouse: Warehouse, start: str, says: str) -> None:
     with pytest.raises(BadInputError, match=says):

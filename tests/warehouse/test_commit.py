@@ -171,6 +171,7 @@ def test_rows_have_the_utc_time_at_which_they_were_written(warehouse: Warehouse)
     assert len(times) == 1 and before <= times.pop() <= datetime.now(UTC)
 
 
+@pytest.mark.slow
 def test_a_table_from_a_version_without_times_is_read_and_gets_them(
     warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -83,6 +83,7 @@ def example(name: str, at: StageRun, trajectory_id: str) -> Example:
     )
 
 
+@pytest.mark.slow
 def test_examples_are_followed_to_where_they_come_from_and_duplicates_are_found(warehouse: Warehouse) -> None:
     at = stage_run("derive")
     attempt = trajectory(1, at, "q")
@@ -100,6 +101,7 @@ def test_examples_are_followed_to_where_they_come_from_and_duplicates_are_found(
     assert duplicates == [{"examples": 2, "queries": 1, "example_id": "e1"}]
 
 
+@pytest.mark.slow
 def test_success_is_told_by_app_and_difficulty(warehouse: Warehouse) -> None:
     at = stage_run("evaluate")
     asked = [query("q0", at), query("q1", at).model_copy(update={"apps": ("mail", "notes")})]

@@ -24,6 +24,7 @@ def warehouse(tmp_path: Path) -> Warehouse:
     return warehouse
 
 
+@pytest.mark.slow
 def test_a_row_is_found_by_its_values_as_it_is_stored(warehouse: Warehouse) -> None:
     stored = read_table(warehouse, TABLE, rounds=[2]).slice(7, 1)
     wanted = {"trajectory_id": stored["trajectory_id"][0].as_py()}
@@ -35,6 +36,7 @@ def test_a_row_is_found_by_its_values_as_it_is_stored(warehouse: Warehouse) -> N
     assert lookup.read(TABLE, ["index"], starts=starts).to_pylist() == [{"index": 7}]
 
 
+@pytest.mark.slow
 def test_what_is_committed_later_is_found_too(warehouse: Warehouse) -> None:
     lookup = RowLookup(warehouse)
     lookup.open_logs([TABLE, "queries"])
@@ -45,6 +47,7 @@ def test_what_is_committed_later_is_found_too(warehouse: Warehouse) -> None:
     assert lookup.read(TABLE, run_id=FIRST.run_id).num_rows == 40
 
 
+@pytest.mark.slow
 def test_a_log_is_read_again_after_a_commit_even_if_it_had_been_quiet(warehouse: Warehouse) -> None:
     commit_rows(warehouse, FIRST, query("early", FIRST))
     os.utime(warehouse.table("queries") / "_delta_log", (0, 0))
@@ -54,6 +57,7 @@ def test_a_log_is_read_again_after_a_commit_even_if_it_had_been_quiet(warehouse:
     assert lookup.read("queries", ["query_id"], run_id=FIRST.run_id).num_rows == 2
 
 
+@pytest.mark.slow
 def test_values_are_never_read_as_sql(warehouse: Warehouse) -> None:
     lookup = RowLookup(warehouse)
     assert lookup.read(TABLE, where={"trajectory_id": "' OR true --"}).num_rows == 0
@@ -61,6 +65,7 @@ def test_values_are_never_read_as_sql(warehouse: Warehouse) -> None:
         lookup.read(TABLE, where={'index" = 1 OR "index': "x"})
 
 
+@pytest.mark.slow
 def test_a_missing_file_is_one_line(warehouse: Warehouse) -> None:
     row = trajectory(0, FIRST, "q")
     commit_rows(warehouse, FIRST, row)

@@ -53,6 +53,7 @@ def pages(name: str, count: int, at: StageRun) -> Query:
     return query(name, at, Split.HELDOUT_SLOTS).model_copy(update={"path": path})
 
 
+@pytest.mark.slow
 def test_success_pass_at_4_and_wpsr_are_those_of_the_stage(warehouse: Warehouse) -> None:
     tried = {"a": (1, [1, 0, 0, 0]), "b": (3, [1, 1, 1, 1, 0]), "c": (2, [1])}
     rewards = [(name, reward) for name, (_, outcomes) in tried.items() for reward in outcomes]
@@ -96,6 +97,7 @@ SAID: list[tuple[Action, Action]] = [
 ]
 
 
+@pytest.mark.slow
 def test_type_gr_and_sr_are_those_of_the_stage(warehouse: Warehouse) -> None:
     measured = trajectory(0, AT, "q", reward=0.0, purpose=Purpose.EVALUATE)
     known = trajectory(1, AT, "q", reward=1.0)
@@ -118,6 +120,7 @@ def test_type_gr_and_sr_are_those_of_the_stage(warehouse: Warehouse) -> None:
     assert (found["type"], found["gr"], found["sr"]) == pytest.approx(tuple(scores))
 
 
+@pytest.mark.slow
 def test_each_failure_has_the_first_class_that_fits(warehouse: Warehouse) -> None:
     tap, lost = Click(x=150, y=230), Click(x=9, y=9)
     done, gave_up = Terminate(status="success"), Terminate(status="failure")

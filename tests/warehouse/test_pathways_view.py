@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.warehouse.samples import at_origin, commit_rows, stage_run
 from trajmill.schemas.geometry import Box
 from trajmill.schemas.tables.pathway import EndKind, Evidence, Pathway, PathwayStep
@@ -32,6 +34,7 @@ def pathway(at: StageRun, program: str, name: str, kind: EndKind, after: float, 
     )
 
 
+@pytest.mark.slow
 def test_pathways_by_program_and_rows_come_back_as_they_were(warehouse: Warehouse) -> None:
     at = stage_run()
     rows = [

@@ -40,6 +40,7 @@ def release(warehouse: Warehouse, name: str, created_at: str = "2026-11-20T00:00
     )
 
 
+@pytest.mark.slow
 def test_a_manifest_names_files_and_table_versions(warehouse: Warehouse) -> None:
     commit_rows(warehouse, stage_run("judge"), *step_verdicts(5, stage_run("judge")))
     export(warehouse, "first")

@@ -22,6 +22,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
     return warehouse
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("query", ["SELECT count(*) AS n FROM step_verdicts", "WITH a AS (SELECT 3 AS n) FROM a"])
 def test_a_select_is_answered(filled: Warehouse, query: str) -> None:
     assert run_sql(filled, query).to_pylist() == [{"n": 3}]
@@ -57,6 +58,7 @@ def test_everything_else_is_refused_with_one_line_and_without_a_trace(filled: Wa
     assert sorted(filled.root.rglob("*")) == before
 
 
+@pytest.mark.slow
 def test_files_outside_the_warehouse_cannot_be_read(filled: Warehouse, tmp_path: Path) -> None:
     secret = tmp_path / "secret.csv"
     secret.write_text("a\n1\n")
@@ -79,6 +81,7 @@ def test_a_wrong_query_gives_one_error_line(filled: Warehouse, query: str, messa
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_a_warehouse_that_cannot_be_written_can_be_read(
     filled: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -134,6 +137,7 @@ def test_columns_of_the_same_name_are_all_shown() -> None:
     assert format_rows(rows, "csv") == "a,a\n1,2\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("query", "limits", "words"),
     [
@@ -147,6 +151,7 @@ def test_a_query_is_stopped_at_its_limits(filled: Warehouse, query: str, limits:
         answer_sql(filled, query, limits)
 
 
+@pytest.mark.slow
 def test_an_answer_is_cut_off_and_says_so(filled: Warehouse) -> None:
     cut = answer_sql(filled, "SELECT * FROM range(10000)", QueryLimits(rows=7))
     assert (cut.rows.num_rows, cut.is_whole) == (7, False)

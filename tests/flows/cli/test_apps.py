@@ -54,6 +54,7 @@ def test_help_has_an_example(command: str, capsys: pytest.CaptureFixture[str]) -
     assert "Example: trajmill apps" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_serve_answers_until_it_is_interrupted(mine: Path) -> None:
     command = [
         sys.executable,

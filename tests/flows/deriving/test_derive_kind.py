@@ -15,6 +15,8 @@ from trajmill.warehouse.layout import open_warehouse
 from trajmill.warehouse.read import read_rows
 from trajmill.warehouse.screens import WarehouseScreens
 
+pytestmark = pytest.mark.slow
+
 
 def derived(config: Config) -> list[Example]:
     rows = read_rows(open_warehouse(config.run.root), Example, run_id=config.run_id)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.deriving.derive_kind import derive_kind
 from trajmill.flows.deriving.task_sources import Attempted, lifts_by_task
@@ -27,6 +29,7 @@ def test_only_queries_that_were_attempted_in_both_ways_are_compared() -> None:
     assert lifts_by_task(attempts, tasks) == {"bites": GuidanceLift(without=0.25, guided=1.0)}
 
 
+@pytest.mark.slow
 def test_each_task_of_a_round_has_one_manual_and_a_second_call_makes_none(copied: Config) -> None:
     made = derive_kind(copied, "planning")
     warehouse = open_warehouse(copied.run.root)

@@ -28,6 +28,7 @@ def config(tmp_path: Path) -> Path:
     return tmp_path / "graphs.toml"
 
 
+@pytest.mark.slow
 def test_a_graph_is_explored_checked_shown_and_verified(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     graph = config.parent / "graphs" / "clock.yaml"
     assert run(["graph", "explore", str(config), "--app", "clock"]) == 0

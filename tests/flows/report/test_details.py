@@ -34,6 +34,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
     return warehouse
 
 
+@pytest.mark.slow
 def test_success_by_app_and_task_over_the_rounds(measured: Warehouse) -> None:
     details = read_details(measured, MEASURED)
     assert details.apps.rounds == (1, 2)

@@ -20,6 +20,7 @@ def said(warehouse: Warehouse, text: str, monkeypatch: pytest.MonkeyPatch, capsy
     return capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_statements_have_several_lines_and_a_wrong_one_ends_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -34,6 +35,7 @@ def test_statements_have_several_lines_and_a_wrong_one_ends_nothing(
     assert len(wrong) == 2 and "nope" in wrong[0] and "read-only" in wrong[1]
 
 
+@pytest.mark.slow
 def test_what_there_is_is_listed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

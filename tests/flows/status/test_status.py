@@ -18,6 +18,7 @@ from trajmill.warehouse.layout import Warehouse, create_warehouse
 from trajmill.warehouse.lock import sole_worker
 
 
+@pytest.mark.slow
 def test_the_results_come_with_their_trend(run_warehouse: Warehouse) -> None:
     results = run_results(run_warehouse, RUN)
     assert (results.rounds, results.policy) == (2, "policy-2")

@@ -34,6 +34,7 @@ def rows(client: TestClient, query: str = "") -> list[dict[str, Any]]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("query", "count"),
     [

@@ -34,6 +34,7 @@ class Drawn:
         return Size(180, 320)
 
 
+@pytest.mark.slow
 def test_queries_that_say_nearly_the_same_count_as_one() -> None:
     alike = alike_queries(
         {

@@ -117,6 +117,7 @@ def test_row_groups_keep_all_rows_in_order() -> None:
     assert list(row_groups([], 4)) == []
 
 
+@pytest.mark.slow
 def test_export_is_a_stream(tmp_path: Path) -> None:
     batch = examples([62]).to_batches()[0]
     taken = 0

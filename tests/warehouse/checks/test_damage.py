@@ -52,6 +52,7 @@ def cut_at_a_line(path: Path) -> None:
     path.write_text(path.read_text().splitlines()[0] + "\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("damage", "says"), [(emptied, "empty"), (Path.unlink, "missing"), (cut_at_a_line, r"has \d+ of the \d+ bytes")]
 )
@@ -111,6 +112,7 @@ def cut_in_the_middle(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:200])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", [emptied, Path.unlink, cut_in_the_middle, flipped_in_the_footer])
 def test_a_damaged_table_file_is_named(three_rounds: Warehouse, damage: Callable[[Path], None]) -> None:
     file = three_rounds.table(TABLE) / stage_run("judge", 2).shard_name()

@@ -11,6 +11,7 @@ from trajmill.warehouse.store.base import FileStore, HeldError, LeaseLostError
 from trajmill.warehouse.store.lease import create_generation, leased, number_of, this_process
 
 
+@pytest.mark.slow
 def test_one_at_a_time_holds_a_lock(store: FileStore) -> None:
     at_work: list[int] = []
 

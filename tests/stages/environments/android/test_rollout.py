@@ -56,6 +56,7 @@ def test_the_reference_agent_does_ten_verified_queries_on_two_devices(
     assert all(phone.ran for phone in phones)
 
 
+@pytest.mark.slow
 def test_a_device_that_fails_is_replaced_and_the_round_finishes(
     world: World, queries: list[Query], phones: list[Phone], server: AdbServer
 ) -> None:

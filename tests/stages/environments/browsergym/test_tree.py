@@ -6,6 +6,8 @@ import subprocess
 import sys
 from typing import Any
 
+import pytest
+
 from trajmill.schemas.geometry import Box, Size
 from trajmill.stages.environments.browsergym.tree import PageTree, read_elements
 
@@ -64,6 +66,7 @@ def test_states_and_values_are_those_of_the_tree() -> None:
     assert box.states == ("clickable", "checked") and button.states == ("clickable", "disabled")
 
 
+@pytest.mark.slow
 def test_without_browsergym_one_line_says_what_to_install() -> None:
     code = """
 import asyncio, sys

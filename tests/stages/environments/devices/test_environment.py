@@ -78,6 +78,7 @@ def test_what_was_started_is_closed_if_a_device_does_not_start() -> None:
     assert [each.closed for each in sound.made] == [True]
 
 
+@pytest.mark.slow
 def test_the_spec_reads_tasks_across_devices(tmp_path: Path) -> None:
     file = tmp_path / "tasks.jsonl"
     task = {"instruction": "Do both.", "start_state": {"devices": {}}, "goal": {"devices": {"desktop": {"x": 1}}}}

@@ -54,6 +54,7 @@ def test_equal_worlds_compile_to_equal_files() -> None:
     assert compile_world(world_of(SHELF)) == compile_world(world_of(SHELF))
 
 
+@pytest.mark.slow
 def test_the_first_file_says_which_platform_opens(tmp_path: Path) -> None:
     mine = tmp_path / "paper.yaml"
     mine.write_text(PAPER)

@@ -7,6 +7,8 @@ import weakref
 from pathlib import Path
 from typing import ClassVar, Literal
 
+import pytest
+
 from tests.stages.models.scripted import ScriptedModel
 from trajmill.stages.models.base import ChatModel
 from trajmill.stages.models.local.spec import FolderSpec
@@ -26,6 +28,7 @@ class CountingSpec(FolderSpec):
         return model
 
 
+@pytest.mark.slow
 def test_a_policy_and_a_critic_stay_loaded_and_the_version_before_is_let_go() -> None:
     for name in ("critic", "v1", "critic", "v2", "critic", "v2"):
         CountingSpec(model=Path(name)).connect({})

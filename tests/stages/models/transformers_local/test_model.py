@@ -75,6 +75,7 @@ def together(model: TransformersModel, *requests: ChatRequest) -> list[Completio
     return asyncio.run(ask())
 
 
+@pytest.mark.slow
 def test_an_answer_does_not_depend_on_who_else_asks(model: TransformersModel) -> None:
     requests = [
         chat("Hello"),

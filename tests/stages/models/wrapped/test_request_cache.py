@@ -196,6 +196,7 @@ asyncio.run(talk())
 """
 
 
+@pytest.mark.slow
 def test_processes_share_it_and_a_killed_one_leaves_its_answers(tmp_path: Path) -> None:
     command = [sys.executable, "-c", _PROCESS, str(tmp_path)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)

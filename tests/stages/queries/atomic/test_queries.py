@@ -62,6 +62,7 @@ def test_every_goal_is_checked_on_the_screen_or_by_what_a_command_prints(origin:
             assert check.expected is not None and check.expected.rest["rules"]["expected"]
 
 
+@pytest.mark.slow
 def test_instructions_say_every_slot_and_equal_seeds_give_equal_queries(origin: Origin) -> None:
     for query in made(origin):
         assert all(slot.said in query.instruction for slot in query.slots)

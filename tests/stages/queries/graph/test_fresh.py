@@ -45,6 +45,7 @@ def test_rounds_add_other_queries_and_nothing_of_the_held_out_sets(
     assert leaks_in_queries(every, SETTINGS.heldout_app_names) == ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", [1, 2])
 def test_none_is_harder_than_asked_for_and_as_many_as_possible_are_as_hard(
     world: World, origin: Origin, known: tuple[Query, ...], level: int

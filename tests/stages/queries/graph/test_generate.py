@@ -43,6 +43,7 @@ def _only(world: World, app: AppSpec) -> World:
     return World({app.app: app}, {})
 
 
+@pytest.mark.slow
 def test_every_split_has_its_queries_and_nothing_was_dropped(generated: Generated) -> None:
     assert Counter(query.split for query in generated.queries) == {split: SETTINGS.wanted(split) for split in Split}
     assert generated.failures == ()
@@ -56,6 +57,7 @@ def test_equal_seeds_give_equal_queries(
     assert {query.query_id for query in of_another_seed.queries} != {query.query_id for query in generated.queries}
 
 
+@pytest.mark.slow
 def test_nothing_held_out_is_in_training(generated: Generated, of_another_seed: Generated) -> None:
     for queries in (generated.queries, of_another_seed.queries):
         assert leaks_in_queries(queries, HELDOUT_APPS) == ()

@@ -34,6 +34,7 @@ GOLDEN_RAW: list[tuple[dict[str, Scalar], str]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("values", "raw"), GOLDEN_RAW)
 def test_raw_instructions_of_bites(order: TaskGraph, values: dict[str, Scalar], raw: str) -> None:
     assert GrammarWriter().synthesise(described(order, chosen(order, **values))) == raw

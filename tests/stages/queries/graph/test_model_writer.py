@@ -188,6 +188,7 @@ def test_a_model_that_fails_leaves_failures_with_their_reason(
     assert short.message.startswith("only 0 of 5 queries")
 
 
+@pytest.mark.slow
 def test_one_task_that_fails_does_not_end_the_others(world: World, origin: Origin) -> None:
     def answer(request: ChatRequest) -> Answer:
         return ModelFailure("busy") if "Task: Order a dish" in _text(request) else honest(request)

@@ -177,6 +177,7 @@ def test_instructions_written_by_people_pass_the_check(world: World) -> None:
     assert checked > 300
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_every_slot_of_every_task_is_missed_when_it_goes_or_changes(world: World, seed: int) -> None:
     writer = GrammarWriter()

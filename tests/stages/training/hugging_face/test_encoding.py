@@ -69,6 +69,7 @@ def test_a_batch_is_its_rows(model: TrainedModel, rows: list[dict[str, Any]]) ->
         assert not found[number, : found.shape[1] - len(alone)].any()
 
 
+@pytest.mark.slow
 def test_padding_on_the_right_gives_the_same(model: TrainedModel, rows: list[dict[str, Any]]) -> None:
     batch = batch_of(collator(model), rows)
     right = {name: value.clone() for name, value in batch.inputs.items()}

@@ -52,6 +52,7 @@ def words_of_stand_in(text: str) -> list[list[str]]:
     return ran
 
 
+@pytest.mark.slow
 @given(WORDS)
 @settings(max_examples=150)
 def test_a_real_shell_reads_back_exactly_the_words(words: list[str]) -> None:

@@ -26,6 +26,7 @@ def line_of(text: str, part: str) -> int:
     return text[: text.index(part)].count("\n") + 1
 
 
+@pytest.mark.slow
 def test_builtin_files_are_right() -> None:
     assert [str(mistake) for mistake in check_files(builtin_files())] == []
     world = load_world()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from tests.stages.critics.little_app import ORIGIN
 from trajmill.stages.environments.simulated.app_files.texts import texts_of
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
@@ -18,6 +20,7 @@ from trajmill.stages.queries.graph.validation import SimulatedValidator
 MARKET = Path(__file__).parents[5] / "docs" / "examples" / "market.yaml"
 
 
+@pytest.mark.slow
 def test_all_words_of_instructions_and_screens_are_known() -> None:
     world = load_world([MARKET], ["bites", "clock"])
     known = set(words_of(texts_of(world.apps.values(), [task.spec for task in world.tasks()])))

@@ -1,3 +1,4 @@
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,6 +19,7 @@ def _rows(heights: list[int]) -> list[WidgetRow]:
     return [_row(number, height) for number, height in enumerate(heights)]
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.integers(20, 900), min_size=1, max_size=25), st.integers(0, 30), st.integers(100, 700))
 def test_scrolling_shows_every_row_and_comes_back(heights: list[int], gap: int, room: int) -> None:
