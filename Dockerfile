@@ -1,6 +1,6 @@
 # trajmill with the embedded default and web environments: `serve`, `view`, `deploy`, workers, and everything else.
 #   docker build --tag trajmill .
-#   docker run --rm --volume "$PWD:/work" trajmill evolve --config /work/trajmill.toml
+#   docker run --rm --volume "$PWD:/data" trajmill evolve --config /data/trajmill.toml
 FROM python:3.11-slim-bookworm
 
 RUN apt-get update \
@@ -22,7 +22,7 @@ RUN pip install --no-cache-dir --constraint constraints.txt --extra-index-url ht
 # Nothing of it needs root. The folder of the configuration and the warehouse is mounted, and must be writable for 1000.
 RUN useradd --uid 1000 --create-home trajmill
 USER trajmill
-WORKDIR /work
+WORKDIR /data
 ENV PREFECT_HOME=/home/trajmill/prefect DO_NOT_TRACK=1 PREFECT_SERVER_ANALYTICS_ENABLED=false
 ENTRYPOINT ["trajmill"]
 CMD ["--help"]

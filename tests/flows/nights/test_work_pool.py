@@ -20,9 +20,9 @@ def config_in(folder: Path) -> Config:
 
 
 def test_workers_see_the_warehouse_beside_their_own_file(tmp_path: Path) -> None:
-    file, there = tmp_path / "trajmill.toml", Path("/work/trajmill.toml")
+    file, there = tmp_path / "trajmill.toml", Path("/data/trajmill.toml")
     seen = as_workers_see(config_in(tmp_path), file, there)
-    assert (seen.config.run.root, seen.file) == (Path("/work/data"), there)
+    assert (seen.config.run.root, seen.file) == (Path("/data/data"), there)
     shared = as_workers_see(config_in(Path("/nfs")), file, there)
     assert shared.config.run.root == Path("/nfs/data")
     assert as_workers_see(config_in(tmp_path), file, None) == (config_in(tmp_path), file)
@@ -39,7 +39,7 @@ def test_a_variable_that_is_no_json_is_named(given: str, capsys: pytest.CaptureF
 
 @pytest.mark.slow
 def test_the_deployments_are_registered_at_a_pool(tmp_path: Path, prefect_server: None) -> None:
-    seen = as_workers_see(config_in(tmp_path), tmp_path / "trajmill.toml", Path("/work/trajmill.toml"))
+    seen = as_workers_see(config_in(tmp_path), tmp_path / "trajmill.toml", Path("/data/trajmill.toml"))
     with pytest.raises(BadInputError, match=r"no work pool 'mine'.*prefect work-pool create mine --type process"):
         deploy_to(WorkPool("mine"), seen)
     with get_client(sync_client=True) as client:
@@ -54,7 +54,7 @@ def test_the_deployments_are_registered_at_a_pool(tmp_path: Path, prefect_server
         made = {each.name: each for each in client.read_deployments()}
         triggers = client.read_resource_related_automations(f"prefect.deployment.{made['retrain'].id}")
     assert {each.work_pool_name for each in made.values()} == {"boxes"}
-    assert made["retrain"].parameters == {"config_file": "/work/trajmill.toml"}
+    assert made["retrain"].parameters == {"config_file": "/data/trajmill.toml"}
     assert made["nightly"].entrypoint == "trajmill.flows.nights.nightly.nightly"
     assert made["nightly"].job_variables == {"image": "trajmill:1", "image_pull_policy": "Never"}
-    assert len(triggers) == 1 and warehouse_resource(Path("/work/data")) in triggers[0].model_dump_json()
+    assert len(triggers) == 1 and warehouse_resource(Path("/data/data")) in triggers[0].model_dump_json()
