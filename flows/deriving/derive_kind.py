@@ -74,7 +74,7 @@ def derive_kind(config: Config, name: str) -> DerivedData:
     with sole_worker(warehouse, context.run_id), models:
         done = [one for number in rounds for one in _Batches(context.in_round(number), kind).derive()]
     refresh_views(warehouse)
-    return _together(done)
+    return _sum(done)
 
 
 def derive_in_round(context: RoundContext, name: str) -> DerivedData:
@@ -85,10 +85,10 @@ def derive_in_round(context: RoundContext, name: str) -> DerivedData:
     """
     kind = kind_named(context.config, name)
     rounds = range(1, context.round + 1)
-    return _together([one for number in rounds for one in _Batches(context.in_round(number), kind).derive()])
+    return _sum([one for number in rounds for one in _Batches(context.in_round(number), kind).derive()])
 
 
-def _together(batches: Sequence[DerivedData]) -> DerivedData:
+def _sum(batches: Sequence[DerivedData]) -> DerivedData:
     refused: Counter[str] = Counter()
     for one in batches:
         refused.update(one.refused)

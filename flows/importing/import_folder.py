@@ -25,7 +25,7 @@ from trajmill.pipelines.reading.verdicts import read_verdicts
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.critics.judge import STAGE as JUDGE_STAGE
-from trajmill.stages.importing.base import BadRecording, Found
+from trajmill.stages.importing.base import BadRecording, ReadRecording
 from trajmill.stages.importing.held_out import HeldOut
 from trajmill.stages.importing.spec import LayoutSpec
 from trajmill.warehouse.atomic import disk_full_as_error
@@ -139,7 +139,7 @@ def _land(
     context: RoundContext,
     number: int,
     layout: LayoutSpec,
-    found: Iterator[Found],
+    found: Iterator[ReadRecording],
     bad: list[BadRecording],
     advance: Advance,
 ) -> StageReport:

@@ -11,7 +11,7 @@ from trajmill.schemas.errors import FailureClass
 from trajmill.schemas.record import Origin, Row
 from trajmill.schemas.storable import storable
 from trajmill.schemas.tables.failure import Failure
-from trajmill.stages.importing.base import BadRecording, BadRecordingError, Found, Recording
+from trajmill.stages.importing.base import BadRecording, BadRecordingError, ReadRecording, Recording
 from trajmill.stages.importing.held_out import HeldOut
 from trajmill.stages.importing.rows import ImportedRows, rows_of
 from trajmill.warehouse.layout import StageRun, Warehouse
@@ -117,7 +117,7 @@ def write_recordings(
     at: StageRun,
     origin: Origin,
     layout: str,
-    found: Iterable[Found],
+    found: Iterable[ReadRecording],
     held_out: HeldOut,
     known: set[str],
     advance: Callable[[int], None],

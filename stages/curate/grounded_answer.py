@@ -35,7 +35,7 @@ def is_ungrounded(episode: Episode, elements_of: Callable[[str], Sequence[UIElem
         elements_of: the accessibility tree of a screen by id, empty where there was none.
     """
     said = _answer(episode)
-    facts = _facts(said) if said is not None else []
+    facts = _claimed_words(said) if said is not None else []
     if not facts:
         return False
     seen: set[str] = set()
@@ -56,7 +56,7 @@ def _answer(episode: Episode) -> str | None:
     return action.text if isinstance(action, Answer) else None
 
 
-def _facts(text: str) -> list[str]:
+def _claimed_words(text: str) -> list[str]:
     return [word for word in _words(text) if word not in _SAYS_NOTHING]
 
 

@@ -14,7 +14,7 @@ from trajmill.schemas.tables.query import Platform
 from trajmill.stages.importing.base import (
     BadRecording,
     BadRecordingError,
-    Found,
+    ReadRecording,
     RecordedStep,
     Recording,
     reading,
@@ -38,16 +38,16 @@ class AgentNetLayout(LayoutSpec):
         """What a folder contains."""
         return "NAME.jsonl, and its pictures in the folder or in one below it"
 
-    def read(self, file: Path, folder: Path) -> Iterator[Found]:
+    def read(self, file: Path, folder: Path) -> Iterator[ReadRecording]:
         """The trajectories of a file, one for each line."""
         places = ["", *sorted(f"{path.name}/" for path in folder.iterdir() if path.is_dir())]
         for line in lines_of(file):
             name = f"{file.name}:{line.number}"
             try:
                 with reading():
-                    yield Found(_recording(parse_json(line.text), folder, places), len(line.text))
+                    yield ReadRecording(_recording(parse_json(line.text), folder, places), len(line.text))
             except BadRecordingError as error:
-                yield Found(BadRecording(name, str(error)), len(line.text))
+                yield ReadRecording(BadRecording(name, str(error)), len(line.text))
 
 
 def _recording(found: Mapping[str, Any], folder: Path, places: Sequence[str]) -> Recording:

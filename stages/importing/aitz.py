@@ -18,7 +18,7 @@ from trajmill.schemas.geometry import Box, Point, Size
 from trajmill.schemas.observation import UIElement
 from trajmill.schemas.tables.query import Platform
 from trajmill.stages.importing.base import (
-    Found,
+    ReadRecording,
     RecordedScreen,
     RecordedStep,
     Recording,
@@ -52,7 +52,7 @@ class AitzLayout(LayoutSpec):
         """What a folder contains."""
         return "CATEGORY/EPISODE/EPISODE.json with its pictures beside it"
 
-    def read(self, file: Path, folder: Path) -> Iterator[Found]:
+    def read(self, file: Path, folder: Path) -> Iterator[ReadRecording]:
         """The one episode of a file."""
         yield only_recording(file, lambda episode: _recording(episode, file, folder))
 

@@ -27,7 +27,7 @@ from trajmill.stages.importing.android_forest import read_forest
 from trajmill.stages.importing.base import (
     BadRecording,
     BadRecordingError,
-    Found,
+    ReadRecording,
     RecordedScreen,
     RecordedStep,
     Recording,
@@ -64,7 +64,7 @@ class AndroidControlLayout(LayoutSpec):
         """What a folder contains."""
         return "TFRecord files android_control-NNNNN-of-NNNNN"
 
-    def read(self, file: Path, folder: Path) -> Iterator[Found]:
+    def read(self, file: Path, folder: Path) -> Iterator[ReadRecording]:
         """The episodes of a file; what follows a damaged place cannot be read."""
         records = read_records(file)
         for number in count():
@@ -73,19 +73,19 @@ class AndroidControlLayout(LayoutSpec):
                 with reading():
                     record = next(records, None)
             except (BadRecordingError, EOFError) as error:
-                yield Found(BadRecording(name, f"the rest of the file cannot be read ({error})"), 0)
+                yield ReadRecording(BadRecording(name, f"the rest of the file cannot be read ({error})"), 0)
                 return
             if record is None:
                 return
             yield _found(name, record)
 
 
-def _found(name: str, record: TFRecord) -> Found:
+def _found(name: str, record: TFRecord) -> ReadRecording:
     try:
         with reading():
-            return Found(_recording(read_example(record.data)), record.compressed)
+            return ReadRecording(_recording(read_example(record.data)), record.compressed)
     except BadRecordingError as error:
-        return Found(BadRecording(name, str(error)), record.compressed)
+        return ReadRecording(BadRecording(name, str(error)), record.compressed)
 
 
 def _recording(features: Mapping[str, EncodedMessage]) -> Recording:

@@ -66,8 +66,8 @@ class BadRecording(NamedTuple):
     reason: str
 
 
-class Found(NamedTuple):
-    """One thing that was found in a folder."""
+class ReadRecording(NamedTuple):
+    """A recording of a folder, or why it cannot be read."""
 
     recording: Recording | BadRecording
     size: int

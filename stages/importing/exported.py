@@ -19,7 +19,7 @@ from trajmill.schemas.tables.query import Platform
 from trajmill.stages.importing.base import (
     BadRecording,
     BadRecordingError,
-    Found,
+    ReadRecording,
     RecordedStep,
     Recording,
     reading,
@@ -48,7 +48,7 @@ class ExportedLayout(LayoutSpec):
         """What a folder contains."""
         return "data/NAME.parquet, as `trajmill export` writes them for trl, grpo, verl and verl-sft"
 
-    def read(self, file: Path, folder: Path) -> Iterator[Found]:
+    def read(self, file: Path, folder: Path) -> Iterator[ReadRecording]:
         """The trajectories of a file."""
         try:
             with reading():
@@ -59,7 +59,7 @@ class ExportedLayout(LayoutSpec):
                 for name, rows in groupby(_rows(file), key=lambda row: str(row["trajectory_id"])):
                     yield _found(name, list(rows), per_row)
         except BadRecordingError as error:
-            yield Found(BadRecording(file.name, str(error)), 0)
+            yield ReadRecording(BadRecording(file.name, str(error)), 0)
 
 
 def _rows(file: Path) -> Iterator[Mapping[str, Any]]:
@@ -79,13 +79,13 @@ def _as_dicts(batch: pa.RecordBatch) -> list[dict[str, Any]]:
     return found
 
 
-def _found(name: str, rows: Sequence[Mapping[str, Any]], bytes_per_row: int) -> Found:
+def _found(name: str, rows: Sequence[Mapping[str, Any]], bytes_per_row: int) -> ReadRecording:
     size = bytes_per_row * len(rows)
     try:
         with reading():
-            return Found(_recording(name, rows), size)
+            return ReadRecording(_recording(name, rows), size)
     except BadRecordingError as error:
-        return Found(BadRecording(name, str(error)), size)
+        return ReadRecording(BadRecording(name, str(error)), size)
 
 
 def _recording(name: str, rows: Sequence[Mapping[str, Any]]) -> Recording:

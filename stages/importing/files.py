@@ -14,7 +14,7 @@ from trajmill.schemas.observation import UIElement
 from trajmill.stages.importing.base import (
     BadRecording,
     BadRecordingError,
-    Found,
+    ReadRecording,
     RecordedScreen,
     Recording,
     reading,
@@ -69,7 +69,7 @@ def read_json(file: Path) -> Any:
         return parse_json(stream.read(_MOST_JSON_BYTES))
 
 
-def only_recording(file: Path, read: Callable[[Any], Recording]) -> Found:
+def only_recording(file: Path, read: Callable[[Any], Recording]) -> ReadRecording:
     """The recording of a JSON file that has one, or why it cannot be read.
 
     Args:
@@ -79,9 +79,9 @@ def only_recording(file: Path, read: Callable[[Any], Recording]) -> Found:
     size = file.stat().st_size
     try:
         with reading():
-            return Found(read(read_json(file)), size)
+            return ReadRecording(read(read_json(file)), size)
     except BadRecordingError as error:
-        return Found(BadRecording(file.stem, str(error)), size)
+        return ReadRecording(BadRecording(file.stem, str(error)), size)
 
 
 def within(folder: Path, *names: str) -> Path | None:

@@ -14,7 +14,7 @@ from trajmill.schemas.coordinates import CoordinateFrame, CoordinateSpace
 from trajmill.schemas.geometry import Point, Size
 from trajmill.schemas.tables.query import Platform
 from trajmill.stages.importing.base import (
-    Found,
+    ReadRecording,
     RecordedScreen,
     RecordedStep,
     Recording,
@@ -43,7 +43,7 @@ class GuiOdysseyLayout(LayoutSpec):
         """What a folder contains."""
         return "annotations/EPISODE.json and screenshots/NAME.png"
 
-    def read(self, file: Path, folder: Path) -> Iterator[Found]:
+    def read(self, file: Path, folder: Path) -> Iterator[ReadRecording]:
         """The one episode of a file."""
         yield only_recording(file, lambda episode: _recording(episode, folder))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.spec import Spec
-from trajmill.stages.importing.base import Found
+from trajmill.stages.importing.base import ReadRecording
 
 
 class LayoutSpec(Spec):
@@ -19,7 +19,7 @@ class LayoutSpec(Spec):
         """The files that list the recordings of a folder, sorted; empty if the folder has another layout."""
 
     @abstractmethod
-    def read(self, file: Path, folder: Path) -> Iterator[Found]:
+    def read(self, file: Path, folder: Path) -> Iterator[ReadRecording]:
         """The recordings of one of these files, one at a time; a bad one is given as such and ends nothing."""
 
     @abstractmethod

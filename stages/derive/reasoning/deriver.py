@@ -24,7 +24,7 @@ from trajmill.stages.derive.step_data import StepDataSpec, select_steps
 AGENTS, ONLINE, HINTED = "agents", "online", "hinted"
 
 
-class _Kept(NamedTuple):
+class _AcceptedThought(NamedTuple):
     thought: str
     variant: str
     author: str
@@ -76,27 +76,27 @@ class Reasoning:
             collected.refuse("no_writer", step, variant=AGENTS)
             return
         thought = await self._thinker.merge(episode, step)
-        await self._keep_checked(episode, step, _Kept(thought, AGENTS, author), collected)
+        await self._keep_checked(episode, step, _AcceptedThought(thought, AGENTS, author), collected)
 
     async def _keep_own(self, episode: Episode, step: Step, collected: Collected) -> None:
         author = episode.trajectory.model_version
         if writes_templates(author) or not step.thought.strip():
             collected.refuse("template_thought" if step.thought.strip() else "no_thought", step, variant=ONLINE)
             return
-        await self._keep_checked(episode, step, _Kept(step.thought, ONLINE, author), collected)
+        await self._keep_checked(episode, step, _AcceptedThought(step.thought, ONLINE, author), collected)
 
-    async def _keep_checked(self, episode: Episode, step: Step, kept: _Kept, collected: Collected) -> None:
+    async def _keep_checked(self, episode: Episode, step: Step, kept: _AcceptedThought, collected: Collected) -> None:
         if await self._thinker.leads_to_action(episode, step, kept.thought):
             self._add(episode, step, kept, collected)
         else:
             collected.refuse("other_action", step, variant=kept.variant)
 
-    async def _sampled(self, episode: Episode, step: Step) -> _Kept | None:
+    async def _sampled(self, episode: Episode, step: Step) -> _AcceptedThought | None:
         """The first thought from which the stored action follows; the action is told only after all others failed."""
         for number, (style, variant, hint) in enumerate(self._tries(step)):
             thought = await self._thinker.think(episode, step, style, hint, number)
             if await self._thinker.leads_to_action(episode, step, thought):
-                return _Kept(thought, variant, self._thinker.version)
+                return _AcceptedThought(thought, variant, self._thinker.version)
         return None
 
     def _tries(self, step: Step) -> Iterator[tuple[str, str, str]]:
@@ -108,7 +108,7 @@ class Reasoning:
         if self._spec.hint:
             yield styles[step.index % len(styles)], HINTED, self._thinker.hint(step)
 
-    def _add(self, episode: Episode, step: Step, kept: _Kept, collected: Collected) -> None:
+    def _add(self, episode: Episode, step: Step, kept: _AcceptedThought, collected: Collected) -> None:
         dialect, frame = dialect_for(episode.query.platform), native_frame(self._tools.screens.size(step.screen_before))
         action = action_from_json(step.action or "")
         text = rendered(Reply(kept.thought, action, step.conclusion), dialect, frame)

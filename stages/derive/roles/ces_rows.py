@@ -31,6 +31,7 @@ from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER, Message
 from trajmill.schemas.tables.step import Step
 from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.agents.roles.sections import NONE, one_line
+from trajmill.stages.critics.trees.element_action import scroll_direction
 from trajmill.stages.derive.base import DerivedRows, unfit
 from trajmill.stages.derive.collected import TEMPLATE, Collected, Lesson, Maker
 from trajmill.stages.derive.conversation import unfit_text
@@ -80,13 +81,8 @@ def instruction_of(action: Action, named: str) -> str | None:
             return f'Hold "{one_line(named)}".'
         case TypeText(text=text):
             return f'Type "{one_line(text)}"{f" into {chr(34)}{one_line(named)}{chr(34)}" if named else ""}.'
-        case Swipe(y=y, y2=y2, x=x, x2=x2):
-            down = "down" if y2 < y else "up"
-            return f"Scroll {down if abs(y2 - y) >= abs(x2 - x) else 'right' if x2 < x else 'left'}."
-        case Scroll(clicks=clicks):
-            return f"Scroll {'up' if clicks > 0 else 'down'}."
-        case HorizontalScroll(clicks=clicks):
-            return f"Scroll {'right' if clicks > 0 else 'left'}."
+        case Swipe() | Scroll() | HorizontalScroll():
+            return f"Scroll {scroll_direction(action)}."
         case SystemButton(button=button):
             return f"Press {button}."
         case OpenApp(app=app):
