@@ -18,6 +18,7 @@ from trajmill.stages.graphs.explore.explore import Exploration, Explored
 from trajmill.stages.graphs.explore.journal import ExploreJournal
 from trajmill.stages.graphs.file import read_graph, write_graph
 from trajmill.stages.graphs.merge import keep_annotations
+from trajmill.stages.graphs.plain_does import with_plain_does
 
 
 class ExploreReport(NamedTuple):
@@ -86,6 +87,7 @@ def explore_app(
     graph = builder.build(pictures)
     if old is not None:
         graph = keep_annotations(graph, old, builder.screens_by_page)
+    graph = with_plain_does(graph)
     write_graph(graph, files.graph)
     return ExploreReport(files.graph, graph, explored)
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from trajmill.stages.critics.model.action_words import quotable
 from trajmill.stages.graphs.base import AppGraph, GraphPage, GraphSlot
 from trajmill.stages.graphs.explore.words import ExploredWords
+from trajmill.stages.graphs.plain_does import written
 
 LONGEST_TITLE = 60
 """Most characters of the title of a page and of the name of a slot."""
@@ -73,7 +74,7 @@ def page_gaps(graph: AppGraph, name: str, words: ExploredWords) -> PageGaps:
     return PageGaps(
         title=not page.title or (page.title in words.titles and (is_shared or not page.description)),
         description=not page.description,
-        elements=tuple(name for name, element in page.elements.items() if not element.does),
+        elements=tuple(name for name, element in page.elements.items() if not written(element.does)),
         transitions=tuple(number for number, each in enumerate(page.transitions) if not each.does),
         slots=tuple(name for name, slot in page.slots.items() if _is_unnamed(slot, words)),
     )

@@ -15,6 +15,7 @@ from trajmill.stages.graphs.base import (
     Recogniser,
 )
 from trajmill.stages.graphs.explore.base import WalkedScreen
+from trajmill.stages.graphs.plain_does import written
 from trajmill.stages.graphs.recognise import page_on, recognises
 
 
@@ -110,7 +111,7 @@ def _element(new: GraphElement, old: GraphElement | None) -> GraphElement:
     if old is None:
         return new
     marks = tuple(dict.fromkeys((*old.marks, *new.marks)))
-    return new.model_copy(update={"name": old.name or new.name, "does": old.does or new.does, "marks": marks})
+    return new.model_copy(update={"name": old.name or new.name, "does": written(old.does) or new.does, "marks": marks})
 
 
 def _slot(new: GraphSlot, old: GraphSlot | None) -> GraphSlot:

@@ -10,7 +10,7 @@ from trajmill.stages.graphs.base import VALUE, GraphSlot, SlotKind
 from trajmill.stages.graphs.explore.base import Effect, Trial, TrialKind, WalkedScreen
 from trajmill.stages.graphs.explore.naming import slug, unique
 from trajmill.stages.graphs.explore.pages import FoundPage
-from trajmill.stages.graphs.explore.plan import items_of
+from trajmill.stages.graphs.explore.plan import fields_of, items_of
 from trajmill.stages.graphs.operations import OFF, ON
 
 _SWITCHES = frozenset({"checkbox", "switch"})
@@ -25,37 +25,50 @@ class FoundSlot(NamedTuple):
     targets: tuple[str, ...]
 
 
-def slots_of(page: FoundPage, trials: Sequence[Trial], screens: Mapping[str, WalkedScreen]) -> list[FoundSlot]:
+def slots_of(page: FoundPage, trials: Sequence[Trial], typed: Mapping[str, str]) -> list[FoundSlot]:
     """The slots of a page.
 
     Args:
         page: the page.
         trials: what was tried on it.
-        screens: all screens by id.
+        typed: by field, the text that it took on another page (see `typed_texts`).
     """
     found: list[FoundSlot] = []
-    for name, slot, targets in (*_fields(page, trials, screens), *_switches(page, trials), *_lists(page)):
+    own = typed_texts(trials, {screen.screen_id: screen for screen in page.screens})
+    for name, slot, targets in (*_fields(page, {**typed, **own}), *_switches(page, trials), *_lists(page)):
         taken = [each.name for each in found]
         found.append(FoundSlot(unique(slug(name) or slot.kind.value, taken), slot, targets))
     return found
 
 
-def _fields(page: FoundPage, trials: Sequence[Trial], screens: Mapping[str, WalkedScreen]) -> Iterator[FoundSlot]:
+def typed_texts(trials: Sequence[Trial], screens: Mapping[str, WalkedScreen]) -> dict[str, str]:
+    """By its name in paths, each field that took a text, and the text; a field is not filled on every page.
+
+    Args:
+        trials: what was tried.
+        screens: by id, the screens of the trials.
+    """
+    typed: dict[str, str] = {}
     for trial in trials:
-        if trial.kind is not TrialKind.FILL or trial.effect is not Effect.CHANGED:
-            continue
-        text = trial.steps[-1].text
-        after = screens[trial.after].by_target.get(trial.target)
-        if after is not None and text in (after.value, after.text):
-            element = page.elements[trial.target].element
+        if trial.kind is TrialKind.FILL and trial.effect is Effect.CHANGED:
+            text, after = trial.steps[-1].text, screens[trial.after].by_target.get(trial.target)
+            if after is not None and text in (after.value, after.text):
+                typed.setdefault(trial.target, text)
+    return typed
+
+
+def _fields(page: FoundPage, typed: Mapping[str, str]) -> Iterator[FoundSlot]:
+    for target in fields_of(page):
+        if target in typed:
+            element = page.elements[target].element
             slot = GraphSlot(
                 kind=SlotKind.FIELD,
-                target=trial.target,
+                target=target,
                 name=label_of(element),
-                values=(text,),
+                values=(typed[target],),
                 default=element.value,
             )
-            yield FoundSlot(label_of(element), slot, (trial.target,))
+            yield FoundSlot(label_of(element), slot, (target,))
 
 
 def _switches(page: FoundPage, trials: Sequence[Trial]) -> Iterator[FoundSlot]:

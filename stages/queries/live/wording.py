@@ -7,6 +7,7 @@ from random import Random
 from typing import NamedTuple, Protocol
 
 from trajmill.stages.graphs.base import SlotKind
+from trajmill.stages.graphs.plain_does import written
 from trajmill.stages.queries.base import Written
 from trajmill.stages.queries.graph.grammar import GrammarWriter
 from trajmill.stages.queries.live.base import LiveBrief, LiveSample, RouteMove, Setting
@@ -90,7 +91,7 @@ def _opens_item(sample: LiveSample, acts: Sequence[RouteMove]) -> bool:
 def _act(sample: LiveSample, move: RouteMove, rng: Random) -> _Wish:
     """The wish for a transition: what it does, with the values that this does not name added."""
     element = sample.graph.pages[move.page].elements.get(move.transition.by)
-    does = move.transition.does or (element.does if element else "")
+    does = move.transition.does or (written(element.does) if element else "")
     text = as_wish(does) if does else f"press {pressed_name(sample.graph, move.page, move.transition)}"
     said: dict[str, str] = {}
     left: list[_Wish] = []
