@@ -56,7 +56,7 @@ async def walk_all(
         origin: common columns of the failures.
         instances: environments that work at the same time.
     """
-    outcomes = await _try_all(factory, queries, walk, instances)
+    outcomes = await _try_all(factory, queries, _walk_or_again, instances)
     walked = [(query, outcomes[query.query_id]) for query in queries]
     return WalkedQueries(
         tuple(query.model_copy(update={"validation": PASSED}) for query, outcome in walked if outcome.reason is None),
@@ -101,6 +101,12 @@ async def walk(environment: Environment, query: Query) -> str | None:
                 return f"the reference path is lost: cannot {lost.operation} {lost.target or lost.text}"
             return None if await checked.score() == 1.0 else "the reference path does not meet the goal check"
     return f"the reference path is not done after {query.max_steps} steps"
+
+
+async def _walk_or_again(environment: Environment, query: Query) -> str | None:
+    """Walk a path, and once more if that failed: a program may leave elements out of its tree until it starts anew."""
+    reason = await walk(environment, query)
+    return reason if reason in (None, DONE_AT_START) else await walk(environment, query)
 
 
 async def _done_at_start(environment: Environment, query: Query) -> str | None:

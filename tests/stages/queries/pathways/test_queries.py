@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.stages.queries.pathways.toy import PROGRAM, ToyFactory
+from tests.stages.queries.pathways.toy import PROGRAM, Toy, ToyFactory
+from trajmill.schemas.observation import Observation
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.pathway import EndKind, Pathway
 from trajmill.schemas.tables.query import PathStep, Platform, Query, Source, Split
@@ -103,6 +104,26 @@ def test_a_path_that_is_lost_and_a_goal_that_is_met_at_once_are_refused(
     met = query.model_copy(update={"query_id": "met", "goal": json.dumps(shown)})
     told = [failure.message for failure in asyncio.run(walk_all(ToyFactory(), [lost, met], "s", toy_origin)).failures]
     assert ["lost" in told[0], "before anything was done" in told[1]] == [True, True]
+
+
+def test_a_path_that_is_lost_once_is_walked_again(toy: CollectedPathways, toy_origin: Origin) -> None:
+    query = next(each for each in made_of(toy, toy_origin).queries if each.slots[0].value == "Open")
+    walked = asyncio.run(walk_all(SlowOnceFactory(looks_until_shown=60), [query], "s", toy_origin))
+    assert [each.query_id for each in walked.queries] == [query.query_id]
+
+
+class SlowOnce(Toy):
+    """Shows in its first episode nothing that could be pressed."""
+
+    async def reset(self, query: Query, seed: int) -> Observation:
+        observation = await super().reset(query, seed)
+        self.looks_until_shown = 0
+        return observation
+
+
+class SlowOnceFactory(ToyFactory):
+    async def __call__(self) -> Toy:
+        return SlowOnce(self.log, looks_until_shown=self.looks_until_shown)
 
 
 def test_pathways_of_the_simulated_desktop_become_queries_that_the_reference_agent_solves(
