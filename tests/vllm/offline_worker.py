@@ -1,6 +1,6 @@
 """Asks a vLLM engine in this process a few questions and prints what came of them, as JSON.
 
-Run by the Python that vLLM is installed for, with the folder of a tiny model as its argument.
+Run by the Python that vLLM is installed for, with the folders of a tiny model and of an adapter as its arguments.
 """
 
 from __future__ import annotations
@@ -93,9 +93,13 @@ async def restart(model: VllmModel) -> str:
 
 def main() -> None:
     """Ask in two event loops, end the engine, ask once more, and wait to be killed."""
-    model = VllmModel(VllmSpec(model=Path(sys.argv[1]), family="qwen2.5-vl", max_pixels=MAX_PIXELS, engine=ENGINE))
+    spec = VllmSpec(model=Path(sys.argv[1]), family="qwen2.5-vl", max_pixels=MAX_PIXELS, engine=ENGINE)
+    model = VllmModel(spec)
     rounds = [asyncio.run(ask_all(model)) for _ in range(2)]
     told = {"version": model.version, "rounds": rounds, "restarted": asyncio.run(restart(model))}
+    asyncio.run(model.close())
+    adapted = VllmModel(spec.with_version("adapted", spec.model, Path(sys.argv[2])))
+    told["adapted"] = _plain(asyncio.run(adapted.complete(REQUESTS["picture"])))
     print(json.dumps(told), flush=True)
     time.sleep(600)
 

@@ -16,6 +16,7 @@ import torch
 from tests.flows.serving.process_groups import is_gone, living
 from tests.stages.models.transformers_local.tiny_vlm import MAX_PIXELS, build_tiny_vlm
 from tests.vllm.offline_worker import REQUESTS
+from tests.vllm.tiny_adapter import tiny_adapter
 from tests.vllm.tiny_server import ENVIRONMENT
 from trajmill.schemas.errors import ModelFailure
 from trajmill.stages.models.base import Completion, TokenLogprob
@@ -32,11 +33,14 @@ class Told(NamedTuple):
     """What the worker said."""
 
     model: Path
+    adapter: Path
     answers: dict[str, Any]
     again: dict[str, Any]
     """The same requests in another event loop."""
     restarted: str
     version: str
+    adapted: dict[str, Any]
+    """The answer to the request with a picture, with the adapter."""
 
 
 @pytest.fixture(scope="module")
@@ -44,8 +48,9 @@ def told(vllm_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     """A worker that has answered; in the end it is killed, and nothing may be left of its engine."""
     folder = tmp_path_factory.mktemp("offline")
     model = build_tiny_vlm(folder / "tiny")
+    adapter = tiny_adapter(folder, "adapter", seed=3).folder
     environment = os.environ | ENVIRONMENT | {"PYTHONPATH": str(REPOSITORY)}
-    command = [str(vllm_python), "-m", "tests.vllm.offline_worker", str(model)]
+    command = [str(vllm_python), "-m", "tests.vllm.offline_worker", str(model), str(adapter)]
     with (folder / "log.txt").open("wb") as log:
         worker = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=log, env=environment, cwd=folder, start_new_session=True
@@ -55,7 +60,7 @@ def told(vllm_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         assert line is not None, (folder / "log.txt").read_text()[-3000:]
         said = json.loads(line)
         answers, again = said["rounds"]
-        yield Told(model, answers, again, said["restarted"], said["version"])
+        yield Told(model, adapter, answers, again, said["restarted"], said["version"], said["adapted"])
         assert len(living(worker.pid)) > 1
     finally:
         worker.kill()
@@ -73,10 +78,14 @@ def completion(answer: dict[str, Any]) -> Completion:
     return completion_from_json(json.dumps(answer))
 
 
+def local_spec(told: Told) -> TransformersSpec:
+    return TransformersSpec(model=told.model, family="qwen2.5-vl", max_pixels=MAX_PIXELS)
+
+
 def local_answers(told: Told) -> dict[str, Completion | ModelFailure]:
     """What transformers makes of the same requests and the same weights."""
     torch.set_num_threads(1)
-    model = TransformersModel(TransformersSpec(model=told.model, family="qwen2.5-vl", max_pixels=MAX_PIXELS))
+    model = TransformersModel(local_spec(told))
     assert model.version == told.version
     answers: dict[str, Completion | ModelFailure] = {}
     for name, request in REQUESTS.items():
@@ -103,6 +112,15 @@ def _assert_close(mine: TokenLogprob, other: TokenLogprob) -> None:
     # Not the token's text: for a token that is part of a letter the two write different stand-ins.
     assert mine.logprob == pytest.approx(other.logprob, abs=1e-3)
     assert [value for _, value in mine.candidates] == pytest.approx([value for _, value in other.candidates], abs=1e-3)
+
+
+def test_an_adapter_acts_as_it_does_in_transformers(told: Told) -> None:
+    adapted = TransformersModel(local_spec(told).with_version("adapted", told.model, told.adapter))
+    expected = asyncio.run(adapted.complete(REQUESTS["picture"]))
+    answered = completion(told.adapted).logprobs
+    assert answered[0].candidates != completion(told.answers["picture"]).logprobs[0].candidates
+    for mine, other in zip(answered, expected.logprobs, strict=True):
+        _assert_close(mine, other)
 
 
 def test_what_is_on_the_screen_changes_the_answer(told: Told) -> None:

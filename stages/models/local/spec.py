@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Self
+from typing import ClassVar, Self
 
 from trajmill.schemas.errors import BadInputError
 from trajmill.stages.models.base import ChatModel
@@ -17,32 +17,43 @@ from trajmill.stages.models.spec import ModelSpec
 class FolderSpec(ModelSpec):
     """A model whose weights are loaded into this process."""
 
+    takes_adapters: ClassVar[bool] = True
+
     model: Path
     """Folder of the model in Hugging Face's layout."""
+    adapter: Path | None = None
+    """Folder of a LoRA adapter for these weights, in PEFT's layout."""
 
     @property
     def version(self) -> str:
-        """Name of the folder and a hash of its contents; reads all weights once.
+        """Name of the folder of the adapter, or of the model without one, and a hash of its contents.
+
+        Reads all its weights once.
 
         Raises:
             BadInputError: there is no model in the folder.
         """
-        return folder_version(model_folder(self.model))
+        return folder_version(self.adapter or model_folder(self.model))
 
     @property
     def weights_folder(self) -> Path:
         """Folder of the model."""
         return self.model
 
+    @property
+    def adapter_folder(self) -> Path | None:
+        """Folder of the LoRA adapter, None without one."""
+        return self.adapter
+
     def with_version(self, version: str, folder: Path | None, adapter: Path | None = None) -> Self:
-        """The same endpoint with the model of another folder; the adapter is for kinds that take one.
+        """The same endpoint with other weights, or with another adapter on them.
 
         Raises:
             BadInputError: no folder is known.
         """
         if folder is None:
             raise BadInputError(f"the folder of {version} is not known, and a model in this process needs one")
-        return self.model_copy(update={"model": folder})
+        return self.model_copy(update={"model": folder, "adapter": adapter})
 
     @abstractmethod
     def load(self) -> ChatModel:

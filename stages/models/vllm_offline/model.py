@@ -29,6 +29,7 @@ from trajmill.stages.models.local.chat_text import render_chat, use_template
 from trajmill.stages.models.local.folder_model import FolderModel
 from trajmill.stages.models.local.pictures import rgb_pictures
 from trajmill.stages.models.local.short_reason import short_reason
+from trajmill.stages.models.vllm_offline.adapter import adapter_arguments, adapter_request
 from trajmill.stages.models.vllm_offline.spec import VllmSpec
 from trajmill.stages.models.vllm_offline.watchdog import ProcessWatchdog
 
@@ -91,6 +92,7 @@ class _Engine:
             self.tokenizer = _tokenizer(spec.model)
             others = {child.pid for child in active_children()}
             self._llm = asyncio.run_coroutine_threadsafe(_start(spec), self._loop).result()
+            self._adapter = adapter_request(spec.adapter)
             guard = ProcessWatchdog({child.pid for child in active_children() if child.pid is not None} - others)
         except BaseException:
             _end_loop(self._loop, thread)
@@ -106,7 +108,7 @@ class _Engine:
     async def _answer(self, prompt: dict[str, Any], request: ChatRequest, request_id: str) -> Completion:
         final = None
         try:
-            async for output in self._llm.generate(prompt, _sampling(request), request_id):
+            async for output in self._llm.generate(prompt, _sampling(request), request_id, lora_request=self._adapter):
                 final = output
         except Exception as error:  # vLLM's own errors have changed their names and bases from version to version
             raise ModelFailure(f"vLLM failed: {short_reason(error.__cause__ or error)}") from error
@@ -125,10 +127,22 @@ async def _start(spec: VllmSpec) -> Any:
         raise BadInputError(
             f"vLLM cannot be imported ({short_reason(error)}); install it on this worker: pip install vllm"
         ) from error
+    arguments = {"model": str(spec.model)} | adapter_arguments(spec.adapter) | spec.engine
     try:
-        return AsyncLLM.from_engine_args(AsyncEngineArgs(**{"model": str(spec.model)} | spec.engine))
+        engine = AsyncLLM.from_engine_args(AsyncEngineArgs(**arguments))
     except Exception as error:  # whatever a device, a folder or an argument makes it raise
         raise BadInputError(f"{spec.model}: vLLM cannot run this model: {short_reason(error)}") from error
+    if spec.adapter is not None:
+        await _load_adapter(engine, spec.adapter)
+    return engine
+
+
+async def _load_adapter(engine: Any, adapter: Path) -> None:
+    try:
+        await engine.add_lora(adapter_request(adapter))
+    except Exception as error:  # whatever the engine's process makes of the adapter's files
+        engine.shutdown()
+        raise BadInputError(f"{adapter}: no adapter of this model: {short_reason(error)}") from error
 
 
 def _tokenizer(folder: Path) -> PreTrainedTokenizerBase:
