@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -30,9 +31,11 @@ from trajmill.stages.derive.grounding.instructions import (
     functional,
     layout,
 )
+from trajmill.stages.derive.grounding.ocr import ReadLine, TextReader
 from trajmill.stages.derive.grounding.regions import regions
 from trajmill.stages.derive.grounding.rephrase import Rephraser, changes_meaning
 from trajmill.stages.derive.grounding.spec import GroundingSpec
+from trajmill.stages.derive.grounding.texts import NoTextInstruction, TextRules, text_instructions
 from trajmill.stages.derive.kind_spec import Tools
 
 DENSE = "dense"
@@ -51,12 +54,13 @@ class _Shown(NamedTuple):
 
 
 class Grounding:
-    """Derives grounding data; asks a writer and a detector where they are configured."""
+    """Derives grounding data; asks a writer, a detector and OCR where they are configured."""
 
     def __init__(self, spec: GroundingSpec, tools: Tools) -> None:
         self._spec = spec
         self._tools = tools
         self._detector = OmniParser(spec.detector) if spec.detector else None
+        self._reader = TextReader() if spec.ocr else None
         self._rephraser = None if tools.writer is None else Rephraser(tools.writer, tools.prompts.rephrase)
 
     async def derive(self, episode: Episode, only: frozenset[int] | None) -> DerivedRows:
@@ -78,14 +82,11 @@ class Grounding:
         screens, screen_id = self._tools.screens, step.screen_before
         size, elements, image = screens.size(screen_id), screens.elements(screen_id), screens.image(screen_id)
         detected = None if self._detector is None else await self._detector.boxes(image, size)
-        chosen = []
-        for each in targets(elements, size, self._spec.smallest):
-            if isinstance(each, RefusedElement):
-                collected.refuse(each.reason, step, screen_id=screen_id)
-            elif detected is not None and overlap(each.element.bounds, detected) < self._spec.overlap:
-                collected.refuse("no_detected_box", step, screen_id=screen_id)
-            else:
-                chosen.append(each)
+        whole = _Shown(screen_id, size, screen_id)
+        if self._reader is not None:
+            lines = await asyncio.to_thread(self._reader.lines, image)
+            self._add_words(episode, step, whole, lines, detected, collected)
+        chosen = self._chosen(step, size, elements, detected, collected)
         made = []
         for one in self._instructions(chosen, elements, image):
             if isinstance(one, NoInstruction):
@@ -96,14 +97,50 @@ class Grounding:
             collected.refuse("no_target", step, screen_id=screen_id)
             return
         texts = await self._texts(episode, step, made, elements, collected)
-        whole = _Shown(screen_id, size, screen_id)
         for one, (text, author) in zip(made, texts, strict=True):
-            self._add(episode, step, one.target, whole, one.variant, text, author, collected)
+            self._add(episode, step, one.target.element.bounds, whole, one.variant, text, author, collected)
         for crop in self._crops(screen_id, size, elements, image):
             shown = _Shown(crop.screen_id, crop.size, screen_id, (crop.box.left, crop.box.top))
             for one, (text, author) in zip(made, texts, strict=True):
-                if one.variant == "functional" and crop.holds(one.target.element.bounds):
-                    self._add(episode, step, one.target, shown, DENSE, text, author, collected)
+                bounds = one.target.element.bounds
+                if one.variant == "functional" and crop.holds(bounds):
+                    self._add(episode, step, bounds, shown, DENSE, text, author, collected)
+
+    def _add_words(
+        self,
+        episode: Episode,
+        step: Step,
+        whole: _Shown,
+        lines: Sequence[ReadLine],
+        detected: Sequence[Box] | None,
+        collected: Collected,
+    ) -> None:
+        """Add the words that OCR has read, and characters of them. A writer rephrases none: they are quotes."""
+        rules = TextRules(self._spec.smallest, self._spec.ocr_score, self._spec.overlap)
+        for one in text_instructions(lines, self._tools.screens.elements(whole.screen_id), detected, rules):
+            if isinstance(one, NoTextInstruction):
+                collected.refuse(one.reason, step, variant=one.variant, screen_id=whole.screen_id, detail=one.detail)
+            else:
+                self._add(episode, step, one.box, whole, one.variant, one.text, TEMPLATE, collected)
+
+    def _chosen(
+        self,
+        step: Step,
+        size: Size,
+        elements: Sequence[UIElement],
+        detected: Sequence[Box] | None,
+        collected: Collected,
+    ) -> list[PressTarget]:
+        """The elements that may be pointed at, which the detector has found too."""
+        chosen = []
+        for each in targets(elements, size, self._spec.smallest):
+            if isinstance(each, RefusedElement):
+                collected.refuse(each.reason, step, screen_id=step.screen_before)
+            elif detected is not None and overlap(each.element.bounds, detected) < self._spec.overlap:
+                collected.refuse("no_detected_box", step, screen_id=step.screen_before)
+            else:
+                chosen.append(each)
+        return chosen
 
     def _instructions(
         self, chosen: Sequence[PressTarget], elements: Sequence[UIElement], image: bytes
@@ -156,7 +193,7 @@ class Grounding:
         self,
         episode: Episode,
         step: Step,
-        target: PressTarget,
+        bounds: Box,
         shown: _Shown,
         variant: str,
         text: str,
@@ -164,7 +201,6 @@ class Grounding:
         collected: Collected,
     ) -> None:
         across, down = shown.at
-        bounds = target.element.bounds
         box = Box(bounds.left - across, bounds.top - down, bounds.right - across, bounds.bottom - down)
         action = Click(x=box.center.x, y=box.center.y)
         messages = grounding_messages(episode.query.platform, shown.size, text, action)

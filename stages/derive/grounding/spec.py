@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import NonNegativeInt, PositiveInt
 
+from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.spec import Fraction
 from trajmill.stages.derive.kind_spec import KindSpec, Tools
 
@@ -29,11 +31,22 @@ class GroundingSpec(KindSpec):
     """Elements from which a screen is dense: it is cut into regions, and rows show one region; 0 cuts none."""
     region_elements: PositiveInt = 8
     """Most elements of a region."""
+    ocr: Literal["", "rapidocr"] = ""
+    """What reads the words of a screen, for instructions that name a word or a character: `rapidocr` (the extra `ocr`).
+    It takes some seconds a screen, so nothing is read if it is empty."""
+    ocr_score: Fraction = 0.9
+    """Least confidence of OCR in each character of a word."""
     detector: str = ""
-    """Address of an OmniParser server, which finds elements in pixels; elements that it does not find are refused.
-    Nothing is asked if it is empty."""
+    """Address of an OmniParser server, which finds elements in pixels; elements and lines of text that it does not
+    find are refused. Nothing is asked if it is empty."""
     overlap: Fraction = 0.5
     """Smallest overlap (intersection over union) of an element with a box of the detector (the paper's 0.5)."""
+
+    def refuse_without(self, models: dict[str, str], embedded: str) -> None:
+        """Check that the package for OCR is installed where it is used."""
+        super().refuse_without(models, embedded)
+        if self.ocr and importlib.util.find_spec("rapidocr_onnxruntime") is None:
+            raise BadInputError("derive.grounding.ocr needs rapidocr: pip install 'trajmill[ocr]', or leave it empty")
 
     def open(self, tools: Tools) -> Deriver:
         """What derives grounding data."""

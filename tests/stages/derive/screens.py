@@ -6,7 +6,7 @@ import io
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from PIL import Image, ImageDraw
+from PIL import Image, ImageDraw, ImageFont
 
 from tests.stages.derive.samples import size_of
 from trajmill.schemas.geometry import Size
@@ -51,3 +51,17 @@ class DrawnScreens:
 
     def size(self, screen_id: str) -> Size:
         return size_of(screen_id)
+
+
+@dataclass
+class WrittenScreens(DrawnScreens):
+    """Screens whose elements are written in black on white, large enough to be read."""
+
+    def image(self, screen_id: str) -> bytes:
+        drawn = Image.new("RGB", self.size(screen_id), "white")
+        pen, font = ImageDraw.Draw(drawn), ImageFont.load_default(40)
+        for element in self.trees[screen_id]:
+            pen.text((element.bounds.left + 20, element.bounds.top + 16), element.text, "black", font)
+        written = io.BytesIO()
+        drawn.save(written, "PNG")
+        return written.getvalue()
