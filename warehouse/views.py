@@ -52,6 +52,7 @@ READY_MADE = (
     "cost_per_accepted",
     "slowest_stages",
     "landed_by_day",
+    "atomic_outcomes",
     "metrics_by_round",
     "error_attribution",
     "action_match",

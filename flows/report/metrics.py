@@ -16,7 +16,7 @@ _ERROR_NAMES = {
     "perceptual": "misread values",
 }
 _METRICS = """
-SELECT split, queries, success_rate, wpsr, type, gr, sr, steps_per_success, tokens_per_success
+SELECT split, queries, success_rate, wpsr, matcr, p_atsr, type, gr, sr, steps_per_success, tokens_per_success
 FROM metrics_by_round AS m
 LEFT JOIN action_match USING (run_id, round, policy_version, split)
 WHERE run_id = $1 AND purpose = 'evaluate'
@@ -41,6 +41,8 @@ class SplitMetrics(NamedTuple):
     queries: int
     success: float
     wpsr: float
+    matcr: float | None
+    p_atsr: float | None
     type: float | None
     gr: float | None
     sr: float | None
@@ -76,6 +78,11 @@ class ReportMetrics(NamedTuple):
     collected: tuple[CollectedMetrics, ...]
     errors: tuple[ErrorShare, ...]
     """Of the last measured round."""
+
+    @property
+    def has_atomic_tasks(self) -> bool:
+        """Whether the policy was measured on tasks of several atomic tasks."""
+        return any(split.matcr is not None for split in self.splits)
 
 
 def read_metrics(warehouse: Warehouse, run_id: str) -> ReportMetrics:

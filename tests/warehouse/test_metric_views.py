@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
+from tests.stages.metrics.test_pathways import LEVEL_2
 from tests.warehouse.samples import at_origin, commit_rows, judgement, query, stage_run, trajectory
 from trajmill.schemas.actions import Action, Answer, Click, Swipe, SystemButton, Terminate, TypeText, action_to_json
 from trajmill.schemas.geometry import Box, Size
+from trajmill.schemas.record import Row
 from trajmill.schemas.tables.query import PathStep, Query, Split
 from trajmill.schemas.tables.step import Step, TargetElement
 from trajmill.schemas.tables.trajectory import Purpose, StopReason
 from trajmill.stages.metrics.action_match import RightAction, match_action, step_scores
 from trajmill.stages.metrics.pass_at_k import QueryAttempts, mean_pass_at_k
-from trajmill.stages.metrics.pathways import WalkedPathway, wpsr
+from trajmill.stages.metrics.pathways import WalkedPathway, matcr, p_atsr, wpsr
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.sql import run_sql
 
@@ -81,6 +84,27 @@ def test_success_pass_at_4_and_wpsr_are_those_of_the_stage(warehouse: Warehouse)
 def wpsr_share(count: int, outcomes: list[int]) -> tuple[float, int]:
     walked = [WalkedPathway((bool(reward),) * count, 1) for reward in outcomes]
     return wpsr(walked) * walked[0].difficulty, walked[0].difficulty
+
+
+@pytest.mark.slow
+def test_matcr_and_p_atsr_are_those_of_the_stage_and_of_the_paper(warehouse: Warehouse) -> None:
+    made: list[Row] = []
+    for number, walked in enumerate(LEVEL_2):
+        done = all(walked.solved)
+        current = len(walked.solved) - 1 if done else walked.completed
+        attempt = trajectory(number, AT, f"q{number}", reward=float(done), agent="light_manus", steps=1)
+        outputs = json.dumps({"atomic_tasks": "\n".join("[phone] x" for _ in walked.solved), "current": str(current)})
+        last = stored(attempt.trajectory_id, 0, Terminate(status="success")).model_copy(
+            update={"role_outputs": outputs}
+        )
+        made += [query(f"q{number}", AT, Split.HELDOUT_SLOTS), attempt, last]
+    # What another agent does says nothing of atomic tasks.
+    made += [query("other", AT, Split.TRAIN), trajectory(99, AT, "other", reward=1.0)]
+    commit_rows(warehouse, AT, *made)
+    heldout, other = ask(warehouse, "FROM metrics_by_round ORDER BY split")
+    assert (heldout["matcr"], heldout["p_atsr"]) == pytest.approx((matcr(LEVEL_2), p_atsr(LEVEL_2)))
+    assert (round(100 * heldout["matcr"], 1), round(100 * heldout["p_atsr"], 1)) == (57.5, 52.1)
+    assert (other["matcr"], other["p_atsr"]) == (None, None)
 
 
 SAID: list[tuple[Action, Action]] = [

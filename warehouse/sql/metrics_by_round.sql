@@ -9,6 +9,8 @@
 -- column success_rate: Mean over the queries of the share of attempts that succeeded; this is pass@1.
 -- column pass_at_4: Mean chance that one of four attempts succeeds, over queries with four or more; null without any.
 -- column wpsr: Success rate in which a query weighs as much as it is difficult.
+-- column matcr: Mean share of the atomic tasks done one after the other (NaturalGAIA 3.3); null where no task has any.
+-- column p_atsr: Share of the atomic tasks done, later ones weighing more (NaturalGAIA 3.3); null where no task has any.
 -- column yield: Share of the attempts that the rounds' own judge accepted; null if none was judged.
 -- column steps_per_success: Steps of all attempts for each success; null without one.
 -- column tokens_per_success: Tokens of all requests and replies for each success; null without one.
@@ -35,9 +37,13 @@ tried AS (
         count(j.correct) AS judged,
         sum(t.steps) AS steps,
         sum(t.input_tokens + t.output_tokens) AS tokens,
-        sum(t.wall_ms) / 1000 AS seconds
+        sum(t.wall_ms) / 1000 AS seconds,
+        avg(a.completed) AS completed,
+        avg(a.weight_done) AS weight_done,
+        avg(a.weight) AS weight
     FROM trajectories AS t
     LEFT JOIN latest_judgements AS j USING (run_id, trajectory_id)
+    LEFT JOIN atomic_outcomes AS a USING (run_id, trajectory_id)
     WHERE t.status = 'finished' AND t.reward IS NOT NULL
     GROUP BY ALL
 ),
@@ -62,6 +68,8 @@ SELECT
     avg(success) AS success_rate,
     avg(pass_at_4) AS pass_at_4,
     sum(difficulty * success) / sum(difficulty) AS wpsr,
+    avg(completed) AS matcr,
+    sum(weight_done) / sum(weight) AS p_atsr,
     sum(accepted) / nullif(sum(judged), 0) AS yield,
     sum(steps) / nullif(sum(successes), 0) AS steps_per_success,
     sum(tokens) / nullif(sum(successes), 0) AS tokens_per_success,

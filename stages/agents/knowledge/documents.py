@@ -1,7 +1,8 @@
-"""Finds the passages of a folder of documents that fit an instruction best, by BM25."""
+"""Reads the passages of a folder of documents, and finds those that fit an instruction best by BM25."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import bm25s
@@ -14,23 +15,16 @@ LONGEST_PASSAGE = 1200
 """Characters after which the paragraphs of a document begin another passage."""
 
 
-class DocumentFolder:
-    """The indexed passages of the documents in a folder."""
+class KeywordIndex:
+    """Finds passages that share words with an instruction."""
 
-    def __init__(self, folder: Path) -> None:
-        """Read and index all `.md` and `.txt` files in the folder and the folders in it.
-
-        Raises:
-            BadInputError: the folder has no such file with text, or one is not UTF-8.
-        """
-        files = sorted(path for path in folder.rglob("*") if path.suffix in SUFFIXES and path.is_file())
-        self._passages = [passage for path in files for passage in passages(_text(path))]
-        if not self._passages:
-            raise BadInputError(f"{folder}: no document with text; put {' or '.join(SUFFIXES)} files there")
+    def __init__(self, passages: Sequence[str]) -> None:
+        """Index passages, at least one."""
+        self._passages = passages
         self._index = bm25s.BM25()
-        self._index.index(_words(self._passages), show_progress=False)
+        self._index.index(_words(list(passages)), show_progress=False)
 
-    def retrieve(self, instruction: str, most: int) -> tuple[str, ...]:
+    async def retrieve(self, instruction: str, most: int) -> tuple[str, ...]:
         """The passages that share words with an instruction, best first.
 
         Args:
@@ -43,6 +37,19 @@ class DocumentFolder:
         found = self._index.retrieve(words, k=min(most, len(self._passages)), show_progress=False)
         ranked = zip(found.documents[0].tolist(), found.scores[0].tolist(), strict=True)
         return tuple(self._passages[at] for at, score in ranked if score > 0)
+
+
+def read_passages(folder: Path) -> list[str]:
+    """The passages of all `.md` and `.txt` files in a folder and the folders in it, in the order of their names.
+
+    Raises:
+        BadInputError: the folder has no such file with text, or one is not UTF-8.
+    """
+    files = sorted(path for path in folder.rglob("*") if path.suffix in SUFFIXES and path.is_file())
+    found = [passage for path in files for passage in passages(_text(path))]
+    if not found:
+        raise BadInputError(f"{folder}: no document with text; put {' or '.join(SUFFIXES)} files there")
+    return found
 
 
 def passages(text: str) -> list[str]:

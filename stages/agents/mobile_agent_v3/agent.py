@@ -6,7 +6,7 @@ Notetaker, Manager) and then begins the next one (Worker).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -25,7 +25,7 @@ PLAN_FINISHED = "All subgoals are completed."
 """Conclusion of the step with which the Manager ends the episode."""
 WORKER_REPORTS = "The Worker reports that nothing is left to do."
 
-Retriever = Callable[[str], tuple[str, ...]]
+Retriever = Callable[[str], Awaitable[tuple[str, ...]]]
 """Gives the passages for an instruction, best first."""
 
 
@@ -89,7 +89,7 @@ class MobileAgentV3:
 
     async def _first_turn(self, episode: EpisodeView) -> _Turn:
         """Lines 5 to 7: retrieve knowledge, make the plan."""
-        found = self.retrieve(episode.instruction) if self.retrieve is not None else ()
+        found = await self.retrieve(episode.instruction) if self.retrieve is not None else ()
         knowledge = "\n\n".join(map(one_line, found))
         start = _Turn(TaskState((one_line(episode.instruction),)), knowledge=knowledge)
         return start if self.manager is None else start.revised(await self.manager.plan(episode, knowledge))

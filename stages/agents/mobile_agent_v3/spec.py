@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from pydantic import PositiveInt
 
 from trajmill.schemas.spec import OPERATIONAL, Spec
-from trajmill.stages.agents.spec import EMBEDDED_ROLE, AgentSpec, given_model
+from trajmill.stages.agents.spec import EMBEDDED_ROLE, OFF_ROLE, AgentSpec, given_model
 
 if TYPE_CHECKING:
     from trajmill.schemas.tables.query import Query
@@ -33,7 +33,7 @@ class MobileAgentV3Prompts(Spec):
 class MobileAgentV3Spec(AgentSpec):
     """Manager, Worker, Reflector and Notetaker (paper Mobile-Agent-v3, 4 and 7); `models.policy` is the Worker."""
 
-    role_names: ClassVar[tuple[str, ...]] = ("manager", "reflector", "notetaker")
+    role_names: ClassVar[tuple[str, ...]] = ("manager", "reflector", "notetaker", "retriever")
 
     kind: Literal["mobile_agent_v3"] = "mobile_agent_v3"
     """Four roles: the policy acts as the Worker."""
@@ -44,7 +44,9 @@ class MobileAgentV3Spec(AgentSpec):
     notetaker: Annotated[str, OPERATIONAL] = EMBEDDED_ROLE
     """Notes what a later screen needs: `embedded`, the NAME of an `[endpoints.NAME]`, or `off`."""
     knowledge: Path | None = None
-    """Folder of documents (`.md`, `.txt`) in which the Manager finds knowledge about a task, by BM25."""
+    """Folder of documents (`.md`, `.txt`) in which the Manager finds knowledge about a task."""
+    retriever: Annotated[str, OPERATIONAL] = EMBEDDED_ROLE
+    """Finds it: `embedded` (BM25), the NAME of an `[endpoints.NAME]` whose model embeds texts, or `off`."""
     knowledge_passages: PositiveInt = 3
     """Most passages that the Manager is given."""
     max_tokens: PositiveInt = 512
@@ -58,7 +60,8 @@ class MobileAgentV3Spec(AgentSpec):
         """Make agents that share the models of their roles, and the index of the documents.
 
         Raises:
-            BadInputError: the folder of documents has none with text, or a prompt file is wrong.
+            BadInputError: the folder has no document with text, a prompt file is wrong, or the retriever's model embeds
+                no texts.
             ValueError: there is no model for the Worker.
         """
         from trajmill.stages.agents.mobile_agent_v3 import embedded
@@ -76,7 +79,7 @@ class MobileAgentV3Spec(AgentSpec):
         manager = open_manager(plans, files.manager_plan, files.manager_update) if plans else None
         reflector = open_reflector(reflects, files.reflector) if reflects else None
         notetaker = open_notetaker(notes, files.notetaker) if notes else None
-        retrieve = self._retriever()
+        retrieve = self._retriever(given)
 
         def make(query: Query) -> Agent:
             worker = acting_role(given, "worker", query.platform, self.max_tokens)
@@ -84,9 +87,16 @@ class MobileAgentV3Spec(AgentSpec):
 
         return make
 
-    def _retriever(self) -> Retriever | None:
-        if self.knowledge is None:
+    def _retriever(self, given: AgentModel) -> Retriever | None:
+        if self.knowledge is None or self.retriever == OFF_ROLE:
             return None
-        from trajmill.stages.agents.knowledge.documents import DocumentFolder
+        from trajmill.stages.agents.knowledge.documents import KeywordIndex, read_passages
 
-        return partial(DocumentFolder(self.knowledge).retrieve, most=self.knowledge_passages)
+        passages = read_passages(self.knowledge)
+        if "retriever" not in given.roles:
+            return partial(KeywordIndex(passages).retrieve, most=self.knowledge_passages)
+        from trajmill.stages.agents.knowledge.meanings import MeaningIndex
+        from trajmill.stages.models.embedding import embedding_model
+
+        index = MeaningIndex(passages, embedding_model(given.roles["retriever"]))
+        return partial(index.retrieve, most=self.knowledge_passages)

@@ -84,10 +84,8 @@ def text_instructions(
     for word in words:
         reason = _unfit(word, elements, detected, rules)
         named = _name(word, alike, alike_lines)
-        if reason is None and named is None:
-            reason = "ambiguous"
-        if reason is not None:
-            yield NoTextInstruction(WORD, reason, word.text)
+        if reason is not None or named is None:
+            yield NoTextInstruction(WORD, reason or "ambiguous", word.text)
             continue
         yield TextInstruction(WORD, f"The word {named}.", word.box)
         yield _character(word, named, rules)

@@ -62,6 +62,15 @@ class _Models(BaseModel):
     data: list[_Model]
 
 
+class _Embedding(BaseModel):
+    index: int
+    embedding: Annotated[tuple[FiniteFloat, ...], Field(min_length=1)]
+
+
+class _Embeddings(BaseModel):
+    data: list[_Embedding]
+
+
 class _ErrorBody(BaseModel):
     message: str
 
@@ -101,6 +110,21 @@ def completion(body: bytes, samples: int, input_price: float, output_price: floa
         price=(usage.prompt_tokens * input_price + generated * output_price) / 1e6,
         tokens=_reply_tokens(choices[0]),
     )
+
+
+def embeddings(body: bytes, texts: int) -> list[tuple[float, ...]]:
+    """The vectors in an answer to `POST /embeddings` for so many texts, in their order.
+
+    Raises:
+        ExchangeFailure: the body has no vector for each text, or vectors of several lengths (`FailureReason.GARBAGE`).
+    """
+    try:
+        found = sorted(_Embeddings.model_validate_json(body).data, key=lambda each: each.index)
+    except ValidationError as error:
+        raise _garbage(f"an answer that is not the protocol's ({_first(error)})") from None
+    if [each.index for each in found] != list(range(texts)) or len({len(each.embedding) for each in found}) != 1:
+        raise _garbage(f"no equally long vectors for {texts} texts")
+    return [each.embedding for each in found]
 
 
 def model_names(body: bytes) -> tuple[str, ...] | None:

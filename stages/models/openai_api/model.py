@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import NamedTuple
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from typing import NamedTuple, TypeVar
 
 import aiohttp
 
@@ -11,7 +13,8 @@ from trajmill.schemas.coordinates import CoordinateFrame
 from trajmill.schemas.errors import BadInputError, ModelFailure
 from trajmill.schemas.geometry import Size
 from trajmill.stages.models.base import ChatRequest, Completion
-from trajmill.stages.models.openai_api.answers import completion
+from trajmill.stages.models.embedding import Vector
+from trajmill.stages.models.openai_api.answers import completion, embeddings
 from trajmill.stages.models.openai_api.exchange import exchange, open_session, under
 from trajmill.stages.models.openai_api.failure import ExchangeFailure, FailureReason
 from trajmill.stages.models.openai_api.model_list import is_there, reason_for_no_answer, shown
@@ -19,6 +22,8 @@ from trajmill.stages.models.openai_api.payload import has_pictures, request_body
 from trajmill.stages.models.openai_api.retry import backoff_seconds
 from trajmill.stages.models.openai_api.routing import Router, Server
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
+
+AnswerT = TypeVar("AnswerT")
 
 
 class _Connection(NamedTuple):
@@ -30,7 +35,7 @@ class _Connection(NamedTuple):
 
 
 class OpenAiModel:
-    """A `ChatModel` at one or more OpenAI-compatible servers.
+    """A `ChatModel`, or an `EmbeddingModel`, at one or more OpenAI-compatible servers.
 
     It can be used in one event loop after another, since it opens new connections in each, but not in two at a time.
     """
@@ -66,6 +71,28 @@ class OpenAiModel:
             ModelFailure: an image does not decode, the servers refuse the request (context too long, unknown model), or
                 no attempt gave an answer; the message is one line that names the server.
         """
+        return await self._asked(
+            "chat/completions",
+            lambda: self._body(request),
+            lambda received: completion(received, request.n, self._spec.input_price, self._spec.output_price),
+        )
+
+    async def embed(self, texts: Sequence[str]) -> list[Vector]:
+        """The vectors of texts (`/embeddings`), in their order; tries at most `attempts` times.
+
+        Raises:
+            ModelFailure: the servers refuse the request, or no attempt gave a vector for each text.
+        """
+
+        async def body() -> bytes:
+            return json.dumps({"model": self._spec.model, "input": list(texts)}).encode()
+
+        return await self._asked("embeddings", body, lambda received: embeddings(received, len(texts)))
+
+    async def _asked(
+        self, path: str, make_body: Callable[[], Awaitable[bytes]], read: Callable[[bytes], AnswerT]
+    ) -> AnswerT:
+        """Send a request until an answer can be read."""
         connection = await self._connected()
         body: bytes | None = None
         avoid: Server | None = None
@@ -74,10 +101,10 @@ class OpenAiModel:
             reason: FailureReason | None = None
             try:
                 # The body is made after a server is assigned, so that waiting callers keep no images in memory.
-                body = body or await self._body(request)
-                received = await exchange(connection.session, "POST", under(lease.server.url, "chat/completions"), body)
+                body = body or await make_body()
+                received = await exchange(connection.session, "POST", under(lease.server.url, path), body)
                 connection.router.answered(lease.server)
-                return completion(received, request.n, self._spec.input_price, self._spec.output_price)
+                return read(received)
             except ExchangeFailure as failure:
                 reason, avoid = failure.reason, lease.server
                 wait = self._wait(connection.router, lease.server, attempt, failure)

@@ -14,6 +14,11 @@ class WrappedModel:
         self._model = model
 
     @property
+    def unwrapped(self) -> ChatModel:
+        """The other model, or what it wraps itself."""
+        return self._model.unwrapped if isinstance(self._model, WrappedModel) else self._model
+
+    @property
     def version(self) -> str:
         """Version of the other model."""
         return self._model.version

@@ -120,6 +120,8 @@ class FaultServer:
     """Text of an answer without fault, from the request's body."""
     writes_samples: Callable[[dict[str, Any]], list[str]] | None = None
     """Texts of all samples of an answer without fault; None has the one that `writes` gives for each."""
+    embeds: Callable[[str], list[float]] = lambda text: [float(len(text)), 1.0]
+    """The vector of a text."""
     port: int = 0
     received: list[Received] = field(default_factory=list)
     listings: int = 0
@@ -172,6 +174,7 @@ def fault_server() -> Iterator[FaultServer]:
 async def _start(server: FaultServer, port: int) -> web.AppRunner:
     app = web.Application(client_max_size=2**28)
     app.router.add_post("/v1/chat/completions", partial(_chat, server))
+    app.router.add_post("/v1/embeddings", partial(_embeddings, server))
     app.router.add_get("/v1/models", partial(_models, server))
     runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0.05)
     await runner.setup()
@@ -185,6 +188,19 @@ async def _models(server: FaultServer, request: web.Request) -> web.Response:
     if (refusal := _refused(server, request)) is not None:
         return refusal
     return web.json_response({"object": "list", "data": [{"id": name, "object": "model"} for name in server.models]})
+
+
+async def _embeddings(server: FaultServer, request: web.Request) -> web.StreamResponse:
+    body = json.loads(await request.read())
+    server.received.append(Received(body, request.headers.get("Authorization"), asyncio.get_running_loop().time()))
+    if (refusal := _refused(server, request)) is not None:
+        return refusal
+    reply = server.script.popleft() if server.script else FaultReply()
+    if reply.fault is not Fault.NONE:
+        return await _FAULTS[reply.fault](server, request, body, reply)
+    data = [{"index": at, "embedding": server.embeds(text)} for at, text in enumerate(body["input"])]
+    # Out of order, as servers may send them.
+    return web.json_response({"object": "list", "data": data[::-1], "model": body["model"]})
 
 
 async def _chat(server: FaultServer, request: web.Request) -> web.StreamResponse:

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
 from trajmill.schemas.errors import BadInputError
-from trajmill.stages.agents.knowledge.documents import LONGEST_PASSAGE, DocumentFolder, passages
+from trajmill.stages.agents.knowledge.documents import LONGEST_PASSAGE, KeywordIndex, passages, read_passages
 
 
 def test_the_passages_that_share_words_with_the_task_come_best_first(tmp_path: Path) -> None:
@@ -14,10 +15,11 @@ def test_the_passages_that_share_words_with_the_task_come_best_first(tmp_path: P
     (tmp_path / "deeper" / "mail.txt").write_text("Mail keeps letters. A code may stand in one.")
     (tmp_path / "picture.png").write_bytes(b"\xff")
     (tmp_path / "music.md").write_text("Tunes plays songs.")
-    found = DocumentFolder(tmp_path).retrieve("redeem a code in Wallet", 5)
+    index = KeywordIndex(read_passages(tmp_path))
+    found = asyncio.run(index.retrieve("redeem a code in Wallet", 5))
     assert found[0].startswith("In Wallet") and found[1].startswith("Mail keeps") and len(found) == 2
-    assert DocumentFolder(tmp_path).retrieve("redeem a code in Wallet", 1) == found[:1]
-    assert DocumentFolder(tmp_path).retrieve("the of", 5) == ()
+    assert asyncio.run(index.retrieve("redeem a code in Wallet", 1)) == found[:1]
+    assert asyncio.run(index.retrieve("the of", 5)) == ()
 
 
 def test_a_long_document_is_divided_at_its_paragraphs() -> None:
@@ -27,7 +29,7 @@ def test_a_long_document_is_divided_at_its_paragraphs() -> None:
 
 def test_a_folder_without_documents_is_bad_input(tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match="no document"):
-        DocumentFolder(tmp_path)
+        read_passages(tmp_path)
     (tmp_path / "bad.txt").write_bytes(b"\xff\xfe")
     with pytest.raises(BadInputError, match="not UTF-8"):
-        DocumentFolder(tmp_path)
+        read_passages(tmp_path)
