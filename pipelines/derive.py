@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from trajmill.pipelines.fan_out import WrittenFiles
-from trajmill.pipelines.reading.episodes import read_episodes
+from trajmill.pipelines.reading.episodes import read_episodes, read_episodes_of_rounds
 from trajmill.pipelines.reading.rewards import attempt_rewards
 from trajmill.schemas.dialects.families import ANY, Family
 from trajmill.schemas.episode import Episode
@@ -80,6 +80,8 @@ class DeriveRLSteps:
     """The rounds of the trajectories."""
     remembered: Mapping[str, str]
     """By query id, the trajectory of a success of an earlier round."""
+    remembered_in: Mapping[str, int]
+    """By trajectory id, the round of these successes."""
     may_be_judged: frozenset[str]
     """Trajectories that a later round judges if they have no judgement yet."""
     stale: frozenset[str]
@@ -123,9 +125,10 @@ class DeriveRLSteps:
     def _successes(self, episodes: Sequence[Episode]) -> dict[str, Episode]:
         failed = replayable(episodes, self.may_be_judged) if self.spec.replay else ()
         wanted = {self.remembered[query] for query in failed if query in self.remembered}
-        if not wanted:
-            return {}
-        found = read_episodes(self.warehouse, self.at.run_id, wanted, with_verdicts=True, with_guidance=True)
+        rounds_of = {name: self.remembered_in[name] for name in wanted}
+        found = read_episodes_of_rounds(
+            self.warehouse, self.at.run_id, rounds_of, with_verdicts=True, with_guidance=True
+        )
         return {episode.query.query_id: episode for episode in found}
 
     def _earlier(self, trajectory_ids: Sequence[str]) -> list[list[float]]:

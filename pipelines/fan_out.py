@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -128,8 +129,10 @@ def fan_out(
 
 
 def split_evenly(items: Sequence[T], shards: int) -> list[Sequence[T]]:
-    """Divide items between at most `shards` lists of nearly equal length, none of them empty."""
-    return [items[start::shards] for start in range(min(shards, len(items)))]
+    """Divide items, in their order, between at most `shards` lists of nearly equal length, none of them empty."""
+    count = min(shards, len(items))
+    ends = [len(items) * number // count for number in range(count + 1)] if count else []
+    return [items[start:end] for start, end in pairwise(ends)]
 
 
 def _shard_name(number: int, identity: object) -> str:

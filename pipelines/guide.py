@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from trajmill.pipelines.fan_out import WrittenFiles
 from trajmill.pipelines.models import Endpoint, OpenEndpoints
-from trajmill.pipelines.reading.episodes import read_episodes
+from trajmill.pipelines.reading.episodes import read_episodes_of_rounds
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.record import Origin, Row
 from trajmill.schemas.tables.failure import Failure
@@ -61,6 +61,8 @@ class WriteGuidance:
     origin: Origin
     references: frozenset[str]
     """Ids of the trajectories that walk the annotated path; the others are successes of the policy."""
+    rounds_of: Mapping[str, int]
+    """By trajectory id, the round of its attempt."""
     guide: GuideSpec = GuideSpec()
     concurrency: int = 1
     """Trajectories that are worked on at the same time."""
@@ -82,7 +84,8 @@ class WriteGuidance:
 
     async def _write(self, trajectory_ids: Sequence[str], calls: list[ModelCall]) -> list[Guidance | Failure]:
         screens = WarehouseScreens(self.warehouse)
-        episodes = read_episodes(self.warehouse, self.at.run_id, trajectory_ids, with_verdicts=True)
+        rounds_of = {name: self.rounds_of[name] for name in trajectory_ids}
+        episodes = read_episodes_of_rounds(self.warehouse, self.at.run_id, rounds_of, with_verdicts=True)
         async with self.guide.open(self.origin, calls.append) as guide:
             return await guide_episodes(episodes, screens, self.origin, self._source_of, guide, self.concurrency)
 

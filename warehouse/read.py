@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -20,6 +20,14 @@ from trajmill.warehouse.shards import DataFile
 R = TypeVar("R", bound=Row)
 
 
+class Between(NamedTuple):
+    """Bounds of a text column, both included."""
+
+    column: str
+    least: str
+    greatest: str
+
+
 def read_table(
     warehouse: Warehouse,
     table: str,
@@ -28,6 +36,7 @@ def read_table(
     rounds: Collection[int] | None = None,
     run_id: str | None = None,
     version: int | None = None,
+    between: Between | None = None,
 ) -> pa.Table:
     """Read committed rows of a table, in the order of their files' names.
 
@@ -40,12 +49,13 @@ def read_table(
         rounds: only rows of these rounds.
         run_id: only rows of this run.
         version: the table's version, the newest if None.
+        between: only rows with such values of a column; row groups whose bounds exclude them are not read.
 
     Raises:
         BadInputError: a committed file or an entry of the table's log is missing or damaged.
     """
     with warehouse.store.one_line(f"tables/{table}"), damage_as_error(warehouse.table(table)):
-        return _scanner(warehouse, table, columns, rounds, run_id, version).to_table()
+        return _scanner(warehouse, table, columns, rounds, run_id, version, between).to_table()
 
 
 def read_batches(
@@ -56,10 +66,11 @@ def read_batches(
     rounds: Collection[int] | None = None,
     run_id: str | None = None,
     version: int | None = None,
+    between: Between | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Read as `read_table` does, batch by batch and in constant memory."""
     with warehouse.store.one_line(f"tables/{table}"), damage_as_error(warehouse.table(table)):
-        yield from _scanner(warehouse, table, columns, rounds, run_id, version).to_batches()
+        yield from _scanner(warehouse, table, columns, rounds, run_id, version, between).to_batches()
 
 
 def read_rows(
@@ -108,6 +119,7 @@ def _scanner(
     rounds: Collection[int] | None,
     run_id: str | None,
     version: int | None,
+    between: Between | None,
 ) -> ds.Scanner:
     system, before = warehouse.store.arrow_files()
     committed = committed_files(warehouse, table, version, rounds, run_id)
@@ -118,6 +130,9 @@ def _scanner(
         condition = condition & ds.field("round").isin(list(rounds))
     if run_id is not None:
         condition = condition & (ds.field("run_id") == run_id)
+    if between is not None:
+        column = ds.field(between.column)
+        condition = condition & (column >= between.least) & (column <= between.greatest)
     if files:
         dataset = ds.dataset(files, schema=schema, format="parquet", filesystem=system)
     else:

@@ -10,7 +10,6 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,7 +23,7 @@ from trajmill.flows.deriving.task_sources import tasks_of_round
 from trajmill.flows.progress import progress
 from trajmill.flows.serving.models_ready import models_ready
 from trajmill.pipelines.deriving.kind import DerivedFrom, DeriveKind
-from trajmill.pipelines.fan_out import fan_out, split_evenly
+from trajmill.pipelines.work.lists import fan_out_listed
 from trajmill.schemas.errors import BadInputError
 from trajmill.stages.derive.collected import Maker
 from trajmill.stages.derive.planning.spec import PlanningSpec
@@ -158,12 +157,21 @@ class _Batches:
             curate=context.config.curate,
             concurrency=context.config.derive.concurrency,
         )
-        shards = max(context.config.rollout.workers, ceil(len(sources) / _MOST_IN_SHARD))
         with (
             disk_full_as_error(context.warehouse.root),
             progress().stage(context.round, f"derive {self.kind.spec.name}", len(sources)) as advance,
         ):
-            made = fan_out(context.warehouse, at, split_evenly(sources, shards), job, context.beam)
+            made = fan_out_listed(
+                context.warehouse,
+                at,
+                sources,
+                job,
+                context.beam,
+                workers=context.config.rollout.workers,
+                most=_MOST_IN_SHARD,
+                encode=json.dumps,
+                decode=_read_source,
+            )
             crops = write_screens(context.warehouse, at, context.origin, self.kind.made_by)
             commit_stage(context.warehouse, at, {**made.files, "screens": [crops]})
             advance(len(sources))
@@ -188,6 +196,10 @@ class _Batches:
 
 def _read_batch(stored: bytes) -> list[DerivedFrom]:
     return [_source(*values) for values in json.loads(stored)]
+
+
+def _read_source(text: str) -> DerivedFrom:
+    return _source(*json.loads(text))
 
 
 def _source(

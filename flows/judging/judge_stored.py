@@ -10,16 +10,15 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from math import ceil
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from trajmill.flows.configuration.judges import NamedJudge
 from trajmill.flows.context import RoundContext
 from trajmill.flows.progress import progress
-from trajmill.pipelines.fan_out import fan_out, split_evenly
 from trajmill.pipelines.judge import AGAIN, JudgeTrajectories
 from trajmill.pipelines.reading.verdicts import read_verdicts
+from trajmill.pipelines.work.lists import fan_out_listed
 from trajmill.stages.critics.unjudged import still_to_judge
 from trajmill.warehouse.atomic import disk_full_as_error
 from trajmill.warehouse.commit import commit_stage
@@ -28,7 +27,6 @@ from trajmill.warehouse.read import read_table
 from trajmill.warehouse.staging import mark_done, read_marker, stage_key, sweep
 
 _BATCH = "batch.json"
-_MOST_IN_SHARD = 1000
 
 
 class RejudgeReport(NamedTuple):
@@ -122,16 +120,16 @@ class _Batches:
             judge.spec,
             judge.critics,
             rounds=(context.round,),
-            tried=batch,
+            tried={trajectory_id: tried for trajectory_id, tried in batch.items() if tried},
             rejudge=judge.identity,
         )
-        shards = split_evenly(list(batch), max(context.config.rollout.workers, ceil(len(batch) / _MOST_IN_SHARD)))
+        workers = context.config.rollout.workers
         key = self._key(at.attempt)
         with (
             disk_full_as_error(context.warehouse.root),
             progress().stage(context.round, f"{AGAIN} {judge.name}", len(batch)) as advance,
         ):
-            made = fan_out(context.warehouse, at, shards, job, context.beam)
+            made = fan_out_listed(context.warehouse, at, list(batch), job, context.beam, workers=workers, decode=str)
             commit_stage(context.warehouse, at, made.files)
             advance(len(batch))
         unjudged = sorted(set(batch) - _judged(context, judge))

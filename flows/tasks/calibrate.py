@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from math import ceil
+
 from trajmill.flows.context import RoundContext
 from trajmill.flows.progress import progress
 from trajmill.flows.stage import StageOutcome, StageReport, finished, run_once
 from trajmill.flows.tasks.judge import trajectories_of_round
+from trajmill.pipelines.fan_out import split_evenly
 from trajmill.pipelines.reading.episodes import read_episodes
 from trajmill.pipelines.reading.verdicts import read_verdicts
+from trajmill.pipelines.work.lists import MOST_IN_RANGE
+from trajmill.schemas.episode import Episode
 from trajmill.schemas.tables.calibration import Calibration
 from trajmill.schemas.tables.round_summary import JudgeQuality
 from trajmill.schemas.tables.trajectory import Purpose
@@ -27,16 +33,21 @@ def calibrate_judge(context: RoundContext) -> StageReport:
 
     def work(at: StageRun) -> StageOutcome:
         trajectories = trajectories_of_round(context, Purpose.TRAIN) + trajectories_of_round(context, Purpose.GUIDED)
-        episodes = read_episodes(
-            context.warehouse, context.run_id, trajectories, rounds=[context.round], with_verdicts=True
-        )
-        quality = calibrate(episodes, WarehouseScreens(context.warehouse))
+        quality = calibrate(_episodes(context, sorted(trajectories)), WarehouseScreens(context.warehouse))
         result = {"judge": [level.model_dump() for level in quality]}
-        return StageOutcome(
-            len(trajectories), sum(episode.judgement is not None for episode in episodes), result=result
+        judged = read_verdicts(
+            context.warehouse, "judgements", ["trajectory_id"], rounds=[context.round], run_id=context.run_id
         )
+        count = len(set(trajectories).intersection(judged["trajectory_id"].to_pylist()))
+        return StageOutcome(len(trajectories), count, result=result)
 
     return run_once(context, CALIBRATE, work)
+
+
+def _episodes(context: RoundContext, trajectories: Sequence[str]) -> Iterator[Episode]:
+    """The episodes of some trajectories of the round, read a range at a time."""
+    for part in split_evenly(trajectories, ceil(len(trajectories) / MOST_IN_RANGE)):
+        yield from read_episodes(context.warehouse, context.run_id, part, rounds=[context.round], with_verdicts=True)
 
 
 def judge_quality(context: RoundContext) -> tuple[JudgeQuality, ...]:

@@ -14,9 +14,10 @@ from trajmill.flows.stage import StageOutcome, StageReport, finished, run_once
 from trajmill.flows.tasks.judge import trajectories_of_round
 from trajmill.flows.tasks.unjudged import unjudged_of_earlier_rounds
 from trajmill.pipelines.derive import DeriveExamples, DeriveRLSteps
-from trajmill.pipelines.fan_out import fan_out, split_evenly
+from trajmill.pipelines.fan_out import fan_out
 from trajmill.pipelines.reading.history import read_history
 from trajmill.pipelines.reading.verdicts import read_verdicts
+from trajmill.pipelines.work.lists import fan_out_listed
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.critics.unjudged import TRIED_AT_MOST, Unjudged
 from trajmill.warehouse.layout import StageRun
@@ -53,8 +54,8 @@ def derive(context: RoundContext) -> StageReport:
             trust_step_critic=context.config.judge.filter_steps,
             curate=context.config.curate,
         )
-        shards = split_evenly(chosen, context.config.rollout.workers)
-        made = fan_out(context.warehouse, at, shards, job, context.beam)
+        workers = context.config.rollout.workers
+        made = fan_out_listed(context.warehouse, at, chosen, job, context.beam, workers=workers, decode=str)
         dropped = {NOT_ACCEPTED: len(trajectories) - len(chosen), **made.dropped}
         return StageOutcome(len(trajectories), len(chosen), made.files, {"dropped": dropped})
 
@@ -71,13 +72,15 @@ def derive_rl(context: RoundContext) -> StageReport:
         tried_again = [one.trajectory_id for one in late if one.tried + 1 < TRIED_AT_MOST]
         history = read_history(context.warehouse, context.run_id, range(context.round))
         rounds = tuple(sorted({context.round, *(one.round for one in late)}))
+        remembered = history.shortest_success(guided=spec.replay_guided)
         job = DeriveRLSteps(
             context.warehouse,
             at,
             context.origin,
             spec,
             rounds=rounds,
-            remembered=history.shortest_success(guided=spec.replay_guided),
+            remembered=remembered,
+            remembered_in=history.rounds_of(remembered.values()),
             may_be_judged=frozenset([*own, *tried_again] if spec.carry_over else ()),
             stale=stale_versions(context, rounds, spec.max_staleness),
             seed=context.config.run.seed,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from trajmill.flows.configuration.model_specs import models_of, policy_gives_tokens
 from trajmill.flows.configuration.prompts import prompts_of
@@ -11,12 +12,13 @@ from trajmill.flows.policies.policy import acting, policy_before
 from trajmill.flows.stage import StageOutcome, StageReport, finished, run_once
 from trajmill.flows.tasks.rollout import attempt_all, training_queries
 from trajmill.pipelines.agents import ActingAgent
-from trajmill.pipelines.fan_out import fan_out, split_evenly
 from trajmill.pipelines.guide import GuideSpec, WriteGuidance
 from trajmill.pipelines.reading.history import read_history
+from trajmill.pipelines.work.lists import fan_out_listed
 from trajmill.schemas.tables.guidance import Guidance
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.agents.spec import ReferenceSpec
+from trajmill.stages.curate.history import History
 from trajmill.stages.guidance.base import REFERENCE_PATH
 from trajmill.stages.guidance.hard_queries import ATTEMPTS_PER_QUERY, HardQueries, hard_queries
 from trajmill.stages.guidance.sources import choose_sources, queries_to_walk
@@ -33,10 +35,10 @@ def reference(context: RoundContext) -> StageReport:
     """Walk the annotated paths of hard queries that have neither a success nor a walk."""
 
     def work(at: StageRun) -> StageOutcome:
-        hard = _queries_to_hint(context)
+        hard = _queries_to_hint(context, _history(context))
         walks = _reference_walks(context, range(context.round))
         attempts = plan_once(
-            queries_to_walk(hard, walks),
+            queries_to_walk(hard, walks.by_query),
             Purpose.REFERENCE,
             context.config.run.seed,
             context.round,
@@ -50,21 +52,24 @@ def guide(context: RoundContext) -> StageReport:
     """Write hints for hard queries, from a success where there is one, else from the reference walk."""
 
     def work(at: StageRun) -> StageOutcome:
-        hard = _queries_to_hint(context)
+        history = _history(context)
+        hard = _queries_to_hint(context, history)
         walks = _reference_walks(context, context.rounds_so_far)
         written = {row.source_trajectory for row in _guidance(context, range(context.round))}
-        sources = choose_sources(hard, walks, written)
+        sources = choose_sources(hard, walks.by_query, written)
+        unwritten = sources.unwritten
         job = WriteGuidance(
             context.warehouse,
             at,
             context.origin,
-            frozenset(walks.values()),
+            frozenset(walks.rounds_of).intersection(unwritten),
+            history.rounds_of(unwritten) | walks.rounds_of,
             guide_spec(context),
             context.config.judge.concurrency,
         )
-        shards = split_evenly(sources.unwritten, context.config.rollout.workers)
-        made = fan_out(context.warehouse, at, shards, job, context.beam)
-        return StageOutcome(len(sources.unwritten), made.rows("guidance"), made.files, {"sources": sources.by_query})
+        workers = context.config.rollout.workers
+        made = fan_out_listed(context.warehouse, at, unwritten, job, context.beam, workers=workers, decode=str)
+        return StageOutcome(len(unwritten), made.rows("guidance"), made.files, {"sources": sources.by_query})
 
     return run_once(context, GUIDE, work)
 
@@ -84,7 +89,7 @@ def rollout_guided(context: RoundContext) -> StageReport:
 
     def work(at: StageRun) -> StageOutcome:
         if context.config.guidance.demonstrate:
-            shown = [query for query in _hard_queries(context).queries if query.path]
+            shown = [query for query in _hard_queries(context, _history(context)).queries if query.path]
             planned = plan_demonstrations(shown, _guided_episodes(context), context.config.run.seed, context.round)
             return attempt_all(context, at, planned, ActingAgent(ReferenceSpec(demonstrates=True)))
         sources = finished(context, GUIDE).result["sources"]
@@ -111,16 +116,31 @@ def reference_paths_used(context: RoundContext) -> int:
     return len({row.query_id for row in _guidance(context, context.rounds_so_far) if row.source == REFERENCE_PATH})
 
 
-def _queries_to_hint(context: RoundContext) -> HardQueries:
+class _Walks(NamedTuple):
+    """Trajectories that walk reference paths."""
+
+    by_query: dict[str, str]
+    """By query id, the trajectory that walks its path."""
+    rounds_of: dict[str, int]
+    """By trajectory id, its round."""
+
+
+def _history(context: RoundContext) -> History:
+    """The judged attempts so far; empty where nothing asks for them."""
+    if not context.config.guidance.enabled:
+        return History(())
+    return read_history(context.warehouse, context.run_id, context.rounds_so_far)
+
+
+def _queries_to_hint(context: RoundContext, history: History) -> HardQueries:
     """The hard queries, none where they are demonstrated: hints would be written for nobody."""
-    return HardQueries((), {}) if context.config.guidance.demonstrate else _hard_queries(context)
+    return HardQueries((), {}) if context.config.guidance.demonstrate else _hard_queries(context, history)
 
 
-def _hard_queries(context: RoundContext) -> HardQueries:
+def _hard_queries(context: RoundContext, history: History) -> HardQueries:
     settings = context.config.guidance
     if not settings.enabled:
         return HardQueries((), {})
-    history = read_history(context.warehouse, context.run_id, context.rounds_so_far)
     return hard_queries(training_queries(context), history, settings.after_failures, _guided_episodes(context))
 
 
@@ -128,23 +148,25 @@ def _guided_episodes(context: RoundContext) -> int:
     return context.config.rollout.episodes_per_round - context.config.unguided_episodes
 
 
-def _reference_walks(context: RoundContext, rounds: range) -> dict[str, str]:
-    """By query id, the trajectory that walks its reference path."""
+def _reference_walks(context: RoundContext, rounds: range) -> _Walks:
+    """The trajectories that walk reference paths, in some rounds."""
     rows = read_table(
         context.warehouse,
         "trajectories",
-        ["query_id", "trajectory_id", "purpose", "reward"],
+        ["query_id", "trajectory_id", "purpose", "reward", "round"],
         rounds=rounds,
         run_id=context.run_id,
     )
-    found: Iterable[tuple[str, str, str, float | None]] = zip(
+    found: Iterable[tuple[str, str, str, float | None, int]] = zip(
         *(column.to_pylist() for column in rows.columns), strict=True
     )
-    return {
-        query_id: trajectory_id
-        for query_id, trajectory_id, purpose, reward in sorted(found, key=lambda row: row[1])
+    walked = [
+        (query_id, trajectory_id, number)
+        for query_id, trajectory_id, purpose, reward, number in sorted(found, key=lambda row: row[1])
         if purpose == Purpose.REFERENCE and reward != 0.0
-    }
+    ]
+    by_query = {query_id: trajectory_id for query_id, trajectory_id, _ in walked}
+    return _Walks(by_query, {trajectory_id: number for _, trajectory_id, number in walked})
 
 
 def _guidance(context: RoundContext, rounds: range) -> list[Guidance]:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import ceil
 
 from trajmill.flows.configuration.judges import own_judge
 from trajmill.flows.context import RoundContext
 from trajmill.flows.stage import StageOutcome, StageReport, run_once
 from trajmill.flows.tasks.unjudged import unjudged_of_earlier_rounds
-from trajmill.pipelines.fan_out import fan_out, split_evenly
 from trajmill.pipelines.judge import JudgeTrajectories
+from trajmill.pipelines.work.lists import fan_out_listed
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.critics.unjudged import Unjudged
 from trajmill.warehouse.layout import StageRun
@@ -18,8 +17,6 @@ from trajmill.warehouse.read import read_table
 
 JUDGE = "judge"
 JUDGE_GUIDED = "judge_guided"
-_MOST_IN_SHARD = 1000
-"""Most trajectories in a shard: its rows are held in memory, and a killed stage loses only unfinished shards."""
 
 
 def judge(context: RoundContext) -> StageReport:
@@ -55,7 +52,6 @@ def judge_all(
     def work(at: StageRun) -> StageOutcome:
         own = own_judge(context.config)
         trajectories = [*(one.trajectory_id for one in late), *trajectory_ids]
-        workers = max(context.config.rollout.workers, ceil(len(trajectories) / _MOST_IN_SHARD))
         job = JudgeTrajectories(
             context.warehouse,
             at,
@@ -65,7 +61,8 @@ def judge_all(
             rounds=tuple(sorted({context.round, *(one.round for one in late)})),
             tried={one.trajectory_id: one.tried for one in late},
         )
-        made = fan_out(context.warehouse, at, split_evenly(trajectories, workers), job, context.beam)
+        workers = context.config.rollout.workers
+        made = fan_out_listed(context.warehouse, at, trajectories, job, context.beam, workers=workers, decode=str)
         return StageOutcome(len(trajectories), made.rows("judgements"), made.files)
 
     return run_once(context, stage, work)

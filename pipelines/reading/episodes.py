@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple, TypeVar
 
 import pyarrow as pa
@@ -19,7 +19,7 @@ from trajmill.schemas.tables.step import Step
 from trajmill.schemas.tables.trajectory import Trajectory
 from trajmill.schemas.tables.verdict import Judgement, StepVerdict, TrajectoryVerdict
 from trajmill.warehouse.layout import Warehouse
-from trajmill.warehouse.read import read_batches, read_table
+from trajmill.warehouse.read import Between, read_batches, read_table
 
 R = TypeVar("R", bound=Row)
 _FEW_QUERIES = 10
@@ -86,9 +86,43 @@ def read_episodes(
     ]
 
 
+def read_episodes_of_rounds(
+    warehouse: Warehouse,
+    run_id: str,
+    rounds_of: Mapping[str, int],
+    with_verdicts: bool = False,
+    with_guidance: bool = False,
+) -> list[Episode]:
+    """Read the episodes of a few trajectories of many rounds, in the order of their ids, and of no others.
+
+    Args:
+        warehouse: where to read.
+        run_id: the run of the trajectories.
+        rounds_of: by trajectory id, the round of its attempt.
+        with_verdicts: as in `read_episodes`.
+        with_guidance: as in `read_episodes`.
+    """
+    by_round: dict[int, list[str]] = defaultdict(list)
+    for trajectory_id, number in rounds_of.items():
+        by_round[number].append(trajectory_id)
+    found = [
+        episode
+        for number, names in sorted(by_round.items())
+        for episode in read_episodes(warehouse, run_id, names, [number], with_verdicts, with_guidance)
+    ]
+    by_id = {episode.trajectory.trajectory_id: episode for episode in found}
+    late = [name for name, episode in by_id.items() if with_verdicts and episode.judgement is None]
+    if late:
+        # What a judge could not decide, a later round may have judged.
+        again = read_episodes(warehouse, run_id, late, None, with_verdicts, with_guidance)
+        by_id |= {episode.trajectory.trajectory_id: episode for episode in again}
+    return [by_id[name] for name in sorted(by_id)]
+
+
 def _rollout_calls(warehouse: Warehouse, chosen: _Chosen) -> Iterator[ModelCall]:
     """The calls of some trajectories; most rows of the table are a judge's, so it is read batch by batch."""
-    for batch in read_batches(warehouse, "model_calls", rounds=chosen.rounds, run_id=chosen.run_id):
+    stored = read_batches(warehouse, "model_calls", rounds=chosen.rounds, run_id=chosen.run_id, between=chosen.bounds)
+    for batch in stored:
         wanted = pc.and_(
             pc.is_in(batch["trajectory_id"], chosen.ids), pc.invert(pc.starts_with(batch["role"], "critic"))
         )
@@ -107,7 +141,13 @@ class _Chosen(NamedTuple):
 
     run_id: str
     ids: pa.Array
+    """Sorted."""
     rounds: Collection[int] | None
+
+    @property
+    def bounds(self) -> Between | None:
+        """The least and the greatest id: shards are sorted by it, so that neighbours are read without the others."""
+        return Between("trajectory_id", self.ids[0].as_py(), self.ids[-1].as_py()) if len(self.ids) else None
 
 
 def _verdicts(warehouse: Warehouse, table: str, record: type[R], chosen: _Chosen) -> list[R]:
@@ -119,7 +159,7 @@ def _rows(warehouse: Warehouse, table: str, record: type[R], chosen: _Chosen) ->
 
 
 def _read(warehouse: Warehouse, table: str, chosen: _Chosen) -> pa.Table:
-    data = read_table(warehouse, table, rounds=chosen.rounds, run_id=chosen.run_id)
+    data = read_table(warehouse, table, rounds=chosen.rounds, run_id=chosen.run_id, between=chosen.bounds)
     return data.filter(pc.is_in(data["trajectory_id"], chosen.ids))
 
 

@@ -34,6 +34,11 @@ class History(NamedTuple):
                 outcomes[attempt.query_id].append(attempt.correct)
         return {query_id: success_average(results) for query_id, results in outcomes.items()}
 
+    def rounds_of(self, trajectory_ids: Collection[str]) -> dict[str, int]:
+        """The rounds of some of the attempts, by trajectory id."""
+        wanted = set(trajectory_ids)
+        return {each.trajectory_id: each.round for each in self.attempts if each.trajectory_id in wanted}
+
     def shares(self) -> dict[str, float]:
         """Share of the unguided attempts at each query that were correct; the query tried last comes last."""
         outcomes: dict[str, list[bool]] = {}

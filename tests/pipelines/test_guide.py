@@ -109,7 +109,9 @@ def writes(body: dict[str, Any]) -> str:
 
 
 def guided(stored: Stored, spec: GuideSpec, references: frozenset[str] = frozenset()) -> Made:
-    work = WriteGuidance(stored.warehouse, GUIDE, ORIGIN, references, spec, concurrency=3)
+    work = WriteGuidance(
+        stored.warehouse, GUIDE, ORIGIN, references, dict.fromkeys(stored.ids, ROLLOUT.round), spec, concurrency=3
+    )
     written = pickle.loads(pickle.dumps(work))("00000", stored.ids)
     commit_stage(stored.warehouse, GUIDE, written.files)
     warehouse = stored.warehouse
