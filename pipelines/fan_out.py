@@ -131,7 +131,7 @@ def fan_out(
 def split_evenly(items: Sequence[T], shards: int) -> list[Sequence[T]]:
     """Divide items, in their order, between at most `shards` lists of nearly equal length, none of them empty."""
     count = min(shards, len(items))
-    ends = [len(items) * number // count for number in range(count + 1)] if count else []
+    ends = [-(-len(items) * number // count) for number in range(count + 1)] if count else []
     return [items[start:end] for start, end in pairwise(ends)]
 
 

@@ -60,7 +60,7 @@ def test_every_shard_is_done_once_and_all_files_are_named(tmp_path: Path) -> Non
     again = fan_out(warehouse, AT, payloads, work, BeamSettings())
     assert made == again
     assert made.rows("failures") == 5
-    assert sorted((tmp_path / "calls").read_text().split()) == ["ab", "cde"]
+    assert sorted((tmp_path / "calls").read_text().split()) == ["abc", "de"]
 
 
 def test_after_a_failed_shard_only_what_is_missing_is_done(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ def test_each_item_is_done_once_in_order_and_a_second_call_does_nothing(tmp_path
     made = fan_out_listed(warehouse, AT, ITEMS, NoteItems(notes), BeamSettings(), workers=2, most=10, decode=str)
     assert made.dropped == {"noted": len(ITEMS)}
     written = sorted(notes.iterdir())
-    assert [path.read_text().split("\n") for path in written] == [ITEMS[:8], ITEMS[8:16], ITEMS[16:]]
+    assert [path.read_text().split("\n") for path in written] == [ITEMS[:9], ITEMS[9:17], ITEMS[17:]]
     for path in written:
         path.unlink()
     again = fan_out_listed(warehouse, AT, ITEMS, NoteItems(notes), BeamSettings(), workers=2, most=10, decode=str)
