@@ -39,8 +39,8 @@ def _paths(value: object) -> tuple[Path, ...]:
 
 def missing_for_environment(config: Config) -> list[Missing]:
     """Missing keys that the environment of the run needs."""
-    asked = (config.pathways.queries, config.pathways.file, config.graphs.files, config.explore.apps)
-    other_queries = any(asked)
+    files = (config.pathways.file, config.graphs.files, config.explore.apps)
+    other_queries = any((config.pathways.queries, config.causal.any_wanted, *files))
     return [
         Missing(("environment", each.key), f"environment.{each.key} {each.message}")
         for each in config.environment.missing(other_queries)

@@ -32,6 +32,7 @@ from trajmill.stages.export.kinds import exporter_spec
 from trajmill.stages.graphs.explore.spec import ExploreSpec
 from trajmill.stages.models.kinds import MODELS
 from trajmill.stages.models.spec import ModelSpec
+from trajmill.stages.queries.causal.spec import CausalSpec
 from trajmill.stages.queries.graph.spec import GraphQueriesSpec
 from trajmill.stages.queries.live.spec import LiveQueriesSpec
 from trajmill.stages.training.embedded.spec import EmbeddedSftSpec
@@ -222,6 +223,7 @@ class Config(Spec):
     pathways: PathwaysSection = PathwaysSection()
     atomic: AtomicSection = AtomicSection()
     graphs: LiveQueriesSpec = LiveQueriesSpec()
+    causal: CausalSpec = CausalSpec()
     derive: Annotated[DeriveSpec, OPERATIONAL] = DeriveSpec()
     explore: Annotated[ExploreSpec, OPERATIONAL] = ExploreSpec()
     beam: Annotated[BeamSection, OPERATIONAL] = BeamSection()
@@ -245,6 +247,7 @@ class Config(Spec):
             "pathways": self.pathways.queries,
             "atomic": self.atomic.wanted,
             "graphs": self.graphs.files or self.graphs.any_wanted,
+            "causal": self.causal.any_wanted,
         }
         for section, asked in other_queries.items():
             if not asked:

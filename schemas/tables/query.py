@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from trajmill.schemas.record import STRINGS, Record, Row, content_id, required, table_schema
+from trajmill.schemas.record import STRINGS, Record, Row, content_id, optional, required, table_schema
 
 
 class Platform(StrEnum):
@@ -29,6 +29,7 @@ class Source(StrEnum):
     SCREENSHOT = "screenshot"
     CURRICULUM = "curriculum"
     CAUSAL = "causal"
+    """A chain of atomic tasks in several apps; the answer of each is a slot of the next (NaturalGAIA 3)."""
     IMPORTED = "imported"
 
 
@@ -88,6 +89,21 @@ class PathStep(Record):
     """Text to type; for `key` the keys (`ctrl+s`); for `drag` and `select` the element id at the end."""
 
 
+class CausalTask(Record):
+    """A node of a causal pathway (NaturalGAIA 3.1)."""
+
+    device: Platform
+    """Where it is done."""
+    app: str
+    """The app that it is done in."""
+    instruction: str
+    """What is to be done; the name of an earlier answer stands in braces."""
+    answer: str
+    """The name of its answer, e.g. `answer_1`; empty for the last task, which gives none."""
+    value: str
+    """The right answer."""
+
+
 class Query(Row):
     """A task for an agent, with its start state, reference path and goal check."""
 
@@ -128,6 +144,8 @@ class Query(Row):
     validation: str
     """`passed`; `recorded` if it was imported with its recordings and is never attempted here; or why the query was
     dropped (paper 6.2, step 5). Of a proposed task it begins with `feasible` or `refused` if it was tried."""
+    atomic_tasks: tuple[CausalTask, ...] | None = None
+    """The atomic tasks of a causal pathway, in their order; null for other queries."""
 
     arrow_schema: ClassVar[pa.Schema] = table_schema(
         required("query_id", pa.string()),
@@ -154,6 +172,10 @@ class Query(Row):
         required("max_steps", pa.int32()),
         required("split", pa.string()),
         required("validation", pa.string()),
+        optional(
+            "atomic_tasks",
+            pa.list_(pa.struct([(name, pa.string()) for name in ("device", "app", "instruction", "answer", "value")])),
+        ),
     )
 
     @staticmethod

@@ -85,6 +85,9 @@ class Trajectory(Row):
     """Duration of the episode in milliseconds."""
     environment_ms: float
     """Milliseconds that the environment took of it."""
+    atomic_done: int | None = None
+    """Of a causal pathway: how many atomic tasks were done one after the other, until the pathway collapsed; null for
+    other queries and without a result."""
 
     arrow_schema: ClassVar[pa.Schema] = table_schema(
         required("trajectory_id", pa.string()),
@@ -107,6 +110,7 @@ class Trajectory(Row):
         required("output_tokens", pa.int64()),
         required("wall_ms", pa.float64()),
         required("environment_ms", pa.float64()),
+        optional("atomic_done", pa.int32()),
     )
 
     @staticmethod

@@ -9,7 +9,7 @@ from trajmill.schemas.actions import Action
 from trajmill.schemas.dialects.user_text import compose
 from trajmill.schemas.tables.query import Query, Source
 from trajmill.stages.agents.base import Decision, EpisodeView
-from trajmill.stages.agents.element_walk import WalkPosition, next_move
+from trajmill.stages.agents.pathway_walk import PathwayPosition, next_pathway_move
 from trajmill.stages.agents.rows import rows_before
 from trajmill.stages.environments.simulated.goals.walker import Position, Walker
 
@@ -66,9 +66,10 @@ class ReferenceAgent:
         return _Move(move.action, move.position.step, {_UPWARDS: str(int(move.position.upwards))})
 
     def _by_ids(self, episode: EpisodeView, at: int, last: dict[str, str]) -> _Move:
-        position = WalkPosition(at, int(last.get(_WAITS, "0")))
-        move = next_move(self.query.path, episode.observation, position)
-        return _Move(move.action, move.position.step, {_WAITS: str(move.position.waits)})
+        position = PathwayPosition(at, int(last.get(_WAITS, "0")), last.get(_UPWARDS) == "1")
+        move = next_pathway_move(self.query.path, self.query.platform, episode.observation, position)
+        upwards = {_UPWARDS: "1"} if move.position.upwards else {}
+        return _Move(move.action, move.position.step, {_WAITS: str(move.position.waits), **upwards})
 
 
 def _demonstrated(decision: Decision, action: Action, episode: EpisodeView) -> Decision:

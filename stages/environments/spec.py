@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from trajmill.schemas.tables.query import Platform
     from trajmill.stages.environments.base import EnvironmentFactory
     from trajmill.stages.environments.imported import ImportedQueries
+    from trajmill.stages.environments.simulated.app_files.app_spec import AppSpec
     from trajmill.stages.environments.simulated.world import World
 
 
@@ -40,6 +41,8 @@ class EnvironmentSpec(Spec):
     """Whether it runs the built-in programs of operations and pathways, without a file of the user."""
     has_navigation_graph: ClassVar[bool] = False
     """Whether queries can be sampled from `navigation_graph`."""
+    several_devices: ClassVar[bool] = False
+    """Whether one episode may go from device to device."""
     takes_proposed_tasks: ClassVar[bool] = True
     """Whether other tasks than its own can use its start states."""
 
@@ -74,6 +77,15 @@ class EnvironmentSpec(Spec):
             BadInputError: an app file is wrong.
         """
         return None
+
+    def described_apps(self) -> tuple[AppSpec, ...]:
+        """The simulated apps that an episode can use; those of the navigation graph by default.
+
+        Raises:
+            BadInputError: an app file is wrong.
+        """
+        world = self.navigation_graph()
+        return tuple(world.apps.values()) if world else ()
 
     def missing(self, other_queries: bool) -> list[MissingKey]:
         """The missing keys; missing files are not checked here.

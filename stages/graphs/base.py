@@ -20,6 +20,8 @@ OUTSIDE = "outside"
 """The end of transitions that leave the app; no page has this name."""
 VALUE = "{value}"
 """Stands in the target of a slot for one of its values."""
+ANSWER = "{answer}"
+"""Stands in the text of an element for the answer that it tells."""
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=60)]
 """Name of a page, an element or a slot: small letters, digits, `-` and `_`."""
@@ -151,6 +153,30 @@ class GraphTransition(Record):
     """For one that leaves: where it leads to, if that is known."""
 
 
+class GraphAnswer(Record):
+    """A text that a page tells and that another task may need: the answer of an atomic task (NaturalGAIA 3.1).
+
+    It must be the same in each episode, so it is either `known` or made by `prepare`.
+    """
+
+    target: str
+    """Name in paths of the element that tells it; `{slot}` stands for the value of a slot set on the way."""
+    of: Name
+    """The slot on the way whose value decides on it, e.g. a list."""
+    text: str = ANSWER
+    """The complete text of the element, with `{answer}` in it."""
+    name: str = ""
+    """What people call it, e.g. `the price of {dishes}`; `{slot}` as in `target`."""
+    known: dict[str, str] = {}
+    """By value of the slot, the answer that a reset always gives."""
+    prepare: dict[str, Any] = {}
+    """Part of a start state that gives a new value of the slot an answer; `{answer}` and `{slot}` are in its texts."""
+    names: tuple[str, ...] = ()
+    """New values of the slot for `prepare`; titles such as `Blue Lantern` without any."""
+    values: tuple[str, ...] = ()
+    """Answers for `prepare`; any text without any."""
+
+
 class GraphPage(Record):
     """One page of an app: a screen, a dialog or an open menu."""
 
@@ -165,6 +191,7 @@ class GraphPage(Record):
     elements: dict[Name, GraphElement] = {}
     slots: dict[Name, GraphSlot] = {}
     transitions: tuple[GraphTransition, ...] = ()
+    answers: dict[Name, GraphAnswer] = {}
 
 
 class AppGraph(Record):

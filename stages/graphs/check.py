@@ -10,7 +10,7 @@ from typing import NamedTuple
 import networkx as nx
 
 from trajmill.stages.environments.simulated.app_files.yaml_file import Mistake
-from trajmill.stages.graphs.base import OUTSIDE, VALUE, AppGraph, GraphPage, Recogniser, SlotKind
+from trajmill.stages.graphs.base import ANSWER, OUTSIDE, VALUE, AppGraph, GraphPage, Recogniser, SlotKind
 from trajmill.stages.graphs.file import GraphFile
 from trajmill.stages.graphs.network import network, walkable
 from trajmill.stages.graphs.recognise import looks_alike
@@ -29,7 +29,7 @@ class GraphFindings(NamedTuple):
 
 def check_graph(file: GraphFile) -> GraphFindings:
     """Check a graph that could be read."""
-    mistakes = (*_unreachable(file), *_ambiguous(file), *_slots(file), *_features(file))
+    mistakes = (*_unreachable(file), *_ambiguous(file), *_slots(file), *_features(file), *_answers(file))
     by_line = sorted(mistakes, key=lambda mistake: mistake.line)
     return GraphFindings(tuple(by_line), tuple(_dead_ends(file)))
 
@@ -105,6 +105,20 @@ def _features(file: GraphFile) -> Iterator[Mistake]:
                     for slot in (each for each in named if each not in known):
                         text = f"there is no slot `{slot}` for `{{{slot}}}`; correct the name"
                         yield source.mistake(("pages", name, "transitions", index, key), text)
+
+
+def _answers(file: GraphFile) -> Iterator[Mistake]:
+    """Answers that no slot decides on, that cannot be read, or that are neither known nor prepared."""
+    source, graph = file
+    for name, page in graph.pages.items():
+        for key, answer in page.answers.items():
+            path = ("pages", name, "answers", key)
+            if answer.of not in _all_slots(graph):
+                yield source.mistake(path, f"there is no slot `{answer.of}`; correct `of`")
+            if ANSWER not in answer.text:
+                yield source.mistake(path, f"the text of `{key}` has no `{ANSWER}`; add it")
+            if not (answer.known or answer.prepare):
+                yield source.mistake(path, f"nobody knows `{key}`; add `known`, or `prepare` for the start state")
 
 
 def _all_slots(graph: AppGraph) -> set[str]:

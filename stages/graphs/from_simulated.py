@@ -37,6 +37,7 @@ from trajmill.stages.graphs.base import (
     Recogniser,
     SlotKind,
 )
+from trajmill.stages.graphs.simulated_answers import answers_of_page
 
 _KINDS: dict[type[AnyWidget], SlotKind] = {
     Input: SlotKind.FIELD,
@@ -77,6 +78,7 @@ def _page(app: AppSpec, name: str, screen: ScreenSpec) -> GraphPage:
         elements={_name(each.id): _element(app, name, each) for each in own if isinstance(each, Button | Menu)},
         slots={_name(each.id): _slot(app, name, each) for each in own if _slot_kind(each) is not None},
         transitions=tuple(_transitions(app, name, screen, own)),
+        answers=answers_of_page(app, name, screen),
     )
 
 

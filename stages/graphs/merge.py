@@ -88,6 +88,7 @@ def _page(new: GraphPage, old: GraphPage, own: Sequence[WalkedScreen], others: S
         elements={name: each for name, each in elements.items() if name not in slots},
         slots=slots,
         transitions=_transitions(new, old, keys),
+        answers=old.answers,
     )
 
 

@@ -6,6 +6,9 @@ from collections.abc import Callable, Sequence
 from itertools import takewhile
 from typing import NamedTuple
 
+from trajmill.schemas.tables.query import Query
+from trajmill.schemas.tables.trajectory import Trajectory
+
 
 class WalkedPathway(NamedTuple):
     """One task instance of a causal pathway, as an agent left it."""
@@ -28,6 +31,18 @@ class WalkedPathway(NamedTuple):
     def completed(self) -> int:
         """Number of consecutive atomic tasks that were solved from the start on."""
         return sum(1 for _ in takewhile(bool, self.solved))
+
+
+def walked_pathway(query: Query, attempt: Trajectory) -> WalkedPathway:
+    """A stored attempt at a causal pathway; after a failure, nothing is solved.
+
+    Raises:
+        ValueError: the query is no causal pathway.
+    """
+    if not query.atomic_tasks:
+        raise ValueError(f"the query {query.query_id} is no causal pathway")
+    done = attempt.atomic_done or 0
+    return WalkedPathway(tuple(place < done for place in range(len(query.atomic_tasks))), len(query.apps))
 
 
 def position_weight(position: int) -> float:

@@ -12,9 +12,9 @@ from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.query import Query
-from trajmill.stages.agents.element_walk import WalkPosition, next_move
+from trajmill.stages.agents.pathway_walk import PathwayPosition, next_pathway_move
 from trajmill.stages.environments.base import Environment, EnvironmentFactory
-from trajmill.stages.environments.screen_goal import checked_on_screen
+from trajmill.stages.environments.pathway_goal import with_checks
 
 PASSED = "passed"
 DONE_AT_START = "the goal is met before anything was done"
@@ -85,14 +85,14 @@ async def walk(environment: Environment, query: Query) -> str | None:
     Raises:
         EnvironmentFailure: the environment failed, which says nothing about the query.
     """
-    checked = checked_on_screen(environment, query)
+    checked = with_checks(environment, query)
     observation = await checked.reset(query, _SEED)
     if await checked.score() == 1.0:
         return DONE_AT_START
-    position, steps = WalkPosition(), 0
+    position, steps = PathwayPosition(), 0
     # A program that is slow to show a target costs waits, which the walk itself bounds, and no step.
     while steps < query.max_steps:
-        action, position = next_move(query.path, observation, position)
+        action, position = next_pathway_move(query.path, query.platform, observation, position)
         steps += not isinstance(action, Wait)
         observation = await checked.step(action)
         if isinstance(action, Terminate):
@@ -110,7 +110,7 @@ async def _walk_or_again(environment: Environment, query: Query) -> str | None:
 
 
 async def _done_at_start(environment: Environment, query: Query) -> str | None:
-    checked = checked_on_screen(environment, query)
+    checked = with_checks(environment, query)
     await checked.reset(query, _SEED)
     return DONE_AT_START if await checked.score() == 1.0 else None
 

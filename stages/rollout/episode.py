@@ -25,7 +25,7 @@ from trajmill.schemas.tables.step import Step, TargetElement
 from trajmill.schemas.tables.trajectory import StopReason, Trajectory
 from trajmill.stages.agents.base import Agent, AgentCall, AgentStopped, Decision, EpisodeView
 from trajmill.stages.environments.base import Environment
-from trajmill.stages.environments.screen_goal import checked_on_screen
+from trajmill.stages.environments.pathway_goal import CheckedPathway, with_checks
 from trajmill.stages.models.model_call_row import model_call_row
 from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits
 from trajmill.stages.rollout.slots import RolloutSlot, SlotState
@@ -82,7 +82,7 @@ async def run_episode(
     reward: float | None = None
     try:
         async with asyncio.timeout(limits.seconds):
-            environment = checked_on_screen(environment, attempt.query)
+            environment = with_checks(environment, attempt.query)
             stop = await _act_until_done(attempt, agent, environment, limits, transcript)
             reward = await transcript.timed(environment.score())
     except TimeoutError:
@@ -90,7 +90,7 @@ async def run_episode(
     except StageError as error:
         stop, failure = StopReason.FAILED, error
     seconds = perf_counter() - start
-    return _finished_attempt(attempt, agent, environment.name, origin, transcript, stop, reward, failure, seconds)
+    return _finished_attempt(attempt, agent, environment, origin, transcript, stop, reward, failure, seconds)
 
 
 async def _act_until_done(
@@ -129,7 +129,7 @@ async def _act_until_done(
 def _finished_attempt(
     attempt: Attempt,
     agent: Agent,
-    environment: str,
+    environment: Environment | None,
     origin: Origin,
     transcript: _Transcript,
     stop: StopReason,
@@ -143,12 +143,13 @@ def _finished_attempt(
         _step(trajectory_id, index, transcript, attempt.guidance is not None, common)
         for index in range(len(transcript.decisions))
     )
+    rewarded = None if failure else _final_reward(reward, stop, transcript.decisions)
     trajectory = Trajectory(
         trajectory_id=trajectory_id,
         query_id=attempt.query.query_id,
         agent=agent.name,
         model_version=agent.model_version,
-        environment=environment,
+        environment=environment.name if environment else "none",
         seed=attempt.seed,
         attempt=attempt.attempt,
         purpose=attempt.purpose,
@@ -158,12 +159,13 @@ def _finished_attempt(
         failure_class=_failure_class(stop, failure),
         failure_message=storable(str(failure)) if failure else None,
         answer=_answer(transcript.decisions),
-        reward=None if failure else _final_reward(reward, stop, transcript.decisions),
+        reward=rewarded,
         steps=len(steps),
         input_tokens=transcript.tokens_in,
         output_tokens=transcript.tokens_out,
         wall_ms=seconds * 1000,
         environment_ms=transcript.environment_seconds * 1000,
+        atomic_done=_atomic_done(environment, rewarded),
         **common,
     )
     calls = tuple(
@@ -178,7 +180,7 @@ def _finished_attempt(
 
 def void_attempt(attempt: Attempt, agent: Agent, origin: Origin, failure: StageError) -> FinishedAttempt:
     """The finished attempt if no environment could be started."""
-    return _finished_attempt(attempt, agent, "none", origin, _Transcript(), StopReason.FAILED, None, failure, 0.0)
+    return _finished_attempt(attempt, agent, None, origin, _Transcript(), StopReason.FAILED, None, failure, 0.0)
 
 
 def _step(trajectory_id: str, index: int, transcript: _Transcript, guided: bool, common: dict[str, object]) -> Step:
@@ -229,6 +231,13 @@ def _answer(decisions: list[Decision]) -> str | None:
             return status
         case _:
             return None
+
+
+def _atomic_done(environment: Environment | None, reward: float | None) -> int | None:
+    """Of a causal pathway: the tasks whose answers were seen, and the last one if it was done."""
+    if reward is None or not isinstance(environment, CheckedPathway):
+        return None
+    return environment.seen + int(reward == 1.0)
 
 
 def _final_reward(reward: float | None, stop: StopReason, decisions: list[Decision]) -> float | None:

@@ -13,6 +13,7 @@ from trajmill.stages.environments.simulated.world import World
 from trajmill.stages.queries.atomic.base import AtomicApp
 from trajmill.stages.queries.atomic.queries import AtomicCounts
 from trajmill.stages.queries.atomic.walked_queries import queries_for_operations
+from trajmill.stages.queries.causal.generate import causal_pathways
 from trajmill.stages.queries.graph.from_world import queries_from_world
 from trajmill.stages.queries.live.divide import UnseenApps
 from trajmill.stages.queries.live.from_graphs import queries_from_graphs
@@ -33,6 +34,8 @@ def new_queries(context: RoundContext) -> NewQueries:
         made = made.with_more(_for_operations(context))
     if context.config.graphs.any_wanted:
         made = made.with_more(_from_app_graphs(context))
+    if context.config.causal.any_wanted:
+        made = made.with_more(_causal_pathways(context))
     if not (made.queries or made.failures):
         raise BadInputError(
             f"there are no queries: the environment {context.environment.kind!r} brings none; "
@@ -62,6 +65,21 @@ def _from_app_graphs(context: RoundContext) -> NewQueries:
     return asyncio.run(
         queries_from_graphs(
             config.graphs,
+            UnseenApps(config.queries.heldout_app_names, config.queries.validation_app_names),
+            context.environment,
+            config.rollout.concurrency,
+            config.run.seed,
+            context.origin,
+            writer_model(context.config),
+        )
+    )
+
+
+def _causal_pathways(context: RoundContext) -> NewQueries:
+    config = context.config
+    return asyncio.run(
+        causal_pathways(
+            config.causal,
             UnseenApps(config.queries.heldout_app_names, config.queries.validation_app_names),
             context.environment,
             config.rollout.concurrency,

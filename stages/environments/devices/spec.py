@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from trajmill.stages.environments.android.spec import AndroidSpec
 from trajmill.stages.environments.browser.spec import BrowserSpec
@@ -16,10 +16,13 @@ if TYPE_CHECKING:
     from trajmill.schemas.tables.query import Platform
     from trajmill.stages.environments.base import EnvironmentFactory
     from trajmill.stages.environments.imported import ImportedQueries
+    from trajmill.stages.environments.simulated.app_files.app_spec import AppSpec
 
 
 class DevicesTogetherSpec(EnvironmentSpec):
     """A phone, a desktop and a browser in one episode, for the agent `light_manus`."""
+
+    several_devices: ClassVar[bool] = True
 
     kind: Literal["devices"] = "devices"
     """Several devices in one episode."""
@@ -58,6 +61,13 @@ class DevicesTogetherSpec(EnvironmentSpec):
         from trajmill.stages.environments.imported import ImportedQueries
 
         return ImportedQueries(read_device_tasks(self.tasks, Platform.PHONE, origin) if self.tasks else [], [])
+
+    def described_apps(self) -> tuple[AppSpec, ...]:
+        """The simulated apps of the devices that are simulated."""
+        from trajmill.schemas.tables.query import Platform
+
+        real = {Platform.PHONE: self.android, Platform.DESKTOP: self.desktop}
+        return tuple(app for app in self.simulated.described_apps() if real.get(app.platform) is None)
 
     def missing(self, other_queries: bool) -> list[MissingKey]:
         """The file of tasks."""

@@ -29,6 +29,11 @@ class LiveCandidate(NamedTuple):
     turn: int
     """0 for the first instruction of its goal."""
 
+    @property
+    def task(self) -> str:
+        """Name of its task."""
+        return self.sample.task
+
 
 class UnseenApps(NamedTuple):
     """Apps that training never sees."""

@@ -62,11 +62,16 @@ async def draft_live(
 
 def live_path(sample: LiveSample) -> tuple[PathStep, ...]:
     """The steps of a sample, from a reset to the end."""
+    finish = PathStep(page=f"{sample.graph.app}.{sample.end}", operation="finish", target="")
+    return (*sample.graph.opening, *steps_of(sample), finish)
+
+
+def steps_of(sample: LiveSample) -> tuple[PathStep, ...]:
+    """The steps of a sample, from the app's first page on."""
     graph = sample.graph
     moves = [step for move in sample.moves for step in _taken(graph, move)]
     last = [step for setting in sample.final for step in set_slot(graph, setting.page, setting.slot, setting.value)]
-    finish = PathStep(page=f"{graph.app}.{sample.end}", operation="finish", target="")
-    return (*graph.opening, *moves, *last, finish)
+    return (*moves, *last)
 
 
 def _taken(graph: AppGraph, move: RouteMove) -> tuple[PathStep, ...]:

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.model_call import ModelCall
-from trajmill.schemas.tables.query import Platform, Query
-from trajmill.stages.environments.base import EnvironmentFactory
 from trajmill.stages.environments.spec import EnvironmentSpec
 from trajmill.stages.graphs.file import read_graph
 from trajmill.stages.queries.graph.from_world import WriterModel
 from trajmill.stages.queries.graph.model_writer import ModelWriter
-from trajmill.stages.queries.live.base import STAGE
 from trajmill.stages.queries.live.divide import UnseenApps
 from trajmill.stages.queries.live.generate import LiveRequest, generate_live
 from trajmill.stages.queries.live.spec import LiveQueriesSpec
+from trajmill.stages.queries.live.walking import QueryWalker
 from trajmill.stages.queries.live.wording import LiveGrammar, LiveWriter
 from trajmill.stages.queries.new_queries import NewQueries
-from trajmill.stages.queries.real_walk import WalkedQueries, walk_all
 
 
 async def queries_from_graphs(
@@ -48,7 +43,7 @@ async def queries_from_graphs(
     request = LiveRequest(tuple(map(read_graph, settings.files)), settings, unseen, seed)
     if not request.graphs:
         raise BadInputError("graphs.files is missing: name the files of the apps' graphs (see graphs.md)")
-    walker = _Walker(environment, instances, origin)
+    walker = QueryWalker(environment, instances, origin)
     calls: list[ModelCall] = []
     opened = model.model.open(origin, calls.append) if model else None
     try:
@@ -59,26 +54,3 @@ async def queries_from_graphs(
         if opened is not None:
             await opened.close()
     return made._replace(model_calls=tuple(calls))
-
-
-class _Walker:
-    """Walks queries of any platform; the environments of a platform have one factory."""
-
-    def __init__(self, environment: EnvironmentSpec, instances: int, origin: Origin) -> None:
-        self._environment, self._instances, self._origin = environment, instances, origin
-        self._factories: dict[Platform, EnvironmentFactory] = {}
-
-    async def walk(self, queries: Sequence[Query]) -> WalkedQueries:
-        """Walk queries, those of one platform after the other."""
-        walked = WalkedQueries((), ())
-        for platform in dict.fromkeys(query.platform for query in queries):
-            factory = self._factories.setdefault(platform, self._environment.factory(platform))
-            of_platform = [query for query in queries if query.platform is platform]
-            done = await walk_all(factory, of_platform, STAGE, self._origin, self._instances)
-            walked = WalkedQueries((*walked.queries, *done.queries), (*walked.failures, *done.failures))
-        return walked
-
-    async def close(self) -> None:
-        """Free all environments."""
-        for factory in self._factories.values():
-            await factory.close()

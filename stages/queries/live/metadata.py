@@ -12,10 +12,10 @@ from trajmill.stages.queries.live.base import LiveBrief, LiveSample, Setting
 
 def live_brief(sample: LiveSample, heldout: bool, seed: int) -> LiveBrief:
     """The input of a writer for a sample; `heldout` asks for a held-out phrasing."""
-    slots = tuple(_known(sample.graph, setting) for setting in sample.settings)
+    slots = tuple(known_slot(sample.graph, setting) for setting in sample.settings)
     if not slots:
         slots = (KnownSlot("page", "page", "list", (page_name(sample.graph, sample.end),), ()),)
-    return LiveBrief(sample, _metadata(sample), slots, heldout, seed)
+    return LiveBrief(sample, path_metadata(sample), slots, heldout, seed)
 
 
 def app_name(graph: AppGraph) -> str:
@@ -44,7 +44,8 @@ def pressed_name(graph: AppGraph, page: str, transition: GraphTransition) -> str
     return (element.name or transition.by.replace("-", " ")) if element else transition.keys
 
 
-def _metadata(sample: LiveSample) -> PathMetadata:
+def path_metadata(sample: LiveSample) -> PathMetadata:
+    """The facts about the route of a sample."""
     graph = sample.graph
     pages = [
         PageMetadata(
@@ -82,7 +83,8 @@ def _value(graph: AppGraph, setting: Setting) -> SlotValue:
     )
 
 
-def _known(graph: AppGraph, setting: Setting) -> KnownSlot:
+def known_slot(graph: AppGraph, setting: Setting) -> KnownSlot:
+    """The words for a value that the user asks for."""
     spec, named = setting.spec(graph), label(graph, setting)
     if spec.kind is SlotKind.SWITCH:
         # The check reads a `not` before an option as a mistake, so an option that is wanted off is a choice of words.

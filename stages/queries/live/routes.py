@@ -35,6 +35,11 @@ def routes(graph: AppGraph) -> tuple[Route, ...]:
     return tuple(route for route in found if checks_values(route))
 
 
+def routes_to(graph: AppGraph, page: str) -> tuple[Route, ...]:
+    """The shortest ways from the start to a page, without anything that is done there."""
+    return tuple(_ways(walkable(graph), graph, page))
+
+
 def _ways(allowed: nx.MultiDiGraph[str], graph: AppGraph, page: str) -> Iterator[Route]:
     """The shortest ways from the start to a page."""
     if page == graph.start:

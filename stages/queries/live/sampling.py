@@ -45,16 +45,21 @@ def is_act(route: Route, move: RouteMove) -> bool:
 
 
 def _samples(route: Route, rng: Random) -> list[LiveSample]:
-    places = [(move.page, slot) for move in route.moves for slot in slots_of(route, move)]
-    places += [(route.end, slot) for slot in route.final]
-    offered = [_values(route.graph.pages[page].slots[slot]) for page, slot in places]
+    places = places_of(route)
+    offered = [values_of(route.graph.pages[page].slots[slot]) for page, slot in places]
     combinations = list(islice(product(*offered), _MOST_COMBINATIONS))
     # By chance, so that the splits do not follow the order of lists.
     chosen = rng.sample(combinations, min(len(combinations), _MOST_SAMPLES))
-    return [_sample(route, places, values) for values in chosen if _all_differ(places, values)]
+    return [sample_of(route, values) for values in chosen if _all_differ(places, values)]
 
 
-def _values(slot: GraphSlot) -> tuple[str, ...]:
+def places_of(route: Route) -> list[tuple[str, str]]:
+    """The slots that a route sets, in their order: pairs of page and slot."""
+    places = [(move.page, slot) for move in route.moves for slot in slots_of(route, move)]
+    return places + [(route.end, slot) for slot in route.final]
+
+
+def values_of(slot: GraphSlot) -> tuple[str, ...]:
     """The values that can be asked for: all but the default."""
     offered = (ON, OFF) if slot.kind is SlotKind.SWITCH else slot.values
     default = slot.default or (OFF if slot.kind is SlotKind.SWITCH else "")
@@ -69,10 +74,11 @@ def _all_differ(places: Sequence[tuple[str, str]], values: Sequence[str]) -> boo
     return all(given == sorted(set(given)) for given in by_place.values() if len(given) > 1)
 
 
-def _sample(route: Route, places: Sequence[tuple[str, str]], values: Sequence[str]) -> LiveSample:
+def sample_of(route: Route, values: Sequence[str]) -> LiveSample:
+    """A route with a value for each of its places, in their order."""
     seen: Counter[str] = Counter()
     settings: list[Setting] = []
-    for (page, slot), value in zip(places, values, strict=True):
+    for (page, slot), value in zip(places_of(route), values, strict=True):
         seen[slot] += 1
         name = slot if seen[slot] == 1 else f"{slot}_{seen[slot]}"
         settings.append(Setting(name.replace("-", "_"), page, slot, value))

@@ -36,7 +36,7 @@ class LiveWriter(Protocol):
         ...
 
 
-class _Wish(NamedTuple):
+class Wish(NamedTuple):
     """What is to be done, as the end of `I want you to ...`."""
 
     text: str
@@ -73,10 +73,10 @@ class LiveGrammar:
             (setting,) = acts[0].settings
             return _OPEN, {**app, "item": setting.value}, {setting.name: setting.value}
         wishes = [_act(sample, move, rng) for move in acts]
-        wishes += [_set(sample, setting, rng) for setting in sample.final]
+        wishes += [wish_for(sample, setting, rng) for setting in sample.final]
         if sample.moves and sample.moves[-1] not in acts:
             going = rng.choice(("go to", "open", "get to"))
-            wishes.append(_Wish(f"{going} {page_name(sample.graph, sample.end)}", {}))
+            wishes.append(Wish(f"{going} {page_name(sample.graph, sample.end)}", {}))
         said = {name: words for wish in wishes for name, words in wish.said.items()}
         return _DO, {**app, "wish": " and ".join(wish.text for wish in wishes)}, said
 
@@ -88,40 +88,38 @@ def _opens_item(sample: LiveSample, acts: Sequence[RouteMove]) -> bool:
     return acts[0].settings[0].spec(sample.graph).kind is SlotKind.LIST and acts[0].transition.to != acts[0].page
 
 
-def _act(sample: LiveSample, move: RouteMove, rng: Random) -> _Wish:
+def _act(sample: LiveSample, move: RouteMove, rng: Random) -> Wish:
     """The wish for a transition: what it does, with the values that this does not name added."""
     element = sample.graph.pages[move.page].elements.get(move.transition.by)
     does = move.transition.does or (written(element.does) if element else "")
     text = as_wish(does) if does else f"press {pressed_name(sample.graph, move.page, move.transition)}"
     said: dict[str, str] = {}
-    left: list[_Wish] = []
+    left: list[Wish] = []
     for setting in move.settings:
         place = f"{{{setting.slot}}}"
         if place in text:
             text = text.replace(place, _quoted(sample, setting))
             said[setting.name] = setting.value
         else:
-            left.append(_set(sample, setting, rng))
+            left.append(wish_for(sample, setting, rng))
     before = [wish.text for wish in left]
     said |= {name: words for wish in left for name, words in wish.said.items()}
-    return _Wish(", ".join([*before, f"then {text}"]) if before else text, said)
+    return Wish(", ".join([*before, f"then {text}"]) if before else text, said)
 
 
-def _set(sample: LiveSample, setting: Setting, rng: Random) -> _Wish:
+def wish_for(sample: LiveSample, setting: Setting, rng: Random) -> Wish:
     """The wish for one value."""
     named = label(sample.graph, setting)
     match setting.spec(sample.graph).kind:
         case SlotKind.SWITCH:
             words = rng.choice(switch_words(named, setting.value))
-            return _Wish(words, {setting.name: words})
+            return Wish(words, {setting.name: words})
         case SlotKind.FIELD:
-            return _Wish(
-                f'{rng.choice(("put", "enter"))} "{setting.value}" into {named}', {setting.name: setting.value}
-            )
+            return Wish(f'{rng.choice(("put", "enter"))} "{setting.value}" into {named}', {setting.name: setting.value})
         case SlotKind.CHOICE:
-            return _Wish(f"{rng.choice(('set', 'change'))} {named} to {setting.value}", {setting.name: setting.value})
+            return Wish(f"{rng.choice(('set', 'change'))} {named} to {setting.value}", {setting.name: setting.value})
         case SlotKind.LIST:
-            return _Wish(f"{rng.choice(('choose', 'pick'))} {setting.value}", {setting.name: setting.value})
+            return Wish(f"{rng.choice(('choose', 'pick'))} {setting.value}", {setting.name: setting.value})
 
 
 def as_wish(does: str) -> str:

@@ -41,6 +41,18 @@ def test_a_dead_end_is_a_remark(tmp_path: Path) -> None:
             14,
             "it has an `address`, but leads to `list`",
         ),
+        (
+            "    elements:",
+            "    answers: {code: {target: x, of: entri, known: {a: b}}}\n    elements:",
+            9,
+            "there is no slot `entri`; correct `of`",
+        ),
+        (
+            "    elements:",
+            "    answers: {code: {target: x, of: entry, text: Code, known: {a: b}}}\n    elements:",
+            9,
+            "the text of `code` has no `{answer}`; add it",
+        ),
     ],
 )
 def test_mistakes_are_found_by_line(tmp_path: Path, old: str, new: str, line: int, text: str) -> None:

@@ -59,6 +59,8 @@ class Walker(NamedTuple):
         if page == LAUNCHER:
             return self._resume(step.page.partition(".")[0], tree, position)
         target = tree.get(step.target)
+        if step.operation == "scroll" and target is not None:
+            return self.next_action(observation, Position(position.step + 1))
         if target is None or not target.clickable:
             return self._reveal(page, step, tree, position)
         if step.operation == "type":

@@ -14,7 +14,8 @@ from trajmill.stages.environments.simulated.world import World
 from trajmill.stages.graphs.base import AppGraph
 from trajmill.stages.graphs.from_simulated import graph_of_app
 from trajmill.stages.queries.live.divide import UnseenApps
-from trajmill.stages.queries.live.generate import LiveRequest, WalkQueries, generate_live
+from trajmill.stages.queries.live.filling import WalkQueries
+from trajmill.stages.queries.live.generate import LiveRequest, generate_live
 from trajmill.stages.queries.live.spec import LiveQueriesSpec
 from trajmill.stages.queries.live.wording import LiveGrammar
 from trajmill.stages.queries.new_queries import NewQueries

@@ -1,0 +1,113 @@
+"""Causal pathways in the simulated apps: answers that are handed on, levels, splits, and the collapse of a pathway."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from itertools import pairwise
+
+import pytest
+
+from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.record import Origin
+from trajmill.schemas.tables.query import Platform, Query, Source, Split
+from trajmill.schemas.tables.trajectory import Purpose, Trajectory
+from trajmill.stages.agents.light_manus.pathway import read_pathway
+from trajmill.stages.agents.reference import ReferenceAgent
+from trajmill.stages.environments.devices.spec import DevicesTogetherSpec
+from trajmill.stages.environments.simulated.spec import FaultRates, SimulatedSpec
+from trajmill.stages.environments.spec import EnvironmentSpec
+from trajmill.stages.metrics.pathways import matcr, p_atsr, walked_pathway, wpsr
+from trajmill.stages.queries.causal.generate import causal_pathways
+from trajmill.stages.queries.causal.spec import CausalSpec
+from trajmill.stages.queries.live.divide import UnseenApps
+from trajmill.stages.queries.new_queries import NewQueries
+from trajmill.stages.queries.split_leaks import leaks_in_queries
+from trajmill.stages.rollout.base import Attempt, Limits
+from trajmill.stages.rollout.episode import run_episode
+
+ORIGIN = Origin(round=0, run_id="test", code_version="test")
+WANTED = CausalSpec(
+    train=9, validation=2, heldout_slots=2, heldout_phrasings=2, heldout_apps=2, level_weights=(1.0, 1.0, 1.0)
+)
+SIZES = {1: {2}, 2: {3, 4}, 3: {5, 6, 7}}
+
+
+def made_in(environment: EnvironmentSpec, wanted: CausalSpec = WANTED) -> NewQueries:
+    return asyncio.run(causal_pathways(wanted, UnseenApps(("wallet",), ("rides",)), environment, 2, 5, ORIGIN))
+
+
+@pytest.fixture(scope="module")
+def on_a_phone() -> NewQueries:
+    return made_in(SimulatedSpec())
+
+
+def rolled(query: Query, environment: EnvironmentSpec, path_from: int = 0) -> Trajectory:
+    """One attempt of the walk of a query's path, or of its end only."""
+
+    async def attempt() -> Trajectory:
+        factory = environment.factory(query.platform)
+        device = await factory()
+        agent = ReferenceAgent(query.model_copy(update={"path": query.path[path_from:]}))
+        done = await run_episode(Attempt(query, Purpose.REFERENCE, 0, 3), agent, device, Limits(), ORIGIN)
+        await device.close()
+        return done.episode.trajectory
+
+    return asyncio.run(attempt())
+
+
+@pytest.mark.slow
+def test_each_task_needs_the_answer_of_the_one_before(on_a_phone: NewQueries) -> None:
+    assert on_a_phone.failures == () and len(on_a_phone.queries) == 17
+    for query in on_a_phone.queries:
+        assert query.source is Source.CAUSAL and query.validation == "passed" and query.atomic_tasks is not None
+        tasks = query.atomic_tasks
+        assert len(tasks) in SIZES[query.difficulty] and (query.difficulty < 3 or len(query.apps) >= 3)
+        for before, after in pairwise(tasks):
+            assert f"{{{before.answer}}}" in after.instruction and before.value not in query.instruction
+            assert [slot.said for slot in query.slots if slot.value == before.value] == [""]
+        lines = [f"[{task.device}] {task.instruction} -> {task.answer}".removesuffix(" -> ") for task in tasks]
+        assert len(read_pathway(lines, tuple(Platform))) == len(tasks)
+
+
+@pytest.mark.slow
+def test_held_out_values_phrasings_and_apps_are_not_in_training(on_a_phone: NewQueries) -> None:
+    assert leaks_in_queries(on_a_phone.queries, ("wallet",)) == ()
+    for query in on_a_phone.queries:
+        assert ("wallet" in query.apps) is (query.split is Split.HELDOUT_APPS)
+        assert query.split in (Split.VALIDATION, Split.HELDOUT_APPS) or "rides" not in query.apps
+    begun = {
+        split: {query.slots[0].value for query in on_a_phone.queries if query.split is split}
+        for split in (Split.TRAIN, Split.HELDOUT_SLOTS, Split.HELDOUT_PHRASINGS)
+    }
+    assert begun[Split.TRAIN].isdisjoint(begun[Split.HELDOUT_SLOTS] | begun[Split.HELDOUT_PHRASINGS])
+
+
+@pytest.mark.slow
+def test_a_pathway_collapses_at_the_first_answer_that_is_not_looked_up(on_a_phone: NewQueries) -> None:
+    spec = SimulatedSpec(faults=FaultRates(popup=0.5))
+    query = next(query for query in on_a_phone.queries if query.difficulty == 2)
+    assert query.atomic_tasks is not None
+    opened = [index for index, step in enumerate(query.path) if step.operation == "open"]
+    whole, guessed = rolled(query, spec), rolled(query, spec, opened[-1])
+    assert (whole.reward, whole.atomic_done) == (1.0, len(query.atomic_tasks))
+    # The last task was done as it should be, but its input was not found; nothing counts after the collapse.
+    assert (guessed.reward, guessed.atomic_done) == (0.0, 0)
+    walked = [walked_pathway(query, attempt) for attempt in (whole, guessed)]
+    assert wpsr(walked) == matcr(walked) == p_atsr(walked) == 0.5
+
+
+@pytest.mark.slow
+def test_pathways_go_from_device_to_device() -> None:
+    spec = DevicesTogetherSpec()
+    made = made_in(spec, CausalSpec(train=6, level_weights=(0.0, 1.0, 0.0)))
+    across = [query for query in made.queries if any(step.operation == "switch" for step in query.path)]
+    assert across and made.failures == ()
+    query = across[0]
+    assert set(json.loads(query.start_state)) == {"devices"} and "On the desktop, " in query.instruction
+    assert rolled(query, spec).atomic_done == len(query.atomic_tasks or ())
+
+
+def test_apps_without_answers_are_told() -> None:
+    with pytest.raises(BadInputError, match="no answer that can be looked up; see `answers`"):
+        made_in(SimulatedSpec(builtin_apps=("tunes",)), CausalSpec(train=1))
